@@ -8,7 +8,8 @@
 #define PATH_BYTES 1024
 #define NAME_BYTES 512
 
-/* *out = the number behind `key` in a file of lines, behind nothing for "". false: there is none ("max" is none). */
+/* *out = the number behind `key` in a file of lines, behind nothing for "". false: there is none
+ * ("max" is none). */
 static bool available_read_number(const char *path, const char *key, uint64_t *out)
 {
     FILE *file = fopen(path, "re");
@@ -27,7 +28,8 @@ static bool available_read_number(const char *path, const char *key, uint64_t *o
     return found;
 }
 
-/* The process's memory cgroup, as /proc names it; where there are both versions the first one has the memory. false: none. */
+/* The process's memory cgroup, as /proc names it; where there are both versions the first one has
+ * the memory. false: none. */
 static bool find_cgroup(const char *root, bool *v1, char name[NAME_BYTES])
 {
     char path[PATH_BYTES], line[NAME_BYTES];
@@ -59,7 +61,8 @@ static bool left_in(const char *folder, bool v1, uint64_t *left)
     snprintf(path, sizeof path, "%.900s/%s", folder, v1 ? "memory.limit_in_bytes" : "memory.max");
     if (!available_read_number(path, "", &most))
         return false;
-    snprintf(path, sizeof path, "%.900s/%s", folder, v1 ? "memory.usage_in_bytes" : "memory.current");
+    snprintf(path, sizeof path, "%.900s/%s", folder,
+             v1 ? "memory.usage_in_bytes" : "memory.current");
     if (!available_read_number(path, "", &used))
         return false;
     snprintf(path, sizeof path, "%.900s/memory.stat", folder);

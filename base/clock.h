@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Time is nanoseconds in a uint64_t, from a monotonic clock or from the simulator. Only base/, transport/,
- * the thread shell of a worker and the tools read a clock; everything else is handed `now`.
+ * Time is nanoseconds in a uint64_t, from a monotonic clock or from the simulator. Only base/,
+ * transport/, the thread shell of a worker and the tools read a clock; everything else is handed
+ * `now`.
  */
 #ifndef BR_BASE_CLOCK_H
 #define BR_BASE_CLOCK_H

@@ -10,7 +10,8 @@
 
 static bool may_run_everywhere(cpu_set_t *set)
 {
-    return !sched_getaffinity(0, sizeof *set, set) && CPU_COUNT(set) == sysconf(_SC_NPROCESSORS_ONLN);
+    return !sched_getaffinity(0, sizeof *set, set) &&
+           CPU_COUNT(set) == sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* The i-th CPU of a set, which may have gaps. */

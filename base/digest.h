@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Short numbers for what must be equal on several ranks: XXH3 (xxhash.h). Words of the host's byte order, so all ranks must have the
- * same. No secret is kept and no forger is kept out by them. Thread-safe. */
+/* Short numbers for what must be equal on several ranks: XXH3 (xxhash.h). Words of the host's byte
+ * order, so all ranks must have the same. No secret is kept and no forger is kept out by them.
+ * Thread-safe. */
 #ifndef BR_BASE_DIGEST_H
 #define BR_BASE_DIGEST_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sets that only merge (union-find), of the numbers 0 to n-1: parent[i] leads to the smallest of i's set, so that the same
- * merges in any order give the same roots. The caller owns the array. Not thread-safe. */
+/* Sets that only merge (union-find), of the numbers 0 to n-1: parent[i] leads to the smallest of
+ * i's set, so that the same merges in any order give the same roots. The caller owns the array. Not
+ * thread-safe. */
 #ifndef BR_BASE_DISJOINT_H
 #define BR_BASE_DISJOINT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Downgrades of this process (braid/stats.h has the list): counted where the decision is made, next to the line in the log. Not for the
- * data path; any thread. */
+/* Downgrades of this process (braid/stats.h has the list): counted where the decision is made, next
+ * to the line in the log. Not for the data path; any thread. */
 #ifndef BR_BASE_DOWNGRADE_H
 #define BR_BASE_DOWNGRADE_H
 

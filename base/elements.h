@@ -11,8 +11,8 @@
  *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
  *   DIVIDE(v, divisor)      of the average
  *
- * ELEMENT_LOOP undefines TYPE, RAW and VECTOR. Whoever includes this defines INLINE too, the attributes of an inline function.
- * C and CUDA C++ alike.
+ * ELEMENT_LOOP undefines TYPE, RAW and VECTOR. Whoever includes this defines INLINE too, the
+ * attributes of an inline function. C and CUDA C++ alike.
  */
 #include <math.h>
 #include <stdint.h>
@@ -20,25 +20,26 @@
 
 #include "base/half.h"
 
-/* Minimum and maximum of IEEE 754-2019: a NaN wins (the first one), -0 < +0. TYPE is float or double. */
-#define SMALLER(TYPE)                                                                                        \
-    INLINE TYPE smaller_##TYPE(TYPE a, TYPE b)                                                               \
-    {                                                                                                        \
-        if (isnan(a) || isnan(b))                                                                            \
-            return isnan(a) ? a : b;                                                                         \
-        if (a == b)                                                                                          \
-            return signbit(a) ? a : b;                                                                       \
-        return a < b ? a : b;                                                                                \
+/* Minimum and maximum of IEEE 754-2019: a NaN wins (the first one), -0 < +0. TYPE is float or
+ * double. */
+#define SMALLER(TYPE)                                                                              \
+    INLINE TYPE smaller_##TYPE(TYPE a, TYPE b)                                                     \
+    {                                                                                              \
+        if (isnan(a) || isnan(b))                                                                  \
+            return isnan(a) ? a : b;                                                               \
+        if (a == b)                                                                                \
+            return signbit(a) ? a : b;                                                             \
+        return a < b ? a : b;                                                                      \
     }
 
-#define LARGER(TYPE)                                                                                         \
-    INLINE TYPE larger_##TYPE(TYPE a, TYPE b)                                                                \
-    {                                                                                                        \
-        if (isnan(a) || isnan(b))                                                                            \
-            return isnan(a) ? a : b;                                                                         \
-        if (a == b)                                                                                          \
-            return signbit(a) ? b : a;                                                                       \
-        return a > b ? a : b;                                                                                \
+#define LARGER(TYPE)                                                                               \
+    INLINE TYPE larger_##TYPE(TYPE a, TYPE b)                                                      \
+    {                                                                                              \
+        if (isnan(a) || isnan(b))                                                                  \
+            return isnan(a) ? a : b;                                                               \
+        if (a == b)                                                                                \
+            return signbit(a) ? b : a;                                                             \
+        return a > b ? a : b;                                                                      \
     }
 
 SMALLER(float)
@@ -92,7 +93,8 @@ LARGER(double)
 #undef MIN
 #undef MAX
 
-/* Integers: WRAP is the unsigned type in which sums and products may wrap, WIDE holds the quotients. */
+/* Integers: WRAP is the unsigned type in which sums and products may wrap, WIDE holds the
+ * quotients. */
 #define ADD(a, b)      ((VECTOR)((WRAP)(a) + (WRAP)(b)))
 #define MULTIPLY(a, b) ((VECTOR)((WRAP)(a) * (WRAP)(b)))
 #define DIVIDE(v, d)   ((VECTOR)((v) / (WIDE)(d)))

@@ -32,9 +32,10 @@ int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, 
         return 0;
     errno = 0;
     number = strtoll(text, &end, 10);
-    if (errno || end == text || *end || isspace((unsigned char)*text) || number < min || number > max)
-        return br_error(EINVAL, "%s=%.*s is not a whole number from %" PRId64 " to %" PRId64, name, SHOWN,
-                        text, min, max);
+    if (errno || end == text || *end || isspace((unsigned char)*text) || number < min ||
+        number > max)
+        return br_error(EINVAL, "%s=%.*s is not a whole number from %" PRId64 " to %" PRId64, name,
+                        SHOWN, text, min, max);
     *out = number;
     return 0;
 }
@@ -77,9 +78,10 @@ int br_env_bytes(const char *name, uint64_t min, uint64_t max, uint64_t fallback
     if (!text)
         return 0;
     if (br_parse_bytes(text, &bytes) < 0 || bytes < min || bytes > max)
-        return br_error(
-            EINVAL, "%s=%.*s is not a number of bytes from %" PRIu64 " to %" PRIu64 " (K, M, G may follow)",
-            name, SHOWN, text, min, max);
+        return br_error(EINVAL,
+                        "%s=%.*s is not a number of bytes from %" PRIu64 " to %" PRIu64
+                        " (K, M, G may follow)",
+                        name, SHOWN, text, min, max);
     *out = bytes;
     return 0;
 }

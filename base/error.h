@@ -2,17 +2,20 @@
 /*
  * Errors: a negative errno travels, the words stay in the thread.
  *
- * The words are decided where the error is decided, so they name rank, level and device. Functions that
- * merely pass an error on return the number and leave the words alone.
+ * The words are decided where the error is decided, so they name rank, level and device. Functions
+ * that merely pass an error on return the number and leave the words alone.
  */
 #ifndef BR_BASE_ERROR_H
 #define BR_BASE_ERROR_H
 
 #include <stddef.h>
 
-#define BR_ERROR_BYTES 512 /* bytes of one message, the final zero included; longer ones are cut */
+#define BR_ERROR_BYTES                                                                             \
+    512 /* bytes of one message, the final zero included; longer ones are cut                      \
+         */
 
-/* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails. */
+/* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails.
+ */
 int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* For clang's analyser, which looks into no other file: what comes back is never 0. */
@@ -20,11 +23,12 @@ int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 
 #define br_error(err, ...) ((void)(br_error)(err, __VA_ARGS__), -1)
 #endif
 
-/* Puts more context in front of this thread's last words ("device eth0: " + words). Returns rc unchanged. */
+/* Puts more context in front of this thread's last words ("device eth0: " + words). Returns rc
+ * unchanged. */
 int br_error_prefix(int rc, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The words of this thread's last error; "" when there was none. Owned by the thread, valid until its next
- * error. */
+/* The words of this thread's last error; "" when there was none. Owned by the thread, valid until
+ * its next error. */
 const char *br_error_message(void);
 
 #endif

@@ -14,7 +14,8 @@
 
 static int file_failed(const char *what, const char *path, int err)
 {
-    return br_error(err, "%s%scannot write %s: %s", what ? what : "", what ? ": " : "", path, strerror(err));
+    return br_error(err, "%s%scannot write %s: %s", what ? what : "", what ? ": " : "", path,
+                    strerror(err));
 }
 
 static void file_release(struct br_file *file)
@@ -55,7 +56,8 @@ static int open_target(struct br_file *file, const char *path, bool fresh)
     int fd;
 
     if (fresh ||
-        (!exists && lstat(path, &st) == 0)) { /* the latter: a link to a file that does not exist yet */
+        /* the latter: a link to a file that does not exist yet */
+        (!exists && lstat(path, &st) == 0)) {
         file->target = strdup(path);
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (fresh ? O_EXCL : 0), 0644);
         file->made = fd >= 0 && fresh;
@@ -105,7 +107,8 @@ int br_file_open(struct br_file *file, const char *what, const char *path, bool 
     return rc;
 }
 
-/* Why an earlier write failed: stdio has not kept the reason. The temporary file is lost anyway, so asking again does no harm. */
+/* Why an earlier write failed: stdio has not kept the reason. The temporary file is lost anyway, so
+ * asking again does no harm. */
 static int file_reason(const struct br_file *file)
 {
     static const char page[4096];
@@ -121,7 +124,8 @@ int br_file_publish(struct br_file *file, const char *what)
     if (fflush(file->stream) != 0)
         err = errno;
     /* Devices and pipes know no fsync(). */
-    if (!err && fsync(fileno(file->stream)) != 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
+    if (!err && fsync(fileno(file->stream)) != 0 && errno != EINVAL && errno != EROFS &&
+        errno != ENOTSUP)
         err = errno;
     if (!err && file->aside && rename(file->aside, file->target) != 0)
         err = errno;

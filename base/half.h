@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One float16 or bfloat16 to float and back, without hardware: the reference of the vector kernels, which
- * must give the same bits. On a GPU its own conversions serve, but for NaNs, whose payload they would drop.
- * Rounding is to nearest, ties to even; what is too large becomes infinite; subnormals are kept; a NaN stays
- * a NaN with sign and the payload bits that fit, and becomes quiet.
+ * One float16 or bfloat16 to float and back, without hardware: the reference of the vector kernels,
+ * which must give the same bits. On a GPU its own conversions serve, but for NaNs, whose payload
+ * they would drop. Rounding is to nearest, ties to even; what is too large becomes infinite;
+ * subnormals are kept; a NaN stays a NaN with sign and the payload bits that fit, and becomes
+ * quiet.
  */
 #ifndef BR_BASE_HALF_H
 #define BR_BASE_HALF_H
@@ -65,17 +66,20 @@ BR_ANYWHERE static inline uint16_t br_half_of_float(float value)
     return __half_as_ushort(__float2half_rn(value));
 #else
     if (magnitude >=
-        0x477ff000) /* 65520, halfway between the largest half and the next power of two, and above */
+        /* 65520, halfway between the largest half and the next power of two, and above */
+        0x477ff000)
         return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) {
-        /* Below 2^-14 the result is a multiple of 2^-24, which is the unit in the last place of a float in
-         * [0.5, 1): adding 0.5 rounds to it, ties to even, and leaves the multiple in the low bits. */
+        /* Below 2^-14 the result is a multiple of 2^-24, which is the unit in the last place of a
+         * float in [0.5, 1): adding 0.5 rounds to it, ties to even, and leaves the multiple in the
+         * low bits. */
         uint32_t rounded = br_bits_of_float(br_float_of_bits(magnitude) + 0.5f);
 
         return (uint16_t)(sign | (rounded - 0x3f000000));
     }
     magnitude +=
-        0xfff + (magnitude >> 13 & 1); /* a carry out of the fraction raises the exponent, as it should */
+        /* a carry out of the fraction raises the exponent, as it should */
+        0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
 #endif
 }

@@ -30,7 +30,8 @@ struct br_http {
     struct sockaddr_un address;
 };
 
-/* A process that was stopped and goes on finds such calls interrupted, even without a handler, where the socket has a time limit. */
+/* A process that was stopped and goes on finds such calls interrupted, even without a handler,
+ * where the socket has a time limit. */
 static ssize_t http_receive(int fd, char *bytes, size_t room)
 {
     ssize_t n;
@@ -41,7 +42,7 @@ static ssize_t http_receive(int fd, char *bytes, size_t room)
     return n;
 }
 
-/* ---- one connection --------------------------------------------------------------------------------------- */
+/* ---- one connection -------------------------------------------------------------------------- */
 
 static void http_put(int fd, const char *text, size_t bytes)
 {
@@ -60,9 +61,10 @@ static void http_put(int fd, const char *text, size_t bytes)
 static void http_answer(int fd, const char *status, const char *type, const char *text)
 {
     char head[200];
-    int n = snprintf(head, sizeof head,
-                     "HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
-                     status, type, strlen(text));
+    int n = snprintf(
+        head, sizeof head,
+        "HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n",
+        status, type, strlen(text));
 
     http_put(fd, head, (size_t)n);
     http_put(fd, text, strlen(text));
@@ -96,8 +98,10 @@ static void serve_one(const struct br_http *s, int fd)
 
     if (!read_request(fd, request))
         return;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) || (who.uid != geteuid() && who.uid != 0)) {
-        http_answer(fd, "403 Forbidden", "text/plain", "only the user of this process and root may ask\n");
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) ||
+        (who.uid != geteuid() && who.uid != 0)) {
+        http_answer(fd, "403 Forbidden", "text/plain",
+                    "only the user of this process and root may ask\n");
         return;
     }
     if (strncmp(request, "GET ", 4) != 0) {
@@ -105,7 +109,8 @@ static void serve_one(const struct br_http *s, int fd)
         return;
     }
     length = strcspn(request + 4, " ?\r\n");
-    while (what->path && (strlen(what->path) != length || strncmp(what->path, request + 4, length) != 0))
+    while (what->path &&
+           (strlen(what->path) != length || strncmp(what->path, request + 4, length) != 0))
         what++;
     if (!what->path) {
         http_answer(fd, "404 Not Found", "text/plain", "there is no such page\n");
@@ -122,7 +127,8 @@ static void serve_one(const struct br_http *s, int fd)
 static void *http_run(void *argument)
 {
     const struct br_http *s = argument;
-    struct pollfd fds[] = {{.fd = s->listen_fd, .events = POLLIN}, {.fd = s->stop_fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = s->listen_fd, .events = POLLIN},
+                           {.fd = s->stop_fd, .events = POLLIN}};
     struct timeval patience = {.tv_usec = (suseconds_t)(PATIENCE / 1000) - 1};
 
     while (poll(fds, 2, -1) >= 0 || errno == EINTR) {
@@ -144,7 +150,7 @@ static void *http_run(void *argument)
     return NULL;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 /* Bound, listening, and only then under its name (note 3). */
 static int http_open_socket(struct br_http *s, const char *path)
@@ -153,7 +159,8 @@ static int http_open_socket(struct br_http *s, const char *path)
     int rc;
 
     s->address.sun_family = AF_UNIX;
-    if (snprintf(other.sun_path, sizeof other.sun_path, "%s.new", path) >= (int)sizeof other.sun_path)
+    if (snprintf(other.sun_path, sizeof other.sun_path, "%s.new", path) >=
+        (int)sizeof other.sun_path)
         return br_error(ENAMETOOLONG, "the name of a local socket has at most %zu bytes: %s",
                         sizeof other.sun_path - 5, path);
     memcpy(s->address.sun_path, other.sun_path, strlen(path));
@@ -191,7 +198,8 @@ static void http_release(struct br_http *s)
     free(s);
 }
 
-int br_http_open(const char *path, const struct br_http_page *what, void *context, struct br_http **out)
+int br_http_open(const char *path, const struct br_http_page *what, void *context,
+                 struct br_http **out)
 {
     struct br_http *s = calloc(1, sizeof *s);
     int rc;
@@ -223,7 +231,7 @@ void br_http_close(struct br_http *s)
     http_release(s);
 }
 
-/* ---- from outside ----------------------------------------------------------------------------------------- */
+/* ---- from outside ---------------------------------------------------------------------------- */
 
 static int http_reach(const char *path, int ms, int *out)
 {
@@ -231,7 +239,8 @@ static int http_reach(const char *path, int ms, int *out)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int rc, fd;
 
-    if (snprintf(address.sun_path, sizeof address.sun_path, "%s", path) >= (int)sizeof address.sun_path)
+    if (snprintf(address.sun_path, sizeof address.sun_path, "%s", path) >=
+        (int)sizeof address.sun_path)
         return br_error(ENAMETOOLONG, "the name of a local socket is too long: %s", path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
@@ -283,7 +292,8 @@ static int http_read_all(int fd, char **text)
         return br_error(ENOMEM, "no memory");
     buffer[n] = 0;
     *text = buffer;
-    return k < 0 ? br_error(errno == EAGAIN ? ETIMEDOUT : errno, "no answer: %s", strerror(errno)) : 0;
+    return k < 0 ? br_error(errno == EAGAIN ? ETIMEDOUT : errno, "no answer: %s", strerror(errno))
+                 : 0;
 }
 
 /* Leaves the body of an answer in *text. */
@@ -320,7 +330,7 @@ int br_http_ask(const char *path, const char *page, int ms, char **out)
     return rc;
 }
 
-/* ---- the folder ------------------------------------------------------------------------------------------- */
+/* ---- the folder ------------------------------------------------------------------------------ */
 
 static int http_is_ours(const char *folder)
 {
@@ -329,7 +339,8 @@ static int http_is_ours(const char *folder)
     if (lstat(folder, &found))
         return br_error(errno, "%s: %s", folder, strerror(errno));
     if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || found.st_mode & (S_IWGRP | S_IWOTH))
-        return br_error(EPERM, "%s is not a folder of this user's where nobody else may write", folder);
+        return br_error(EPERM, "%s is not a folder of this user's where nobody else may write",
+                        folder);
     return 0;
 }
 
@@ -349,7 +360,8 @@ static int name_folder(const char *wanted, char *folder, size_t bytes)
         n = snprintf(folder, bytes, "%s/braid", runtime);
     else
         n = snprintf(folder, bytes, "/tmp/braid-%u", uid);
-    return n < (int)bytes ? 0 : br_error(ENAMETOOLONG, "the name of a folder is too long: %s", folder);
+    return n < (int)bytes ? 0
+                          : br_error(ENAMETOOLONG, "the name of a folder is too long: %s", folder);
 }
 
 int br_http_folder(const char *wanted, char *folder, size_t bytes)

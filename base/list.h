@@ -12,12 +12,12 @@ struct br_list {
 
 #define br_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-#define br_list_for_each(node, head)                                                                         \
+#define br_list_for_each(node, head)                                                               \
     for (struct br_list *node = (head)->next; node != (head); node = node->next)
 
 /* The node may be removed (and freed) inside the loop. */
-#define br_list_for_each_safe(node, head)                                                                    \
-    for (struct br_list *node = (head)->next, *node##_next = node->next; node != (head);                     \
+#define br_list_for_each_safe(node, head)                                                          \
+    for (struct br_list *node = (head)->next, *node##_next = node->next; node != (head);           \
          node = node##_next, node##_next = node->next)
 
 static inline void br_list_init(struct br_list *head)

@@ -26,8 +26,8 @@ void br_log_set_level(enum br_log_level level)
     atomic_store_explicit(&level_now, (int)level, memory_order_relaxed);
 }
 
-/* The level that BRAID_LOG names; a wrong word must not make the log fall silent, so it says so and stays at
- * warn. */
+/* The level that BRAID_LOG names; a wrong word must not make the log fall silent, so it says so and
+ * stays at warn. */
 static int level_from_environment(void)
 {
     const char *text = getenv("BRAID_LOG");
@@ -37,7 +37,8 @@ static int level_from_environment(void)
     for (int i = BR_LOG_ERROR; i <= BR_LOG_DEBUG; i++)
         if (strcmp(text, level_names[i]) == 0)
             return i;
-    fprintf(stderr, "braid warn: BRAID_LOG=%.40s is none of error, warn, info, debug; using warn\n", text);
+    fprintf(stderr, "braid warn: BRAID_LOG=%.40s is none of error, warn, info, debug; using warn\n",
+            text);
     return BR_LOG_WARN;
 }
 
@@ -80,8 +81,8 @@ static void write_line(enum br_log_level level, const char *format, va_list args
     if (length == LINE_BYTES - 1)
         length--; /* the line was cut; the newline replaces its last byte */
     line[length++] = '\n';
-    /* One write, so that lines of threads and ranks do not mix. There is nobody to tell when stderr is gone.
-     */
+    /* One write, so that lines of threads and ranks do not mix. There is nobody to tell when stderr
+     * is gone. */
     if (write(STDERR_FILENO, line, length) < 0)
         return;
 }
@@ -97,8 +98,8 @@ void br_log(enum br_log_level level, const char *format, ...)
     va_end(args);
 }
 
-void br_log_limited(struct br_log_limit *limit, uint64_t now, enum br_log_level level, const char *format,
-                    ...)
+void br_log_limited(struct br_log_limit *limit, uint64_t now, enum br_log_level level,
+                    const char *format, ...)
 {
     va_list args;
 
@@ -106,7 +107,8 @@ void br_log_limited(struct br_log_limit *limit, uint64_t now, enum br_log_level 
         return;
     if (!limit->lines || now - limit->since >= LIMIT_TIME) {
         if (limit->left_out)
-            br_log(level, "%llu lines like the next one were left out", (unsigned long long)limit->left_out);
+            br_log(level, "%llu lines like the next one were left out",
+                   (unsigned long long)limit->left_out);
         *limit = (struct br_log_limit){.since = now};
     }
     if (limit->lines >= BR_LOG_LIMIT_LINES) {

@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* The middle one of n values, or the mean of the two in the middle; 0 of none. Sorts the values, the smallest first. Thread-safe. */
+/* The middle one of n values, or the mean of the two in the middle; 0 of none. Sorts the values,
+ * the smallest first. Thread-safe. */
 double br_median(double *values, size_t n);
 
 #endif

@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-/* In bytes; UINT64_MAX: there is no limit, or it does not hold for this process (CAP_IPC_LOCK, which root lacks in many
- * containers). root: "" or a folder that stands for the root of the file system, for tests. Any thread. */
+/* In bytes; UINT64_MAX: there is no limit, or it does not hold for this process (CAP_IPC_LOCK,
+ * which root lacks in many containers). root: "" or a folder that stands for the root of the file
+ * system, for tests. Any thread. */
 uint64_t br_memlock(const char *root);
 
 #endif

@@ -56,8 +56,8 @@ int br_numa_pin(int cpu)
     CPU_SET((size_t)cpu, &set);
     err = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
     if (err)
-        return br_error(EINVAL, "cannot pin to CPU %d: %s; this process may use %d CPUs", cpu, strerror(err),
-                        br_numa_cpus());
+        return br_error(EINVAL, "cannot pin to CPU %d: %s; this process may use %d CPUs", cpu,
+                        strerror(err), br_numa_cpus());
     return 0;
 }
 
@@ -81,12 +81,14 @@ static void prefer_node(void *memory, size_t bytes, int node)
         return;
     mask[(size_t)node / MASK_BITS] = 1ul << ((size_t)node % MASK_BITS);
     if (mbind(memory, bytes, MPOL_PREFERRED, mask, 1024, 0) < 0)
-        br_log_debug("memory of %zu bytes is not placed on NUMA node %d: %s", bytes, node, strerror(errno));
+        br_log_debug("memory of %zu bytes is not placed on NUMA node %d: %s", bytes, node,
+                     strerror(errno));
 }
 
 void *br_numa_alloc(size_t bytes, int node)
 {
-    void *memory = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED)
         return NULL;

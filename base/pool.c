@@ -19,7 +19,8 @@ int br_pool_init(struct br_pool *pool, size_t size, uint32_t count)
     memset(pool, 0, sizeof *pool);
     if (stride < size || __builtin_mul_overflow(stride, n, &bytes) ||
         __builtin_add_overflow(bytes, LINE - 1, &bytes))
-        return br_error(ENOMEM, "a pool of %u objects of %zu bytes exceeds the address space", count, size);
+        return br_error(ENOMEM, "a pool of %u objects of %zu bytes exceeds the address space",
+                        count, size);
     pool->memory = calloc(1, bytes);
     pool->free_ = malloc(n * sizeof *pool->free_);
     if (!pool->memory || !pool->free_) {

@@ -10,7 +10,9 @@
 struct br_pool {
     void *memory; /* what was allocated */
     uint8_t *
-        first; /* object in it, on a cache line. Zeroed by the system: pages that no object needs are never touched */
+        /* object in it, on a cache line. Zeroed by the system: pages that no object needs are never
+         * touched */
+        first;
     size_t size;     /* bytes from one object to the next, a multiple of 64 */
     uint32_t count;  /* objects in all */
     uint32_t n_free; /* that can be had */

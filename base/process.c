@@ -30,7 +30,8 @@ static void count_fork(void)
 int br_process_watch(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static atomic_bool watched; /* once true the lock is not taken any more: a fork would leave it locked */
+    /* once true the lock is not taken any more: a fork would leave it locked */
+    static atomic_bool watched;
     int err;
 
     if (watched)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xoshiro256** and splitmix64 as published by D. Blackman and S. Vigna (public domain algorithms). */
+/* xoshiro256** and splitmix64 as published by D. Blackman and S. Vigna (public domain algorithms).
+ */
 #include "base/random.h"
 
 static uint64_t random_rotl(uint64_t x, int k)
@@ -7,8 +8,8 @@ static uint64_t random_rotl(uint64_t x, int k)
     return (x << k) | (x >> (64 - k));
 }
 
-/* splitmix64 fills the state, so that seeds 0, 1, 2 ... give unrelated sequences and never the all-zero
- * state. */
+/* splitmix64 fills the state, so that seeds 0, 1, 2 ... give unrelated sequences and never the
+ * all-zero state. */
 void br_random_seed(struct br_random *random, uint64_t seed)
 {
     for (int i = 0; i < 4; i++) {
@@ -35,7 +36,8 @@ uint64_t br_random_next(struct br_random *random)
     return result;
 }
 
-/* Values below 2^64 mod bound are drawn again; without that small results would be a little more likely. */
+/* Values below 2^64 mod bound are drawn again; without that small results would be a little more
+ * likely. */
 uint64_t br_random_below(struct br_random *random, uint64_t bound)
 {
     uint64_t threshold = (0 - bound) % bound;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Seeded pseudo-random numbers (xoshiro256**), for the simulator, tests and fuzzing; never for secrets. */
+/* Seeded pseudo-random numbers (xoshiro256**), for the simulator, tests and fuzzing; never for
+ * secrets. */
 #ifndef BR_BASE_RANDOM_H
 #define BR_BASE_RANDOM_H
 

@@ -2,13 +2,16 @@
 /*
  * Design notes
  *
- * 1. Cell i starts with turn i. A producer that took position p owns cell p & mask when its turn is p, writes
- * the item and sets the turn to p + 1: readable. The consumer takes it at turn p + 1 and sets p + capacity:
- * writable in the next round.
- * 2. At least two cells: with one, "readable" (p + 1) and "writable next round" (p + capacity) are the same
+ * 1. Cell i starts with turn i. A producer that took position p owns cell p & mask when its turn is
+ *    p, writes
+ * the item and sets the turn to p + 1: readable. The consumer takes it at turn p + 1 and sets p +
+ * capacity: writable in the next round.
+ * 2. At least two cells: with one, "readable" (p + 1) and "writable next round" (p + capacity) are
+ *    the same
  * turn.
- * 3. A producer that was descheduled between taking a position and publishing it hides later items until it
- *    continues. The consumer then sees an empty ring, and the worker comes back; nothing is lost.
+ * 3. A producer that was descheduled between taking a position and publishing it hides later items
+ *    until it continues. The consumer then sees an empty ring, and the worker comes back; nothing
+ *    is lost.
  */
 #include "base/ring.h"
 
@@ -51,7 +54,8 @@ bool br_ring_push(struct br_ring *ring, void *item)
         if (ahead < 0)
             return false; /* the consumer has not yet read this cell's item of one round ago */
         if (ahead > 0) {
-            at = atomic_load_explicit(&ring->tail, memory_order_relaxed); /* another producer took it */
+            /* another producer took it */
+            at = atomic_load_explicit(&ring->tail, memory_order_relaxed);
             continue;
         }
         if (atomic_compare_exchange_weak_explicit(&ring->tail, &at, at + 1, memory_order_relaxed,

@@ -15,7 +15,8 @@ int br_table_init(struct br_table *table, uint32_t capacity)
 
     memset(table, 0, sizeof *table);
     if (capacity > MAX_CAPACITY)
-        return br_error(ENOMEM, "a table of %u entries is beyond the limit of %u", capacity, MAX_CAPACITY);
+        return br_error(ENOMEM, "a table of %u entries is beyond the limit of %u", capacity,
+                        MAX_CAPACITY);
     while (n < (size_t)capacity * 2)
         n *= 2;
     table->entries = calloc(n, sizeof *table->entries);
@@ -41,13 +42,14 @@ static uint32_t base_table_home(const struct br_table *table, uint64_t tag, uint
     return (uint32_t)(x ^ (x >> 33)) & table->mask;
 }
 
-/* The key's entry, or the free one where it would be inserted. There always is one, as the load is at most
- * 1/2. */
+/* The key's entry, or the free one where it would be inserted. There always is one, as the load is
+ * at most 1/2. */
 static uint32_t base_table_position(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
     uint32_t i = base_table_home(table, tag, peer);
 
-    while (table->entries[i].used && (table->entries[i].tag != tag || table->entries[i].peer != peer))
+    while (table->entries[i].used &&
+           (table->entries[i].tag != tag || table->entries[i].peer != peer))
         i = (i + 1) & table->mask;
     return i;
 }
@@ -77,7 +79,8 @@ void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
 
     if (!table->entries[gap].used)
         return NULL;
-    /* Close the gap: each follower moves into it unless its home lies between the gap and itself. */
+    /* Close the gap: each follower moves into it unless its home lies between the gap and itself.
+     */
     for (uint32_t i = (gap + 1) & table->mask; table->entries[i].used; i = (i + 1) & table->mask) {
         uint32_t wanted = base_table_home(table, table->entries[i].tag, table->entries[i].peer);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hash table with a fixed capacity: (64-bit tag, 32-bit peer) -> pointer. Open addressing with backward-shift
- * deletion, so it neither allocates nor degrades in a long run. Not thread-safe.
+ * Hash table with a fixed capacity: (64-bit tag, 32-bit peer) -> pointer. Open addressing with
+ * backward-shift deletion, so it neither allocates nor degrades in a long run. Not thread-safe.
  */
 #ifndef BR_BASE_TABLE_H
 #define BR_BASE_TABLE_H
@@ -23,8 +23,11 @@ struct br_table {
 int br_table_init(struct br_table *table,
                   uint32_t capacity); /* holds `capacity` entries at load 1/2; -ENOMEM */
 void br_table_destroy(struct br_table *table);
-void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer);        /* NULL: none */
-int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value); /* -EEXIST, -ENOSPC */
-void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer); /* what stood there, or NULL */
+/* NULL: none */
+void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer);
+/* -EEXIST, -ENOSPC */
+int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value);
+/* what stood there, or NULL */
+void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer);
 
 #endif

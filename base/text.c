@@ -4,7 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the valid UTF-8 character at `at`, which is longer than one byte; 0: it is none, or a control character. */
+/* Bytes of the valid UTF-8 character at `at`, which is longer than one byte; 0: it is none, or a
+ * control character. */
 static size_t text_character(const uint8_t *at)
 {
     size_t n = at[0] >= 0xf0 && at[0] <= 0xf4 ? 4 : at[0] >= 0xe0 ? 3 : 2;
@@ -17,7 +18,8 @@ static size_t text_character(const uint8_t *at)
             return 0; /* also the final zero: nothing behind it is read */
         code = code << 6 | (at[i] & 0x3f);
     }
-    if (code < 0xa0 || (n == 3 && code < 0x800) || (n == 4 && (code < 0x10000 || code > 0x10ffff)) ||
+    if (code < 0xa0 || (n == 3 && code < 0x800) ||
+        (n == 4 && (code < 0x10000 || code > 0x10ffff)) ||
         (code >= 0xd800 && code <= 0xdfff)) /* written too long, or no character */
         return 0;
     return n;

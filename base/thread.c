@@ -9,7 +9,8 @@ int br_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
     int err;
 
     sigfillset(&all);
-    err = pthread_sigmask(SIG_SETMASK, &all, &before); /* a new thread inherits the mask of its creator */
+    /* a new thread inherits the mask of its creator */
+    err = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (err)
         return err;
     err = pthread_create(thread, NULL, run, argument);

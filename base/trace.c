@@ -31,7 +31,8 @@
 #define FORMS   4u /* kinds that are in pieces at once */
 #define DAY     86400u
 
-/* Text of known length: PIECE bytes are copied, whatever it is, as that takes an instruction or two. */
+/* Text of known length: PIECE bytes are copied, whatever it is, as that takes an instruction or
+ * two. */
 struct piece {
     char text[PIECE];
     uint8_t length;
@@ -40,7 +41,8 @@ struct piece {
 /* What the lines of a kind have in common. */
 struct form {
     const struct br_trace_kind *kind;
-    struct piece head, args[BR_TRACE_ARGS], label; /* up to the name, to each number, to the label */
+    /* up to the name, to each number, to the label */
+    struct piece head, args[BR_TRACE_ARGS], label;
     int n_args;
 };
 
@@ -48,15 +50,18 @@ struct br_trace {
     struct br_trace_event *ring; /* [EVENTS] */
     struct piece begin;          /* of an event's line, up to its row */
     void (*take)(void *with,
-                 const struct br_trace_event *event); /* of a sink, which has none of the rest; else NULL */
+                 /* of a sink, which has none of the rest; else NULL */
+                 const struct br_trace_event *event);
     void *with;
-    bool in_virtual_time; /* who adds events writes them, to the stream of `file`: no ring, thread or lock */
-    uint64_t latest;      /* in virtual time: ns, the last end of an event */
+    /* who adds events writes them, to the stream of `file`: no ring, thread or lock */
+    bool in_virtual_time;
+    uint64_t latest;                    /* in virtual time: ns, the last end of an event */
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
-    uint64_t share, left;  /* details of a tenth of a second, and what this one has left; the producer's */
-    uint64_t tenth;        /* which it is; the producer's */
-    _Atomic uint64_t lost; /* the ring was full, or all rows were taken */
+    /* details of a tenth of a second, and what this one has left; the producer's */
+    uint64_t share, left;
+    uint64_t tenth;                     /* which it is; the producer's */
+    _Atomic uint64_t lost;              /* the ring was full, or all rows were taken */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
     pthread_mutex_t lock; /* all below */
@@ -78,31 +83,38 @@ struct br_trace {
     struct form forms[FORMS];
 };
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH])
 {
-    const char *slash = strrchr(pattern, '/'), *dot = strrchr(pattern, '.'), *mark = strstr(pattern, "%r");
+    const char *slash = strrchr(pattern, '/'), *dot = strrchr(pattern, '.'),
+               *mark = strstr(pattern, "%r");
     size_t before = strlen(pattern);
     struct stat found;
     int n;
 
-    if ((before && pattern[before - 1] == '/') || (!stat(pattern, &found) && S_ISDIR(found.st_mode)))
-        return br_error(EISDIR, "BRAID_TRACE=%.300s is a folder; name a file in it: %.300s%sjob.json",
+    if ((before && pattern[before - 1] == '/') ||
+        (!stat(pattern, &found) && S_ISDIR(found.st_mode)))
+        return br_error(EISDIR,
+                        "BRAID_TRACE=%.300s is a folder; name a file in it: %.300s%sjob.json",
                         pattern, pattern, slash && !slash[1] ? "" : "/");
     if (mark)
-        n = snprintf(path, BR_TRACE_PATH, "%.*s%d%s", (int)(mark - pattern), pattern, rank, mark + 2);
+        n = snprintf(path, BR_TRACE_PATH, "%.*s%d%s", (int)(mark - pattern), pattern, rank,
+                     mark + 2);
     else if (size == 1)
         n = snprintf(path, BR_TRACE_PATH, "%s", pattern);
     else {
         if (dot && dot > (slash ? slash + 1 : pattern))
             before = (size_t)(dot - pattern);
-        n = snprintf(path, BR_TRACE_PATH, "%.*s.%d%s", (int)before, pattern, rank, pattern + before);
+        n = snprintf(path, BR_TRACE_PATH, "%.*s.%d%s", (int)before, pattern, rank,
+                     pattern + before);
     }
-    return n < BR_TRACE_PATH ? 0 : br_error(ENAMETOOLONG, "BRAID_TRACE: the name of the file is too long");
+    return n < BR_TRACE_PATH
+               ? 0
+               : br_error(ENAMETOOLONG, "BRAID_TRACE: the name of the file is too long");
 }
 
-/* ---- the file ------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 /* In virtual time the bracket comes at the end: nobody reads the file before. */
 static void write_through(struct br_trace *t)
@@ -154,10 +166,11 @@ static char *put_piece(char *to, const struct piece *piece)
 
 static char *put_number(char *to, uint64_t n)
 {
-    static const char pairs[] =
-        "0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849"
-        "505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697989"
-        "9";
+    static const char pairs[] = "000102030405060708091011121314151617181920212223242526272829303132"
+                                "3334353637383940414243444546474849"
+                                "505152535455565758596061626364656667686970717273747576777879808182"
+                                "838485868788899091929394959697989"
+                                "9";
     char *end = to + 1;
 
     for (uint64_t rest = n; rest >= 10; rest /= 10)
@@ -242,7 +255,8 @@ static void name_own_row(struct br_trace *t, uint32_t row)
     name_line(t, row, "thread_name", text);
 }
 
-__attribute__((format(printf, 2, 3))) static void make_piece(struct piece *piece, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void make_piece(struct piece *piece,
+                                                             const char *format, ...)
 {
     va_list list;
     int n;
@@ -271,7 +285,8 @@ static const struct form *form_of(struct br_trace *t, const struct br_trace_kind
         form->n_args++;
     }
     if (kind->label)
-        make_piece(&form->label, "%s\"%.*s\":\"", form->n_args ? "," : "", BR_TRACE_WORD, kind->label);
+        make_piece(&form->label, "%s\"%.*s\":\"", form->n_args ? "," : "", BR_TRACE_WORD,
+                   kind->label);
     return form;
 }
 
@@ -363,7 +378,7 @@ static void *base_trace_serve(void *argument)
     return NULL;
 }
 
-/* ---- open and close ------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int base_trace_start(struct br_trace *t)
 {
@@ -409,7 +424,8 @@ static void first_line(struct br_trace *t)
     name_line(t, 0, "process_name", text);
 }
 
-int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
+int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
+                  struct br_trace **out)
 {
     struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
     int rc;
@@ -436,8 +452,9 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, s
     t->fd = fileno(t->file.stream);
     first_line(t);
     base_trace_flush(t);
-    /* From here on the file can be read, also when the job does not end well. An older one goes only now that the disk has taken
-     * the first lines. A full disk costs the trace, not the job. */
+    /* From here on the file can be read, also when the job does not end well. An older one goes
+     * only now that the disk has taken the first lines. A full disk costs the trace, not the job.
+     */
     if (!t->broken && br_file_publish(&t->file, "BRAID_TRACE")) {
         br_log_warn("%s", br_error_message());
         t->broken = true;
@@ -463,7 +480,8 @@ int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *eve
     return 0;
 }
 
-int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **out)
+int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details,
+                          struct br_trace **out)
 {
     struct br_trace *t = aligned_alloc(_Alignof(struct br_trace), sizeof *t);
     uint64_t share = (details + SHARES - 1) / SHARES;
@@ -472,8 +490,12 @@ int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t de
     if (!t)
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
     /* The first tenth begins at 0. */
-    *t = (struct br_trace){
-        .fd = -1, .rank = rank, .most = most, .share = share, .left = share, .in_virtual_time = true};
+    *t = (struct br_trace){.fd = -1,
+                           .rank = rank,
+                           .most = most,
+                           .share = share,
+                           .left = share,
+                           .in_virtual_time = true};
     t->buffer = malloc(BUFFER);
     rc = t->buffer ? br_file_open(&t->file, "BRAID_TRACE", path, false)
                    : br_error(ENOMEM, "BRAID_TRACE: no memory");
@@ -494,7 +516,8 @@ int br_trace_close_virtual(struct br_trace *t, int rc)
     t->filled = (size_t)(stpcpy(next_line(t), "\n]\n") - t->buffer);
     base_trace_flush(t);
     if (rc >= 0 && t->broken)
-        rc = br_error(t->reason, "BRAID_TRACE: cannot write %s: %s", t->file.target, strerror(t->reason));
+        rc = br_error(t->reason, "BRAID_TRACE: cannot write %s: %s", t->file.target,
+                      strerror(t->reason));
     rc = br_file_close(&t->file, "BRAID_TRACE", rc);
     base_trace_release(t);
     return rc;
@@ -531,7 +554,7 @@ void br_trace_name(struct br_trace *t, uint32_t row, const char *text)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* ---- records -------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 bool br_trace_in_detail(struct br_trace *t, uint64_t now)
 {
@@ -575,7 +598,8 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
 }
 
 /* Bars of a row must not overlap: viewers would draw nonsense. */
-void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now, struct br_trace_span *span)
+void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now,
+                    struct br_trace_span *span)
 {
     uint64_t idle = ~t->busy[group];
     uint32_t row;
@@ -590,7 +614,8 @@ void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now,
     span->row = 1 + (uint32_t)group * BR_TRACE_ROWS + row;
 }
 
-void br_trace_end(struct br_trace *t, struct br_trace_span *span, uint64_t now, struct br_trace_event *event)
+void br_trace_end(struct br_trace *t, struct br_trace_span *span, uint64_t now,
+                  struct br_trace_event *event)
 {
     uint32_t row = span->row - 1;
 

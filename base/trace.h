@@ -2,19 +2,26 @@
 /*
  * A timeline in the Chrome trace format, as Perfetto and chrome://tracing read it (doc/trace.md).
  *
- * 1. Whoever has something to tell writes one record of fixed size into a ring that was allocated at the start: no allocation, no
- *    file, no lock, no words. A thread of the trace's own formats records and writes the file ten times a second.
- * 2. A full ring loses records, never time; how many is said in the file. So does a file that has reached its limit.
- * 3. Each write ends with the array's bracket, and the next one begins on it: so the file is valid JSON at any time, also when
- *    the process is killed, as far as the kernel finishes a write that it has begun.
- * 4. Things that overlap need rows of their own, or viewers draw nonsense. Spans take the lowest free row of their group.
- *    Rejected: the format's asynchronous events, two lines each, which viewers spread over a row for every identifier.
- * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock, so that files of several hosts
- *    can be laid over each other, and a double keeps the nanoseconds.
- * 6. Telling of every step and slice would take a good part of the time of fast operations, and fill the file at tens of MB a
- *    second. So callers ask whether an operation is told of in detail, and the answer is no once this tenth of a second has had its share of details. Tenths
- *    begin by the clock of the file, so ranks tell of the same operations, nearly. Rejected: details of large operations alone: what is large differs by
- *    ten between machines. Rejected: each n-th operation: how one follows another is what a timeline is for.
+ * 1. Whoever has something to tell writes one record of fixed size into a ring that was allocated
+ *    at the start: no allocation, no file, no lock, no words. A thread of the trace's own formats
+ *    records and writes the file ten times a second.
+ * 2. A full ring loses records, never time; how many is said in the file. So does a file that has
+ *    reached its limit.
+ * 3. Each write ends with the array's bracket, and the next one begins on it: so the file is valid
+ *    JSON at any time, also when the process is killed, as far as the kernel finishes a write that
+ *    it has begun.
+ * 4. Things that overlap need rows of their own, or viewers draw nonsense. Spans take the lowest
+ *    free row of their group. Rejected: the format's asynchronous events, two lines each, which
+ *    viewers spread over a row for every identifier.
+ * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock,
+ *    so that files of several hosts can be laid over each other, and a double keeps the
+ *    nanoseconds.
+ * 6. Telling of every step and slice would take a good part of the time of fast operations, and
+ *    fill the file at tens of MB a second. So callers ask whether an operation is told of in
+ *    detail, and the answer is no once this tenth of a second has had its share of details. Tenths
+ *    begin by the clock of the file, so ranks tell of the same operations, nearly. Rejected:
+ *    details of large operations alone: what is large differs by ten between machines. Rejected:
+ *    each n-th operation: how one follows another is what a timeline is for.
  *
  * Records are written by one thread at a time (in a job: who holds the family's lock).
  */
@@ -34,10 +41,11 @@ struct br_trace;
 
 /* Rows. 0 is none. */
 enum br_trace_group { BR_TRACE_OPERATIONS, BR_TRACE_STEPS, BR_TRACE_GROUPS };
-#define BR_TRACE_OWN_ROWS (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS) /* the first row that callers number */
+#define BR_TRACE_OWN_ROWS                                                                          \
+    (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS) /* the first row that callers number */
 
-/* What the events of one kind have in common; static. Words of at most BR_TRACE_WORD letters; like all texts they go into the file as they are: no quotes, no
- * backslashes. */
+/* What the events of one kind have in common; static. Words of at most BR_TRACE_WORD letters; like
+ * all texts they go into the file as they are: no quotes, no backslashes. */
 struct br_trace_kind {
     const char *category;
     bool detail;                     /* counts as one (note 6) */
@@ -59,39 +67,42 @@ struct br_trace_span {
     uint32_t row;
 };
 
-/* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank goes before the ending
- * (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with words. */
+/* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank
+ * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with words. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
-/* Creates the file and starts the thread. most: bytes that the file may have. details: a second, note 6. Errors of the file and -ENOMEM, with words. */
-int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details, struct br_trace **trace);
-/* A trace without a file and without a thread: `take` is called with each event, within br_trace_add(), in detail throughout. -ENOMEM with
- * words. */
+/* Creates the file and starts the thread. most: bytes that the file may have. details: a second,
+ * note 6. Errors of the file and -ENOMEM, with words. */
+int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
+                  struct br_trace **trace);
+/* A trace without a file and without a thread: `take` is called with each event, within
+ * br_trace_add(), in detail throughout. -ENOMEM with words. */
 int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *event), void *with,
                        struct br_trace **trace);
-/* The file of a simulated rank: as br_trace_open(), but time stamps are the virtual times that the caller
- * gives, and the same events make the same file. Whoever adds an event writes it: there is no ring that could be
- * full, and no thread. An older file stays until br_trace_close_virtual(). */
+/* The file of a simulated rank: as br_trace_open(), but time stamps are the virtual times that the
+ * caller gives, and the same events make the same file. Whoever adds an event writes it: there is
+ * no ring that could be full, and no thread. An older file stays until br_trace_close_virtual(). */
 int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details,
                           struct br_trace **trace);
-/* Ends that file. rc: of the caller's work; if it is negative, an older file stays as it was and rc is returned.
- * Otherwise 0, or a negative errno with words: the file could not be written, and an older one is as it was.
- * NULL allowed. Blocks on the disk. */
+/* Ends that file. rc: of the caller's work; if it is negative, an older file stays as it was and rc
+ * is returned. Otherwise 0, or a negative errno with words: the file could not be written, and an
+ * older one is as it was. NULL allowed. Blocks on the disk. */
 int br_trace_close_virtual(struct br_trace *trace, int rc);
-/* Ends what br_trace_open() and br_trace_open_sink() have opened: writes what is left. Nobody writes records any
- * more. NULL allowed. */
+/* Ends what br_trace_open() and br_trace_open_sink() have opened: writes what is left. Nobody
+ * writes records any more. NULL allowed. */
 void br_trace_close(struct br_trace *trace);
 
 /* Names a row of the caller's own. Not on the data path. */
 void br_trace_name(struct br_trace *trace, uint32_t row, const char *text);
 
-/* Is what begins now to be told of in detail? Then all of it is. Under the rules of br_trace_add(). */
+/* Is what begins now to be told of in detail? Then all of it is. Under the rules of br_trace_add().
+ */
 bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
 
-/* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end are filled in) is added. Without a free row it is
- * counted as lost, and its end adds nothing. */
+/* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end
+ * are filled in) is added. Without a free row it is counted as lost, and its end adds nothing. */
 void br_trace_begin(struct br_trace *trace, enum br_trace_group group, uint64_t now,
                     struct br_trace_span *span);
 void br_trace_end(struct br_trace *trace, struct br_trace_span *span, uint64_t now,

@@ -13,17 +13,20 @@ int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k)
 {
     uint64_t hosts = 1;
     if (n < 2)
-        return br_error(EINVAL,
-                        "BCube(%" PRId64 ",%" PRId64 "): n, the ports of a switch, must be at least 2", n, k);
+        return br_error(
+            EINVAL, "BCube(%" PRId64 ",%" PRId64 "): n, the ports of a switch, must be at least 2",
+            n, k);
     if (k < 1)
-        return br_error(EINVAL, "BCube(%" PRId64 ",%" PRId64 "): k, the NICs of a host, must be at least 1",
+        return br_error(EINVAL,
+                        "BCube(%" PRId64 ",%" PRId64 "): k, the NICs of a host, must be at least 1",
                         n, k);
     for (int64_t i = 0; i < k && hosts <= BR_BCUBE_HOSTS_MAX; i++)
         hosts *= (uint64_t)(n <= BR_BCUBE_HOSTS_MAX ? n : BR_BCUBE_HOSTS_MAX + 1);
     if (hosts > BR_BCUBE_HOSTS_MAX)
         return br_error(EINVAL,
-                        "BCube(%" PRId64 ",%" PRId64 "): n^k hosts are more than the %u that are possible", n,
-                        k, BR_BCUBE_HOSTS_MAX);
+                        "BCube(%" PRId64 ",%" PRId64
+                        "): n^k hosts are more than the %u that are possible",
+                        n, k, BR_BCUBE_HOSTS_MAX);
     *cube = (struct br_bcube){.n = (uint32_t)n, .k = (uint32_t)k, .hosts = (uint32_t)hosts};
     return 0;
 }
@@ -52,9 +55,10 @@ int br_bcube_parse(struct br_bcube *cube, const char *text)
         goto malformed;
     return br_bcube_init(cube, n, k);
 malformed:
-    return br_error(EINVAL,
-                    "'%.64s' is no shape of a BCube: write N,K, such as 3,2 for 9 hosts with 2 NICs each",
-                    text ? text : "");
+    return br_error(
+        EINVAL,
+        "'%.64s' is no shape of a BCube: write N,K, such as 3,2 for 9 hosts with 2 NICs each",
+        text ? text : "");
 }
 
 uint32_t br_bcube_power(const struct br_bcube *cube, uint32_t level)
@@ -70,13 +74,15 @@ uint32_t br_bcube_digit(const struct br_bcube *cube, uint32_t host, uint32_t lev
     return host / br_bcube_power(cube, level) % cube->n;
 }
 
-uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t digit)
+uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level,
+                             uint32_t digit)
 {
     uint32_t power = br_bcube_power(cube, level);
     return host - host / power % cube->n * power + digit * power;
 }
 
-void br_bcube_digits(const struct br_bcube *cube, uint32_t host, uint32_t digits[BR_BCUBE_LEVELS_MAX])
+void br_bcube_digits(const struct br_bcube *cube, uint32_t host,
+                     uint32_t digits[BR_BCUBE_LEVELS_MAX])
 {
     for (uint32_t i = 0; i < cube->k; i++, host /= cube->n)
         digits[i] = host % cube->n;
@@ -96,8 +102,8 @@ char *br_bcube_text(const struct br_bcube *cube, uint32_t host, char *out)
     size_t used = 0;
     br_bcube_digits(cube, host, digits);
     for (uint32_t i = cube->k; i--;)
-        used += (size_t)snprintf(out + used, BR_BCUBE_TEXT - used, "%c%u", i == cube->k - 1 ? '[' : ',',
-                                 digits[i]);
+        used += (size_t)snprintf(out + used, BR_BCUBE_TEXT - used, "%c%u",
+                                 i == cube->k - 1 ? '[' : ',', digits[i]);
     memcpy(out + used, "]", 2);
     return out;
 }
@@ -126,11 +132,12 @@ int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t 
     *host = br_bcube_host(cube, digits);
     return 0;
 malformed:
-    return br_error(EINVAL,
-                    "'%.64s' is no host of BCube(%u,%u): write a number from 0 to %u, or %u digits from 0 to "
-                    "%u such as %s",
-                    text ? text : "", cube->n, cube->k, cube->hosts - 1, cube->k, cube->n - 1,
-                    br_bcube_text(cube, cube->hosts - 1, example));
+    return br_error(
+        EINVAL,
+        "'%.64s' is no host of BCube(%u,%u): write a number from 0 to %u, or %u digits from 0 to "
+        "%u such as %s",
+        text ? text : "", cube->n, cube->k, cube->hosts - 1, cube->k, cube->n - 1,
+        br_bcube_text(cube, cube->hosts - 1, example));
 }
 
 uint32_t br_bcube_distance(const struct br_bcube *cube, uint32_t a, uint32_t b)
@@ -166,7 +173,8 @@ uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t leve
     return br_bcube_digit(cube, host, level);
 }
 
-uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index, uint32_t port)
+uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index,
+                              uint32_t port)
 {
     uint32_t power = br_bcube_power(cube, level);
     return (index / power * cube->n + port) * power + index % power;
@@ -179,8 +187,9 @@ int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br
                         a >= cube->hosts ? a : b, cube->hosts - 1);
     int level = br_bcube_level(cube, a, b);
     if (level < 0)
-        return br_error(EINVAL, "hosts %u and %u of BCube(%u,%u) are no neighbours: they differ in %u digits",
-                        a, b, cube->n, cube->k, br_bcube_distance(cube, a, b));
+        return br_error(
+            EINVAL, "hosts %u and %u of BCube(%u,%u) are no neighbours: they differ in %u digits",
+            a, b, cube->n, cube->k, br_bcube_distance(cube, a, b));
     *link = (struct br_bcube_link){
         .level = (uint32_t)level,
         .index = br_bcube_switch(cube, a, (uint32_t)level),

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * BCube(n,k): n^k hosts of k NICs each, on k levels of n^(k-1) switches of n ports each. A host is a number and the k
- * digits of it in base n, [v(k-1),..,v0], digit i = (host / n^i) % n. Hosts that differ in digit i only are neighbours
- * of level i: their NICs i are on the same switch <i, index>, where index is the host's number with digit i taken
- * out, each on the port of its digit i.
+ * BCube(n,k): n^k hosts of k NICs each, on k levels of n^(k-1) switches of n ports each. A host is
+ * a number and the k digits of it in base n, [v(k-1),..,v0], digit i = (host / n^i) % n. Hosts that
+ * differ in digit i only are neighbours of level i: their NICs i are on the same switch <i, index>,
+ * where index is the host's number with digit i taken out, each on the port of its digit i.
  *
- * Pure arithmetic: nothing blocks or allocates, every function may be called by any thread. No function
- * but the ones that say so checks its arguments: host < cube->hosts, level < cube->k, digit < cube->n.
+ * Pure arithmetic: nothing blocks or allocates, every function may be called by any thread. No
+ * function but the ones that say so checks its arguments: host < cube->hosts, level < cube->k,
+ * digit < cube->n.
  */
 #ifndef BR_BCUBE_ADDRESS_H
 #define BR_BCUBE_ADDRESS_H
@@ -31,20 +32,24 @@ struct br_bcube_link {
     uint32_t port_a, port_b; /* digits of the two hosts */
 };
 
-/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with words, *cube untouched. */
+/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with words, *cube untouched.
+ */
 int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k);
 
 /* The same from text: "3,2" is n = 3, k = 2. NULL is an error as well. */
 int br_bcube_parse(struct br_bcube *cube, const char *text);
 
-/* n^level, what digit `level` counts; level <= k. br_bcube_power(cube, k - 1) is the number of switches of a level. */
+/* n^level, what digit `level` counts; level <= k. br_bcube_power(cube, k - 1) is the number of
+ * switches of a level. */
 uint32_t br_bcube_power(const struct br_bcube *cube, uint32_t level);
 
 uint32_t br_bcube_digit(const struct br_bcube *cube, uint32_t host, uint32_t level);
-uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t digit);
+uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level,
+                             uint32_t digit);
 
 /* All k digits, digits[i] is digit i; and back. */
-void br_bcube_digits(const struct br_bcube *cube, uint32_t host, uint32_t digits[BR_BCUBE_LEVELS_MAX]);
+void br_bcube_digits(const struct br_bcube *cube, uint32_t host,
+                     uint32_t digits[BR_BCUBE_LEVELS_MAX]);
 uint32_t br_bcube_host(const struct br_bcube *cube, const uint32_t digits[]);
 
 /* "[v(k-1),..,v0]" into out, which holds BR_BCUBE_TEXT bytes. Returns out. */
@@ -65,7 +70,8 @@ uint32_t br_bcube_neighbour(const struct br_bcube *cube, uint32_t host, uint32_t
 /* Index of the host's switch of a level, its port there, and the host on a port. */
 uint32_t br_bcube_switch(const struct br_bcube *cube, uint32_t host, uint32_t level);
 uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t level);
-uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index, uint32_t port);
+uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index,
+                              uint32_t port);
 
 /* The link between two hosts. 0; -EINVAL with words when they are no neighbours or do not exist. */
 int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_bcube_link *link);

@@ -68,10 +68,10 @@ static int parse_network(struct br_cabling *cabling, const char *network)
     uint32_t address, bits;
     char right[BR_ADDRESS_TEXT];
     if (br_address_parse(network, &address, &bits) || bits < 8 || bits > 24)
-        return br_error(
-            EINVAL,
-            "'%.64s' is no network for a BCube: write it as 10.0.0.0/8, with a prefix length from 8 to 24",
-            network);
+        return br_error(EINVAL,
+                        "'%.64s' is no network for a BCube: write it as 10.0.0.0/8, with a prefix "
+                        "length from 8 to 24",
+                        network);
     if (address & ~br_address_mask(bits))
         return br_error(EINVAL, "'%s' is an address within a network; the network is %s", network,
                         br_address_text(address & br_address_mask(bits), bits, right));
@@ -85,8 +85,10 @@ static int cabling_lay_out(struct br_cabling *cabling)
 {
     const struct br_bcube *cube = &cabling->cube;
     uint32_t all = (uint32_t)(UINT64_C(1) << (32 - cabling->network_bits));
-    uint32_t management = power_of_two_from((uint64_t)cube->hosts + 3); /* network, broadcast, operator */
-    uint32_t usual = all / 4 < 65536 ? all / 4 : 65536, tight = power_of_two_from((uint64_t)cube->n + 2);
+    /* network, broadcast, operator */
+    uint32_t management = power_of_two_from((uint64_t)cube->hosts + 3);
+    uint32_t usual = all / 4 < 65536 ? all / 4 : 65536,
+             tight = power_of_two_from((uint64_t)cube->n + 2);
     uint32_t choices[][2] = {{256, 65536}, {256, 256}, {tight, 65536}, {tight, tight}};
     uint32_t switches = br_bcube_power(cube, cube->k - 1);
     char text[BR_ADDRESS_TEXT];
@@ -103,8 +105,9 @@ static int cabling_lay_out(struct br_cabling *cabling)
         cabling->level_addresses = (uint32_t)level;
         return 0;
     }
-    return br_error(ENOSPC, "BCube(%u,%u) does not fit into %s: give a larger network, such as %s", cube->n,
-                    cube->k, br_address_text(cabling->network, cabling->network_bits, text),
+    return br_error(ENOSPC, "BCube(%u,%u) does not fit into %s: give a larger network, such as %s",
+                    cube->n, cube->k,
+                    br_address_text(cabling->network, cabling->network_bits, text),
                     BR_CABLING_NETWORK);
 }
 
@@ -113,18 +116,20 @@ int br_cabling_init(struct br_cabling *cabling, const struct br_bcube *cube, int
 {
     *cabling = (struct br_cabling){.cube = *cube, .hosts = hosts ? (uint32_t)hosts : cube->hosts};
     if (hosts < 0 || hosts > cube->hosts)
-        return br_error(EINVAL, "%" PRId64 " hosts: BCube(%u,%u) has from 1 to %u of them", hosts, cube->n,
-                        cube->k, cube->hosts);
+        return br_error(EINVAL, "%" PRId64 " hosts: BCube(%u,%u) has from 1 to %u of them", hosts,
+                        cube->n, cube->k, cube->hosts);
     int rc = parse_network(cabling, network ? network : BR_CABLING_NETWORK);
     return rc ? rc : cabling_lay_out(cabling);
 }
 
 uint32_t br_cabling_subnet(const struct br_cabling *cabling, uint32_t level, uint32_t index)
 {
-    return cabling->network + level * cabling->level_addresses + index * (1u << (32 - cabling->subnet_bits));
+    return cabling->network + level * cabling->level_addresses +
+           index * (1u << (32 - cabling->subnet_bits));
 }
 
-void br_cabling_cable(const struct br_cabling *cabling, uint32_t host, uint32_t level, struct br_cable *cable)
+void br_cabling_cable(const struct br_cabling *cabling, uint32_t host, uint32_t level,
+                      struct br_cable *cable)
 {
     const struct br_bcube *cube = &cabling->cube;
     *cable = (struct br_cable){

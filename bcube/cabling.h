@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a BCube is wired and numbered: the switch and port of every NIC, and an IPv4 address for it that nobody else has.
+ * How a BCube is wired and numbered: the switch and port of every NIC, and an IPv4 address for it
+ * that nobody else has.
  *
- * One subnet for each switch. A host's address there is the subnet + its digit + 1. Within the network that is given (10.0.0.0/8
- * unless said otherwise):
- *  - Its last addresses are the management network: the smallest power of two that holds all hosts, but at least 65,536 addresses or a
- *    quarter of the network. Host h is management + h + 1. Its last usable address is for the machine that runs the tools.
- *  - The levels follow one another from the start, each with the same number of addresses; in a level the switches in the order of
- *    their indexes. Subnets are /24 and levels begin at a multiple of 65,536 where there is room for that, else of 256, else both
- *    are as small as they can be.
- * So BCube(3,2) has 10.0.s.x/24 on level 0, 10.1.s.x/24 on level 1, and 10.255.0.0/16 for management. Every shape up to 65,536
- * hosts fits into 10.0.0.0/8.
+ * One subnet for each switch. A host's address there is the subnet + its digit + 1. Within the
+ * network that is given (10.0.0.0/8 unless said otherwise):
+ *  - Its last addresses are the management network: the smallest power of two that holds all hosts,
+ *    but at least 65,536 addresses or a quarter of the network. Host h is management + h + 1. Its
+ *    last usable address is for the machine that runs the tools.
+ *  - The levels follow one another from the start, each with the same number of addresses; in a
+ *    level the switches in the order of their indexes. Subnets are /24 and levels begin at a
+ *    multiple of 65,536 where there is room for that, else of 256, else both are as small as they
+ *    can be.
+ * So BCube(3,2) has 10.0.s.x/24 on level 0, 10.1.s.x/24 on level 1, and 10.255.0.0/16 for
+ * management. Every shape up to 65,536 hosts fits into 10.0.0.0/8.
  *
- * Addresses are numbers in host byte order. Pure: nothing blocks or allocates; any thread may call any function.
+ * Addresses are numbers in host byte order. Pure: nothing blocks or allocates; any thread may call
+ * any function.
  */
 #ifndef BR_BCUBE_CABLING_H
 #define BR_BCUBE_CABLING_H
@@ -22,7 +26,8 @@
 
 #include "bcube/address.h"
 
-#define BR_NIC_NAME        16 /* bytes of a NIC's name, the final zero included: the kernel's limit */
+/* Bytes of a NIC's name, the final zero included: the kernel's limit */
+#define BR_NIC_NAME        16
 #define BR_HOST_NAME       64
 #define BR_ADDRESS_TEXT    20 /* of "255.255.255.255/32" */
 #define BR_CABLING_NETWORK "10.0.0.0/8"
@@ -44,8 +49,8 @@ struct br_cable {
     char nic[BR_NIC_NAME]; /* default name */
 };
 
-/* hosts: 1..cube->hosts; 0: all. network: "A.B.C.D/LEN" with LEN from 8 to 24; NULL: BR_CABLING_NETWORK. -EINVAL with
- * words; -ENOSPC with words when the cube does not fit in. */
+/* hosts: 1..cube->hosts; 0: all. network: "A.B.C.D/LEN" with LEN from 8 to 24; NULL:
+ * BR_CABLING_NETWORK. -EINVAL with words; -ENOSPC with words when the cube does not fit in. */
 int br_cabling_init(struct br_cabling *cabling, const struct br_bcube *cube, int64_t hosts,
                     const char *network);
 
@@ -53,17 +58,20 @@ void br_cabling_cable(const struct br_cabling *cabling, uint32_t host, uint32_t 
                       struct br_cable *cable);
 uint32_t br_cabling_subnet(const struct br_cabling *cabling, uint32_t level, uint32_t index);
 uint32_t br_cabling_management(const struct br_cabling *cabling, uint32_t host);
-uint32_t br_cabling_operator(const struct br_cabling *cabling); /* management address of who runs the tools */
+/* management address of who runs the tools */
+uint32_t br_cabling_operator(const struct br_cabling *cabling);
 
-/* Is any host that is there on this switch? In a partial cube some have none, and need not be bought. */
+/* Is any host that is there on this switch? In a partial cube some have none, and need not be
+ * bought. */
 bool br_cabling_switch_used(const struct br_cabling *cabling, uint32_t level, uint32_t index);
 
-/* Default names: of a host "h12" from the digits v(k-1)..v0, "h10-3" with n > 10; of a switch "s1-2" from level and index. Out holds
- * BR_HOST_NAME bytes and is returned. */
+/* Default names: of a host "h12" from the digits v(k-1)..v0, "h10-3" with n > 10; of a switch
+ * "s1-2" from level and index. Out holds BR_HOST_NAME bytes and is returned. */
 char *br_cabling_host_name(const struct br_bcube *cube, uint32_t host, char *out);
 char *br_cabling_switch_name(uint32_t level, uint32_t index, char *out);
 
-/* "10.0.0.1", with bits <= 32 also "10.0.0.1/24"; bits > 32: without. Out holds BR_ADDRESS_TEXT bytes and is returned. */
+/* "10.0.0.1", with bits <= 32 also "10.0.0.1/24"; bits > 32: without. Out holds BR_ADDRESS_TEXT
+ * bytes and is returned. */
 char *br_address_text(uint32_t address, uint32_t bits, char *out);
 
 /* The address, and the prefix length, 33 when there is none. -EINVAL without words. */

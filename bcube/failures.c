@@ -30,8 +30,8 @@ static int failures_check(uint32_t number, uint32_t level)
 {
     if (number < BR_BCUBE_HOSTS_MAX && level < BR_BCUBE_LEVELS_MAX)
         return 0;
-    return br_error(EINVAL, "no cube has a number %u on a level %u: they end at %u and %d", number, level,
-                    BR_BCUBE_HOSTS_MAX - 1, BR_BCUBE_LEVELS_MAX - 1);
+    return br_error(EINVAL, "no cube has a number %u on a level %u: they end at %u and %d", number,
+                    level, BR_BCUBE_HOSTS_MAX - 1, BR_BCUBE_LEVELS_MAX - 1);
 }
 
 void br_failures_destroy(struct br_failures *failures)
@@ -40,7 +40,8 @@ void br_failures_destroy(struct br_failures *failures)
     *failures = (struct br_failures){0};
 }
 
-int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level)
+int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number,
+                    uint32_t level)
 {
     uint32_t key = key_of(kind, number, level);
     int rc = failures_check(number, level);
@@ -55,13 +56,15 @@ int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t
         failures->capacity = capacity;
     }
     uint32_t place = failures_place_of(failures, key);
-    memmove(failures->keys + place + 1, failures->keys + place, (failures->count - place) * sizeof key);
+    memmove(failures->keys + place + 1, failures->keys + place,
+            (failures->count - place) * sizeof key);
     failures->keys[place] = key;
     failures->count++;
     return 0;
 }
 
-int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number, uint32_t level)
+int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number,
+                       uint32_t level)
 {
     int rc = failures_check(number, level);
     if (rc || !br_failures_has(failures, kind, number, level))
@@ -92,12 +95,13 @@ bool br_host_works(const struct br_failures *failures, uint32_t host)
 bool br_nic_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t host,
                   uint32_t level)
 {
-    return br_host_works(failures, host) && !br_failures_has(failures, BR_FAILURE_NIC, host, level) &&
+    return br_host_works(failures, host) &&
+           !br_failures_has(failures, BR_FAILURE_NIC, host, level) &&
            !br_failures_has(failures, BR_FAILURE_SWITCH, br_bcube_switch(cube, host, level), level);
 }
 
-bool br_link_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a, uint32_t b,
-                   uint32_t level)
+bool br_link_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a,
+                   uint32_t b, uint32_t level)
 {
     return br_nic_works(cube, failures, a, level) && br_nic_works(cube, failures, b, level);
 }

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. One tree after the other, each grown from another host by the cheapest edge between what it has and what it lacks. An edge costs
- *    what it adds to the sum of the fourth powers of the loads of its two NICs, so the busiest NICs are left alone; loads count within
- *    the tree, too, so that it does not become a star. On emulated failures this comes within a tenth of the bound (test_forest.c).
- * 2. A switch joins all its hosts, so its cheapest edge is that of the least loaded host in the tree and the least loaded one outside:
- *    a step looks at each NIC once.
- * 3. Equal costs: the edge nearest to the root, then the hosts that follow the tree's number, so that trees differ.
+ * 1. One tree after the other, each grown from another host by the cheapest edge between what it
+ *    has and what it lacks. An edge costs what it adds to the sum of the fourth powers of the loads
+ *    of its two NICs, so the busiest NICs are left alone; loads count within the tree, too, so that
+ *    it does not become a star. On emulated failures this comes within a tenth of the bound
+ *    (test_forest.c).
+ * 2. A switch joins all its hosts, so its cheapest edge is that of the least loaded host in the
+ *    tree and the least loaded one outside: a step looks at each NIC once.
+ * 3. Equal costs: the edge nearest to the root, then the hosts that follow the tree's number, so
+ *    that trees differ.
  * 4. A tree is then hung up at its centre, which halves its depth.
  *
- * Rejected: the trees of BML with other edges in place of the broken ones: hosts that have lost a NIC must not own pieces, or they
- * send twice the buffer through the NICs that are left. Rejected: linear programming, for what greedy does within a few percent.
+ * Rejected: the trees of BML with other edges in place of the broken ones: hosts that have lost a
+ * NIC must not own pieces, or they send twice the buffer through the NICs that are left. Rejected:
+ * linear programming, for what greedy does within a few percent.
  */
 #include "bcube/forest.h"
 
@@ -73,7 +77,8 @@ static bool forest_is_better(const struct growth *g, uint32_t level, uint32_t a,
 }
 
 /* The cheapest edge of a switch, if it is better than the best so far. */
-static void look_at_switch(const struct growth *g, uint32_t level, uint32_t index, struct edge *best)
+static void look_at_switch(const struct growth *g, uint32_t level, uint32_t index,
+                           struct edge *best)
 {
     const struct br_bcube *cube = &g->forest->cube;
     uint32_t inside = NOBODY, outside = NOBODY;
@@ -111,10 +116,11 @@ static int forest_grow(struct growth *g)
         struct edge best = {.from = NOBODY};
 
         for (uint32_t s = 0; s < switches * f->cube.k; s++) /* another switch first in each tree */
-            look_at_switch(g, (s + g->tree) % f->cube.k, (s / f->cube.k + g->tree / f->cube.k) % switches,
-                           &best);
+            look_at_switch(g, (s + g->tree) % f->cube.k,
+                           (s / f->cube.k + g->tree / f->cube.k) % switches, &best);
         if (best.from == NOBODY)
-            return br_error(EHOSTUNREACH, "the links that work join %u of %u hosts of BCube(%u,%u) only", n,
+            return br_error(EHOSTUNREACH,
+                            "the links that work join %u of %u hosts of BCube(%u,%u) only", n,
                             f->hosts, f->cube.n, f->cube.k);
         parents[best.to] = (uint16_t)best.from;
         g->depth[best.to] = g->depth[best.from] + 1;
@@ -124,10 +130,11 @@ static int forest_grow(struct growth *g)
     return 0;
 }
 
-/* ---- the centre -------------------------------------------------------------------------------------------- */
+/* ---- the centre ------------------------------------------------------------------------------ */
 
 /* Edges between two hosts of a tree, by way of where their ways to the root meet. */
-static uint32_t forest_distance(const struct growth *g, const uint16_t *parents, uint32_t a, uint32_t b)
+static uint32_t forest_distance(const struct growth *g, const uint16_t *parents, uint32_t a,
+                                uint32_t b)
 {
     uint32_t n = 0;
 
@@ -176,13 +183,15 @@ static void hang_up(uint16_t *parents, uint32_t root)
     }
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
-static uint64_t digest_of(const struct br_bcube *cube, const struct br_failures *failures, uint32_t hosts)
+static uint64_t digest_of(const struct br_bcube *cube, const struct br_failures *failures,
+                          uint32_t hosts)
 {
     bool any = failures && failures->count > 0;
-    uint64_t words[] = {hosts, cube->n, cube->k,
-                        any ? br_digest_bytes(failures->keys, failures->count * sizeof *failures->keys) : 0};
+    uint64_t words[] = {
+        hosts, cube->n, cube->k,
+        any ? br_digest_bytes(failures->keys, failures->count * sizeof *failures->keys) : 0};
 
     return br_digest(words, sizeof words / sizeof *words);
 }
@@ -209,7 +218,8 @@ static int grow_all(struct growth *g)
     return rc;
 }
 
-int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures, struct br_forest **out)
+int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures,
+                  struct br_forest **out)
 {
     uint32_t hosts = failures && failures->missing_from ? failures->missing_from : cube->hosts;
     uint32_t trees = cube->k * hosts < BR_FOREST_TREES ? cube->k * hosts : BR_FOREST_TREES;

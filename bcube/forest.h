@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A forest: spanning trees of a cube over the links that work, which together load its NICs as evenly as possible. An all-reduce cuts
- * its buffer into a piece for each tree, adds up towards the root and passes the result back: a NIC sends, and receives, a piece for
- * each edge of a tree at it. All hosts that are given the same failures make the same forest to the bit.
+ * A forest: spanning trees of a cube over the links that work, which together load its NICs as
+ * evenly as possible. An all-reduce cuts its buffer into a piece for each tree, adds up towards the
+ * root and passes the result back: a NIC sends, and receives, a piece for each edge of a tree at
+ * it. All hosts that are given the same failures make the same forest to the bit.
  *
  * Immutable after br_forest_new; may be read by any number of threads.
  */
@@ -18,15 +19,18 @@ struct br_forest {
     struct br_bcube cube;
     uint32_t hosts, trees; /* hosts: those that there are */
     bool broken;           /* there were failures besides missing hosts */
-    uint32_t busiest;   /* edges at the NIC that has the most; an all-reduce takes busiest / trees of T_F */
+    /* edges at the NIC that has the most; an all-reduce takes busiest / trees of T_F */
+    uint32_t busiest;
     uint32_t depth;     /* edges from the root of the deepest tree to its lowest leaf */
     uint64_t digest;    /* differs where cubes or failures do */
     uint16_t parents[]; /* [trees * hosts]: the root is its own */
 };
 
-/* -ENOMEM; -EINVAL with words: the cube is too large; -EHOSTUNREACH with words: the links that work do not join all hosts. Missing
- * hosts (failures->missing_from) are left out, failed ones are not allowed for. */
-int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures, struct br_forest **trees);
+/* -ENOMEM; -EINVAL with words: the cube is too large; -EHOSTUNREACH with words: the links that work
+ * do not join all hosts. Missing hosts (failures->missing_from) are left out, failed ones are not
+ * allowed for. */
+int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures,
+                  struct br_forest **trees);
 void br_forest_free(struct br_forest *trees); /* NULL allowed */
 
 static inline uint32_t br_forest_parent(const struct br_forest *trees, uint32_t tree, uint32_t host)

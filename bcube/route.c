@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Design notes.
- * 1. The disjoint routes are those of BuildPathSet: route i corrects the levels that differ in the order i, i-1, .. 0,
- *    k-1, .. i+1 when level i is one of them; else it leaves a over a neighbour of level i, corrects all the others in that
- *    order and level i last. No two share a host: what route i has corrected before it ends is an arc of the levels that
- *    begins at i, and of the detours each has a digit i of its own all the way.
- * 2. Around failures cheap candidates come first, because nearly always one of them works: at most k + k(n-1). Only when all
- *    fail is there a search. Its estimate is the number of digits that differ, which never exceeds the hops that are left and
- *    changes by at most one from host to host: so a host is final when it is taken, and without failures in the way only the
- *    route itself is taken.
- * 3. Rejected: breadth-first search at once (visits n^k hosts for far destinations); one table of the failures by host (a
- *    bitmap of N a rank, and N is 65,536); all permutations of the levels (k!).
+ * 1. The disjoint routes are those of BuildPathSet: route i corrects the levels that differ in the
+ *    order i, i-1, .. 0, k-1, .. i+1 when level i is one of them; else it leaves a over a neighbour
+ *    of level i, corrects all the others in that order and level i last. No two share a host: what
+ *    route i has corrected before it ends is an arc of the levels that begins at i, and of the
+ *    detours each has a digit i of its own all the way.
+ * 2. Around failures cheap candidates come first, because nearly always one of them works: at most
+ *    k + k(n-1). Only when all fail is there a search. Its estimate is the number of digits that
+ *    differ, which never exceeds the hops that are left and changes by at most one from host to
+ *    host: so a host is final when it is taken, and without failures in the way only the route
+ *    itself is taken.
+ * 3. Rejected: breadth-first search at once (visits n^k hosts for far destinations); one table of
+ *    the failures by host (a bitmap of N a rank, and N is 65,536); all permutations of the levels
+ *    (k!).
  */
 #include "bcube/route.h"
 
@@ -47,9 +50,10 @@ bool br_route_works(const struct br_bcube *cube, const struct br_failures *failu
     return true;
 }
 
-/* Corrects, from the end of the route on, level `first`, the ones below it and round again; `last`, if >= 0, at the end. */
-static void route_correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uint32_t first, int last,
-                    struct br_route *route)
+/* Corrects, from the end of the route on, level `first`, the ones below it and round again; `last`,
+ * if >= 0, at the end. */
+static void route_correct(const struct br_bcube *cube, uint32_t from, uint32_t to, uint32_t first,
+                          int last, struct br_route *route)
 {
     for (uint32_t i = 0; i <= cube->k; i++) {
         uint32_t level = i < cube->k ? (first + cube->k - i) % cube->k : (uint32_t)last;
@@ -66,7 +70,7 @@ static void route_correct(const struct br_bcube *cube, uint32_t from, uint32_t t
 
 /* Over `via`, the source's neighbour on a level, to b, ending on that level. */
 static void route_detour(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
-                   struct br_route *route)
+                         struct br_route *route)
 {
     route->hops = 0;
     route->hosts[route->hops++] = (uint16_t)via;
@@ -84,7 +88,8 @@ int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const
     for (uint32_t i = 0; i < cube->k; i++) {
         uint32_t level = levels ? levels[i] : cube->k - 1 - i;
         if (level >= cube->k || seen & 1u << level)
-            return br_error(EINVAL, "the order of levels is no permutation of 0 to %u", cube->k - 1);
+            return br_error(EINVAL, "the order of levels is no permutation of 0 to %u",
+                            cube->k - 1);
         seen |= 1u << level;
         if (br_bcube_digit(cube, a, level) == br_bcube_digit(cube, b, level))
             continue;
@@ -126,7 +131,8 @@ static bool try_direct(const struct br_bcube *cube, uint32_t a, uint32_t b,
     return false;
 }
 
-/* Over the neighbours on levels that differ (`differs`; one hop more), or on those that do not (two hops more). */
+/* Over the neighbours on levels that differ (`differs`; one hop more), or on those that do not (two
+ * hops more). */
 static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
                         const struct br_failures *failures, bool differs, struct br_route *route)
 {
@@ -159,7 +165,8 @@ static bool level_works(const struct br_bcube *cube, uint32_t host, uint32_t lev
 }
 
 /* Cheap reasons for which no search will find anything. */
-static int route_check_end(const struct br_bcube *cube, uint32_t host, const struct br_failures *failures)
+static int route_check_end(const struct br_bcube *cube, uint32_t host,
+                           const struct br_failures *failures)
 {
     char text[BR_BCUBE_TEXT];
     br_bcube_text(cube, host, text);
@@ -171,8 +178,8 @@ static int route_check_end(const struct br_bcube *cube, uint32_t host, const str
     return br_error(EHOSTUNREACH, "host %u %s has no level that works", host, text);
 }
 
-int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
-                    struct br_route *route)
+int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                    const struct br_failures *failures, struct br_route *route)
 {
     int rc = check_pair(cube, a, b);
     route->hops = 0;
@@ -189,8 +196,8 @@ int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const s
     return br_route_search(cube, a, b, failures, route);
 }
 
-char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route, char *out,
-                    size_t bytes)
+char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route,
+                    char *out, size_t bytes)
 {
     char text[BR_BCUBE_TEXT];
     size_t used = (size_t)snprintf(out, bytes, "%s", br_bcube_text(cube, a, text));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routes through a BCube: lists of hosts, each a neighbour of the one before (BCube source routing).
+ * Routes through a BCube: lists of hosts, each a neighbour of the one before (BCube source
+ * routing).
  *
- * Pure: nothing blocks; only the last resort of br_route_around allocates. Any thread may call any function. Hosts and levels
- * that do not exist are -EINVAL with words. `failures` may be NULL: nothing has failed.
+ * Pure: nothing blocks; only the last resort of br_route_around allocates. Any thread may call any
+ * function. Hosts and levels that do not exist are -EINVAL with words. `failures` may be NULL:
+ * nothing has failed.
  */
 #ifndef BR_BCUBE_ROUTE_H
 #define BR_BCUBE_ROUTE_H
@@ -28,37 +30,40 @@ bool br_route_works(const struct br_bcube *cube, const struct br_failures *failu
                     const struct br_route *route);
 
 /*
- * A shortest route: corrects the digits that differ in the order of levels[0..k-1], a permutation of 0..k-1; NULL: k-1
- * down to 0. Failures are not looked at. O(k).
+ * A shortest route: corrects the digits that differ in the order of levels[0..k-1], a permutation
+ * of 0..k-1; NULL: k-1 down to 0. Failures are not looked at. O(k).
  */
 int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const uint32_t *levels,
                       struct br_route *route);
 
 /*
- * k routes that share no host but a and b, and no switch (BuildPathSet of the BCube paper): routes[i] leaves a on level i.
- * Where digit i of a and b differs it has as many hops as digits differ, else two more. a != b. O(k^2).
+ * k routes that share no host but a and b, and no switch (BuildPathSet of the BCube paper):
+ * routes[i] leaves a on level i. Where digit i of a and b differs it has as many hops as digits
+ * differ, else two more. a != b. O(k^2).
  */
-int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_route routes[]);
+int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                      struct br_route routes[]);
 
 /*
  * A route from a to b that avoids the failures.
  *
- * Tried in this order: the shortest routes of the k rotations of the levels; for each of the k(n-1) first hops the one that
- * ends on the level it began with, shortest first. So far the cost is O(k^2 n log failures), whatever N is, and the route is
- * at most two hops longer than without failures. The last resort is a search (A*, so what it finds is as short
- * as possible) that gives up after BR_ROUTE_SEARCH_HOSTS hosts or BR_ROUTE_SEARCH_LINKS links: cubes within both are
- * searched whole.
+ * Tried in this order: the shortest routes of the k rotations of the levels; for each of the k(n-1)
+ * first hops the one that ends on the level it began with, shortest first. So far the cost is O(k^2
+ * n log failures), whatever N is, and the route is at most two hops longer than without failures.
+ * The last resort is a search (A*, so what it finds is as short as possible) that gives up after
+ * BR_ROUTE_SEARCH_HOSTS hosts or BR_ROUTE_SEARCH_LINKS links: cubes within both are searched whole.
  *
- * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or every route has more than
- * BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever has failed.
+ * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or
+ * every route has more than BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever has
+ * failed.
  */
 #define BR_ROUTE_SEARCH_HOSTS 4096u
 #define BR_ROUTE_SEARCH_LINKS 262144u
-int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
-                    struct br_route *route);
+int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                    const struct br_failures *failures, struct br_route *route);
 
 /* "[0,0] -1-> [1,0] -0-> [1,2]" into out; returns out. Cut where it does not fit. */
-char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route, char *out,
-                    size_t bytes);
+char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route,
+                    char *out, size_t bytes);
 
 #endif

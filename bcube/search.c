@@ -21,8 +21,9 @@ struct search {
     const struct br_failures *failures;
     uint32_t to;
     struct br_list
-        open[BR_ROUTE_HOPS + 1]; /* by the least hops of a route over it; what came last is taken first */
-    struct br_table found;       /* host -> node */
+        /* by the least hops of a route over it; what came last is taken first */
+        open[BR_ROUTE_HOPS + 1];
+    struct br_table found; /* host -> node */
     struct node *nodes;
     uint32_t count, capacity, links;
     bool gave_up;  /* a bound was met */
@@ -32,7 +33,8 @@ struct search {
 /* A way to the host over `before` (NULL: it is the source). */
 static void search_reach(struct search *search, const struct node *before, uint32_t host)
 {
-    uint32_t hops = before ? before->hops + 1u : 0, left = br_bcube_distance(search->cube, host, search->to);
+    uint32_t hops = before ? before->hops + 1u : 0,
+             left = br_bcube_distance(search->cube, host, search->to);
     struct node *node = br_table_find(&search->found, host, 0);
     if (hops + left > BR_ROUTE_HOPS) {
         search->too_long = true;
@@ -95,23 +97,26 @@ static int search_nowhere(const struct search *search, uint32_t a)
     br_bcube_text(cube, a, from);
     br_bcube_text(cube, search->to, to);
     if (search->gave_up)
+        return br_error(EHOSTUNREACH,
+                        "the search for a route from host %u %s to host %u %s gave up after %u "
+                        "hosts and %u links",
+                        a, from, search->to, to, search->count, search->links);
+    if (search->too_long)
         return br_error(
             EHOSTUNREACH,
-            "the search for a route from host %u %s to host %u %s gave up after %u hosts and %u links", a,
-            from, search->to, to, search->count, search->links);
-    if (search->too_long)
-        return br_error(EHOSTUNREACH,
-                        "host %u %s has no route to host %u %s of at most %d hops: too much has failed", a,
-                        from, search->to, to, BR_ROUTE_HOPS);
-    return br_error(EHOSTUNREACH, "host %u %s has no route to host %u %s: what has failed divides the cube",
-                    a, from, search->to, to);
+            "host %u %s has no route to host %u %s of at most %d hops: too much has failed", a,
+            from, search->to, to, BR_ROUTE_HOPS);
+    return br_error(EHOSTUNREACH,
+                    "host %u %s has no route to host %u %s: what has failed divides the cube", a,
+                    from, search->to, to);
 }
 
 static int search_run(struct search *search, uint32_t a, struct br_route *route)
 {
     const struct node *node;
     search_reach(search, NULL, a);
-    while ((node = search_take(search)) != NULL && node->host != search->to && search->links < BR_ROUTE_SEARCH_LINKS)
+    while ((node = search_take(search)) != NULL && node->host != search->to &&
+           search->links < BR_ROUTE_SEARCH_LINKS)
         search_expand(search, node);
     if (!node || node->host != search->to)
         return search_nowhere(search, a);
@@ -121,10 +126,11 @@ static int search_run(struct search *search, uint32_t a, struct br_route *route)
     return 0;
 }
 
-int br_route_search(const struct br_bcube *cube, uint32_t a, uint32_t b, const struct br_failures *failures,
-                    struct br_route *route)
+int br_route_search(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                    const struct br_failures *failures, struct br_route *route)
 {
-    struct search search = {.cube = cube, .failures = failures, .to = b, .capacity = BR_ROUTE_SEARCH_HOSTS};
+    struct search search = {
+        .cube = cube, .failures = failures, .to = b, .capacity = BR_ROUTE_SEARCH_HOSTS};
     int rc = -ENOMEM;
     if (search.capacity > cube->hosts)
         search.capacity = cube->hosts;

@@ -42,7 +42,8 @@ void br_wiring_destroy(struct br_wiring *w)
     *w = (struct br_wiring){0};
 }
 
-void br_wiring_hear(struct br_wiring *w, uint32_t host, uint32_t nic, uint32_t other, uint32_t other_nic)
+void br_wiring_hear(struct br_wiring *w, uint32_t host, uint32_t nic, uint32_t other,
+                    uint32_t other_nic)
 {
     if (host >= w->n_hosts || other >= w->n_hosts || nic >= w->hosts[host].n_nics ||
         other_nic >= w->hosts[other].n_nics || w->hosts[host].nics[nic].blind ||
@@ -70,14 +71,15 @@ bool br_wiring_segment_is(const struct br_wiring_segment *segment, struct br_wir
     return false;
 }
 
-const struct br_wiring_segment *br_wiring_segment_of(const struct br_wiring *w, uint32_t host, uint32_t nic)
+const struct br_wiring_segment *br_wiring_segment_of(const struct br_wiring *w, uint32_t host,
+                                                     uint32_t nic)
 {
     uint32_t segment = w->segment_of[host * BR_WIRING_NICS + nic];
 
     return segment == NONE || w->segments[segment].out_of_band ? NULL : &w->segments[segment];
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------ */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 /* Ports go to their segments in one pass: counted, placed, as in a bucket sort. */
 static void wiring_gather(struct br_wiring *w)
@@ -133,7 +135,8 @@ static uint32_t wiring_candidates(const struct br_wiring *w, uint32_t host)
     return n;
 }
 
-/* More hosts than a switch has ports, each with one NIC that it can spare: the network that they are managed over. */
+/* More hosts than a switch has ports, each with one NIC that it can spare: the network that they
+ * are managed over. */
 static bool is_out_of_band(const struct br_wiring *w, const struct br_wiring_segment *segment)
 {
     if (distinct_hosts(w, segment) <= w->cube.n || distinct_hosts(w, segment) != segment->n)
@@ -141,7 +144,8 @@ static bool is_out_of_band(const struct br_wiring *w, const struct br_wiring_seg
     for (uint32_t i = 0; i < segment->n; i++) {
         uint32_t port = w->ports[segment->first + i], host = br_wiring_host_of(port);
 
-        if (w->hosts[host].nics[port % BR_WIRING_NICS].level >= 0 || wiring_candidates(w, host) <= w->cube.k)
+        if (w->hosts[host].nics[port % BR_WIRING_NICS].level >= 0 ||
+            wiring_candidates(w, host) <= w->cube.k)
             return false;
     }
     return true;
@@ -163,12 +167,14 @@ static void set_apart(struct br_wiring *w)
     } while (largest);
 }
 
-/* ---- which switch ------------------------------------------------------------------------------------------------ */
+/* ---- which switch ---------------------------------------------------------------------------- */
 
-/* How well a segment fits a switch: 2 for each host of it that is here, and 1 more when with the NIC of that level. Without
- * `but` those hosts count only whose NIC here has no place in the switch `but`. */
+/* How well a segment fits a switch: 2 for each host of it that is here, and 1 more when with the
+ * NIC of that level. Without `but` those hosts count only whose NIC here has no place in the switch
+ * `but`. */
 static uint32_t wiring_fit(const struct br_wiring *w, const struct br_wiring_segment *segment,
-                    struct br_wiring_switch at, const struct br_wiring_switch *but, uint32_t *hosts)
+                           struct br_wiring_switch at, const struct br_wiring_switch *but,
+                           uint32_t *hosts)
 {
     uint32_t score = 0;
 
@@ -177,7 +183,8 @@ static uint32_t wiring_fit(const struct br_wiring *w, const struct br_wiring_seg
         uint32_t host = br_wiring_host_of(w->ports[segment->first + i]), nics = 0;
         bool says = false, silent = false;
 
-        for (; i < segment->n && br_wiring_host_of(w->ports[segment->first + i]) == host; i++, nics++) {
+        for (; i < segment->n && br_wiring_host_of(w->ports[segment->first + i]) == host;
+             i++, nics++) {
             int level = w->hosts[host].nics[w->ports[segment->first + i] % BR_WIRING_NICS].level;
 
             says = says || level == (int)at.level;
@@ -194,7 +201,8 @@ static uint32_t wiring_fit(const struct br_wiring *w, const struct br_wiring_seg
 }
 
 /* The best switch of a segment; among equals one that no other segment is, so far. */
-static void wiring_identify(const struct br_wiring *w, struct br_wiring_segment *segment, const bool *claimed)
+static void wiring_identify(const struct br_wiring *w, struct br_wiring_segment *segment,
+                            const bool *claimed)
 {
     uint32_t best = 0, hosts, k = w->cube.k, of_level = br_bcube_power(&w->cube, k - 1);
     bool best_free = false;
@@ -278,11 +286,12 @@ static int identify_all(struct br_wiring *w)
     }
     free(order);
     free(claimed);
-    return claimed && order ? 0 : br_error(ENOMEM, "no memory for the wiring of %u hosts", w->n_hosts);
+    return claimed && order ? 0
+                            : br_error(ENOMEM, "no memory for the wiring of %u hosts", w->n_hosts);
 }
 
-/* A host's NICs without levels get those of the switches that they are on. A level on which nobody else is there gets one
- * that hears nobody. */
+/* A host's NICs without levels get those of the switches that they are on. A level on which nobody
+ * else is there gets one that hears nobody. */
 static void name_levels(struct br_wiring *w, uint32_t host)
 {
     struct br_wiring_host *h = &w->hosts[host];

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is really on the wire: what the NICs of all hosts have heard of each other, compared with the cube.
+ * Who is really on the wire: what the NICs of all hosts have heard of each other, compared with the
+ * cube.
  *
- * 1. NICs that hear each other, directly or through others, are one segment. In a healthy cube the segments are the
- *    switches. One direction is enough: a beacon may be lost, but nobody hears what is not connected.
- * 2. A segment is the switch that most of its hosts belong to, whatever their NICs are called; a NIC that says its level
- *    counts a little more there. Rejected: the level that most of its NICs say. With 2 ports a switch, one host
- *    with swapped cables would be half of two switches and nobody could tell who is wrong.
- * 3. Only then each host is looked at: are its NICs where they belong? Findings are words that a technician can act on, a
- *    cause rather than its effects: when a NIC hears nobody because its only partner is plugged in elsewhere, the
- *    partner is named.
+ * 1. NICs that hear each other, directly or through others, are one segment. In a healthy cube the
+ *    segments are the switches. One direction is enough: a beacon may be lost, but nobody hears
+ *    what is not connected.
+ * 2. A segment is the switch that most of its hosts belong to, whatever their NICs are called; a
+ *    NIC that says its level counts a little more there. Rejected: the level that most of its NICs
+ *    say. With 2 ports a switch, one host with swapped cables would be half of two switches and
+ *    nobody could tell who is wrong.
+ * 3. Only then each host is looked at: are its NICs where they belong? Findings are words that a
+ *    technician can act on, a cause rather than its effects: when a NIC hears nobody because its
+ *    only partner is plugged in elsewhere, the partner is named.
  * 4. A host whose NICs have no levels yet gets them here: any order of NICs is right then.
  *
  * Pure; the same sightings give the same words on every rank. Not thread-safe.
@@ -23,7 +26,7 @@
 
 #define BR_WIRING_NICS     16 /* of one host */
 #define BR_WIRING_FINDINGS 32 /* that are kept in words */
-#define BR_WIRING_TEXT    240
+#define BR_WIRING_TEXT     240
 
 struct br_wiring_nic {
     char name[16];
@@ -43,7 +46,8 @@ struct br_wiring {
     struct br_bcube cube;
     uint32_t n_hosts;             /* <= cube.hosts; the last ones of a partial cube are missing */
     struct br_wiring_host *hosts; /* [n_hosts], filled by the caller before br_wiring_hear() */
-    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments everywhere */
+    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments everywhere
+     */
     uint32_t *parent;
     uint32_t *ports; /* those that take part, segment after segment */
     struct br_wiring_segment *segments;
@@ -57,12 +61,14 @@ struct br_wiring {
 int br_wiring_init(struct br_wiring *wiring, const struct br_bcube *cube, uint32_t n_hosts);
 void br_wiring_destroy(struct br_wiring *wiring);
 
-/* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are ignored. */
+/* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are ignored.
+ */
 void br_wiring_hear(struct br_wiring *wiring, uint32_t host, uint32_t nic, uint32_t other,
                     uint32_t other_nic);
 
-/* After all that was heard: levels for NICs that have none, and what is wrong, in words. May be called again after more has
- * been heard; it starts over. Returns the number of findings; -ENOMEM. */
+/* After all that was heard: levels for NICs that have none, and what is wrong, in words. May be
+ * called again after more has been heard; it starts over. Returns the number of findings; -ENOMEM.
+ */
 int br_wiring_judge(struct br_wiring *wiring);
 
 /* After br_wiring_judge(): the NIC of a host on a level; -1: none. */

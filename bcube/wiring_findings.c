@@ -10,7 +10,8 @@
 
 #define LISTED 6 /* ranks that are named one by one */
 
-static void __attribute__((format(printf, 2, 3))) wiring_findings_say(struct br_wiring *w, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+wiring_findings_say(struct br_wiring *w, const char *format, ...)
 {
     va_list args;
 
@@ -28,7 +29,8 @@ struct text {
     size_t used;
 };
 
-static void __attribute__((format(printf, 2, 3))) wiring_findings_add(struct text *t, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+wiring_findings_add(struct text *t, const char *format, ...)
 {
     va_list args;
     int n;
@@ -37,10 +39,11 @@ static void __attribute__((format(printf, 2, 3))) wiring_findings_add(struct tex
     n = vsnprintf(t->message + t->used, sizeof t->message - t->used, format, args);
     va_end(args);
     if (n > 0)
-        t->used = t->used + (size_t)n < sizeof t->message ? t->used + (size_t)n : sizeof t->message - 1;
+        t->used =
+            t->used + (size_t)n < sizeof t->message ? t->used + (size_t)n : sizeof t->message - 1;
 }
 
-/* ---- where a host's NIC of a level is ---------------------------------------------------------------------------- */
+/* ---- where a host's NIC of a level is -------------------------------------------------------- */
 
 enum where {
     RIGHT,
@@ -73,7 +76,8 @@ static int stray_nic(const struct br_wiring *w, uint32_t host, uint32_t level)
     return found;
 }
 
-static struct place wiring_findings_place_of(const struct br_wiring *w, uint32_t host, uint32_t level)
+static struct place wiring_findings_place_of(const struct br_wiring *w, uint32_t host,
+                                             uint32_t level)
 {
     struct place p = {.where = ALONE,
                       .nic = br_wiring_nic_on(w, host, level),
@@ -114,7 +118,7 @@ static const char *nic_name(const struct br_wiring *w, uint32_t host, int nic, c
     return out;
 }
 
-/* ---- switches ---------------------------------------------------------------------------------------------------- */
+/* ---- switches -------------------------------------------------------------------------------- */
 
 static void judge_joined(struct br_wiring *w, const struct br_wiring_segment *segment)
 {
@@ -130,12 +134,15 @@ static void judge_joined(struct br_wiring *w, const struct br_wiring_segment *se
                 break;
             }
     for (uint32_t i = 0; i < segment->n_is; i++)
-        wiring_findings_add(&switches, "%s<%u,%u>", i ? " and " : "", segment->is[i].level, segment->is[i].index);
+        wiring_findings_add(&switches, "%s<%u,%u>", i ? " and " : "", segment->is[i].level,
+                            segment->is[i].index);
     wiring_findings_say(w,
-        "%s %s %s joined: switches %s%s are one network; take out the cable between them, or give each a "
-        "VLAN of its own",
-        n_levels > 1 ? "levels" : "on level", levels.message, n_levels > 1 ? "are" : "switches are",
-        switches.message, segment->n_is == BR_WIRING_JOINED ? " and more" : "");
+                        "%s %s %s joined: switches %s%s are one network; take out the cable "
+                        "between them, or give each a "
+                        "VLAN of its own",
+                        n_levels > 1 ? "levels" : "on level", levels.message,
+                        n_levels > 1 ? "are" : "switches are", switches.message,
+                        segment->n_is == BR_WIRING_JOINED ? " and more" : "");
 }
 
 static void list_ranks(const struct br_wiring *w, const struct br_wiring_segment *segment,
@@ -158,7 +165,8 @@ static bool share_a_host(const struct br_wiring *w, const struct br_wiring_segme
                          const struct br_wiring_segment *b)
 {
     for (uint32_t i = 0, j = 0; i < a->n && j < b->n;) { /* both in the order of hosts */
-        uint32_t x = br_wiring_host_of(w->ports[a->first + i]), y = br_wiring_host_of(w->ports[b->first + j]);
+        uint32_t x = br_wiring_host_of(w->ports[a->first + i]),
+                 y = br_wiring_host_of(w->ports[b->first + j]);
 
         if (x == y)
             return true;
@@ -186,10 +194,11 @@ static void judge_split(struct br_wiring *w, uint32_t s)
         list_ranks(w, other, one->is[0], &ours);
         list_ranks(w, one, one->is[0], &theirs);
         wiring_findings_say(w,
-            "switch <%u,%u> is split: ranks %s and ranks %s do not hear each other; it is two VLANs, or two "
-            "switches "
-            "without a cable between them",
-            one->is[0].level, one->is[0].index, ours.message, theirs.message);
+                            "switch <%u,%u> is split: ranks %s and ranks %s do not hear each "
+                            "other; it is two VLANs, or two "
+                            "switches "
+                            "without a cable between them",
+                            one->is[0].level, one->is[0].index, ours.message, theirs.message);
         return;
     }
 }
@@ -217,12 +226,13 @@ static void count_lonely(const struct br_wiring *w, struct br_wiring_switch at, 
             continue;
         if (out->n < LISTED)
             wiring_findings_add(&out->text, "%s%s of rank %u", out->n ? ", " : "",
-                p.nic < 0 ? "a NIC" : w->hosts[host].nics[p.nic].name, host);
+                                p.nic < 0 ? "a NIC" : w->hosts[host].nics[p.nic].name, host);
         out->n++;
     }
 }
 
-/* Nobody on the switch hears anybody: is there one cause for all of them? When some know that they are down, it is theirs. */
+/* Nobody on the switch hears anybody: is there one cause for all of them? When some know that they
+ * are down, it is theirs. */
 static bool is_silent(const struct lonely *lonely)
 {
     return !lonely->others && lonely->n >= 2 && (!lonely->n_down || lonely->n_down == lonely->n);
@@ -236,17 +246,21 @@ static void judge_silent(struct br_wiring *w, struct br_wiring_switch at)
     if (!is_silent(&lonely))
         return;
     if (lonely.n_down)
-        wiring_findings_say(w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level, at.index,
-            lonely.text.message);
-    else if (lonely.n == 2)
-        wiring_findings_say(w, "switch <%u,%u>: %s do not hear each other: a cable is missing, a port or the switch is dead",
-            at.level, at.index, lonely.text.message);
-    else
-        wiring_findings_say(w, "switch <%u,%u>: nobody hears anybody (%s): it is off, or keeps its ports apart", at.level,
+        wiring_findings_say(
+            w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level,
             at.index, lonely.text.message);
+    else if (lonely.n == 2)
+        wiring_findings_say(w,
+                            "switch <%u,%u>: %s do not hear each other: a cable is missing, a port "
+                            "or the switch is dead",
+                            at.level, at.index, lonely.text.message);
+    else
+        wiring_findings_say(
+            w, "switch <%u,%u>: nobody hears anybody (%s): it is off, or keeps its ports apart",
+            at.level, at.index, lonely.text.message);
 }
 
-/* ---- hosts ----------------------------------------------------------------------------------------------------------- */
+/* ---- hosts ----------------------------------------------------------------------------------- */
 
 /* The other NIC of the host that is on the same segment; -1: none. */
 static int wiring_findings_twin(const struct br_wiring *w, uint32_t host, const struct place *p)
@@ -258,7 +272,8 @@ static int wiring_findings_twin(const struct br_wiring *w, uint32_t host, const 
 }
 
 /* Both cables are in each other's place. */
-static bool is_swapped(const struct br_wiring *w, uint32_t host, const struct place *p, struct place *with)
+static bool is_swapped(const struct br_wiring *w, uint32_t host, const struct place *p,
+                       struct place *with)
 {
     for (uint32_t level = 0; level < w->cube.k; level++) {
         *with = wiring_findings_place_of(w, host, level);
@@ -281,18 +296,20 @@ static void judge_elsewhere(struct br_wiring *w, uint32_t host, const struct pla
     nic_name(w, host, p->nic, nic);
     if (is_swapped(w, host, p, &with)) {
         if (p->belongs.level < with.belongs.level)
-            wiring_findings_say(w, "%s: the cables of %s and %s are swapped", rank, nic, nic_name(w, host, with.nic, other));
+            wiring_findings_say(w, "%s: the cables of %s and %s are swapped", rank, nic,
+                                nic_name(w, host, with.nic, other));
     } else if (both >= 0) {
-        wiring_findings_say(w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>", rank,
-            nic_name(w, host, both, other), nic, is.level, is.index, w->hosts[host].nics[p->nic].name,
-            p->belongs.level, p->belongs.index);
+        wiring_findings_say(w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>",
+                            rank, nic_name(w, host, both, other), nic, is.level, is.index,
+                            w->hosts[host].nics[p->nic].name, p->belongs.level, p->belongs.index);
     } else {
-        wiring_findings_say(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>", rank, nic, is.level,
-            is.index, p->belongs.level, p->belongs.index);
+        wiring_findings_say(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>",
+                            rank, nic, is.level, is.index, p->belongs.level, p->belongs.index);
     }
 }
 
-/* Only where others of the switch do hear each other: else the switch, or the NICs that are elsewhere, have been named. */
+/* Only where others of the switch do hear each other: else the switch, or the NICs that are
+ * elsewhere, have been named. */
 static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *p)
 {
     struct lonely lonely;
@@ -303,13 +320,15 @@ static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *
         return;
     wiring_findings_name_of(w, host, rank);
     if (p->nic >= 0)
-        wiring_findings_say(w, "%s: %s hears nobody of switch <%u,%u>: its cable is missing, or a port is dead", rank,
-            nic_name(w, host, p->nic, nic), p->belongs.level, p->belongs.index);
+        wiring_findings_say(
+            w, "%s: %s hears nobody of switch <%u,%u>: its cable is missing, or a port is dead",
+            rank, nic_name(w, host, p->nic, nic), p->belongs.level, p->belongs.index);
     else
         wiring_findings_say(w,
-            "%s: none of its NICs hears anybody of switch <%u,%u>, level %u: a cable is missing, a port "
-            "dead, or a NIC down",
-            rank, p->belongs.level, p->belongs.index, p->belongs.level);
+                            "%s: none of its NICs hears anybody of switch <%u,%u>, level %u: a "
+                            "cable is missing, a port "
+                            "dead, or a NIC down",
+                            rank, p->belongs.level, p->belongs.index, p->belongs.level);
 }
 
 static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p)
@@ -319,8 +338,10 @@ static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p
 
     count_lonely(w, p->belongs, &lonely);
     if (!is_silent(&lonely))
-        wiring_findings_say(w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
-            wiring_findings_name_of(w, host, rank), nic_name(w, host, p->nic, nic), w->hosts[host].nics[p->nic].name);
+        wiring_findings_say(
+            w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
+            wiring_findings_name_of(w, host, rank), nic_name(w, host, p->nic, nic),
+            w->hosts[host].nics[p->nic].name);
 }
 
 static void judge_host(struct br_wiring *w, uint32_t host)

@@ -2,7 +2,8 @@
 /*
  * A device that trains a network of data/models/, replayed: the rank sleeps where it would compute.
  *
- * A sleep ends late. A device does not: its next pass begins when the one before should have ended, or when what it waited for came.
+ * A sleep ends late. A device does not: its next pass begins when the one before should have ended,
+ * or when what it waited for came.
  */
 #ifndef BR_BENCH_DEVICE_H
 #define BR_BENCH_DEVICE_H
@@ -37,7 +38,8 @@ static int device_open(struct device *d, const char *model, double compute_ms)
     for (int l = 0; l < d->model.count; l++)
         all += (double)d->model.layers[l].multiply_adds;
     for (int l = 0; l < d->model.count; l++)
-        d->forward[l] = (uint64_t)(compute_ms * 1e6 / 3 * (double)d->model.layers[l].multiply_adds / all);
+        d->forward[l] =
+            (uint64_t)(compute_ms * 1e6 / 3 * (double)d->model.layers[l].multiply_adds / all);
     return 0;
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a virtual device of DPDK carries without any protocol: bursts of packets as fast as the driver takes them, and a reader, which
- * says how much came. Both copy the payload out of and into memory of their own, as a program that has data must; with -z neither
- * touches it.
+ * What a virtual device of DPDK carries without any protocol: bursts of packets as fast as the
+ * driver takes them, and a reader, which says how much came. Both copy the payload out of and into
+ * memory of their own, as a program that has data must; with -z neither touches it.
  *
  *   dpdk_bare [-z] -c CPU -m MTU send DEVARGS PAYLOAD_BYTES SECONDS
- *   dpdk_bare [-z] -c CPU -m MTU receive DEVARGS             until nothing has come for 0.3 s; prints Gbit/s of payload, packets a second
- *   dpdk_bare -c CPU -m MTU ping DEVARGS PAYLOAD_BYTES COUNT prints the round trip, median and 99th of a hundred, us
- *   dpdk_bare -c CPU -m MTU pong DEVARGS                     answers until nothing has come for 0.3 s
+ *   dpdk_bare [-z] -c CPU -m MTU receive DEVARGS             until nothing has come for 0.3 s;
+ * prints Gbit/s of payload, packets a second dpdk_bare -c CPU -m MTU ping DEVARGS PAYLOAD_BYTES
+ * COUNT prints the round trip, median and 99th of a hundred, us dpdk_bare -c CPU -m MTU pong
+ * DEVARGS                     answers until nothing has come for 0.3 s
  */
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -47,7 +48,7 @@ static void must(int rc, const char *what)
         die(what, rc);
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void start_dpdk(const char *devargs, const char *cpu)
 {
@@ -59,7 +60,8 @@ static void start_dpdk(const char *devargs, const char *cpu)
     snprintf(lcores, sizeof lcores, "--lcores=0@%s", cpu);
     snprintf(prefix, sizeof prefix, "--file-prefix=bare-%d", (int)getpid());
     snprintf(device, sizeof device, "%s", devargs);
-    must(rte_eal_init((int)(sizeof arguments / sizeof *arguments) - 1, arguments), "DPDK does not start");
+    must(rte_eal_init((int)(sizeof arguments / sizeof *arguments) - 1, arguments),
+         "DPDK does not start");
 }
 
 static bool wait_for_link(void)
@@ -88,9 +90,11 @@ static void open_port(unsigned mtu)
     if (!pool)
         die("no memory", 0);
     must(rte_eth_dev_configure(port, 1, 1, &conf), "configure");
-    must(rte_eth_rx_queue_setup(port, 0, DESCRIPTORS, (unsigned)SOCKET_ID_ANY, NULL, pool), "receive queue");
+    must(rte_eth_rx_queue_setup(port, 0, DESCRIPTORS, (unsigned)SOCKET_ID_ANY, NULL, pool),
+         "receive queue");
     must(rte_eth_tx_queue_setup(port, 0, DESCRIPTORS, (unsigned)SOCKET_ID_ANY, NULL), "send queue");
-    /* The other end of net_memif may not listen yet, or listen and not have started: then it sends us away. */
+    /* The other end of net_memif may not listen yet, or listen and not have started: then it sends
+     * us away. */
     while (((rc = rte_eth_dev_start(port)) || !wait_for_link()) && br_clock_now() < until) {
         if (rc)
             usleep(20000);
@@ -102,7 +106,7 @@ static void open_port(unsigned mtu)
         die("no link", -ENETDOWN);
 }
 
-/* ---- packets ----------------------------------------------------------------------------------------------- */
+/* ---- packets --------------------------------------------------------------------------------- */
 
 static uint8_t *next_place(uint32_t bytes)
 {
@@ -182,7 +186,7 @@ static void receive(void)
            (double)packets * 1e9 / (double)(last - first));
 }
 
-/* ---- round trips ------------------------------------------------------------------------------------------- */
+/* ---- round trips ----------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -233,7 +237,8 @@ static void ping(uint32_t payload, int count)
             took[i] = br_clock_now() - start;
     }
     qsort(took, (size_t)count, sizeof *took, by_value);
-    printf("%.2f %.2f\n", (double)took[count / 2] / 1e3, (double)took[(size_t)count * 99 / 100] / 1e3);
+    printf("%.2f %.2f\n", (double)took[count / 2] / 1e3,
+           (double)took[(size_t)count * 99 / 100] / 1e3);
     free(took);
 }
 
@@ -247,7 +252,8 @@ static void pong(void)
 
 static int usage(void)
 {
-    fputs("usage: dpdk_bare [-z] -c CPU -m MTU send DEVARGS BYTES SECONDS | receive DEVARGS | ping DEVARGS "
+    fputs("usage: dpdk_bare [-z] -c CPU -m MTU send DEVARGS BYTES SECONDS | receive DEVARGS | ping "
+          "DEVARGS "
           "BYTES "
           "COUNT | pong DEVARGS\n",
           stderr);
@@ -272,8 +278,8 @@ int main(int argc, char **argv)
     }
     argv += optind;
     left = argc - optind;
-    if (left != 2 &&
-        (left != 4 || atoi(argv[2]) < 1 || (unsigned)atoi(argv[2]) > mtu - 28 || atof(argv[3]) <= 0))
+    if (left != 2 && (left != 4 || atoi(argv[2]) < 1 || (unsigned)atoi(argv[2]) > mtu - 28 ||
+                      atof(argv[3]) <= 0))
         return usage();
     memset(area, 1, sizeof area);
     start_dpdk(argv[1], cpu);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the links that are left allow, for faults.sh: lower bounds of the time of an all-reduce on a BCube of which NICs and switches
- * have failed. In units of the time to send the buffer once over one link; latency is left out.
+ * What the links that are left allow, for faults.sh: lower bounds of the time of an all-reduce on a
+ * BCube of which NICs and switches have failed. In units of the time to send the buffer once over
+ * one link; latency is left out.
  *
  *     faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...
  *
  * Two numbers:
- * 1. for this algorithm's messages (any all-reduce's for auto, which plans around what is broken), over whatever routes: no host sends
- *    or receives faster than its working NICs, and all of them together carry each message over as many links as its shortest route has;
- * 2. for any all-reduce: each host's own input has to leave it and the result to reach it, and each element takes 2(N-1)
- *    messages in all.
+ * 1. for this algorithm's messages (any all-reduce's for auto, which plans around what is broken),
+ *    over whatever routes: no host sends or receives faster than its working NICs, and all of them
+ *    together carry each message over as many links as its shortest route has;
+ * 2. for any all-reduce: each host's own input has to leave it and the result to reach it, and each
+ *    element takes 2(N-1) messages in all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -109,8 +111,9 @@ int main(int argc, char **argv)
     struct network net = {0};
     struct br_algorithm_config config;
     bool planned;
-    int rc = argc < 3 ? br_error(EINVAL, "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...")
-                      : br_bcube_parse(&net.cube, argv[1]);
+    int rc = argc < 3
+                 ? br_error(EINVAL, "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...")
+                 : br_bcube_parse(&net.cube, argv[1]);
 
     planned = !rc && strcmp(argv[2], "auto") == 0;
     if (!rc && !planned) {

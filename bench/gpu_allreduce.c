@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results, order in a stream, rate of staging.
+ * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results,
+ * order in a stream, rate of staging.
  *
  *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | rate [MIB]
  *
- * check   every type, several sizes, blocking and several at once, against what each element has to be.
- * direct  the larger ones by ring and halving, over NICs that reach the GPU: right, none of it staged, and to the byte what NICs have to read.
- * stream  before the all-reduce stand in the caller's stream a gate that the host opens last, reductions that keep the GPU busy, and a kernel that
- *         writes the input; behind it a kernel that reads the result. Whichever of them is not waited for, the test finds stale bytes; and
- *         that the call returned before any of it began, the gate shows.
- * rate    all-reduce of MIB (256) on the GPU against the slower of its two parts: the same all-reduce in host memory, and the copies of as
- *         many bytes there and back at once, on all ranks at once. Medians, the contenders alternating. The goal is 0.9.
+ * check   every type, several sizes, blocking and several at once, against what each element has to
+ * be. direct  the larger ones by ring and halving, over NICs that reach the GPU: right, none of it
+ * staged, and to the byte what NICs have to read. stream  before the all-reduce stand in the
+ * caller's stream a gate that the host opens last, reductions that keep the GPU busy, and a kernel
+ * that
+ *         writes the input; behind it a kernel that reads the result. Whichever of them is not
+ * waited for, the test finds stale bytes; and that the call returned before any of it began, the
+ * gate shows. rate    all-reduce of MIB (256) on the GPU against the slower of its two parts: the
+ * same all-reduce in host memory, and the copies of as many bytes there and back at once, on all
+ * ranks at once. Medians, the contenders alternating. The goal is 0.9.
  *
- * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels; the words say why.
+ * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels;
+ * the words say why.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -74,7 +79,8 @@ static void copy(void *to, const void *from, size_t bytes)
         exit(refused(result, "a copy"));
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results -----------------------------------------------------------------------------------
+ */
 
 /* Small numbers, whose sums every type holds exactly: what rank r gives as element i. */
 static int given(size_t i, int r)
@@ -191,28 +197,32 @@ static int check(void)
     if (braid_stats(comm, &stats))
         return say("counters");
     if (rank == 0)
-        printf("results: all-reduce of %d types by %d ranks is right; rank 0 copied %.1f MB from the GPU and "
+        printf("results: all-reduce of %d types by %d ranks is right; rank 0 copied %.1f MB from "
+               "the GPU and "
                "%.1f MB to it\n",
                BRAID_TYPES, size, (double)stats.gpu_to_host_bytes * 1e-6,
                (double)stats.host_to_gpu_bytes * 1e-6);
     return 0;
 }
 
-/* The two of check_one(): each rank sends 2 (n - 1) / n of the buffer, about; all of them together to the byte. */
+/* The two of check_one(): each rank sends 2 (n - 1) / n of the buffer, about; all of them together
+ * to the byte. */
 static int direct_one(enum braid_type type, size_t count, const char *algorithm)
 {
     uint64_t wanted = 4 * ((uint64_t)size - 1) * count * br_type_size(type), moved;
     struct braid_stats before, after;
 
-    if (braid_stats(comm, &before) || check_one(type, count, algorithm) || braid_stats(comm, &after))
+    if (braid_stats(comm, &before) || check_one(type, count, algorithm) ||
+        braid_stats(comm, &after))
         return 1;
     moved = after.nic_from_gpu_bytes - before.nic_from_gpu_bytes;
     if (braid_allreduce(comm, &moved, &moved, 1, BRAID_UINT64, BRAID_SUM, NULL, NULL))
         return say("all-reduce");
     if (moved == wanted && !after.gpu_to_host_bytes && !after.host_to_gpu_bytes)
         return 0;
-    br_error(EIO, "%s of %zu %s: NICs read %llu bytes of GPUs, not %llu, and %llu were staged", algorithm,
-             count, br_type_name(type), (unsigned long long)moved, (unsigned long long)wanted,
+    br_error(EIO, "%s of %zu %s: NICs read %llu bytes of GPUs, not %llu, and %llu were staged",
+             algorithm, count, br_type_name(type), (unsigned long long)moved,
+             (unsigned long long)wanted,
              (unsigned long long)(after.gpu_to_host_bytes + after.host_to_gpu_bytes));
     return say("the way");
 }
@@ -231,7 +241,8 @@ static int direct(void)
     return 0;
 }
 
-/* ---- order in a stream ------------------------------------------------------------------------- */
+/* ---- order in a stream -------------------------------------------------------------------------
+ */
 
 /* The caller's. */
 struct work {
@@ -239,11 +250,13 @@ struct work {
     struct br_reducer *kernels;
     uint32_t *gate; /* pinned; the stream waits until it has the number of the round */
     br_cuda_pointer gate_at;
-    char *zero, *busy, *seen; /* on the GPU: CHECKED elements each, `busy` SOURCES + 1 times as much */
+    /* on the GPU: CHECKED elements each, `busy` SOURCES + 1 times as much */
+    char *zero, *busy, *seen;
     struct arrays given;
 };
 
-static void launch(const struct work *w, void *to, const void *from, size_t stride, int n_src, size_t bytes)
+static void launch(const struct work *w, void *to, const void *from, size_t stride, int n_src,
+                   size_t bytes)
 {
     struct br_gpu_reduction arrays = {.dst = to, .bytes = bytes, .n_src = n_src};
 
@@ -294,7 +307,8 @@ static int one_order(const struct work *w, uint32_t round, size_t count)
     if (!rc && braid_comm_error(comm))
         rc = say("all-reduce in the stream");
     if (!rc)
-        rc = compare(&w->given, w->seen, BRAID_INT32, count, "what the kernel behind saw of an all-reduce");
+        rc = compare(&w->given, w->seen, BRAID_INT32, count,
+                     "what the kernel behind saw of an all-reduce");
     cuda->memory_free((uintptr_t)data);
     return rc;
 }
@@ -306,7 +320,8 @@ static int make_work(struct work *w)
     void *gate = NULL;
 
     if (result == BR_CUDA_SUCCESS)
-        result = cuda->host_alloc(&gate, sizeof *w->gate, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+        result =
+            cuda->host_alloc(&gate, sizeof *w->gate, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
     if (result == BR_CUDA_SUCCESS)
         result = cuda->host_device_pointer(&w->gate_at, gate, 0);
     if (result != BR_CUDA_SUCCESS)
@@ -334,19 +349,24 @@ static int order(void)
         return rc == -EOPNOTSUPP ? 77 : 1;
     }
     rc = make_work(&w);
-    if (!rc) /* opens the GPU, which loads kernels and may wait for all of its streams: not beside a closed gate */
-        rc = braid_allreduce(comm, w.zero, w.zero, 1, BRAID_INT32, BRAID_SUM, NULL, NULL) ? say("all-reduce")
-                                                                                          : 0;
+    /* opens the GPU, which loads kernels and may wait for all of its streams: not beside a closed
+     * gate */
+    if (!rc)
+        rc = braid_allreduce(comm, w.zero, w.zero, 1, BRAID_INT32, BRAID_SUM, NULL, NULL)
+                 ? say("all-reduce")
+                 : 0;
     for (uint32_t i = 0; i < sizeof counts / sizeof *counts && !rc; i++)
         rc = one_order(&w, i + 1, counts[i]);
     if (!rc && rank == 0)
-        printf("order: %zu all-reduces of %d ranks in streams waited for the kernels before them, and "
-               "kernels behind for them\n",
-               sizeof counts / sizeof *counts, size);
+        printf(
+            "order: %zu all-reduces of %d ranks in streams waited for the kernels before them, and "
+            "kernels behind for them\n",
+            sizeof counts / sizeof *counts, size);
     return rc;
 }
 
-/* ---- rate -------------------------------------------------------------------------------------- */
+/* ---- rate --------------------------------------------------------------------------------------
+ */
 
 struct pipes {
     struct CUstream_st *streams[2]; /* down, up */
@@ -379,7 +399,8 @@ static double all_reduce(void *data, size_t bytes)
 
     braid_barrier(comm, NULL, NULL);
     began = br_clock_now();
-    if (braid_allreduce(comm, data, data, bytes / sizeof(float), BRAID_FLOAT32, BRAID_MAX, NULL, NULL))
+    if (braid_allreduce(comm, data, data, bytes / sizeof(float), BRAID_FLOAT32, BRAID_MAX, NULL,
+                        NULL))
         exit(say("all-reduce"));
     return seconds_since(began);
 }
@@ -432,14 +453,15 @@ static int rate(size_t bytes)
     took = br_median(staged, ROUNDS);
     ratio = (pcie > network ? pcie : network) / took;
     if (rank == 0)
-        printf(
-            "ranks     MiB  copies GB/s  host GB/s  GPU GB/s   ratio\n%5d %7zu %12.2f %10.2f %9.2f %7.2f%s\n",
-            size, bytes >> 20, (double)bytes / pcie * 1e-9, (double)bytes / network * 1e-9,
-            (double)bytes / took * 1e-9, ratio, ratio < GOAL ? "  below 0.9" : "");
+        printf("ranks     MiB  copies GB/s  host GB/s  GPU GB/s   ratio\n%5d %7zu %12.2f %10.2f "
+               "%9.2f %7.2f%s\n",
+               size, bytes >> 20, (double)bytes / pcie * 1e-9, (double)bytes / network * 1e-9,
+               (double)bytes / took * 1e-9, ratio, ratio < GOAL ? "  below 0.9" : "");
     return ratio < GOAL ? 3 : 0;
 }
 
-/* ---- main -------------------------------------------------------------------------------------- */
+/* ---- main --------------------------------------------------------------------------------------
+ */
 
 /* The caller's own CUDA: the context stays current for the life of the process. */
 static int start_cuda(void)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The GPU's reduction kernels: every type and reduction against br_reduce() on the CPU, then how fast they are, against a copy within the
- * same memory: bytes read and written a second, medians, the contenders alternating.
+ * The GPU's reduction kernels: every type and reduction against br_reduce() on the CPU, then how
+ * fast they are, against a copy within the same memory: bytes read and written a second, medians,
+ * the contenders alternating.
  *
  *   build/release/bench/gpu_reduce [--check] [DEVICE]     --check: results alone
  *
- * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no driver, no GPU, or no kernels; the words say why.
+ * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no
+ * driver, no GPU, or no kernels; the words say why.
  */
 #include <errno.h>
 #include <math.h>
@@ -58,7 +60,8 @@ static int wait_for(uint64_t ticket)
     return rc < 0 ? rc : 0;
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results -----------------------------------------------------------------------------------
+ */
 
 static bool is_nan(enum braid_type type, const char *p)
 {
@@ -83,19 +86,22 @@ static bool is_nan(enum braid_type type, const char *p)
 }
 
 /* Where floats are added or multiplied, one NaN is as good as another. */
-static size_t wrong(enum braid_type type, enum braid_reduction op, const char *a, const char *b, size_t bytes)
+static size_t wrong(enum braid_type type, enum braid_reduction op, const char *a, const char *b,
+                    size_t bytes)
 {
     bool any_nan = op != BRAID_MIN && op != BRAID_MAX;
     size_t size = br_type_size(type), n = 0;
 
     for (size_t at = 0; at < bytes; at += size)
-        n += memcmp(a + at, b + at, size) != 0 && !(any_nan && is_nan(type, a + at) && is_nan(type, b + at));
+        n += memcmp(a + at, b + at, size) != 0 &&
+             !(any_nan && is_nan(type, a + at) && is_nan(type, b + at));
     return n;
 }
 
-/* Random bits in `n_src` arrays that begin `odd` bytes apart from a multiple of 16, the destination `dst_odd`. */
-static int check_one(enum braid_type type, enum braid_reduction op, int n_src, size_t count, unsigned odd,
-                     unsigned dst_odd)
+/* Random bits in `n_src` arrays that begin `odd` bytes apart from a multiple of 16, the destination
+ * `dst_odd`. */
+static int check_one(enum braid_type type, enum braid_reduction op, int n_src, size_t count,
+                     unsigned odd, unsigned dst_odd)
 {
     static char host[SOURCES][CHECKED], expected[CHECKED], got[CHECKED];
     size_t bytes = count * br_type_size(type);
@@ -142,7 +148,8 @@ static int check_all(void)
     return 0;
 }
 
-/* ---- speed ------------------------------------------------------------------------------------- */
+/* ---- speed -------------------------------------------------------------------------------------
+ */
 
 /* Seconds of one of REPEATS in a row. With one source it is a copy. */
 static double once(enum braid_type type, enum braid_reduction op, int n_src, size_t bytes)
@@ -151,8 +158,8 @@ static double once(enum braid_type type, enum braid_reduction op, int n_src, siz
     int rc = 0;
 
     for (int i = 0; i < REPEATS && !rc; i++)
-        rc = br_reducer_reduce(reducer, type, op, arrays[SOURCES], (const void *const *)arrays, n_src, bytes,
-                               op == BRAID_AVG ? n_src : 0, &ticket);
+        rc = br_reducer_reduce(reducer, type, op, arrays[SOURCES], (const void *const *)arrays,
+                               n_src, bytes, op == BRAID_AVG ? n_src : 0, &ticket);
     if (rc || wait_for(ticket))
         exit(say());
     return (double)(br_clock_now() - began) * 1e-9 / REPEATS;
@@ -172,8 +179,9 @@ static bool measure(enum braid_type type, enum braid_reduction op, int n_src, si
     limit = 2 * (double)bytes / br_median(copy, ROUNDS);
     rate = (n_src + 1) * (double)bytes / br_median(reduce, ROUNDS);
     ratio = rate / limit;
-    printf("%-9s %-4s %7d %7zu %10.1f %10.1f %7.2f%s\n", br_type_name(type), br_reduction_name(op), n_src,
-           bytes >> 20, rate * 1e-9, limit * 1e-9, ratio, ratio < GOAL ? "  below 0.85" : "");
+    printf("%-9s %-4s %7d %7zu %10.1f %10.1f %7.2f%s\n", br_type_name(type), br_reduction_name(op),
+           n_src, bytes >> 20, rate * 1e-9, limit * 1e-9, ratio,
+           ratio < GOAL ? "  below 0.85" : "");
     return ratio >= GOAL;
 }
 
@@ -192,7 +200,8 @@ static int measure_all(void)
     return good ? 0 : 1;
 }
 
-/* ---- main -------------------------------------------------------------------------------------- */
+/* ---- main --------------------------------------------------------------------------------------
+ */
 
 static int allocate(int device, size_t bytes)
 {

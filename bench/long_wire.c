@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Long wires, for kernels without netem: each copies the frames of its two interfaces to each other, a delay after they came.
+ * Long wires, for kernels without netem: each copies the frames of its two interfaces to each
+ * other, a delay after they came.
  *
- *   long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS      runs until it is killed; needs CAP_NET_RAW
+ *   long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS      runs until it is
+ * killed; needs CAP_NET_RAW
  *
- * 1. Offloads of the far ends must be off (ethtool -K DEV tx off tso off gso off), so that a frame is a packet on the wire.
- * 2. The delay counts from the time at which the kernel took the frame in, so that a reader who comes late does not make the wire longer.
- *    A wire is not held up by the programs at its ends either: it runs in real time where it may, and in front of a frame's
- *    time it does not sleep, since waking up takes longer than a wire may be off. So it takes a core for itself, and all wires of a
- *    testbed are one process: a process each would leave no core to those who are measured.
- * 3. The kernel stops who takes more than 95 % of a core in real time for the rest of the second (sched_rt_runtime_us): all that is on
- *    its way would come 50 ms late and at once. So it naps after each millisecond without sleep, and frames of that moment are late by it.
+ * 1. Offloads of the far ends must be off (ethtool -K DEV tx off tso off gso off), so that a frame
+ *    is a packet on the wire.
+ * 2. The delay counts from the time at which the kernel took the frame in, so that a reader who
+ *    comes late does not make the wire longer. A wire is not held up by the programs at its ends
+ *    either: it runs in real time where it may, and in front of a frame's time it does not sleep,
+ *    since waking up takes longer than a wire may be off. So it takes a core for itself, and all
+ *    wires of a testbed are one process: a process each would leave no core to those who are
+ *    measured.
+ * 3. The kernel stops who takes more than 95 % of a core in real time for the rest of the second
+ *    (sched_rt_runtime_us): all that is on its way would come 50 ms late and at once. So it naps
+ *    after each millisecond without sleep, and frames of that moment are late by it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -52,8 +58,9 @@ struct way {
 
 static int open_end(const char *name)
 {
-    struct sockaddr_ll at = {
-        .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL), .sll_ifindex = (int)if_nametoindex(name)};
+    struct sockaddr_ll at = {.sll_family = AF_PACKET,
+                             .sll_protocol = htons(ETH_P_ALL),
+                             .sll_ifindex = (int)if_nametoindex(name)};
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)), room = ROOM, one = 1;
 
     if (fd < 0 || !at.sll_ifindex || bind(fd, (struct sockaddr *)&at, sizeof at) ||
@@ -94,8 +101,10 @@ static bool take(struct way *way, int64_t delay)
     struct frame *frame = &way->frames[way->last % FLYING];
     char control[128];
     struct iovec bytes = {.iov_base = frame->data, .iov_len = LONG};
-    struct msghdr message = {
-        .msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof control};
     ssize_t n;
 
     if (way->last - way->first == FLYING)
@@ -166,10 +175,10 @@ int main(int argc, char **argv)
     int n = argc - 2;
 
     if (n < 2 || n % 2 || n > 2 * WIRES) {
-        fprintf(
-            stderr,
-            "usage: long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS, %d wires at most\n",
-            WIRES);
+        fprintf(stderr,
+                "usage: long_wire INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS, %d "
+                "wires at most\n",
+                WIRES);
         return 2;
     }
     delay = atoll(argv[argc - 1]) * 1000;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long an urgent message takes while a bulk transfer fills the link. Two ranks on one machine (they share its clock):
- * rank 0 sends, rank 1 receives. usage: see main(); bench/preemption.sh makes the link and starts it.
+ * How long an urgent message takes while a bulk transfer fills the link. Two ranks on one machine
+ * (they share its clock): rank 0 sends, rank 1 receives. usage: see main(); bench/preemption.sh
+ * makes the link and starts it.
  *
- * 1. A latency is the time from braid_send() on rank 0, whose clock reading travels in the message, to the end of
- *    braid_recv() on rank 1.
- * 2. Urgent messages leave at a steady pace whether earlier ones have arrived or not, so that waiting ones count in full.
- * 3. Three phases: idle; during the bulk with a priority; during the bulk with none, the same bulk from the start each.
+ * 1. A latency is the time from braid_send() on rank 0, whose clock reading travels in the message,
+ *    to the end of braid_recv() on rank 1.
+ * 2. Urgent messages leave at a steady pace whether earlier ones have arrived or not, so that
+ *    waiting ones count in full.
+ * 3. Three phases: idle; during the bulk with a priority; during the bulk with none, the same bulk
+ *    from the start each.
  * 4. With BACK_BYTES, as much goes the other way from the bulk's start: ACKs then come behind that.
  */
 #include <errno.h>
@@ -19,11 +22,12 @@
 #include <braid/braid.h>
 
 #define MOST_MESSAGES 500
-#define WINDOW        8 /* urgent receives posted ahead; many more would keep the bulk's own from being announced */
-#define TAG_URGENT    1
-#define TAG_BULK      2
-#define TAG_RESULT    3
-#define TAG_BACK      4
+#define WINDOW                                                                                     \
+    8 /* urgent receives posted ahead; many more would keep the bulk's own from being announced */
+#define TAG_URGENT 1
+#define TAG_BULK   2
+#define TAG_RESULT 3
+#define TAG_BACK   4
 
 enum { IDLE, PRIORITY, EQUAL, PHASES };
 static const char *const phase_names[PHASES] = {"idle", "bulk, priorities", "bulk, no priorities"};
@@ -55,7 +59,8 @@ static uint64_t now_ns(void)
 
 static void sleep_until(uint64_t ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ull), .tv_nsec = (long)(ns % 1000000000ull)};
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ull),
+                         .tv_nsec = (long)(ns % 1000000000ull)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         ;
 }
@@ -67,7 +72,7 @@ static int tell(int rc, const char *what)
     return rc;
 }
 
-/* ---- one round -------------------------------------------------------------------------------------------- */
+/* ---- one round ------------------------------------------------------------------------------- */
 
 static void note_budget(struct bench *bench)
 {
@@ -90,7 +95,8 @@ static int send_round(struct bench *bench, int phase)
     struct braid_op *bulk_op = NULL;
     int rc = 0;
     if (phase != IDLE)
-        rc = tell(braid_send(bench->comm, bench->bulk, s->bulk_bytes, 1, &bulk, &bulk_op), "bulk send");
+        rc = tell(braid_send(bench->comm, bench->bulk, s->bulk_bytes, 1, &bulk, &bulk_op),
+                  "bulk send");
     uint64_t start = now_ns() + 20000000; /* the bulk is at full speed by then */
     for (int i = 0; i < s->messages && !rc; i++) {
         char *message = bench->urgent + (size_t)i * s->urgent_bytes;
@@ -115,8 +121,8 @@ static int post_receive(struct bench *bench, int phase, int i)
     struct braid_options options = {.tag = TAG_URGENT, .priority = phase == PRIORITY ? 100 : 0};
     if (i >= s->messages)
         return 0;
-    return tell(braid_recv(bench->comm, bench->urgent + (size_t)i * s->urgent_bytes, s->urgent_bytes, 0,
-                           &options, &bench->ops[i]),
+    return tell(braid_recv(bench->comm, bench->urgent + (size_t)i * s->urgent_bytes,
+                           s->urgent_bytes, 0, &options, &bench->ops[i]),
                 "urgent receive");
 }
 
@@ -127,7 +133,8 @@ static int post_receives(struct bench *bench, int phase, struct braid_op **bulk_
     struct braid_options bulk = {.tag = TAG_BULK};
     int rc = 0;
     if (phase != IDLE)
-        rc = tell(braid_recv(bench->comm, bench->bulk, s->bulk_bytes, 0, &bulk, bulk_op), "bulk receive");
+        rc = tell(braid_recv(bench->comm, bench->bulk, s->bulk_bytes, 0, &bulk, bulk_op),
+                  "bulk receive");
     for (int i = 0; i < WINDOW && !rc; i++)
         rc = post_receive(bench, phase, i);
     return rc;
@@ -156,8 +163,9 @@ static int start_back(struct bench *bench, int phase, struct braid_op **op)
     size_t bytes = bench->settings.back_bytes;
     if (phase == IDLE || !bytes)
         return 0;
-    return rank == 0 ? tell(braid_recv(bench->comm, bench->back, bytes, 1, &options, op), "receive back")
-                     : tell(braid_send(bench->comm, bench->back, bytes, 0, &options, op), "send back");
+    return rank == 0
+               ? tell(braid_recv(bench->comm, bench->back, bytes, 1, &options, op), "receive back")
+               : tell(braid_send(bench->comm, bench->back, bytes, 0, &options, op), "send back");
 }
 
 static int run_phase(struct bench *bench, int phase)
@@ -175,18 +183,21 @@ static int run_phase(struct bench *bench, int phase)
         if (!rc)
             rc = start_back(bench, phase, &back_op);
         if (!rc)
-            rc = rank == 0 ? send_round(bench, phase)
-                           : receive_round(bench, phase, bulk_op, bench->us[phase] + round * s->messages);
+            rc = rank == 0
+                     ? send_round(bench, phase)
+                     : receive_round(bench, phase, bulk_op, bench->us[phase] + round * s->messages);
         if (!rc && back_op)
             rc = tell(braid_wait(back_op, -1), "bulk back");
     }
     if (rc)
         return rc;
-    return rank == 0 ? tell(braid_recv(bench->comm, bench->us[phase], bytes, 1, &options, NULL), "result")
-                     : tell(braid_send(bench->comm, bench->us[phase], bytes, 0, &options, NULL), "result");
+    return rank == 0
+               ? tell(braid_recv(bench->comm, bench->us[phase], bytes, 1, &options, NULL), "result")
+               : tell(braid_send(bench->comm, bench->us[phase], bytes, 0, &options, NULL),
+                      "result");
 }
 
-/* ---- report ----------------------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {
@@ -212,10 +223,10 @@ static int write_json(const struct bench *bench, const double (*q)[3], double al
             bench->settings.urgent_bytes, bench->settings.bulk_bytes,
             bench->settings.messages * bench->settings.rounds);
     for (int p = 0; p < PHASES; p++)
-        fprintf(file, "  \"%s\": {\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f},\n", keys[p], q[p][0],
-                q[p][1], q[p][2]);
-    fprintf(file, "  \"budget_us\": %.1f,\n  \"allowed_p99_us\": %.1f,\n  \"met\": %s\n}\n", bench->budget_us,
-            allowed, met ? "true" : "false");
+        fprintf(file, "  \"%s\": {\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f},\n",
+                keys[p], q[p][0], q[p][1], q[p][2]);
+    fprintf(file, "  \"budget_us\": %.1f,\n  \"allowed_p99_us\": %.1f,\n  \"met\": %s\n}\n",
+            bench->budget_us, allowed, met ? "true" : "false");
     return fclose(file) != 0;
 }
 
@@ -238,8 +249,8 @@ static int report(struct bench *bench)
     double allowed = 2 * q[IDLE][0] + bench->budget_us;
     int met = q[PRIORITY][1] <= allowed;
     printf("in-flight budget     %10.0f\n", bench->budget_us);
-    printf("p99 with priorities %.0f us, allowed 2 x idle p50 + budget = %.0f us: %s\n", q[PRIORITY][1],
-           allowed, met ? "met" : "MISSED");
+    printf("p99 with priorities %.0f us, allowed 2 x idle p50 + budget = %.0f us: %s\n",
+           q[PRIORITY][1], allowed, met ? "met" : "MISSED");
     fflush(stdout);
     if (s->json && write_json(bench, q, allowed, met))
         return 1;
@@ -279,7 +290,8 @@ int main(int argc, char **argv)
 {
     struct bench bench = {.comm = NULL};
     if (argc < 7 || argc > 8) {
-        fprintf(stderr, "usage: %s URGENT_BYTES BULK_BYTES BACK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n",
+        fprintf(stderr,
+                "usage: %s URGENT_BYTES BULK_BYTES BACK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n",
                 argv[0]);
         return 2;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How fast sources are reduced, against memcpy on the same machine: GB/s read and written, medians, the
- * contenders alternating so that a disturbance hits all of them. BRAID_SIMD chooses the kernels.
+ * How fast sources are reduced, against memcpy on the same machine: GB/s read and written, medians,
+ * the contenders alternating so that a disturbance hits all of them. BRAID_SIMD chooses the
+ * kernels.
  *
  *   build/release/bench/reduce [TYPE [REDUCTION]]     default: float32 sum
  */
@@ -115,8 +116,8 @@ int main(int argc, char **argv)
         }
         memset(memory[i], 0, 64 << 20);
     }
-    printf("%s %s with %s kernels, GB/s read and written, and relative to memcpy\n", br_type_name(type),
-           br_reduction_name(reduction), br_reduce_description());
+    printf("%s %s with %s kernels, GB/s read and written, and relative to memcpy\n",
+           br_type_name(type), br_reduction_name(reduction), br_reduce_description());
     printf("%12s  %10s", "", contenders[0].name);
     for (size_t i = 1; i < CONTENDERS; i++)
         printf("  %13s", contenders[i].name);

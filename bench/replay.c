@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replays the training of a network of data/models/ over a real gradient session, for policies.sh and copying.sh: a rank of a job sleeps where a
- * device would compute, and the gradients travel.
+ * Replays the training of a network of data/models/ over a real gradient session, for policies.sh
+ * and copying.sh: a rank of a job sleeps where a device would compute, and the gradients travel.
  *
  *     replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]
  *
- * PERCENT of each layer's gradient is sent. COMPUTE_MS is an iteration's computation, a third of it forwards, layers by their
- * multiply-adds. Prints the ms of an iteration, once the session has its plan, and rank 0's processor time in one. `apart`: each gradient has memory of
- * its own, so that merged ones are copied.
+ * PERCENT of each layer's gradient is sent. COMPUTE_MS is an iteration's computation, a third of it
+ * forwards, layers by their multiply-adds. Prints the ms of an iteration, once the session has its
+ * plan, and rank 0's processor time in one. `apart`: each gradient has memory of its own, so that
+ * merged ones are copied.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -120,8 +121,8 @@ static int run(struct replay *r, int iterations, const char *policy)
         rc = braid_session_report(r->session, &report);
     if (!rc && braid_rank(r->comm) == 0)
         printf("%s %s %.2f ms, %d all-reduces, planned %.2f ms, busy %.2f ms, copied %.2f MB\n",
-               r->device.model.title, policy, (double)(end - start) / 1e6 / iterations, report.groups,
-               report.predicted_iteration * 1e3, (double)busy / 1e6 / iterations,
+               r->device.model.title, policy, (double)(end - start) / 1e6 / iterations,
+               report.groups, report.predicted_iteration * 1e3, (double)busy / 1e6 / iterations,
                (double)(report.copied_bytes - copied) / 1e6 / iterations);
     return rc;
 }
@@ -133,7 +134,9 @@ int main(int argc, char **argv)
     int rc;
 
     if (argc != 6 + apart || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || atoi(argv[5]) < 1) {
-        fprintf(stderr, "usage: replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]        in a job\n");
+        fprintf(
+            stderr,
+            "usage: replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]        in a job\n");
         return 2;
     }
     rc = device_open(&r.device, argv[1], atof(argv[3]));

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replays the training of a network of data/models/ over real parameter servers, for servers.sh: what slices and priorities (P3) make of an
- * iteration, against layers in the order in which they come.
+ * Replays the training of a network of data/models/ over real parameter servers, for servers.sh:
+ * what slices and priorities (P3) make of an iteration, against layers in the order in which they
+ * come.
  *
  *     servers MODEL PERCENT COMPUTE_MS WAY SLICE ITERATIONS
  *
- * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers` whole, in order; `split`: layers
- * larger than an N-th of the largest in pieces of that size for N servers, others whole, in order; `slices` of SLICE bytes at most, in
- * order; `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
+ * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers`
+ * whole, in order; `split`: layers larger than an N-th of the largest in pieces of that size for N
+ * servers, others whole, in order; `slices` of SLICE bytes at most, in order; `p3`: the same by
+ * priority. All ranks are workers and servers. Prints the ms of an iteration.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -62,8 +64,8 @@ static int iterate(struct braid_parameters *p, struct device *d)
     return rc;
 }
 
-static int run(struct braid_comm *comm, struct braid_parameters *p, struct device *d, int iterations,
-               const char *way)
+static int run(struct braid_comm *comm, struct braid_parameters *p, struct device *d,
+               int iterations, const char *way)
 {
     struct braid_parameters_report report;
     uint64_t start = 0;
@@ -82,8 +84,8 @@ static int run(struct braid_comm *comm, struct braid_parameters *p, struct devic
     if (!rc)
         rc = braid_parameters_report(p, &report);
     if (!rc && braid_rank(comm) == 0)
-        printf("%s %s %.2f ms, %d messages\n", d->model.title, way, (double)start / 1e6 / iterations,
-               report.slices);
+        printf("%s %s %.2f ms, %d messages\n", d->model.title, way,
+               (double)start / 1e6 / iterations, report.slices);
     return rc;
 }
 
@@ -103,11 +105,11 @@ int main(int argc, char **argv)
     struct device device = {0};
     int rc;
 
-    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_way(argv[4]) || atoi(argv[5]) < 4 ||
-        atoi(argv[6]) < 1) {
-        fprintf(stderr,
-                "usage: servers MODEL PERCENT COMPUTE_MS layers|split|slices|p3 SLICE ITERATIONS        "
-                "in a job\n");
+    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_way(argv[4]) ||
+        atoi(argv[5]) < 4 || atoi(argv[6]) < 1) {
+        fprintf(stderr, "usage: servers MODEL PERCENT COMPUTE_MS layers|split|slices|p3 SLICE "
+                        "ITERATIONS        "
+                        "in a job\n");
         return 2;
     }
     options.slice_bytes = (uint32_t)atoi(argv[5]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of floats over the board, bare: one process a rank, pinned round robin; ranks yield when there are more of them
- * than CPUs. "direct": everybody reads everything. "split": everybody reduces its part, publishes that, and collects.
+ * All-reduce of floats over the board, bare: one process a rank, pinned round robin; ranks yield
+ * when there are more of them than CPUs. "direct": everybody reads everything. "split": everybody
+ * reduces its part, publishes that, and collects.
  *
  *   board [RANKS]     default: 2
  */
@@ -71,7 +72,8 @@ static void split(const float *in, float *out, size_t count)
     br_shm_coll_publish(&board, ++round_, 0, out + first, part * sizeof *in);
     for (uint32_t rank = 0; rank < board.ranks; rank++) {
         await(rank);
-        memcpy(out + part * rank, br_shm_coll_data(&board, rank, round_, part * sizeof *in), part * sizeof *in);
+        memcpy(out + part * rank, br_shm_coll_data(&board, rank, round_, part * sizeof *in),
+               part * sizeof *in);
     }
 }
 
@@ -99,14 +101,16 @@ static void measure(const char *name, void (*reduce)(const float *, float *, siz
     }
     for (size_t i = 0; i < count / board.ranks * board.ranks; i++) {
         if (out[i] < want || out[i] > want) {
-            fprintf(stderr, "board: rank %u has %g, not %g\n", board.rank, (double)out[i], (double)want);
+            fprintf(stderr, "board: rank %u has %g, not %g\n", board.rank, (double)out[i],
+                    (double)want);
             exit(1);
         }
     }
     qsort(took, TIMES, sizeof took[0], by_value);
     if (!board.rank)
         printf("%-7s %6zu bytes: min %7.2f us, median %7.2f us, p99 %7.2f us\n", name, bytes,
-               (double)took[0] / 1e3, (double)took[TIMES / 2] / 1e3, (double)took[TIMES * 99 / 100] / 1e3);
+               (double)took[0] / 1e3, (double)took[TIMES / 2] / 1e3,
+               (double)took[TIMES * 99 / 100] / 1e3);
 }
 
 static void run(uint32_t ranks, uint32_t rank, int fd)

@@ -4,8 +4,9 @@
  *
  *   transport_pingpong [options] messages|writes|stream      --help shows the options
  *
- * messages: round trips of 64-byte frames; writes: round trips of placed frames, as ib_write_lat does; stream: placed frames in
- * one direction with a window, as ib_write_bw does. A device of its own for the peer (-p) makes frames cross a cable.
+ * messages: round trips of 64-byte frames; writes: round trips of placed frames, as ib_write_lat
+ * does; stream: placed frames in one direction with a window, as ib_write_bw does. A device of its
+ * own for the peer (-p) makes frames cross a cable.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -160,7 +161,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static struct br_frame placed_frame(struct end *end)
 {
@@ -187,7 +188,8 @@ static void trips(struct end *end, bool leads)
 {
     const struct options *options = end->options;
     const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->placed;
-    uint64_t goal = options->test == MESSAGES; /* the peer's place; its first frame may have come as well */
+    /* the peer's place; its first frame may have come as well */
+    uint64_t goal = options->test == MESSAGES;
     uint64_t *took = calloc((size_t)options->count, sizeof *took), start = 0, calls = 0;
 
     if (!took)
@@ -208,15 +210,18 @@ static void trips(struct end *end, bool leads)
     if (leads) {
         calls = end->device->counters.system_calls - calls;
         qsort(took, (size_t)options->count, sizeof took[0], by_value);
-        printf("%s of %u bytes: half a round trip p50 %.2f us, p99 %.2f us, %llu system calls for %d\n",
+        printf("%s of %u bytes: half a round trip p50 %.2f us, p99 %.2f us, %llu system calls for "
+               "%d\n",
                options->test == MESSAGES ? "messages" : "writes", options->bytes,
-               (double)took[options->count / 2] / 2e3, (double)took[(size_t)options->count * 99 / 100] / 2e3,
-               (unsigned long long)calls, options->count);
+               (double)took[options->count / 2] / 2e3,
+               (double)took[(size_t)options->count * 99 / 100] / 2e3, (unsigned long long)calls,
+               options->count);
     }
     free(took);
 }
 
-/* Sends placed frames round and round one slot, whose slices never become complete because nobody marks them. */
+/* Sends placed frames round and round one slot, whose slices never become complete because nobody
+ * marks them. */
 static void stream(struct end *end)
 {
     const struct options *options = end->options;
@@ -230,7 +235,8 @@ static void stream(struct end *end)
             start = br_clock_now();
         }
         await(end, &end->sent,
-              posted < (uint64_t)options->window ? 0 : base + posted + 1 - (uint64_t)options->window);
+              posted < (uint64_t)options->window ? 0
+                                                 : base + posted + 1 - (uint64_t)options->window);
         frame.payload = end->memory + frame.offset;
         post(end, &frame);
         posted++;
@@ -252,27 +258,34 @@ static void sink(struct end *end)
     await(end, &end->placed, (uint64_t)(end->options->count + end->options->warm_up));
     say(end, "done", 4);
     if (end->device->counters.rx_copied_bytes)
-        printf("receiver copied %llu bytes\n", (unsigned long long)end->device->counters.rx_copied_bytes);
+        printf("receiver copied %llu bytes\n",
+               (unsigned long long)end->device->counters.rx_copied_bytes);
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void open_end(struct end *end, struct br_device_config *config, const char *device, int cpu)
 {
     const struct options *options = end->options;
 
-    if ((options->pinned && br_numa_pin(cpu % br_numa_cpus())) || br_slot_table_init(&end->slots, 16))
+    if ((options->pinned && br_numa_pin(cpu % br_numa_cpus())) ||
+        br_slot_table_init(&end->slots, 16))
         die("set-up");
-    *config = (struct br_device_config){
-        .name = device, .slots = &end->slots, .message_bytes = 1024, .message_buffers = 16, .max_links = 4};
+    *config = (struct br_device_config){.name = device,
+                                        .slots = &end->slots,
+                                        .message_bytes = 1024,
+                                        .message_buffers = 16,
+                                        .max_links = 4};
     end->ops = options->ops;
     end->region = (struct br_region){.bytes = options->area, .segment_fd = -1};
-    if (options->segment ? br_segment_alloc(options->area, -1, &end->region.base, &end->region.segment_fd)
-                         : !(end->region.base = br_numa_alloc(options->area, -1)))
+    if (options->segment
+            ? br_segment_alloc(options->area, -1, &end->region.base, &end->region.segment_fd)
+            : !(end->region.base = br_numa_alloc(options->area, -1)))
         die("no memory");
     end->memory = end->region.base;
     memset(end->memory, 1, options->area);
-    if (end->ops->device_open(config, &end->device) || end->ops->region_register(end->device, &end->region))
+    if (end->ops->device_open(config, &end->device) ||
+        end->ops->region_register(end->device, &end->region))
         die("open");
 }
 
@@ -349,20 +362,23 @@ static int lead(struct end *end, int pipe_fd)
 
 static int usage(void)
 {
-    fputs("usage: transport_pingpong [options] messages|writes|stream\n"
-          "  -b BACKEND   default tcp\n"
-          "  -d DEVICE    default 127.0.0.1\n"
-          "  -p DEVICE    of the peer, default the same\n"
-          "  -s BYTES     of a frame, default 262144 for a stream and 8 for writes\n"
-          "  -a BYTES     of the place that a stream goes round in, a multiple of -s; default 64 frames, 4 "
-          "MiB at most\n"
-          "  -n COUNT     round trips or frames, default 20000; a tenth of that before, as warm-up\n"
-          "  -w FRAMES    posted and not sent, default 8\n"
-          "  -m MEMORY    plain (default) or segment, as from braid_alloc()\n"
-          "  -i US        without an event, then an end sleeps until there is one; default: both ends spin, "
-          "and yield\n"
-          "  -u           not pinned to two CPUs\n",
-          stderr);
+    fputs(
+        "usage: transport_pingpong [options] messages|writes|stream\n"
+        "  -b BACKEND   default tcp\n"
+        "  -d DEVICE    default 127.0.0.1\n"
+        "  -p DEVICE    of the peer, default the same\n"
+        "  -s BYTES     of a frame, default 262144 for a stream and 8 for writes\n"
+        "  -a BYTES     of the place that a stream goes round in, a multiple of -s; default 64 "
+        "frames, 4 "
+        "MiB at most\n"
+        "  -n COUNT     round trips or frames, default 20000; a tenth of that before, as warm-up\n"
+        "  -w FRAMES    posted and not sent, default 8\n"
+        "  -m MEMORY    plain (default) or segment, as from braid_alloc()\n"
+        "  -i US        without an event, then an end sleeps until there is one; default: both "
+        "ends spin, "
+        "and yield\n"
+        "  -u           not pinned to two CPUs\n",
+        stderr);
     return 2;
 }
 
@@ -379,9 +395,10 @@ static bool complete(struct options *options)
     if (!options->area)
         options->area = options->bytes * (!frames ? 1 : frames > AREA_MOST ? AREA_MOST : frames);
     options->warm_up = options->count / 10;
-    return options->ops && options->bytes <= BR_FRAME_MAX_PAYLOAD && options->area <= BR_FRAME_MAX_PAYLOAD &&
-           options->area % options->bytes == 0 && options->area / options->bytes <= AREA_MOST &&
-           options->count > 0 && options->count <= TRIPS_MOST && options->window > 0;
+    return options->ops && options->bytes <= BR_FRAME_MAX_PAYLOAD &&
+           options->area <= BR_FRAME_MAX_PAYLOAD && options->area % options->bytes == 0 &&
+           options->area / options->bytes <= AREA_MOST && options->count > 0 &&
+           options->count <= TRIPS_MOST && options->window > 0;
 }
 
 static bool parse(int argc, char **argv, struct options *options)

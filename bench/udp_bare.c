@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What UDP carries without any protocol: trains of packets (UDP_SEGMENT, sendmmsg) and the reader (UDP_GRO, recvmmsg), which
- * says how much came.
+ * What UDP carries without any protocol: trains of packets (UDP_SEGMENT, sendmmsg) and the reader
+ * (UDP_GRO, recvmmsg), which says how much came.
  *
- *   udp_bare receive IP PORT                      until nothing has come for 0.3 s; prints Gbit/s of payload
- *   udp_bare send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]
+ *   udp_bare receive IP PORT                      until nothing has come for 0.3 s; prints Gbit/s
+ * of payload udp_bare send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]
  *
- * A sender that sends as fast as the kernel takes it overruns the reader, and what is dropped costs both: it is no upper limit.
- * So the reader tells after each call how many bytes have come, and the sender has at most WINDOW bytes under way.
+ * A sender that sends as fast as the kernel takes it overruns the reader, and what is dropped costs
+ * both: it is no upper limit. So the reader tells after each call how many bytes have come, and the
+ * sender has at most WINDOW bytes under way.
  *
- * HEAD_BYTES: each packet is a head and a piece of MEMORY bytes, as who puts headers in front of a user's memory has it. Without, all that
- * is sent is 1 MiB in large pieces, which stays in the cache.
+ * HEAD_BYTES: each packet is a head and a piece of MEMORY bytes, as who puts headers in front of a
+ * user's memory has it. Without, all that is sent is 1 MiB in large pieces, which stays in the
+ * cache.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -174,6 +176,7 @@ int main(int argc, char **argv)
         if (packet > 64 && packet <= 65000 && head >= 0 && head <= 64)
             return send_all(&address, packet, atof(argv[5]), head);
     }
-    fputs("usage: udp_bare receive IP PORT | send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]\n", stderr);
+    fputs("usage: udp_bare receive IP PORT | send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]\n",
+          stderr);
     return 2;
 }

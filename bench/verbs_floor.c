@@ -4,13 +4,16 @@
  *
  *   verbs_floor DEVICE PEER BYTES ROUNDS
  *
- * write: an RDMA write, seen by looking at its last byte, as ib_write_lat does. imm: an RDMA write with immediate, which takes a
- * buffer from a shared receive queue and completes, as braid's. send: the same by a send. braid: a placed frame through the
- * operations of transport/verbs. imm+ballast: imm, with 290 instructions that do nothing at each end (ballast.h). Both ends are processes of this host, on processors 0 and 1, and poll. The bare ones do as
- * transport/verbs does: every work request is signalled, at most 192 bytes go inline, receive buffers go back 16 at a time.
+ * write: an RDMA write, seen by looking at its last byte, as ib_write_lat does. imm: an RDMA write
+ * with immediate, which takes a buffer from a shared receive queue and completes, as braid's. send:
+ * the same by a send. braid: a placed frame through the operations of transport/verbs. imm+padding:
+ * imm, with 290 instructions that do nothing at each end (padding.h). Both ends are processes of
+ * this host, on processors 0 and 1, and poll. The bare ones do as transport/verbs does: every work
+ * request is signalled, at most 192 bytes go inline, receive buffers go back 16 at a time.
  *
- * They take turns of TURN round trips in one pair of processes, as an emulated machine's speed changes from second to second:
- * ratios are medians over the rounds, of times that were taken within milliseconds. Half a round trip is printed.
+ * They take turns of TURN round trips in one pair of processes, as an emulated machine's speed
+ * changes from second to second: ratios are medians over the rounds, of times that were taken
+ * within milliseconds. Half a round trip is printed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,8 +40,8 @@
 #define BYTES_MOST  (1u << 20)
 #define EVENTS      8
 
-enum test { WRITE, IMM, SEND, BRAID, BALLAST, TESTS };
-static const char *const names[TESTS] = {"write", "imm", "send", "braid", "imm+ballast"};
+enum test { WRITE, IMM, SEND, BRAID, PADDING, TESTS };
+static const char *const names[TESTS] = {"write", "imm", "send", "braid", "imm+padding"};
 
 /* What one end tells the other. */
 struct hello {
@@ -109,7 +112,7 @@ static void *made(void *object, const char *what)
     return object;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---------------------------------------------------------------------------------- */
 
 static void open_port(struct end *end, const char *name, struct hello *ours)
 {
@@ -149,7 +152,8 @@ static void make(struct end *end, const char *device, struct hello *ours)
 {
     struct ibv_srq_init_attr shared = {.attr = {.max_wr = BUFFERS, .max_sge = 1}};
     struct ibv_qp_init_attr init = {
-        .qp_type = IBV_QPT_RC, .cap = {.max_send_wr = 128, .max_send_sge = 2, .max_inline_data = INLINE}};
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 128, .max_send_sge = 2, .max_inline_data = INLINE}};
 
     must(br_verbs_library(&end->library), "libibverbs");
     open_port(end, device, ours);
@@ -172,23 +176,26 @@ static void make(struct end *end, const char *device, struct hello *ours)
 
 static void connect_pair(struct end *end)
 {
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT, .port_num = (uint8_t)end->port, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = (uint8_t)end->port,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
 
-    must(end->library->modify_qp(end->qp, &attr,
-                                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+    must(end->library->modify_qp(
+             end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
          "INIT");
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-                                .path_mtu = end->mtu,
-                                .dest_qp_num = end->theirs.qp,
-                                .min_rnr_timer = 8,
-                                .ah_attr = {.is_global = 1,
-                                            .port_num = (uint8_t)end->port,
-                                            .grh = {.sgid_index = (uint8_t)end->gid_index, .hop_limit = 64}}};
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = end->mtu,
+        .dest_qp_num = end->theirs.qp,
+        .min_rnr_timer = 8,
+        .ah_attr = {.is_global = 1,
+                    .port_num = (uint8_t)end->port,
+                    .grh = {.sgid_index = (uint8_t)end->gid_index, .hop_limit = 64}}};
     memcpy(&attr.ah_attr.grh.dgid, end->theirs.gid, BR_GID_BYTES);
     must(end->library->modify_qp(end->qp, &attr,
                                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                     IBV_QP_MIN_RNR_TIMER),
          "RTR");
     attr.qp_state = IBV_QPS_RTS;
     attr.timeout = 14;
@@ -201,11 +208,12 @@ static void connect_pair(struct end *end)
 
 static void tell(struct end *end, const void *bytes, void *answer, size_t n)
 {
-    if (write(end->fd, bytes, n) != (ssize_t)n || recv(end->fd, answer, n, MSG_WAITALL) != (ssize_t)n)
+    if (write(end->fd, bytes, n) != (ssize_t)n ||
+        recv(end->fd, answer, n, MSG_WAITALL) != (ssize_t)n)
         die("the other end");
 }
 
-/* ---- bare -------------------------------------------------------------------------------------------------- */
+/* ---- bare ------------------------------------------------------------------------------------ */
 
 static void step(struct end *end)
 {
@@ -233,8 +241,9 @@ static void step(struct end *end)
 /* One work request; the last byte says the how many-th. */
 static void post(struct end *end, enum test test)
 {
-    static const enum ibv_wr_opcode codes[TESTS] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
-                                                    IBV_WR_SEND, [BALLAST] = IBV_WR_RDMA_WRITE_WITH_IMM};
+    static const enum ibv_wr_opcode codes[TESTS] = {
+        IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+        IBV_WR_SEND, [PADDING] = IBV_WR_RDMA_WRITE_WITH_IMM};
     struct ibv_sge sge = {(uintptr_t)end->memory + end->bytes, end->bytes, end->mr->lkey};
     struct ibv_send_wr *bad, work = {.wr_id = 1,
                                      .sg_list = &sge,
@@ -269,15 +278,15 @@ static void trip_bare(struct end *end, enum test test)
     if (end->leads)
         post(end, test);
     await_bare(end, test, trip);
-    if (test == BALLAST)
-        ballast();
+    if (test == PADDING)
+        padding();
     if (!end->leads)
         post(end, test);
     while (end->sent < trip) /* else the queue of those that have been sent runs over */
         step(end);
 }
 
-/* ---- braid ------------------------------------------------------------------------------------------------- */
+/* ---- braid ----------------------------------------------------------------------------------- */
 
 static void handle(struct braid *braid, const struct br_event *event)
 {
@@ -345,10 +354,14 @@ static void open_braid(struct end *end, const char *name, struct hello *ours)
 
     braid->ops = made((void *)(uintptr_t)br_transport_get("verbs"), "back end");
     must(br_slot_table_init(&braid->slots, 16), "slots");
-    braid->config = (struct br_device_config){
-        .name = name, .slots = &braid->slots, .message_bytes = 1024, .message_buffers = 16, .max_links = 4};
-    braid->region = (struct br_region){
-        .bytes = end->bytes, .base = made(br_numa_alloc(end->bytes, -1), "memory"), .segment_fd = -1};
+    braid->config = (struct br_device_config){.name = name,
+                                              .slots = &braid->slots,
+                                              .message_bytes = 1024,
+                                              .message_buffers = 16,
+                                              .max_links = 4};
+    braid->region = (struct br_region){.bytes = end->bytes,
+                                       .base = made(br_numa_alloc(end->bytes, -1), "memory"),
+                                       .segment_fd = -1};
     must(braid->ops->device_open(&braid->config, &braid->device), name);
     must(braid->ops->region_register(braid->device, &braid->region), "region");
     must(braid->ops->device_address(braid->device, &ours->braid), "address");
@@ -384,7 +397,7 @@ static void close_braid(struct braid *braid)
     braid->ops->device_close(braid->device);
 }
 
-/* ---- turns ------------------------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -411,7 +424,8 @@ static double turn(struct end *end, enum test test)
     return (took[TURN / 2 - 1] + took[TURN / 2]) / 2;
 }
 
-/* Median over the rounds of a test's time, over that of another one in the same round; `other` TESTS: of its time. */
+/* Median over the rounds of a test's time, over that of another one in the same round; `other`
+ * TESTS: of its time. */
 static double median(struct end *end, enum test test, enum test other)
 {
     double *values = made(calloc((size_t)end->rounds, sizeof *values), "memory"), result;

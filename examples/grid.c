@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two dimensions of parallelism: the ranks form a grid. A row holds one copy of a model, a piece on each rank; the same pieces
- * of all copies form a column, which sums the gradients of its piece.
+ * Two dimensions of parallelism: the ranks form a grid. A row holds one copy of a model, a piece on
+ * each rank; the same pieces of all copies form a column, which sums the gradients of its piece.
  *
  *     cc grid.c -o grid $(pkg-config --cflags --libs braid)
  *     braid run -n 6 -- ./grid 3        (2 rows of 3)
@@ -38,7 +38,8 @@ int main(int argc, char **argv)
     }
     int rank = braid_rank(comm);
 
-    /* Ranks of one color come together, ordered by key. All ranks make the same calls in the same order. */
+    /* Ranks of one color come together, ordered by key. All ranks make the same calls in the same
+     * order. */
     if (braid_comm_split(comm, rank / width, rank, &row) ||
         braid_comm_split(comm, rank % width, rank, &column))
         return give_up(comm, "braid_comm_split");
@@ -51,7 +52,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         piece[i] = (float)(rank % width + 1);
 
-    /* Down the columns the gradients are summed, along the rows the pieces' results come together. */
+    /* Down the columns the gradients are summed, along the rows the pieces' results come together.
+     */
     if (braid_allreduce(column, piece, piece, COUNT, BRAID_FLOAT32, BRAID_SUM, NULL, NULL))
         return give_up(comm, "braid_allreduce");
     mine = piece[COUNT - 1];
@@ -62,7 +64,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < width; i++)
         wrong += all[i] != (float)((i + 1) * braid_size(column));
     if (!rank)
-        printf("%d rows of %d: %s\n", braid_size(column), braid_size(row), wrong ? "wrong" : "right");
+        printf("%d rows of %d: %s\n", braid_size(column), braid_size(row),
+               wrong ? "wrong" : "right");
     free(all);
 
     /* Collective over each; braid_finalize(comm) alone would do as well. */

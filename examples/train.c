@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Data-parallel training: every rank computes the gradients of its own samples, a gradient session adds them up while the ranks go on
- * computing, and all ranks move their weights alike.
+ * Data-parallel training: every rank computes the gradients of its own samples, a gradient session
+ * adds them up while the ranks go on computing, and all ranks move their weights alike.
  *
  *     cc -O2 train.c -o train $(pkg-config --cflags --libs braid) -lm
  *     braid run -n 4 -- ./train
  *
- * The network, three dense layers, learns whether a point of the square lies in the ring between two circles.
+ * The network, three dense layers, learns whether a point of the square lies in the ring between
+ * two circles.
  */
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +60,8 @@ static void forward(struct layer *l, const float input[BATCH][WIDTH])
     }
 }
 
-/* gradient: [out][in + 1], the mean over the batch. before: of the layer before, gets its slope; NULL: there is none. */
+/* gradient: [out][in + 1], the mean over the batch. before: of the layer before, gets its slope;
+ * NULL: there is none. */
 static void backward(struct layer *l, struct layer *before, float *gradient)
 {
     memset(gradient, 0, (size_t)(l->out * (l->in + 1)) * sizeof *gradient);
@@ -93,11 +95,13 @@ static int iterate(struct braid_session *session, int ranks, unsigned *seed, int
     for (int b = 0; b < BATCH; b++)
         points[b][0] = draw(seed), points[b][1] = draw(seed);
     for (int l = 0; l < LAYERS; l++) {
-        /* The sum of the iteration before must be here now, and not earlier: until then it travels. The first time it is 0. */
+        /* The sum of the iteration before must be here now, and not earlier: until then it travels.
+         * The first time it is 0. */
         if (braid_gradient_wait(session, l))
             return -1;
         update(&layers[l], braid_gradient(session, l), ranks);
-        forward(&layers[l], l ? (const float(*)[WIDTH])layers[l - 1].output : (const float(*)[WIDTH])points);
+        forward(&layers[l],
+                l ? (const float(*)[WIDTH])layers[l - 1].output : (const float(*)[WIDTH])points);
     }
     if (braid_session_step(session)) /* ends the iteration before; now and then it plans anew */
         return -1;
@@ -150,7 +154,8 @@ int main(void)
         return 1;
     }
     if (braid_rank(comm) == 0)
-        printf("%d ranks: %.1f %% right; %d all-reduces an iteration, %.3f ms each, %.3f ms of it waiting\n",
+        printf("%d ranks: %.1f %% right; %d all-reduces an iteration, %.3f ms each, %.3f ms of it "
+               "waiting\n",
                braid_size(comm), late / (double)BATCH, report.groups, report.iteration * 1e3,
                report.exposed * 1e3);
     rc = braid_session_free(session);

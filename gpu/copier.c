@@ -23,7 +23,8 @@ struct lane {
     struct CUstream_st *streams[BR_COPY_DIRECTIONS];
     struct CUevent_st *events[EVENTS];
     int n_events;
-    br_cuda_pointer trial; /* memory of the trial, which is kept: freeing it would wait (passage.h, note 7) */
+    /* memory of the trial, which is kept: freeing it would wait (passage.h, note 7) */
+    br_cuda_pointer trial;
     void *trial_host;
 };
 
@@ -119,9 +120,10 @@ static int copier_try_copies(struct br_copier *copier, struct lane *lane)
         return br_cuda_error(cuda, result, "the trial copy");
     for (size_t i = 0; i < TRIAL; i++)
         if (host[i] != (uint8_t)(i * 7 + 1))
-            return br_error(
-                EIO, "the trial copy came back changed at byte %zu: look for Xid lines in the kernel's log",
-                i);
+            return br_error(EIO,
+                            "the trial copy came back changed at byte %zu: look for Xid lines in "
+                            "the kernel's log",
+                            i);
     return 0;
 }
 
@@ -134,7 +136,8 @@ static int copier_verify(struct br_copier *copier, struct lane *lane)
         return br_cuda_error(cuda, result, "%d bytes for a trial copy", TRIAL);
     result = cuda->host_alloc(&lane->trial_host, TRIAL, BR_CUDA_HOST_PORTABLE);
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy", TRIAL);
+        return br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy",
+                             TRIAL);
     return copier_try_copies(copier, lane);
 }
 
@@ -208,10 +211,11 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
     br_downgrade(gpu_pinning);
     if (!copier->said_pageable) {
         br_cuda_error(cuda, result, "%zu bytes", bytes);
-        br_log_warn("GPU %d: host memory cannot be pinned, copies block and are slow: %s; `ulimit -l "
-                    "unlimited` before the "
-                    "job may help",
-                    gpu - 1, br_error_message());
+        br_log_warn(
+            "GPU %d: host memory cannot be pinned, copies block and are slow: %s; `ulimit -l "
+            "unlimited` before the "
+            "job may help",
+            gpu - 1, br_error_message());
     }
     copier->said_pageable = true;
     return false;
@@ -237,20 +241,21 @@ void br_copier_count(struct br_copier *copier, enum br_copy_direction direction,
 }
 
 /* In the GPU's context. */
-static int ask_uncounted(const struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-                         const void *from, size_t bytes, const char *whither)
+static int ask_uncounted(const struct br_copier *copier, int gpu, enum br_copy_direction direction,
+                         void *to, const void *from, size_t bytes, const char *whither)
 {
     const struct lane *lane = &copier->lanes[gpu - 1];
     br_cuda_result result =
         copier->cuda->copy_async((uintptr_t)to, (uintptr_t)from, bytes, lane->streams[direction]);
 
-    return result == BR_CUDA_SUCCESS ? 0
-                                     : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s",
-                                                     gpu - 1, bytes, whither);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes %s", gpu - 1,
+                               bytes, whither);
 }
 
 static int copier_ask(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-               const void *from, size_t bytes)
+                      const void *from, size_t bytes)
 {
     int rc = ask_uncounted(copier, gpu, direction, to, from, bytes,
                            direction == BR_COPY_TO_HOST ? "to the host" : "from the host");
@@ -311,8 +316,8 @@ int br_copier_move(struct br_copier *copier, int gpu, void *to, const void *from
     return rc;
 }
 
-int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-                       const void *from, size_t bytes)
+int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction,
+                       void *to, const void *from, size_t bytes)
 {
     br_cuda_result result = BR_CUDA_SUCCESS;
     int rc = enter_lane(copier, gpu);
@@ -329,7 +334,8 @@ int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction
                : br_cuda_error(copier->cuda, result, "GPU %d: a copy of %zu bytes", gpu - 1, bytes);
 }
 
-int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction, struct br_copy *copy)
+int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction,
+                   struct br_copy *copy)
 {
     struct lane *lane = &copier->lanes[gpu - 1];
     const struct br_cuda *cuda = copier->cuda;
@@ -422,11 +428,12 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy)
     copier_give_back(copier, copy);
     return result == BR_CUDA_SUCCESS
                ? 1
-               : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way", copy->gpu - 1);
+               : br_cuda_error(copier->cuda, result, "GPU %d: copies that were under way",
+                               copy->gpu - 1);
 }
 
-int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
-                          const void *from, size_t bytes, uint64_t most)
+int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction,
+                          void *to, const void *from, size_t bytes, uint64_t most)
 {
     struct br_copy copy = {0};
     uint64_t start = br_clock_now();
@@ -446,8 +453,9 @@ int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direct
 
 struct br_copier_counters br_copier_counters(const struct br_copier *copier)
 {
-    return (struct br_copier_counters){.to_host_bytes = atomic_load(&copier->bytes[BR_COPY_TO_HOST]),
-                                       .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU]),
-                                       .reduced_bytes = atomic_load(&copier->bytes[BR_COPY_REDUCTION]),
-                                       .shared_bytes = atomic_load(&copier->bytes[BR_COPY_SHARED])};
+    return (struct br_copier_counters){
+        .to_host_bytes = atomic_load(&copier->bytes[BR_COPY_TO_HOST]),
+        .to_gpu_bytes = atomic_load(&copier->bytes[BR_COPY_TO_GPU]),
+        .reduced_bytes = atomic_load(&copier->bytes[BR_COPY_REDUCTION]),
+        .shared_bytes = atomic_load(&copier->bytes[BR_COPY_SHARED])};
 }

@@ -7,11 +7,12 @@
 #include "base/error.h"
 #include "gpu/driver.h"
 
-static br_cuda_result direct_ask(const struct br_cuda *cuda, const void *memory, struct br_direct_memory *out,
-                          struct CUctx_st **context)
+static br_cuda_result direct_ask(const struct br_cuda *cuda, const void *memory,
+                                 struct br_direct_memory *out, struct CUctx_st **context)
 {
-    unsigned int attributes[] = {BR_CUDA_POINTER_BUFFER, BR_CUDA_POINTER_START, BR_CUDA_POINTER_BYTES,
-                                 BR_CUDA_POINTER_DEVICE, BR_CUDA_POINTER_CONTEXT};
+    unsigned int attributes[] = {BR_CUDA_POINTER_BUFFER, BR_CUDA_POINTER_START,
+                                 BR_CUDA_POINTER_BYTES, BR_CUDA_POINTER_DEVICE,
+                                 BR_CUDA_POINTER_CONTEXT};
     unsigned long long number = 0;
     br_cuda_pointer base = 0;
     int device = -1;
@@ -39,11 +40,14 @@ int br_direct_find(const void *memory, size_t bytes, struct br_direct_memory *ou
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "the allocation that %p lies in", memory);
     offset = (size_t)((uintptr_t)memory - (uintptr_t)out->base);
-    if (!out->number || !out->base || out->gpu < 1 || offset > out->bytes || bytes > out->bytes - offset)
-        return br_error(EOPNOTSUPP, "%zu bytes at %p do not lie in one allocation of a GPU", bytes, memory);
+    if (!out->number || !out->base || out->gpu < 1 || offset > out->bytes ||
+        bytes > out->bytes - offset)
+        return br_error(EOPNOTSUPP, "%zu bytes at %p do not lie in one allocation of a GPU", bytes,
+                        memory);
     rc = br_cuda_context(out->gpu - 1, &primary);
     if (!rc && context && context != primary)
-        rc = br_error(EOPNOTSUPP, "%p is memory of a context that the program has made itself", memory);
+        rc = br_error(EOPNOTSUPP, "%p is memory of a context that the program has made itself",
+                      memory);
     return rc;
 }
 
@@ -53,7 +57,8 @@ bool br_direct_lives(const struct br_direct_memory *memory)
     struct CUctx_st *context = NULL;
     const struct br_cuda *cuda;
 
-    return !br_cuda_driver(&cuda) && direct_ask(cuda, memory->base, &now, &context) == BR_CUDA_SUCCESS &&
+    return !br_cuda_driver(&cuda) &&
+           direct_ask(cuda, memory->base, &now, &context) == BR_CUDA_SUCCESS &&
            now.number == memory->number;
 }
 
@@ -69,18 +74,20 @@ static int direct_enter(int gpu, const struct br_cuda **cuda)
 }
 
 /* The whole pages that it lies in. */
-static br_cuda_result export_pages(const struct br_cuda *cuda, const struct br_direct_memory *memory,
-                                   int *dmabuf, uint64_t *offset)
+static br_cuda_result export_pages(const struct br_cuda *cuda,
+                                   const struct br_direct_memory *memory, int *dmabuf,
+                                   uint64_t *offset)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)memory->base & ~(page - 1);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+              start = (uintptr_t)memory->base & ~(page - 1);
     uintptr_t end = ((uintptr_t)memory->base + memory->bytes + page - 1) & ~(page - 1);
 
     *offset = (uintptr_t)memory->base - start;
     return cuda->range_handle(dmabuf, start, end - start, BR_CUDA_RANGE_DMABUF, 0);
 }
 
-static int export_now(const struct br_cuda *cuda, const struct br_direct_memory *memory, int *dmabuf,
-                      uint64_t *offset)
+static int export_now(const struct br_cuda *cuda, const struct br_direct_memory *memory,
+                      int *dmabuf, uint64_t *offset)
 {
     const unsigned int on = 1;
     br_cuda_result result;
@@ -162,13 +169,14 @@ int br_direct_can_flush(int gpu)
 
     if (rc || is_ordered(cuda, gpu))
         return rc;
-    if (cuda->flush_rdma && direct_attribute(cuda, BR_CUDA_RDMA_FLUSH, gpu) & BR_CUDA_RDMA_FLUSH_BY_HOST)
+    if (cuda->flush_rdma &&
+        direct_attribute(cuda, BR_CUDA_RDMA_FLUSH, gpu) & BR_CUDA_RDMA_FLUSH_BY_HOST)
         return 0;
-    return br_error(
-        EOPNOTSUPP,
-        "GPU %d promises no order of what a NIC writes, and the driver cannot flush it: one of CUDA "
-        "11.3 or later may",
-        gpu - 1);
+    return br_error(EOPNOTSUPP,
+                    "GPU %d promises no order of what a NIC writes, and the driver cannot flush "
+                    "it: one of CUDA "
+                    "11.3 or later may",
+                    gpu - 1);
 }
 
 int br_direct_flush(int gpu)

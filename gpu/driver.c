@@ -35,7 +35,8 @@ static struct CUctx_st *contexts[DEVICES];
 static _Thread_local int entered;
 static _Thread_local unsigned int program_mode;
 
-__attribute__((format(printf, 3, 4))) static void driver_fail(struct stage *stage, int err, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void driver_fail(struct stage *stage, int err,
+                                                              const char *format, ...)
 {
     va_list arguments;
 
@@ -72,17 +73,19 @@ static void driver_load(void)
     }
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
-        driver_fail(&loaded, ENOENT,
-             "the CUDA driver cannot be loaded (%.120s): install NVIDIA's driver (apt-get install "
-             "nvidia-driver libcuda1); in a container, start it with --gpus all",
-             dlerror());
+        driver_fail(
+            &loaded, ENOENT,
+            "the CUDA driver cannot be loaded (%.120s): install NVIDIA's driver (apt-get install "
+            "nvidia-driver libcuda1); in a container, start it with --gpus all",
+            dlerror());
         return;
     }
     lacking = driver_resolve(handle, needed);
     if (lacking)
         driver_fail(&loaded, ENOSYS,
-             "the CUDA driver %.120s is too old: it has no %s; braid needs one of CUDA 11.4 or later", path,
-             lacking);
+                    "the CUDA driver %.120s is too old: it has no %s; braid needs one of CUDA 11.4 "
+                    "or later",
+                    path, lacking);
     else
         driver_resolve(handle, optional);
 }
@@ -95,21 +98,27 @@ static void driver_start(void)
     if (result == BR_CUDA_SUCCESS)
         result = table.device_count(&n);
     if (result == BR_CUDA_STUB_LIBRARY)
-        driver_fail(&started, ENOSYS, "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
+        driver_fail(&started, ENOSYS,
+                    "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
     else if (result == BR_CUDA_NO_DEVICE || (result == BR_CUDA_SUCCESS && n == 0))
         driver_fail(&started, ENODEV,
-             "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and in a container "
-             "--gpus all)");
+                    "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and "
+                    "in a container "
+                    "--gpus all)");
     else if (result == BR_CUDA_SYSTEM_DRIVER_MISMATCH)
         driver_fail(&started, EIO,
-             "libcuda.so.1 and the loaded kernel module are of different versions: reboot, or reload the "
-             "nvidia module");
+                    "libcuda.so.1 and the loaded kernel module are of different versions: reboot, "
+                    "or reload the "
+                    "nvidia module");
     else if (result == BR_CUDA_SYSTEM_NOT_READY)
-        driver_fail(&started, EIO, "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
+        driver_fail(&started, EIO,
+                    "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
     else if (result != BR_CUDA_SUCCESS) {
         br_cuda_error(&table, result, "cuInit");
-        driver_fail(&started, EIO, "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
-             br_error_message());
+        driver_fail(
+            &started, EIO,
+            "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
+            br_error_message());
     }
 }
 
@@ -217,7 +226,8 @@ int br_cuda_context(br_cuda_device device, struct CUctx_st **out)
     driver_restore(cuda);
     *out = contexts[device];
     pthread_mutex_unlock(&lock);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "GPU %d: its context", device);
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(cuda, result, "GPU %d: its context", device);
 }
 
 int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context)

@@ -20,7 +20,8 @@ struct offer {
 struct br_exports {
     size_t words; /* of `to` */
     uint64_t serial;
-    uint32_t n, n_gone, look; /* in by_address; in slots alone; the next that is looked at in passing */
+    /* in by_address; in slots alone; the next that is looked at in passing */
+    uint32_t n, n_gone, look;
     struct offer *by_address[BR_EXTENTS_ALL];
     struct offer *slots[BR_EXTENTS_ALL];
 };
@@ -45,7 +46,8 @@ void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda)
     free(exports);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ---------------------------------------------------------------------------------
+ */
 
 static void free_slot(struct br_exports *exports, struct offer *offer)
 {
@@ -116,13 +118,14 @@ static uint32_t free_place(const struct br_exports *exports)
 
 /* handle: retained, and the table's from now on. */
 static int export_insert(struct br_exports *exports, uint32_t i, br_cuda_pointer at, size_t bytes,
-                  unsigned long long handle)
+                         unsigned long long handle)
 {
     uint32_t slot = free_place(exports);
     struct offer *offer;
 
     if (slot == BR_EXTENTS_ALL)
-        return br_error(ENOSPC, "other processes have %u allocations of cuMemCreate() of this one already",
+        return br_error(ENOSPC,
+                        "other processes have %u allocations of cuMemCreate() of this one already",
                         BR_EXTENTS_ALL);
     offer = calloc(1, sizeof *offer + exports->words * sizeof offer->to[0]);
     if (!offer)
@@ -152,8 +155,8 @@ static int open_handle(const struct br_cuda *cuda, unsigned long long handle)
 }
 
 /* What was there before is gone; can this be exported? */
-static int export_add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at, size_t bytes,
-               unsigned long long handle, struct offer **out)
+static int export_add(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at,
+                      size_t bytes, unsigned long long handle, struct offer **out)
 {
     uint32_t i = export_position(exports, at);
     int rc;
@@ -169,14 +172,15 @@ static int export_add(struct br_exports *exports, const struct br_cuda *cuda, br
     return rc;
 }
 
-static bool is_mapping(const struct offer *offer, br_cuda_pointer at, size_t bytes, unsigned long long handle)
+static bool is_mapping(const struct offer *offer, br_cuda_pointer at, size_t bytes,
+                       unsigned long long handle)
 {
     return offer->at == at && offer->bytes == bytes && offer->handle == handle;
 }
 
 /* What is mapped at an address; NULL: an error, which is returned. */
 static int export_find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer at,
-                struct offer **out)
+                       struct offer **out)
 {
     unsigned long long handle;
     br_cuda_pointer base;
@@ -212,12 +216,14 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     int rc;
 
     if (!cuda->vmm_retain || !cuda->vmm_export || !cuda->vmm_release)
-        return br_error(EOPNOTSUPP, "this memory of a GPU has no IPC handle, and this CUDA driver no other");
+        return br_error(EOPNOTSUPP,
+                        "this memory of a GPU has no IPC handle, and this CUDA driver no other");
     look_in_passing(exports, cuda);
     *n = 0;
     do {
         if (*n == BR_EXTENTS)
-            return br_error(E2BIG, "%zu bytes of a GPU lie in more than %u allocations", bytes, BR_EXTENTS);
+            return br_error(E2BIG, "%zu bytes of a GPU lie in more than %u allocations", bytes,
+                            BR_EXTENTS);
         rc = export_find(exports, cuda, at, &offer);
         if (!offer)
             return rc;
@@ -229,7 +235,8 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     return 0;
 }
 
-/* ---- who has it -------------------------------------------------------------------------------- */
+/* ---- who has it --------------------------------------------------------------------------------
+ */
 
 static struct offer *export_of(const struct br_exports *exports, const struct br_extent *extent)
 {
@@ -255,8 +262,9 @@ int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda
 {
     const struct offer *offer = export_of(exports, extent);
 
-    return offer && !offer->gone ? open_handle(cuda, offer->handle)
-                                 : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
+    return offer && !offer->gone
+               ? open_handle(cuda, offer->handle)
+               : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
 }
 
 void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent)

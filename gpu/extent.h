@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of cuMemCreate(), as PyTorch's expandable segments and ncclMemAlloc() have it, between processes of this host. It has no IPC handle
- * (ipc.h, note 4): an allocation becomes a descriptor, which crosses, and which the other process maps.
+ * Memory of cuMemCreate(), as PyTorch's expandable segments and ncclMemAlloc() have it, between
+ * processes of this host. It has no IPC handle (ipc.h, note 4): an allocation becomes a descriptor,
+ * which crosses, and which the other process maps.
  *
- * 1. An extent is one such allocation where its process has mapped it. A buffer may lie in several, side by side in the addresses: PyTorch maps 2 MiB or
- *    20 MiB each. All of it must be mapped: the other process gets them in the same order, in one range of addresses of its own.
- * 2. Whose memory it is keeps a table of what it has exported, by address. At each use the driver says what is mapped there now (cuMemGetAddressRange() is
- *    the mapped region, RANGE_START_ADDR the reserved one), and its handle, the same number that it was mapped by, is compared with the one in the table,
- *    which is retained as long, so that no other allocation can have it. Rejected: CU_POINTER_ATTRIBUTE_BUFFER_ID: the manual does not say whether that
- *    changes when other memory is mapped to the same reserved addresses.
- * 3. What is not mapped there any more is gone: its handle is released, and whoever has its descriptor is told by the notes of later operations (br_gone).
- *    Its slot is used again when all of them have been. Each operation looks at its own extents and at one other, so that memory which a program has given
- *    back is found while it goes on. Until all have let it go, the driver keeps it: it is freed when nobody has a handle or a mapping.
- * 4. A descriptor crosses once to each process, which imports and closes it at once, and is open in this one only for as long as it is sent.
- * 5. Allocations that were made without CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR (requestedHandleTypes) are refused by the driver; those of pools
- *    (cudaMallocAsync()) have no handle at all: it is their pool that would be shared.
+ * 1. An extent is one such allocation where its process has mapped it. A buffer may lie in several,
+ *    side by side in the addresses: PyTorch maps 2 MiB or 20 MiB each. All of it must be mapped:
+ *    the other process gets them in the same order, in one range of addresses of its own.
+ * 2. Whose memory it is keeps a table of what it has exported, by address. At each use the driver
+ *    says what is mapped there now (cuMemGetAddressRange() is the mapped region, RANGE_START_ADDR
+ *    the reserved one), and its handle, the same number that it was mapped by, is compared with the
+ *    one in the table, which is retained as long, so that no other allocation can have it.
+ *    Rejected: CU_POINTER_ATTRIBUTE_BUFFER_ID: the manual does not say whether that changes when
+ *    other memory is mapped to the same reserved addresses.
+ * 3. What is not mapped there any more is gone: its handle is released, and whoever has its
+ *    descriptor is told by the notes of later operations (br_gone). Its slot is used again when all
+ *    of them have been. Each operation looks at its own extents and at one other, so that memory
+ *    which a program has given back is found while it goes on. Until all have let it go, the driver
+ *    keeps it: it is freed when nobody has a handle or a mapping.
+ * 4. A descriptor crosses once to each process, which imports and closes it at once, and is open in
+ *    this one only for as long as it is sent.
+ * 5. Allocations that were made without CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+ *    (requestedHandleTypes) are refused by the driver; those of pools (cudaMallocAsync()) have no
+ *    handle at all: it is their pool that would be shared.
  *
- * One of each a worker, under its lock. The primary context of the GPU is current, and nothing here blocks but br_imports_map() and br_imports_unmap()
- * (ipc.h, note 5).
+ * One of each a worker, under its lock. The primary context of the GPU is current, and nothing here
+ * blocks but br_imports_map() and br_imports_unmap() (ipc.h, note 5).
  */
 #ifndef BR_GPU_EXTENT_H
 #define BR_GPU_EXTENT_H
@@ -36,11 +44,13 @@
 struct br_extent {
     uint64_t serial; /* of its process; never used again */
     uint64_t bytes;
-    uint32_t slot; /* below BR_EXTENTS_ALL; the descriptor is known by it and the serial on its way */
+    /* below BR_EXTENTS_ALL; the descriptor is known by it and the serial on its way */
+    uint32_t slot;
     uint32_t unused;
 };
 
-/* ---- ours, for others -------------------------------------------------------------------------- */
+/* ---- ours, for others --------------------------------------------------------------------------
+ */
 
 struct br_exports;
 
@@ -48,8 +58,9 @@ int br_exports_create(int ranks, struct br_exports **out); /* of the job; -ENOME
 /* cuda NULL: nothing is released. NULL allowed. */
 void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda);
 
-/* The extents that hold `bytes` at memory, *n of them, and the address of the first. Errors with words: -E2BIG: more than BR_EXTENTS; -ENOSPC: more than
- * BR_EXTENTS_ALL in all; the driver's, note 5. */
+/* The extents that hold `bytes` at memory, *n of them, and the address of the first. Errors with
+ * words: -E2BIG: more than BR_EXTENTS; -ENOSPC: more than BR_EXTENTS_ALL in all; the driver's, note
+ * 5. */
 int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer memory,
                     size_t bytes, struct br_extent *out, uint32_t *n, br_cuda_pointer *first);
 
@@ -58,32 +69,41 @@ bool br_exports_has(const struct br_exports *exports, int rank, const struct br_
 /* The descriptor, the caller's to close. The driver's errors with words. */
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent);
-void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent); /* it has now */
+/* it has now */
+void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent);
 
-/* What is gone and one of these ranks has got, BR_GONE at most; they count as told. Returns how many. */
-uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n, struct br_extent *out);
+/* What is gone and one of these ranks has got, BR_GONE at most; they count as told. Returns how
+ * many. */
+uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n,
+                         struct br_extent *out);
 
-/* ---- others', here ----------------------------------------------------------------------------- */
+/* ---- others', here -----------------------------------------------------------------------------
+ */
 
 struct br_imports;
 
-int br_imports_create(struct br_imports **out);                                  /* -ENOMEM with words */
-void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda); /* as br_exports_destroy() */
+/* -ENOMEM with words */
+int br_imports_create(struct br_imports **out);
+/* as br_exports_destroy() */
+void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda);
 
-/* A descriptor that a rank has sent for an extent; it is closed in any case. -EPROTO, -ENOMEM, the driver's errors with words. */
+/* A descriptor that a rank has sent for an extent; it is closed in any case. -EPROTO, -ENOMEM, the
+ * driver's errors with words. */
 int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                     const struct br_extent *extent, int fd);
 bool br_imports_has(const struct br_imports *imports, int rank, const struct br_extent *extent);
-/* One that was in the slot of this one before, so it is gone, whether that has been heard or not. false: none. */
+/* One that was in the slot of this one before, so it is gone, whether that has been heard or not.
+ * false: none. */
 bool br_imports_before(const struct br_imports *imports, int rank, const struct br_extent *extent,
                        struct br_extent *out);
 void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                      const struct br_extent *extent); /* where it is mapped it stays so */
 
-/* Side by side, to be read by a GPU. Errors with words: -EPROTO: one of them has not come; the driver's. */
-int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda, int device, int rank,
-                   const struct br_extent *extents, uint32_t n, br_cuda_pointer *out);
-void br_imports_unmap(const struct br_cuda *cuda, br_cuda_pointer at, const struct br_extent *extents,
-                      uint32_t n);
+/* Side by side, to be read by a GPU. Errors with words: -EPROTO: one of them has not come; the
+ * driver's. */
+int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda, int device,
+                   int rank, const struct br_extent *extents, uint32_t n, br_cuda_pointer *out);
+void br_imports_unmap(const struct br_cuda *cuda, br_cuda_pointer at,
+                      const struct br_extent *extents, uint32_t n);
 
 #endif

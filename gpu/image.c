@@ -3,10 +3,12 @@
 
 #ifdef BRAID_GPU_IMAGE
 
-/* Some megabytes: the assembler takes them as they are, where a C array would be minutes of compiling. */
+/* Some megabytes: the assembler takes them as they are, where a C array would be minutes of
+ * compiling. */
 __asm__(".section .rodata\n"
         ".balign 64\n"
-        ".globl br_gpu_image_begin, br_gpu_image_end\n" /* the C code may be compiled apart from this: LTO */
+        /* the C code may be compiled apart from this: LTO */
+        ".globl br_gpu_image_begin, br_gpu_image_end\n"
         ".hidden br_gpu_image_begin, br_gpu_image_end\n"
         "br_gpu_image_begin:\n"
         ".incbin \"" BRAID_GPU_IMAGE "\"\n"
@@ -16,7 +18,8 @@ __asm__(".section .rodata\n"
 
 extern __attribute__((visibility("hidden"))) const char br_gpu_image_begin[], br_gpu_image_end[];
 
-const struct br_gpu_image br_gpu_image = {br_gpu_image_begin, br_gpu_image_end, BRAID_GPU_ARCHITECTURES};
+const struct br_gpu_image br_gpu_image = {br_gpu_image_begin, br_gpu_image_end,
+                                          BRAID_GPU_ARCHITECTURES};
 
 #else
 

@@ -10,7 +10,9 @@
 #include "base/list.h"
 #include "gpu/driver.h"
 
-#define LIMIT 1024 /* mappings, more only while they are held; an operation of 256 ranks uses 510 */
+#define LIMIT                                                                                      \
+    1024 /* mappings, more only while they are held; an operation of 256 ranks uses 510            \
+          */
 
 struct mapping {
     struct br_list node; /* the last used first */
@@ -42,7 +44,8 @@ static int ipc_enter(int gpu, const struct br_cuda **cuda)
     return rc ? rc : br_cuda_enter(*cuda, context);
 }
 
-/* ---- notes ------------------------------------------------------------------------------------- */
+/* ---- notes -------------------------------------------------------------------------------------
+ */
 
 static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
                            struct br_ipc_note *out)
@@ -54,16 +57,18 @@ static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, s
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "the allocation that holds %zu bytes of a GPU", bytes);
     if (bytes > size - (memory - base))
-        return br_error(EINVAL, "%zu bytes of a GPU end behind their allocation of %zu bytes", bytes, size);
+        return br_error(EINVAL, "%zu bytes of a GPU end behind their allocation of %zu bytes",
+                        bytes, size);
     out->base = base;
     out->bytes = size;
     out->offset = memory - base;
     result = cuda->ipc_memory_get(&out->handle, base);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "an IPC handle of GPU memory");
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(cuda, result, "an IPC handle of GPU memory");
 }
 
-static int find_extents(struct br_ipc *ipc, const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
-                        struct br_ipc_note *out, struct br_extent *extents)
+static int find_extents(struct br_ipc *ipc, const struct br_cuda *cuda, br_cuda_pointer memory,
+                        size_t bytes, struct br_ipc_note *out, struct br_extent *extents)
 {
     br_cuda_pointer base = 0;
     int rc;
@@ -84,11 +89,12 @@ static bool has_handle(const struct br_cuda *cuda, br_cuda_pointer memory)
 {
     unsigned int has = 1;
 
-    return cuda->pointer_attribute(&has, BR_CUDA_POINTER_LEGACY_IPC, memory) != BR_CUDA_SUCCESS || has;
+    return cuda->pointer_attribute(&has, BR_CUDA_POINTER_LEGACY_IPC, memory) != BR_CUDA_SUCCESS ||
+           has;
 }
 
-int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, struct br_ipc_note *out,
-                struct br_extent *extents)
+int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes,
+                struct br_ipc_note *out, struct br_extent *extents)
 {
     const struct br_cuda *cuda;
     int rc = ipc_enter(gpu, &cuda);
@@ -96,7 +102,8 @@ int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, s
     if (rc)
         return rc;
     memset(out, 0, sizeof *out);
-    if (!cuda->memory_range || !cuda->ipc_memory_get || !cuda->ipc_memory_open || !cuda->ipc_memory_close)
+    if (!cuda->memory_range || !cuda->ipc_memory_get || !cuda->ipc_memory_open ||
+        !cuda->ipc_memory_close)
         rc = br_error(EOPNOTSUPP, "this CUDA driver has no IPC");
     else if (!ipc || has_handle(cuda, (uintptr_t)memory))
         rc = find_allocation(cuda, (uintptr_t)memory, bytes, out);
@@ -106,7 +113,8 @@ int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, s
     return rc;
 }
 
-/* ---- create and destroy ------------------------------------------------------------------------ */
+/* ---- create and destroy ------------------------------------------------------------------------
+ */
 
 int br_ipc_create(int ranks, struct br_ipc **out)
 {
@@ -156,7 +164,8 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost)
     free(ipc);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------- */
+/* ---- descriptors -------------------------------------------------------------------------------
+ */
 
 bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
@@ -231,7 +240,8 @@ int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *e
     return rc;
 }
 
-/* ---- mappings ---------------------------------------------------------------------------------- */
+/* ---- mappings ----------------------------------------------------------------------------------
+ */
 
 /* Its extents are some of the mapping's, one after the other. */
 static bool holds_extents(const struct mapping *mapping, const struct br_ipc_note *note,
@@ -257,8 +267,8 @@ static bool is_named(const struct mapping *mapping, const struct br_ipc_note *no
                          : memcmp(&mapping->handle, &note->handle, sizeof note->handle) == 0;
 }
 
-static struct mapping *ipc_find(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
-                            const struct br_extent *extents)
+static struct mapping *ipc_find(const struct br_ipc *ipc, int gpu, int rank,
+                                const struct br_ipc_note *note, const struct br_extent *extents)
 {
     br_list_for_each (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
@@ -338,7 +348,7 @@ static int open_mapping(const struct br_ipc *ipc, struct mapping *mapping)
 }
 
 static int ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
-               const struct br_extent *extents, struct mapping **out)
+                   const struct br_extent *extents, struct mapping **out)
 {
     size_t names = note->extents * sizeof *extents;
     struct mapping *mapping = malloc(sizeof *mapping + names);
@@ -383,7 +393,8 @@ int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *
     int rc = 0;
 
     if (note->offset > note->bytes || bytes > note->bytes - note->offset)
-        return br_error(EPROTO, "rank %d: %zu bytes on a GPU end behind their allocation", rank, bytes);
+        return br_error(EPROTO, "rank %d: %zu bytes on a GPU end behind their allocation", rank,
+                        bytes);
     if (!mapping)
         rc = ipc_map(ipc, gpu, rank, note, extents, &mapping);
     if (rc)

@@ -2,18 +2,24 @@
 /*
  * Memory of GPUs that other processes of this host have allocated, mapped here (CUDA IPC).
  *
- * 1. What crosses is a note: the driver's handle of the whole allocation, and where in it the memory begins. Notes are made anew for each
- *    operation, which the manual calls lightweight, so that they always name what is at the address now.
- * 2. Mapping takes the driver's time, so mappings are kept: found by the handle, which the driver gives to no other allocation, not even to a later one
- *    at the same address. A new handle whose allocation overlaps one that is kept, of the same process, shows that the old one has been freed: it is
- *    closed first. UCX does it so, too. LIMIT are kept; the one that was used longest ago goes. But nothing is closed while somebody holds what is mapped: an
- *    operation keeps its addresses over several rounds, and those of other communicators map, and hear that extents are gone, meanwhile. One mapping may
- *    hold extents that are gone beside those that are read.
- * 3. The manual leaves undefined what becomes of memory that is freed while another process has it mapped. It is not read here any more: no operation names
- *    it. Its pages stay taken until the mapping is closed (note 2).
- * 4. Not every memory has a handle: of cudaMallocAsync() and cuMemCreate() none. That of cuMemCreate() is named by its extents in place of one
- *    (extent.h), whose descriptors have to be handed over before it can be mapped. A process cannot map its own.
- * 5. Opening and closing, mapping and unmapping may wait for all of the GPU's streams: never while an operation of ours stands in one (passage.h, note 7).
+ * 1. What crosses is a note: the driver's handle of the whole allocation, and where in it the
+ *    memory begins. Notes are made anew for each operation, which the manual calls lightweight, so
+ *    that they always name what is at the address now.
+ * 2. Mapping takes the driver's time, so mappings are kept: found by the handle, which the driver
+ *    gives to no other allocation, not even to a later one at the same address. A new handle whose
+ *    allocation overlaps one that is kept, of the same process, shows that the old one has been
+ *    freed: it is closed first. UCX does it so, too. LIMIT are kept; the one that was used longest
+ *    ago goes. But nothing is closed while somebody holds what is mapped: an operation keeps its
+ *    addresses over several rounds, and those of other communicators map, and hear that extents are
+ *    gone, meanwhile. One mapping may hold extents that are gone beside those that are read.
+ * 3. The manual leaves undefined what becomes of memory that is freed while another process has it
+ *    mapped. It is not read here any more: no operation names it. Its pages stay taken until the
+ *    mapping is closed (note 2).
+ * 4. Not every memory has a handle: of cudaMallocAsync() and cuMemCreate() none. That of
+ *    cuMemCreate() is named by its extents in place of one (extent.h), whose descriptors have to be
+ *    handed over before it can be mapped. A process cannot map its own.
+ * 5. Opening and closing, mapping and unmapping may wait for all of the GPU's streams: never while
+ *    an operation of ours stands in one (passage.h, note 7).
  *
  * One a worker, under its lock.
  */
@@ -31,43 +37,52 @@ struct br_ipc;
 /* Both ends are the same build on the same host. The extents that it names stand beside it. */
 struct br_ipc_note {
     struct CUipcMemHandle_st handle;
-    uint64_t base, bytes; /* of the allocation, or of all extents: the address in the process that made it */
-    uint64_t offset;      /* of the memory in it */
-    uint32_t extents;     /* how many, at most BR_EXTENTS; 0: `handle` names it */
+    /* of the allocation, or of all extents: the address in the process that made it */
+    uint64_t base, bytes;
+    uint64_t offset;  /* of the memory in it */
+    uint32_t extents; /* how many, at most BR_EXTENTS; 0: `handle` names it */
     uint32_t unused;
 };
 
-/* The note of `bytes` of memory of a GPU, as br_gpu_of() names it, in its primary context. extents: room for BR_EXTENTS; ipc and extents NULL: as if only
- * what has a handle could be shared. Errors with words: -EOPNOTSUPP: the driver has no IPC; the driver's: this memory has no handle; those of
- * br_exports_find(). Never blocks. */
-int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes, struct br_ipc_note *out,
-                struct br_extent *extents);
+/*
+ * The note of `bytes` of memory of a GPU, as br_gpu_of() names it, in its primary context. extents:
+ * room for BR_EXTENTS; ipc and extents NULL: as if only what has a handle could be shared. Errors
+ * with words: -EOPNOTSUPP: the driver has no IPC; the driver's: this memory has no handle; those of
+ * br_exports_find(). Never blocks.
+ */
+int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes,
+                struct br_ipc_note *out, struct br_extent *extents);
 
 int br_ipc_create(int ranks, struct br_ipc **out); /* of the job; -ENOMEM with words */
 /* Closes all; lost: a GPU does not answer any more, so all stays mapped. NULL allowed. */
 void br_ipc_destroy(struct br_ipc *ipc, bool lost);
 
-/* ---- descriptors ------------------------------------------------------------------------------- */
+/* ---- descriptors -------------------------------------------------------------------------------
+ */
 
-/* Ours: does `rank` lack it? Then it can be opened, and when it has been sent that is said here. gpu: it lies there. Errors as br_exports_open(). */
+/* Ours: does `rank` lack it? Then it can be opened, and when it has been sent that is said here.
+ * gpu: it lies there. Errors as br_exports_open(). */
 bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
 int br_ipc_open(const struct br_ipc *ipc, int gpu, const struct br_extent *extent);
 void br_ipc_given(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 /* As br_exports_gone(). */
 uint32_t br_ipc_gone(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out);
 
-/* Theirs: is it to come? It has; fd is closed, errors as br_imports_take(); what was in its slot is gone. It is gone: what has it mapped is unmapped at the next br_ipc_clear(). */
+/* Theirs: is it to come? It has; fd is closed, errors as br_imports_take(); what was in its slot is
+ * gone. It is gone: what has it mapped is unmapped at the next br_ipc_clear(). */
 bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
 int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd);
 void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 
-/* ---- mappings ---------------------------------------------------------------------------------- */
+/* ---- mappings ----------------------------------------------------------------------------------
+ */
 
 /* Is it mapped already, so that br_ipc_map() calls nothing of CUDA? */
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                 const struct br_extent *extents);
 
-/* Is something mapped of which an extent is gone? Unmaps it, unless something is held. Blocks (note 5). */
+/* Is something mapped of which an extent is gone? Unmaps it, unless something is held. Blocks (note
+ * 5). */
 bool br_ipc_is_stale(const struct br_ipc *ipc);
 void br_ipc_clear(struct br_ipc *ipc);
 
@@ -75,9 +90,13 @@ void br_ipc_clear(struct br_ipc *ipc);
 void br_ipc_hold(struct br_ipc *ipc);
 void br_ipc_let_go(struct br_ipc *ipc);
 
-/* Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. Who does not hold it has it for LIMIT - 1 more calls. Errors
- * with words: -EPROTO: the allocation is not that large, or a descriptor has not come; -ENOMEM; the driver's: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, where
- * the two GPUs do not reach each other, and others. Blocks (note 5). */
+/*
+ * Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. Who does
+ * not hold it has it for LIMIT - 1 more calls. Errors with words: -EPROTO: the allocation is not
+ * that large, or a descriptor has not come; -ENOMEM; the driver's:
+ * CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, where the two GPUs do not reach each other, and others.
+ * Blocks (note 5).
+ */
 int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
                const struct br_extent *extents, size_t bytes, void **out);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the reduction kernels (reduce.cu), those who launch them and the tests agree on. C and CUDA C++ alike. */
+/* What the reduction kernels (reduce.cu), those who launch them and the tests agree on. C and CUDA
+ * C++ alike. */
 #ifndef BR_GPU_KERNELS_H
 #define BR_GPU_KERNELS_H
 
@@ -11,8 +12,9 @@
 #define BR_GPU_SOURCES 256
 
 /*
- * The one argument of every kernel. dst[i] = (...(src[0][i] op src[1][i]) ...), i in [0, bytes / element size).
- * dst may be equal to one or more of the sources and must not overlap one in any other way. No pointer needs alignment.
+ * The one argument of every kernel. dst[i] = (...(src[0][i] op src[1][i]) ...), i in [0, bytes /
+ * element size). dst may be equal to one or more of the sources and must not overlap one in any
+ * other way. No pointer needs alignment.
  */
 struct br_gpu_reduction {
     char *dst;
@@ -23,25 +25,25 @@ struct br_gpu_reduction {
 };
 
 /*
- * Every kernel once, as X(type, reduction, enum braid_type, enum braid_reduction): it is called braid_reduce_<type>_<reduction> in the
- * image. Types and reductions in the order of their enums.
+ * Every kernel once, as X(type, reduction, enum braid_type, enum braid_reduction): it is called
+ * braid_reduce_<type>_<reduction> in the image. Types and reductions in the order of their enums.
  */
-#define BR_GPU_KERNELS_OF(X, type, TYPE)                                                                     \
-    X(type, sum, TYPE, BRAID_SUM)                                                                            \
-    X(type, prod, TYPE, BRAID_PROD)                                                                          \
-    X(type, min, TYPE, BRAID_MIN)                                                                            \
-    X(type, max, TYPE, BRAID_MAX)                                                                            \
+#define BR_GPU_KERNELS_OF(X, type, TYPE)                                                           \
+    X(type, sum, TYPE, BRAID_SUM)                                                                  \
+    X(type, prod, TYPE, BRAID_PROD)                                                                \
+    X(type, min, TYPE, BRAID_MIN)                                                                  \
+    X(type, max, TYPE, BRAID_MAX)                                                                  \
     X(type, avg, TYPE, BRAID_AVG)
-#define BR_GPU_KERNELS(X)                                                                                    \
-    BR_GPU_KERNELS_OF(X, float32, BRAID_FLOAT32)                                                             \
-    BR_GPU_KERNELS_OF(X, float64, BRAID_FLOAT64)                                                             \
-    BR_GPU_KERNELS_OF(X, float16, BRAID_FLOAT16)                                                             \
-    BR_GPU_KERNELS_OF(X, bfloat16, BRAID_BFLOAT16)                                                           \
-    BR_GPU_KERNELS_OF(X, int8, BRAID_INT8)                                                                   \
-    BR_GPU_KERNELS_OF(X, uint8, BRAID_UINT8)                                                                 \
-    BR_GPU_KERNELS_OF(X, int32, BRAID_INT32)                                                                 \
-    BR_GPU_KERNELS_OF(X, uint32, BRAID_UINT32)                                                               \
-    BR_GPU_KERNELS_OF(X, int64, BRAID_INT64)                                                                 \
+#define BR_GPU_KERNELS(X)                                                                          \
+    BR_GPU_KERNELS_OF(X, float32, BRAID_FLOAT32)                                                   \
+    BR_GPU_KERNELS_OF(X, float64, BRAID_FLOAT64)                                                   \
+    BR_GPU_KERNELS_OF(X, float16, BRAID_FLOAT16)                                                   \
+    BR_GPU_KERNELS_OF(X, bfloat16, BRAID_BFLOAT16)                                                 \
+    BR_GPU_KERNELS_OF(X, int8, BRAID_INT8)                                                         \
+    BR_GPU_KERNELS_OF(X, uint8, BRAID_UINT8)                                                       \
+    BR_GPU_KERNELS_OF(X, int32, BRAID_INT32)                                                       \
+    BR_GPU_KERNELS_OF(X, uint32, BRAID_UINT32)                                                     \
+    BR_GPU_KERNELS_OF(X, int64, BRAID_INT64)                                                       \
     BR_GPU_KERNELS_OF(X, uint64, BRAID_UINT64)
 
 #endif

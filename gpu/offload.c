@@ -30,7 +30,8 @@ struct lane {
     br_cuda_pointer arena;    /* ARENA bytes, and TRIAL for the trial */
     uint64_t head, tail;      /* positions in the ring, which only grow: [tail, head) is taken */
     struct CUevent_st *event; /* of the trial */
-    void *trial;              /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
+    /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
+    void *trial;
     struct br_offload_cost cost;
 };
 
@@ -51,7 +52,8 @@ struct task {
     size_t bytes;
 };
 
-int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image, struct br_offload **out)
+int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image,
+                      struct br_offload **out)
 {
     *out = calloc(1, sizeof **out);
     if (!*out)
@@ -93,7 +95,8 @@ void br_offload_destroy(struct br_offload *offload)
     free(offload);
 }
 
-/* ---- a reduction ------------------------------------------------------------------------------ */
+/* ---- a reduction ------------------------------------------------------------------------------
+ */
 
 static size_t offload_room(size_t bytes)
 {
@@ -126,13 +129,14 @@ static int count_host(const struct br_offload_source *src, int n_src)
     return n;
 }
 
-static int offload_refused(const struct br_offload *offload, br_cuda_result result, const struct task *task)
+static int offload_refused(const struct br_offload *offload, br_cuda_result result,
+                           const struct task *task)
 {
     return br_cuda_error(offload->cuda, result, "copies of %zu bytes for a reduction", task->bytes);
 }
 
-/* The sources that are in host memory go up to `next`; *arrays names where all of them are then. The first that is refused ends it. *begun: one is under
- * way. */
+/* The sources that are in host memory go up to `next`; *arrays names where all of them are then.
+ * The first that is refused ends it. *begun: one is under way. */
 static br_cuda_result put_sources(const struct br_offload *offload, const struct task *task,
                                   struct CUstream_st *stream, br_cuda_pointer next,
                                   struct br_gpu_reduction *arrays, bool *begun)
@@ -151,14 +155,17 @@ static br_cuda_result put_sources(const struct br_offload *offload, const struct
     return result;
 }
 
-/* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and one at least. *begun: part of it is there, also where
- * the rest is refused. */
-static int offload_put(struct br_offload *offload, int gpu, const struct task *task, br_cuda_pointer at, bool *begun)
+/* Puts it into the stream; the context is current. `at` is room for the sources in host memory, and
+ * one at least. *begun: part of it is there, also where the rest is refused. */
+static int offload_put(struct br_offload *offload, int gpu, const struct task *task,
+                       br_cuda_pointer at, bool *begun)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
     struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
-    struct br_gpu_reduction arrays = {
-        .dst = (char *)(uintptr_t)at, .bytes = task->bytes, .n_src = task->n_src, .divisor = task->divisor};
+    struct br_gpu_reduction arrays = {.dst = (char *)(uintptr_t)at,
+                                      .bytes = task->bytes,
+                                      .n_src = task->n_src,
+                                      .divisor = task->divisor};
     br_cuda_result result;
     int rc;
 
@@ -180,7 +187,8 @@ static int take_and_put(struct br_offload *offload, int gpu, const struct task *
     br_cuda_pointer at;
 
     *begun = false;
-    if (!offload_take(&offload->lanes[gpu - 1], (size_t)(n_host ? n_host : 1) * offload_room(task->bytes), &at))
+    if (!offload_take(&offload->lanes[gpu - 1],
+                      (size_t)(n_host ? n_host : 1) * offload_room(task->bytes), &at))
         return -EAGAIN;
     return offload_put(offload, gpu, task, at, begun);
 }
@@ -194,8 +202,9 @@ static void offload_count(struct br_offload *offload, const struct task *task)
 }
 
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
-                      enum braid_reduction reduction, void *dst, const struct br_offload_source *src,
-                      int n_src, size_t bytes, int divisor, uint64_t *mark)
+                      enum braid_reduction reduction, void *dst,
+                      const struct br_offload_source *src, int n_src, size_t bytes, int divisor,
+                      uint64_t *mark)
 {
     const struct task task = {type, reduction, dst, src, n_src, divisor, bytes};
     struct lane *lane = &offload->lanes[gpu - 1];
@@ -212,7 +221,8 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
     } else if (rc != -EAGAIN) {
         atomic_store(&lane->open, false);
         br_downgrade(gpu_reduction);
-        br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1, br_error_message());
+        br_log_warn("GPU %d: reductions go to the CPU from now on: %s", gpu - 1,
+                    br_error_message());
     }
     return rc && begun ? 1 : rc;
 }
@@ -229,15 +239,16 @@ int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type
                        enum braid_reduction reduction, void *dst, const void *const *src, int n_src,
                        size_t bytes, int divisor)
 {
-    struct br_gpu_reduction arrays = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
+    struct br_gpu_reduction arrays = {
+        .dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
     int rc = br_copier_enter(offload->copier, gpu);
 
     if (rc)
         return rc;
     for (int s = 0; s < n_src; s++)
         arrays.src[s] = src[s];
-    rc = br_reducer_submit(offload->lanes[gpu - 1].reducer, br_copier_reductions(offload->copier, gpu), type,
-                           reduction, &arrays);
+    rc = br_reducer_submit(offload->lanes[gpu - 1].reducer,
+                           br_copier_reductions(offload->copier, gpu), type, reduction, &arrays);
     br_cuda_leave(offload->cuda);
     if (!rc)
         br_copier_count(offload->copier, BR_COPY_REDUCTION, bytes);
@@ -255,17 +266,20 @@ int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *
                                        br_copier_reductions(offload->copier, gpu));
     br_cuda_leave(offload->cuda);
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(offload->cuda, result, "GPU %d: a copy of %zu bytes of another process", gpu - 1,
-                             bytes);
+        return br_cuda_error(offload->cuda, result,
+                             "GPU %d: a copy of %zu bytes of another process", gpu - 1, bytes);
     br_copier_count(offload->copier, BR_COPY_SHARED, bytes);
     return 0;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening -----------------------------------------------------------------------------------
+ */
 
-/* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the program's may have them all and wait for what the
- * program does after this very call. Then all stays as it is, for the GPU may write there yet. */
-static int offload_wait_for(const struct br_offload *offload, const struct lane *lane, struct CUstream_st *stream)
+/* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the
+ * program's may have them all and wait for what the program does after this very call. Then all
+ * stays as it is, for the GPU may write there yet. */
+static int offload_wait_for(const struct br_offload *offload, const struct lane *lane,
+                            struct CUstream_st *stream)
 {
     uint64_t until = br_clock_now() + PATIENCE * 1000000ull;
     br_cuda_result result = offload->cuda->event_record(lane->event, stream);
@@ -275,10 +289,12 @@ static int offload_wait_for(const struct br_offload *offload, const struct lane 
                br_clock_now() < until)
             sched_yield();
     if (result == BR_CUDA_NOT_READY)
-        return br_error(ETIMEDOUT,
-                        "the trial reduction has not ended in %u ms: kernels of the program's have the GPU",
-                        PATIENCE);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(offload->cuda, result, "the trial reduction");
+        return br_error(
+            ETIMEDOUT,
+            "the trial reduction has not ended in %u ms: kernels of the program's have the GPU",
+            PATIENCE);
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(offload->cuda, result, "the trial reduction");
 }
 
 /* One reduction of two arrays, one of them on the GPU, of which every element is its index. */
@@ -298,7 +314,8 @@ static int offload_try(struct br_offload *offload, int gpu, size_t bytes, double
     for (uint32_t i = 0; i < bytes / sizeof *host; i++)
         host[i] = i;
     result = offload->cuda->copy_async(lane->arena + ARENA, (uintptr_t)host, bytes, stream);
-    rc = result == BR_CUDA_SUCCESS ? offload_wait_for(offload, lane, stream) : offload_refused(offload, result, &task);
+    rc = result == BR_CUDA_SUCCESS ? offload_wait_for(offload, lane, stream)
+                                   : offload_refused(offload, result, &task);
     if (rc)
         return rc;
     began = br_clock_now();
@@ -383,7 +400,8 @@ int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost 
     return rc;
 }
 
-/* ---- the choice -------------------------------------------------------------------------------- */
+/* ---- the choice --------------------------------------------------------------------------------
+ */
 
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost)
 {
@@ -397,11 +415,12 @@ bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *m
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
 
-    return atomic_load_explicit(&lane->open, memory_order_acquire) && br_gpu_is_in(memory, lane->context);
+    return atomic_load_explicit(&lane->open, memory_order_acquire) &&
+           br_gpu_is_in(memory, lane->context);
 }
 
-bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes, int n_src,
-                     int n_host)
+bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes,
+                     int n_src, int n_host)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
 

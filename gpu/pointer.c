@@ -43,15 +43,18 @@ int br_gpu_check(void)
         return 0;
     rc = br_cuda_library(&cuda);
     return rc ? rc
-              : br_error(ENODEV,
-                         "braid_init() has found no GPU (no /dev/nvidiactl), so all memory counts as the "
-                         "host's: load the nvidia module before the job, or set BRAID_CUDA_LIBRARY to "
-                         "the driver's library");
+              : br_error(
+                    ENODEV,
+                    "braid_init() has found no GPU (no /dev/nvidiactl), so all memory counts as "
+                    "the "
+                    "host's: load the nvidia module before the job, or set BRAID_CUDA_LIBRARY to "
+                    "the driver's library");
 }
 
 static int ask_driver(const struct br_cuda *cuda, const void *memory)
 {
-    unsigned int attributes[] = {BR_CUDA_POINTER_KIND, BR_CUDA_POINTER_MANAGED, BR_CUDA_POINTER_DEVICE};
+    unsigned int attributes[] = {BR_CUDA_POINTER_KIND, BR_CUDA_POINTER_MANAGED,
+                                 BR_CUDA_POINTER_DEVICE};
     unsigned int kind = 0, managed = 0;
     int device = -1;
     void *out[] = {&kind, &managed, &device};
@@ -75,6 +78,7 @@ bool br_gpu_is_in(const void *memory, const struct CUctx_st *context)
     struct CUctx_st *owner = NULL;
     void *out = &owner;
 
-    return cuda && cuda->pointer_attributes(1, &attribute, &out, (uintptr_t)memory) == BR_CUDA_SUCCESS &&
+    return cuda &&
+           cuda->pointer_attributes(1, &attribute, &out, (uintptr_t)memory) == BR_CUDA_SUCCESS &&
            (!owner || owner == context);
 }

@@ -20,16 +20,19 @@ struct br_reducer {
     const struct br_cuda *cuda;
     struct CUctx_st *context;
     struct CUmod_st *module;
-    struct CUstream_st *stream;                    /* NULL: nobody has wanted one, as what follows */
+    /* NULL: nobody has wanted one, as what follows */
+    struct CUstream_st *stream;
     struct CUevent_st *events[BR_REDUCER_TICKETS]; /* of ticket t: [t % BR_REDUCER_TICKETS] */
-    uint64_t asked, done;                          /* the last ticket given; the last that is done */
+    /* the last ticket given; the last that is done */
+    uint64_t asked, done;
     struct kernel kernels[BRAID_TYPES][BRAID_REDUCTIONS];
 };
 
 #define NAME(type, suffix, TYPE, REDUCTION) [TYPE][REDUCTION] = "braid_reduce_" #type "_" #suffix,
 static const char *const names[BRAID_TYPES][BRAID_REDUCTIONS] = {BR_GPU_KERNELS(NAME)};
 
-/* ---- create and destroy ------------------------------------------------------------------------ */
+/* ---- create and destroy ------------------------------------------------------------------------
+ */
 
 static int gpu_reduce_load(struct br_reducer *r, const struct br_gpu_image *image, int device)
 {
@@ -44,17 +47,19 @@ static int gpu_reduce_load(struct br_reducer *r, const struct br_gpu_image *imag
     br_cuda_error(r->cuda, result, "the reduction kernels on GPU %d", device);
     if (result != BR_CUDA_INVALID_IMAGE && result != BR_CUDA_NO_BINARY_FOR_GPU)
         return -EIO;
-    return br_error(EOPNOTSUPP,
-                    "GPU %d or its driver cannot run the reduction kernels of this build (%s): install a "
-                    "newer driver, or "
-                    "build with the CUDA toolkit of the driver's version",
-                    device, image->architectures);
+    return br_error(
+        EOPNOTSUPP,
+        "GPU %d or its driver cannot run the reduction kernels of this build (%s): install a "
+        "newer driver, or "
+        "build with the CUDA toolkit of the driver's version",
+        device, image->architectures);
 }
 
 static int find_kernels(struct br_reducer *r, int device)
 {
     int multiprocessors = 0, blocks = 0;
-    br_cuda_result result = r->cuda->device_attribute(&multiprocessors, BR_CUDA_MULTIPROCESSORS, device);
+    br_cuda_result result =
+        r->cuda->device_attribute(&multiprocessors, BR_CUDA_MULTIPROCESSORS, device);
 
     for (int type = 0; type < BRAID_TYPES && result == BR_CUDA_SUCCESS; type++)
         for (int op = 0; op < BRAID_REDUCTIONS && result == BR_CUDA_SUCCESS; op++) {
@@ -65,10 +70,12 @@ static int find_kernels(struct br_reducer *r, int device)
                 result = r->cuda->function_occupancy(&blocks, kernel->function, (int)BLOCK, 0);
             kernel->most_blocks = (unsigned)(multiprocessors * (blocks > 0 ? blocks : 1));
             if (result != BR_CUDA_SUCCESS)
-                return br_cuda_error(r->cuda, result, "the kernel %s on GPU %d", names[type][op], device);
+                return br_cuda_error(r->cuda, result, "the kernel %s on GPU %d", names[type][op],
+                                     device);
         }
-    return result == BR_CUDA_SUCCESS ? 0
-                                     : br_cuda_error(r->cuda, result, "multiprocessors of GPU %d", device);
+    return result == BR_CUDA_SUCCESS
+               ? 0
+               : br_cuda_error(r->cuda, result, "multiprocessors of GPU %d", device);
 }
 
 int br_reducer_create(int device, const struct br_gpu_image *image, struct br_reducer **out)
@@ -123,30 +130,34 @@ void br_reducer_abandon(struct br_reducer *r)
     free(r);
 }
 
-/* ---- reductions -------------------------------------------------------------------------------- */
+/* ---- reductions --------------------------------------------------------------------------------
+ */
 
-static int gpu_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
+static int gpu_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src,
+                            int divisor)
 {
     if ((unsigned)type >= BRAID_TYPES || (unsigned)reduction >= BRAID_REDUCTIONS)
         return br_error(EINVAL, "reduce: there is no data type %d or no reduction %d", (int)type,
                         (int)reduction);
     if (n_src < 1 || n_src > BR_GPU_SOURCES)
-        return br_error(EINVAL, "reduce: %d sources; a GPU takes 1 to %d at once", n_src, BR_GPU_SOURCES);
+        return br_error(EINVAL, "reduce: %d sources; a GPU takes 1 to %d at once", n_src,
+                        BR_GPU_SOURCES);
     if (divisor < 0)
         return br_error(EINVAL, "reduce: the divisor %d is negative", divisor);
     return 0;
 }
 
 static br_cuda_result gpu_reduce_launch(const struct br_reducer *r, struct CUstream_st *stream,
-                             const struct kernel *kernel, const struct br_gpu_reduction *arrays)
+                                        const struct kernel *kernel,
+                                        const struct br_gpu_reduction *arrays)
 {
     uint64_t blocks = arrays->bytes / ((uint64_t)BR_GPU_STEP * BLOCK) + 1;
     void *parameters[] = {(void *)(uintptr_t)arrays};
 
     if (blocks > kernel->most_blocks)
         blocks = kernel->most_blocks;
-    return r->cuda->launch(kernel->function, (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, stream, parameters,
-                           NULL);
+    return r->cuda->launch(kernel->function, (unsigned)blocks, 1, 1, BLOCK, 1, 1, 0, stream,
+                           parameters, NULL);
 }
 
 int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, enum braid_type type,
@@ -164,9 +175,9 @@ int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, en
         result = gpu_reduce_launch(r, stream, &r->kernels[type][op], arrays);
     else if (dst != src)
         result = r->cuda->copy_async(dst, src, arrays->bytes, stream);
-    return result == BR_CUDA_SUCCESS
-               ? 0
-               : br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], (size_t)arrays->bytes);
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(r->cuda, result, "%s of %zu bytes",
+                                                     names[type][op], (size_t)arrays->bytes);
 }
 
 /* Once; goes on where it failed. */
@@ -179,13 +190,16 @@ static int make_stream(struct br_reducer *r)
     for (int i = 0; i < BR_REDUCER_TICKETS && result == BR_CUDA_SUCCESS; i++)
         if (!r->events[i])
             result = r->cuda->event_create(&r->events[i], BR_CUDA_EVENT_NO_TIMING);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(r->cuda, result, "a stream for reductions");
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(r->cuda, result, "a stream for reductions");
 }
 
-int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_reduction op, void *dst,
-                      const void *const *src, int n_src, size_t bytes, int divisor, uint64_t *ticket)
+int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_reduction op,
+                      void *dst, const void *const *src, int n_src, size_t bytes, int divisor,
+                      uint64_t *ticket)
 {
-    struct br_gpu_reduction arrays = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
+    struct br_gpu_reduction arrays = {
+        .dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
     br_cuda_result result = BR_CUDA_SUCCESS;
     int rc = gpu_reduce_check(type, op, n_src, divisor);
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one thread of a kernel does: the ELEMENT_LOOP of base/elements.h for GPUs. Who includes it defines INLINE, and
+ * What one thread of a kernel does: the ELEMENT_LOOP of base/elements.h for GPUs. Who includes it
+ * defines INLINE, and
  *
  *   KERNEL(TYPE, suffix, reduction)  makes the kernel TYPE_suffix of TYPE_thread(reduction, ...)
  *
- * 1. All sources are read in one pass, in their order, whatever their number: as on the CPU (collectives/engine/reduce.c, note 2), so results are
- *    the same bits. Rejected: a tree over the sources, whose sums would differ from the CPU's.
- * 2. A thread takes 16 bytes of each array at a time, its neighbours the next 16 bytes, and UNROLL of these with the whole grid between them:
- *    that many loads are under way at once. The next source is loaded before this one is combined.
- * 3. A float at an odd address cannot be loaded. Where dst is aligned to its elements, everything but the edges is
- *    stored whole; sources have any alignment (words.h). Otherwise each element goes by bytes: correct, and slow; no
- *    allocator gives such memory.
+ * 1. All sources are read in one pass, in their order, whatever their number: as on the CPU
+ *    (collectives/engine/reduce.c, note 2), so results are the same bits. Rejected: a tree over the
+ *    sources, whose sums would differ from the CPU's.
+ * 2. A thread takes 16 bytes of each array at a time, its neighbours the next 16 bytes, and UNROLL
+ *    of these with the whole grid between them: that many loads are under way at once. The next
+ *    source is loaded before this one is combined.
+ * 3. A float at an odd address cannot be loaded. Where dst is aligned to its elements, everything
+ *    but the edges is stored whole; sources have any alignment (words.h). Otherwise each element
+ *    goes by bytes: correct, and slow; no allocator gives such memory.
  */
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b)  PASTE_(a, b)
@@ -49,7 +52,8 @@ INLINE VECTOR NAME(load)(const char *p)
 }
 
 /* One element, by bytes. */
-INLINE void NAME(element)(enum braid_reduction reduction, const struct br_gpu_reduction *r, uint64_t at)
+INLINE void NAME(element)(enum braid_reduction reduction, const struct br_gpu_reduction *r,
+                          uint64_t at)
 {
     VECTOR v = NAME(load)(r->src[0] + at);
     RAW raw;
@@ -73,8 +77,8 @@ INLINE VECTOR NAME(take)(const struct br_gpu_words *words, size_t i)
 }
 
 /* `unroll` words of each source from byte `at` on, `stride` bytes between them. */
-INLINE void NAME(words)(enum braid_reduction reduction, const struct br_gpu_reduction *r, uint64_t at,
-                        uint64_t stride, unsigned unroll)
+INLINE void NAME(words)(enum braid_reduction reduction, const struct br_gpu_reduction *r,
+                        uint64_t at, uint64_t stride, unsigned unroll)
 {
     struct br_gpu_words now[UNROLL], next[UNROLL];
     VECTOR v[UNROLL][PER_STEP];
@@ -104,8 +108,8 @@ INLINE void NAME(words)(enum braid_reduction reduction, const struct br_gpu_redu
     }
 }
 
-INLINE void NAME(thread)(enum braid_reduction reduction, const struct br_gpu_reduction *r, uint64_t thread,
-                         uint64_t threads)
+INLINE void NAME(thread)(enum braid_reduction reduction, const struct br_gpu_reduction *r,
+                         uint64_t thread, uint64_t threads)
 {
     const struct br_gpu_middle middle = br_gpu_middle(r, sizeof(RAW));
     const uint64_t stride = threads * BR_GPU_STEP, head = middle.first / sizeof(RAW);
@@ -117,7 +121,8 @@ INLINE void NAME(thread)(enum braid_reduction reduction, const struct br_gpu_red
     for (; i < middle.n; i += threads)
         NAME(words)(reduction, r, middle.first + i * BR_GPU_STEP, stride, 1);
     for (i = thread; i < edges; i += threads)
-        NAME(element)(reduction, r, i < head ? i * sizeof(RAW) : (i + middle.n * PER_STEP) * sizeof(RAW));
+        NAME(element)
+    (reduction, r, i < head ? i * sizeof(RAW) : (i + middle.n * PER_STEP) * sizeof(RAW));
 }
 
 KERNEL(TYPE, sum, BRAID_SUM)

@@ -104,20 +104,21 @@ void br_stream_ops_destroy(struct br_stream_ops *passages)
 
 static int check_driver(const struct br_cuda *cuda)
 {
-    if (cuda->stream_wait_32 && cuda->stream_write_32 && cuda->stream_capturing && cuda->stream_context &&
-        cuda->context_device && cuda->host_device_pointer)
+    if (cuda->stream_wait_32 && cuda->stream_write_32 && cuda->stream_capturing &&
+        cuda->stream_context && cuda->context_device && cuda->host_device_pointer)
         return 0;
-    return br_error(
-        EOPNOTSUPP,
-        "the CUDA driver cannot let a stream wait for host memory (cuStreamWaitValue32, CUDA 11.7): "
-        "install a later one, or synchronise the stream and give no stream");
+    return br_error(EOPNOTSUPP,
+                    "the CUDA driver cannot let a stream wait for host memory "
+                    "(cuStreamWaitValue32, CUDA 11.7): "
+                    "install a later one, or synchronise the stream and give no stream");
 }
 
 static int stream_error(const struct br_cuda *cuda, br_cuda_result result)
 {
     if (result == BR_CUDA_INVALID_CONTEXT)
-        return br_error(EINVAL, "a default stream is that of the current context, and this thread has none: "
-                                "cudaSetDevice() first");
+        return br_error(
+            EINVAL, "a default stream is that of the current context, and this thread has none: "
+                    "cudaSetDevice() first");
     return br_cuda_error(cuda, result, "the stream");
 }
 
@@ -126,17 +127,17 @@ static int check_capture(const struct br_cuda *cuda, struct CUstream_st *stream)
     unsigned int status = BR_CUDA_CAPTURE_NONE;
     br_cuda_result result = cuda->stream_capturing(stream, &status);
 
-    if (result == BR_CUDA_CAPTURE_IMPLICIT || (result == BR_CUDA_SUCCESS && status != BR_CUDA_CAPTURE_NONE))
-        return br_error(
-            EOPNOTSUPP,
-            "the stream is being captured into a graph, and an operation cannot be part of one: end the "
-            "capture before the call, and begin another behind it");
+    if (result == BR_CUDA_CAPTURE_IMPLICIT ||
+        (result == BR_CUDA_SUCCESS && status != BR_CUDA_CAPTURE_NONE))
+        return br_error(EOPNOTSUPP, "the stream is being captured into a graph, and an operation "
+                                    "cannot be part of one: end the "
+                                    "capture before the call, and begin another behind it");
     return result == BR_CUDA_SUCCESS ? 0 : stream_error(cuda, result);
 }
 
 /* The stream's context, and the primary one of its GPU. */
-static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream, struct CUctx_st **context,
-                          struct CUctx_st **primary)
+static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream,
+                          struct CUctx_st **context, struct CUctx_st **primary)
 {
     br_cuda_result result = cuda->stream_context(stream, context);
     br_cuda_device device = 0;
@@ -164,7 +165,8 @@ static int make_words(struct br_stream_ops *passages, struct CUctx_st *primary)
 
     if (passages->words)
         return 0;
-    result = passages->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+    result =
+        passages->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(passages->cuda, result, "%zu bytes of pinned host memory", bytes);
     memset(memory, 0, bytes);
@@ -174,7 +176,8 @@ static int make_words(struct br_stream_ops *passages, struct CUctx_st *primary)
 }
 
 /* Pinned, and in the list of blocks. */
-static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes, void **memory)
+static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes,
+                      void **memory)
 {
     struct block *block = malloc(sizeof *block);
     br_cuda_result result;
@@ -190,10 +193,11 @@ static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, 
     if (result != BR_CUDA_SUCCESS) {
         passages->source.give_back(passages->source.context, block->memory);
         free(block);
-        return br_cuda_error(passages->cuda, result,
-                             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
-                             "before the job may help",
-                             bytes);
+        return br_cuda_error(
+            passages->cuda, result,
+            "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
+            "before the job may help",
+            bytes);
     }
     block->context = primary;
     block->next = passages->blocks;
@@ -202,9 +206,10 @@ static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, 
     return 0;
 }
 
-/* What it had stays in the list, as unpinning would wait (note 7); sizes double, so all that is outgrown is less than what took its place. */
-static int make_memory(struct br_stream_ops *passages, struct br_stream_op *passage, struct CUctx_st *primary,
-                       size_t bytes)
+/* What it had stays in the list, as unpinning would wait (note 7); sizes double, so all that is
+ * outgrown is less than what took its place. */
+static int make_memory(struct br_stream_ops *passages, struct br_stream_op *passage,
+                       struct CUctx_st *primary, size_t bytes)
 {
     size_t room = LEAST_BYTES;
     int rc;
@@ -212,7 +217,8 @@ static int make_memory(struct br_stream_ops *passages, struct br_stream_op *pass
     if (passage->bytes >= bytes)
         return 0;
     if (bytes > SIZE_MAX / 2)
-        return br_error(ENOMEM, "%zu bytes for the copies of a stream: so much memory there is not", bytes);
+        return br_error(ENOMEM, "%zu bytes for the copies of a stream: so much memory there is not",
+                        bytes);
     while (room < bytes)
         room *= 2;
     rc = make_block(passages, primary, room, &passage->memory);
@@ -221,15 +227,17 @@ static int make_memory(struct br_stream_ops *passages, struct br_stream_op *pass
     return rc;
 }
 
-/* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are under way. */
+/* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are
+ * under way. */
 static struct br_stream_op *stream_op_choose(struct br_stream_ops *passages, size_t bytes)
 {
     struct br_stream_op *best = NULL;
 
     for (int i = 0; i < passages->n; i++) {
         struct br_stream_op *one = &passages->passages[i];
-        bool better = !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
-                                                     : one->bytes > best->bytes);
+        bool better =
+            !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
+                                           : one->bytes > best->bytes);
 
         if (better && is_idle(one))
             best = one;
@@ -241,7 +249,8 @@ static struct br_stream_op *stream_op_choose(struct br_stream_ops *passages, siz
     return best;
 }
 
-static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes, struct br_stream_op **out)
+static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes,
+                          struct br_stream_op **out)
 {
     int rc = br_cuda_enter(passages->cuda, primary);
 
@@ -251,7 +260,8 @@ static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *prima
     if (!rc) {
         *out = stream_op_choose(passages, bytes);
         rc = *out ? make_memory(passages, *out, primary, bytes)
-                  : br_error(EAGAIN, "%d operations are in streams; synchronise one of them", BR_STREAM_OPS);
+                  : br_error(EAGAIN, "%d operations are in streams; synchronise one of them",
+                             BR_STREAM_OPS);
     }
     br_cuda_leave(passages->cuda);
     return rc;
@@ -260,7 +270,8 @@ static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *prima
 /* ---- passages -------------------------------------------------------------------------------- */
 
 /* From here on under the stream's context. Where the GPU finds a word. */
-static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic uint32_t *word, br_cuda_pointer *out)
+static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic uint32_t *word,
+                                     br_cuda_pointer *out)
 {
     return cuda->host_device_pointer(out, (void *)(uintptr_t)word, 0);
 }
@@ -269,8 +280,9 @@ static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic u
 static br_cuda_result try_waiting(struct br_stream_ops *passages, struct CUstream_st *stream)
 {
     br_cuda_pointer probe;
-    br_cuda_result result =
-        passages->tried ? BR_CUDA_SUCCESS : stream_op_find(passages->cuda, &passages->words->probe, &probe);
+    br_cuda_result result = passages->tried
+                                ? BR_CUDA_SUCCESS
+                                : stream_op_find(passages->cuda, &passages->words->probe, &probe);
 
     if (passages->tried || result != BR_CUDA_SUCCESS)
         return result;
@@ -281,7 +293,7 @@ static br_cuda_result try_waiting(struct br_stream_ops *passages, struct CUstrea
 
 /* *taken: the stream has some of it. */
 static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_stream_op *passage,
-                          const struct br_stream_op_plan *plan, bool *taken)
+                                    const struct br_stream_op_plan *plan, bool *taken)
 {
     br_cuda_pointer memory = (uintptr_t)passage->memory, ready, done, idle;
     struct CUstream_st *stream = plan->stream;
@@ -306,8 +318,8 @@ static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_
     return result;
 }
 
-static int stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan, struct CUctx_st *context,
-                 struct br_stream_op *passage)
+static int stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
+                           struct CUctx_st *context, struct br_stream_op *passage)
 {
     const struct br_cuda *cuda = passages->cuda;
     int rc = br_cuda_enter(cuda, context);
@@ -331,7 +343,7 @@ static int stream_op_begin(struct br_stream_ops *passages, const struct br_strea
 }
 
 int br_stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
-                     struct br_stream_op **out)
+                       struct br_stream_op **out)
 {
     size_t bytes = plan->send || plan->recv ? plan->bytes : 0;
     struct CUctx_st *context, *primary;

@@ -14,7 +14,8 @@
 
 #define TRIAL 4096 /* bytes */
 
-static int gpu_survey_attribute(const struct br_cuda *cuda, unsigned int which, int device, int fallback)
+static int gpu_survey_attribute(const struct br_cuda *cuda, unsigned int which, int device,
+                                int fallback)
 {
     int value;
 
@@ -140,7 +141,8 @@ const char *br_gpu_iommu(const char *root, char out[256])
 
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
-        snprintf(path, sizeof path, "%.200s/sys/kernel/iommu_groups/%.20s/type", root, entry->d_name);
+        snprintf(path, sizeof path, "%.200s/sys/kernel/iommu_groups/%.20s/type", root,
+                 entry->d_name);
         file = fopen(path, "r");
         if (!file)
             continue;
@@ -151,10 +153,11 @@ const char *br_gpu_iommu(const char *root, char out[256])
     if (groups)
         closedir(groups);
     if (translated)
-        snprintf(out, 256,
-                 "the IOMMU translates (%d groups): traffic between NIC and GPU goes through the root "
-                 "complex; boot with "
-                 "iommu=pt, and turn ACS off in the BIOS or with setpci",
-                 translated);
+        snprintf(
+            out, 256,
+            "the IOMMU translates (%d groups): traffic between NIC and GPU goes through the root "
+            "complex; boot with "
+            "iommu=pt, and turn ACS off in the BIOS or with setpci",
+            translated);
     return out;
 }

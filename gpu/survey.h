@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The GPUs of this host and what stands between their memory and the NICs, for `braid info`. Blocks: initialises the driver. */
+/* The GPUs of this host and what stands between their memory and the NICs, for `braid info`.
+ * Blocks: initialises the driver. */
 #ifndef BR_GPU_SURVEY_H
 #define BR_GPU_SURVEY_H
 
@@ -17,15 +18,19 @@ struct br_gpu_info {
     bool dmabuf; /* the driver exports its memory */
     /* "": the driver gives a handle by which other processes map its memory; else why not */
     char sharing[256];
-    char copies[256]; /* "": a write and a read-back over the copy engines are well; else what failed */
+    /* "": a write and a read-back over the copy engines are well; else what failed */
+    char copies[256];
 };
 
-/* How many; out has room for BR_GPUS. 0 and negative errno with words that name the mend: none, as br_cuda_driver() says. */
+/* How many; out has room for BR_GPUS. 0 and negative errno with words that name the mend: none, as
+ * br_cuda_driver() says. */
 int br_gpu_survey(struct br_gpu_info *out);
 
-/* Why NICs of this host may not reach GPU memory, as far as sysfs under `root` ("" for /) tells, in words with the mend; "": nothing is
- * seen. Returns out. */
-const char *br_gpu_peer_memory(const char *root, char out[256]); /* the second way: the peer-memory module */
-const char *br_gpu_iommu(const char *root, char out[256]);       /* translation between NIC and GPU */
+/* Why NICs of this host may not reach GPU memory, as far as sysfs under `root` ("" for /) tells, in
+ * words with the mend; "": nothing is seen. Returns out. */
+/* the second way: the peer-memory module */
+const char *br_gpu_peer_memory(const char *root, char out[256]);
+/* translation between NIC and GPU */
+const char *br_gpu_iommu(const char *root, char out[256]);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 16 bytes of an array as a thread of a kernel holds them, and the cut of an array into such. C and CUDA C++
- * alike: tests run it on the CPU.
+ * 16 bytes of an array as a thread of a kernel holds them, and the cut of an array into such. C and
+ * CUDA C++ alike: tests run it on the CPU.
  */
 #ifndef BR_GPU_WORDS_H
 #define BR_GPU_WORDS_H
@@ -20,15 +20,16 @@ struct br_gpu_words {
     uint32_t word[BR_GPU_WORDS];
 } __attribute__((aligned(16))); /* so that one instruction loads or stores it */
 
-/* The part of an array that goes by words: n of them from byte `first` on, where dst is aligned. The edges before and after it go by
- * elements. */
+/* The part of an array that goes by words: n of them from byte `first` on, where dst is aligned.
+ * The edges before and after it go by elements. */
 struct br_gpu_middle {
     uint64_t first, n;
 };
 
-/* Words of a source at an odd address are put together from the aligned 32-bit words around them (br_gpu_load()): so that these lie within
- * the array, the edges are then 4 bytes at least. */
-BR_ANYWHERE static inline struct br_gpu_middle br_gpu_middle(const struct br_gpu_reduction *r, size_t size)
+/* Words of a source at an odd address are put together from the aligned 32-bit words around them
+ * (br_gpu_load()): so that these lie within the array, the edges are then 4 bytes at least. */
+BR_ANYWHERE static inline struct br_gpu_middle br_gpu_middle(const struct br_gpu_reduction *r,
+                                                             size_t size)
 {
     struct br_gpu_middle middle = {-(uintptr_t)r->dst % BR_GPU_STEP, 0};
     uint64_t after = 0;
@@ -59,7 +60,8 @@ BR_ANYWHERE static inline struct br_gpu_words br_gpu_load(const char *p)
     if (odd) {
         for (unsigned i = 0; i < BR_GPU_WORDS - 1; i++)
             words.word[i] = words.word[i] >> odd | words.word[i + 1] << (32 - odd);
-        words.word[BR_GPU_WORDS - 1] = words.word[BR_GPU_WORDS - 1] >> odd | at[BR_GPU_WORDS] << (32 - odd);
+        words.word[BR_GPU_WORDS - 1] = words.word[BR_GPU_WORDS - 1] >> odd | at[BR_GPU_WORDS]
+                                                                                 << (32 - odd);
     }
     return words;
 }

@@ -68,7 +68,8 @@ void *br_workspace_take(struct br_workspace *workspace, size_t bytes)
 
 void br_workspace_put(struct br_workspace *workspace, void *memory, size_t bytes)
 {
-    size_t first = (size_t)((uint8_t *)memory - (uint8_t *)workspace->memory.base) / BR_WORKSPACE_GRANULE;
+    size_t first =
+        (size_t)((uint8_t *)memory - (uint8_t *)workspace->memory.base) / BR_WORKSPACE_GRANULE;
 
     memset(&workspace->taken[first], false, workspace_granules(bytes));
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a GPU that NICs can be told of beforehand: what collectives that stay on the GPU use as scratch (collectives/gpu/gpu_pipeline.h).
+ * Memory of a GPU that NICs can be told of beforehand: what collectives that stay on the GPU use as
+ * scratch (collectives/gpu/gpu_pipeline.h).
  *
- * 1. One allocation a GPU, made when it is opened: cuMemAlloc() may wait for all that the GPU does, and registering takes milliseconds.
- * 2. Room is taken in whole granules, the first that are free in a row, and given back in any order. Where there is none the caller goes
- *    another way. Rejected: room of each run's own, that grows as scratch in host memory does: it would be allocated and registered on the data path.
+ * 1. One allocation a GPU, made when it is opened: cuMemAlloc() may wait for all that the GPU does,
+ *    and registering takes milliseconds.
+ * 2. Room is taken in whole granules, the first that are free in a row, and given back in any
+ *    order. Where there is none the caller goes another way. Rejected: room of each run's own, that
+ *    grows as scratch in host memory does: it would be allocated and registered on the data path.
  *
  * take and put under the worker's lock; neither blocks nor allocates.
  */

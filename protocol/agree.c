@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do the ranks agree? Whoever calls with other arguments than the rest gets an error at once, not a wait until the deadline.
+ * Do the ranks agree? Whoever calls with other arguments than the rest gets an error at once, not a
+ * wait until the deadline.
  *
- * 1. Both ends derive a transfer's tag from the same call, so a match with another length or digest means that they disagree: the
- *    worker fails with words rather than deliver wrong bytes.
- * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by that transfer, shows it by its
- *    digest: `agreed` holds those of our last operations, and of messages for operations that we have not begun.
+ * 1. Both ends derive a transfer's tag from the same call, so a match with another length or digest
+ *    means that they disagree: the worker fails with words rather than deliver wrong bytes.
+ * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by
+ *    that transfer, shows it by its digest: `agreed` holds those of our last operations, and of
+ *    messages for operations that we have not begun.
  * 3. And nothing at all may travel: waiting.c.
- * 4. All messages of an operation but WAITING arrive before it ends here. WAITING may come when the group has ended, and its number serves
- *    for a new one: so it is held against what we have begun, but not remembered. Nothing is missed: who begins that operation
- *    later with other arguments sends its messages with another digest, or waits, too, and says so.
- * 5. An error names both sides' arguments. Ours are here; a message brings the other rank's digest alone. So that rank is told our arguments, by
- *    WAITING, and fails the job with both; it remembers its own, as it has just sent that digest. If it does not within a second we fail, with the digests.
- *    Rejected: arguments in every message, which small ones have no room for.
+ * 4. All messages of an operation but WAITING arrive before it ends here. WAITING may come when the
+ *    group has ended, and its number serves for a new one: so it is held against what we have
+ *    begun, but not remembered. Nothing is missed: who begins that operation later with other
+ *    arguments sends its messages with another digest, or waits, too, and says so.
+ * 5. An error names both sides' arguments. Ours are here; a message brings the other rank's digest
+ *    alone. So that rank is told our arguments, by WAITING, and fails the job with both; it
+ *    remembers its own, as it has just sent that digest. If it does not within a second we fail,
+ *    with the digests. Rejected: arguments in every message, which small ones have no room for.
  */
 #include "protocol/internal.h"
 
@@ -22,10 +26,11 @@
 
 #include "base/clock.h"
 
-#define DISPUTE BR_SEC /* for the other rank, which may stand still, to report what it and we have called */
+#define DISPUTE                                                                                    \
+    BR_SEC /* for the other rank, which may stand still, to report what it and we have called */
 
-static void message_words(const struct br_worker *w, const struct br_transfer *t, const struct br_message *m,
-                          char *text, size_t bytes)
+static void message_words(const struct br_worker *w, const struct br_transfer *t,
+                          const struct br_message *m, char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     unsigned long long ours = t->total ? t->total : t->length, theirs = m->bytes;
@@ -37,12 +42,13 @@ static void message_words(const struct br_worker *w, const struct br_transfer *t
         theirs = m->waiting.total;
     if (group)
         snprintf(of, sizeof of, " of communicator %u", group);
-    snprintf(
-        text, bytes,
-        "rank %d and we (rank %d) disagree about a message%s (tag %u): rank %d sends %llu bytes, rank %d "
-        "receives %llu; both sizes must be equal",
-        t->peer, w->config.rank, of, (uint32_t)t->tag, t->is_send ? w->config.rank : t->peer,
-        t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank, t->is_send ? theirs : ours);
+    snprintf(text, bytes,
+             "rank %d and we (rank %d) disagree about a message%s (tag %u): rank %d sends %llu "
+             "bytes, rank %d "
+             "receives %llu; both sizes must be equal",
+             t->peer, w->config.rank, of, (uint32_t)t->tag, t->is_send ? w->config.rank : t->peer,
+             t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank,
+             t->is_send ? theirs : ours);
 }
 
 static struct br_agreed *protocol_agree_place_of(struct br_worker *w, uint32_t operation)
@@ -62,8 +68,8 @@ const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag)
     return is_of(a, (uint32_t)(tag >> 32)) && a->ours ? &a->call : NULL;
 }
 
-static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs, uint16_t ours,
-                         char *text, size_t bytes)
+static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs,
+                         uint16_t ours, char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
     char of[40] = "";
@@ -72,13 +78,14 @@ static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint
         snprintf(of, sizeof of, " of communicator %u", group);
     snprintf(
         text, bytes,
-        "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, %04x here); "
+        "rank %d and we (rank %d) disagree about an operation (number %u%s; digest %04x there, "
+        "%04x here); "
         "every rank must make the same calls with the same arguments (and root) in the same order",
         rank, w->config.rank, (uint32_t)(tag >> 32) & 0xfffff, of, theirs, ours);
 }
 
-void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t sequence, uint16_t check,
-                         const struct br_call *call)
+void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t sequence,
+                         uint16_t check, const struct br_call *call)
 {
     struct br_peer *peer = &w->peers[rank];
 
@@ -92,8 +99,8 @@ void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t
 }
 
 /* The rank has other arguments than ours: a. Note 5. theirs: as it has described them, or NULL. */
-static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check, const struct br_agreed *a,
-                     const struct br_call *theirs)
+static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check,
+                                    const struct br_agreed *a, const struct br_call *theirs)
 {
     char text[sizeof w->message];
 
@@ -107,8 +114,8 @@ static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank,
     } else if (!w->dispute_until) {
         w->dispute_until = w->now + DISPUTE;
         snprintf(w->disputed, sizeof w->disputed, "%s", text);
-        br_worker_waits_for(w, rank, (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1), tag >> 32, a->check,
-                            &a->call);
+        br_worker_waits_for(w, rank, (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1), tag >> 32,
+                            a->check, &a->call);
     }
 }
 
@@ -161,7 +168,8 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
                             .rank = w->config.rank};
     if (call)
         a->call = *call;
-    if (is_of(&before, a->operation) && !before.ours && before.check != check && a->call.by != BR_CALL_EITHER)
+    if (is_of(&before, a->operation) && !before.ours && before.check != check &&
+        a->call.by != BR_CALL_EITHER)
         protocol_agree_disagree(w, tag, before.rank, before.check, a, NULL);
 }
 
@@ -189,7 +197,8 @@ static bool is_same_call(const struct br_call *a, const struct br_call *b)
            a->root == b->root && a->count == b->count;
 }
 
-/* One rank may have found out what the other is about to; else both do the same by the same means, and the digests say that it is so. */
+/* One rank may have found out what the other is about to; else both do the same by the same means,
+ * and the digests say that it is so. */
 static bool is_agreed(const struct br_agreed *ours, const struct br_call *theirs, uint16_t check)
 {
     const struct br_call *call = &ours->call;
@@ -213,7 +222,8 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
         return true;
     if (!is_of(a, operation)) {
         if (m->type != BR_MESSAGE_WAITING) /* note 4 */
-            *a = (struct br_agreed){.operation = operation, .check = m->check, .used = true, .rank = rank};
+            *a = (struct br_agreed){
+                .operation = operation, .check = m->check, .used = true, .rank = rank};
         return true;
     }
     if (!a->ours)
@@ -221,7 +231,8 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
     if (m->type == BR_MESSAGE_WAITING)
         theirs = br_waiting_described(m);
     described = theirs.by != BR_CALL_UNKNOWN && a->call.by != BR_CALL_UNKNOWN;
-    same = described ? is_agreed(a, &theirs, m->check) : a->check == m->check || a->call.by == BR_CALL_EITHER;
+    same = described ? is_agreed(a, &theirs, m->check)
+                     : a->check == m->check || a->call.by == BR_CALL_EITHER;
     if (same)
         return true;
     protocol_agree_disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);

@@ -3,8 +3,9 @@
  * Links come up: connect, accept, handshake; strangers are kept out.
  *
  * 1. Of two ranks the larger one connects, on every rail; the smaller one accepts.
- * 2. An incoming link is a stranger until it has proved that it knows the job's secret. Strangers have few places
- *    and little time; when all places are taken the oldest goes. They can neither stall nor fill anything.
+ * 2. An incoming link is a stranger until it has proved that it knows the job's secret. Strangers
+ *    have few places and little time; when all places are taken the oldest goes. They can neither
+ *    stall nor fill anything.
  * 3. A link that we made ourselves is its rail's from the start, but not UP before the proof.
  */
 #include "protocol/internal.h"
@@ -88,7 +89,7 @@ static uint8_t type_of(const struct br_event *event)
     return m.type;
 }
 
-/* ---- our own links ----------------------------------------------------------------------------------------- */
+/* ---- our own links --------------------------------------------------------------------------- */
 
 bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
 {
@@ -103,15 +104,17 @@ bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
 /* Later, and later each time. A peer that is cut has only its timeout to be found again. */
 static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
 {
-    uint64_t most =
-        w->relay && w->config.peer_timeout / 16 < BACKOFF_MOST ? w->config.peer_timeout / 16 : BACKOFF_MOST;
+    uint64_t most = w->relay && w->config.peer_timeout / 16 < BACKOFF_MOST
+                        ? w->config.peer_timeout / 16
+                        : BACKOFF_MOST;
 
     rail->retry_at = w->now + rail->backoff;
     rail->backoff = rail->backoff * 2 < most ? rail->backoff * 2 : most;
 }
 
-/* For an attempt: where there are other ways, not long. An answer over a detour, which waits for all processes on its way, has
- * twice as long after one that came too late: 1/8, 1/4 and 1/2 of the time until a peer that is cut is lost. */
+/* For an attempt: where there are other ways, not long. An answer over a detour, which waits for
+ * all processes on its way, has twice as long after one that came too late: 1/8, 1/4 and 1/2 of the
+ * time until a peer that is cut is lost. */
 static uint64_t protocol_connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
     uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->late : 4u);
@@ -154,8 +157,8 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
         char text[320];
 
-        snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s", rail->peer->rank,
-                 rail->level, rail->device->name, rail->message);
+        snprintf(text, sizeof text, "cannot connect to rank %d on level %d (device %s): %s",
+                 rail->peer->rank, rail->level, rail->device->name, rail->message);
         br_worker_fail(w, -error, text);
     }
     if (error == -ECONNREFUSED)
@@ -242,7 +245,7 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
         rail->deadline = w->now + protocol_connect_patience(w, rail); /* for each answer */
 }
 
-/* ---- strangers --------------------------------------------------------------------------------------------- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 static bool is_strange(const struct br_worker *w, const struct br_link *link)
 {
@@ -264,13 +267,14 @@ static void protocol_connect_dismiss(struct br_worker *w, struct br_unauthentica
     s->link = NULL;
 }
 
-static void protocol_connect_refuse(struct br_worker *w, struct br_unauthenticated *s, const char *text)
+static void protocol_connect_refuse(struct br_worker *w, struct br_unauthenticated *s,
+                                    const char *text)
 {
     w->counters.failed_handshakes++;
     s->refused = true;
     s->deadline = w->now + REFUSE_LINGER;
-    br_log_limited(&w->refusals, w->now, BR_LOG_WARN, "rank %d: refused a link from %s: %s", w->config.rank,
-                   s->link->peer_name, text);
+    br_log_limited(&w->refusals, w->now, BR_LOG_WARN, "rank %d: refused a link from %s: %s",
+                   w->config.rank, s->link->peer_name, text);
 }
 
 static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
@@ -299,8 +303,10 @@ static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
     link->owner = s;
 }
 
-/* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of the old link; here is ours. */
-static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
+/* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of
+ * the old link; here is ours. */
+static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail,
+                                       uint32_t incarnation)
 {
     if (!w->relay || (int32_t)(incarnation - rail->incarnation) <= 0)
         return;
@@ -310,19 +316,21 @@ static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail
 }
 
 /* The stranger has proved who it is: its link becomes the rail's. */
-static void protocol_connect_welcome(struct br_worker *w, struct br_unauthenticated *s, size_t bytes)
+static void protocol_connect_welcome(struct br_worker *w, struct br_unauthenticated *s,
+                                     size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
     bool reached = !br_relay_reach(w, (int)s->handshake.peer);
-    struct br_rail *rail =
-        reached && s->handshake.rail < (uint32_t)peer->n_rails ? &peer->rails[s->handshake.rail] : NULL;
+    struct br_rail *rail = reached && s->handshake.rail < (uint32_t)peer->n_rails
+                               ? &peer->rails[s->handshake.rail]
+                               : NULL;
 
     if (rail && !rail->connector && rail->device == s->link->device)
         protocol_connect_supersede(w, rail, s->handshake.incarnation);
     if (w->failed)
         return; /* it was the last rail */
-    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE || rail->device != s->link->device ||
-        br_rail_prepare(w, rail)) {
+    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE ||
+        rail->device != s->link->device || br_rail_prepare(w, rail)) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);
         s->refused = true; /* no stranger: it may try again when the old link is fenced */
@@ -339,7 +347,8 @@ static void protocol_connect_welcome(struct br_worker *w, struct br_unauthentica
         rail_up(w, rail);
 }
 
-static void unauthenticated_message(struct br_worker *w, struct br_unauthenticated *s, const struct br_event *event)
+static void unauthenticated_message(struct br_worker *w, struct br_unauthenticated *s,
+                                    const struct br_event *event)
 {
     size_t bytes = 0;
     int rc;
@@ -408,7 +417,7 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
     }
 }
 
-/* ---- timers ------------------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 static void rail_timer(struct br_worker *w, struct br_rail *rail)
 {

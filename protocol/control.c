@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages without a credit: they go ahead of everything, hold nothing, and are built at the moment they leave. */
+/* Messages without a credit: they go ahead of everything, hold nothing, and are built at the moment
+ * they leave. */
 #include "protocol/internal.h"
 
 #include <string.h>
@@ -62,7 +63,8 @@ static bool post_dones(struct br_peer *peer, struct br_rail *rail)
 }
 
 /* One RAIL_DOWN or RAIL_FENCED a set bit; bits of messages that have left are cleared. */
-static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_message_type type, uint8_t *due)
+static bool post_rails(struct br_peer *peer, struct br_rail *rail, enum br_message_type type,
+                       uint8_t *due)
 {
     for (uint32_t i = 0; i < (uint32_t)peer->n_rails; i++) {
         const struct br_rail *about = &peer->rails[i];
@@ -135,7 +137,7 @@ bool br_peer_has_work(const struct br_peer *peer)
     for (int k = 0; k < BR_QUEUES; k++)
         if (!br_list_empty(&peer->queues[k].place))
             return true;
-    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due || peer->waiting_due ||
-           peer->renew_due || (peer->bye_due && !peer->bye_sent) ||
+    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
+           peer->waiting_due || peer->renew_due || (peer->bye_due && !peer->bye_sent) ||
            !br_list_empty(&peer->streams[0].resend) || !br_list_empty(&peer->streams[1].resend);
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave, on a rail with a credit for them (peer.h, notes 4 and 5).
+ * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave, on a rail with a credit for them
+ * (peer.h, notes 4 and 5).
  *
- * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one stands in the other queue: nothing
- *    that waits for a receive is before it.
- * 2. The head of a queue may have no credit where one behind it has, as some are kept: that one goes.
- * 3. Messages of a lost rail go first. Those that need the same credits wait behind them, others pass.
+ * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one
+ *    stands in the other queue: nothing that waits for a receive is before it.
+ * 2. The head of a queue may have no credit where one behind it has, as some are kept: that one
+ *    goes.
+ * 3. Messages of a lost rail go first. Those that need the same credits wait behind them, others
+ *    pass.
  */
 #include "protocol/internal.h"
 
@@ -28,8 +31,10 @@ static void ask_what_arrived(struct br_rail *rail)
     rail->ping_due = true;
 }
 
-/* Does another rail carry a message of a collective that is older and that may have to go again (peer.h, note 4)? */
-static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail, const struct br_age *age)
+/* Does another rail carry a message of a collective that is older and that may have to go again
+ * (peer.h, note 4)? */
+static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail,
+                             const struct br_age *age)
 {
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *other = &peer->rails[i];
@@ -38,7 +43,8 @@ static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail, c
              other != rail && other->state == BR_RAIL_UP && k != other->sent; k++) {
             const struct br_retained *sent = &other->retained[k % BR_CREDITS];
 
-            if (br_tag_family(sent->message.tag) != BR_TAG_COLLECTIVE || !br_age_before(&sent->age, age))
+            if (br_tag_family(sent->message.tag) != BR_TAG_COLLECTIVE ||
+                !br_age_before(&sent->age, age))
                 continue;
             ask_what_arrived(other);
             return true;
@@ -73,10 +79,10 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br
     return best;
 }
 
-/* Takes the next retained place of the rail, writes the message there and posts it. The message is copied, data
- * included: the transfer ends at once, and a lost rail can be made good. */
-static bool post_retained(struct br_rail *rail, const struct br_message *m, const struct br_age *age,
-                          const void *data, uint32_t length)
+/* Takes the next retained place of the rail, writes the message there and posts it. The message is
+ * copied, data included: the transfer ends at once, and a lost rail can be made good. */
+static bool post_retained(struct br_rail *rail, const struct br_message *m,
+                          const struct br_age *age, const void *data, uint32_t length)
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_CREDITS];
 
@@ -96,7 +102,8 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m, cons
 
 static struct br_age age_of(const struct br_transfer *t)
 {
-    return (struct br_age){.order = t->order, .within = t->within, .fragment = br_tag_fragment(t->tag)};
+    return (struct br_age){
+        .order = t->order, .within = t->within, .fragment = br_tag_fragment(t->tag)};
 }
 
 static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
@@ -118,7 +125,8 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     m.tag = t->tag;
     if (!t->is_send) {
         m.type = BR_MESSAGE_READY;
-        m.ready = (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
+        m.ready =
+            (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
         if (peer->rkey_rails) {
             payload = places;
             length = br_place_write(peer, t, &m, places);
@@ -179,9 +187,10 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
     }
 }
 
-/* The head has no credit; the first behind it that may use one kept for `least` or for what is still freer. */
-static struct br_transfer *credited_entitled(const struct br_worker *w, const struct br_queue *queue,
-                                    enum br_credit least)
+/* The head has no credit; the first behind it that may use one kept for `least` or for what is
+ * still freer. */
+static struct br_transfer *credited_entitled(const struct br_worker *w,
+                                             const struct br_queue *queue, enum br_credit least)
 {
     br_list_for_each (node, &queue->place) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
@@ -192,7 +201,8 @@ static struct br_transfer *credited_entitled(const struct br_worker *w, const st
     return NULL;
 }
 
-/* The smallest of a stream's numbers that may not have arrived, and the rail that carries it, or NULL. */
+/* The smallest of a stream's numbers that may not have arrived, and the rail that carries it, or
+ * NULL. */
 static uint32_t first_open(const struct br_peer *peer, int which, struct br_rail **on)
 {
     const struct br_stream *stream = &peer->streams[which];
@@ -246,7 +256,8 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 
     for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_EXPECTED; kept++) {
         struct br_rail *freer = message_rail(peer, pump->full, kept, NULL);
-        struct br_transfer *other = freer ? credited_entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
+        struct br_transfer *other =
+            freer ? credited_entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
 
         if (other && credit_of(w, t) != BR_CREDIT_P2P) {
             age = age_of(other);
@@ -265,7 +276,7 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 
 /* One message of a lost rail, on the first rail that takes it. */
 static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_unacked *orphan,
-                        enum br_credit credit, struct br_pump *pump)
+                         enum br_credit credit, struct br_pump *pump)
 {
     struct br_rail *rail;
 
@@ -279,7 +290,8 @@ static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_un
 }
 
 /* oldest: no message of a collective in the list is older. */
-static enum br_credit credit_of_unacked(const struct br_worker *w, const struct br_unacked *orphan, bool oldest)
+static enum br_credit credit_of_unacked(const struct br_worker *w, const struct br_unacked *orphan,
+                                        bool oldest)
 {
     switch (br_tag_family(orphan->message.tag)) {
     case BR_TAG_P2P:
@@ -287,7 +299,8 @@ static enum br_credit credit_of_unacked(const struct br_worker *w, const struct 
     case BR_TAG_ONESIDED:
         return BR_CREDIT_ONESIDED;
     default:
-        return oldest && !br_age_before(&w->oldest, &orphan->age) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+        return oldest && !br_age_before(&w->oldest, &orphan->age) ? BR_CREDIT_OLDEST
+                                                                  : BR_CREDIT_ORDINARY;
     }
 }
 

@@ -2,16 +2,20 @@
 /*
  * A rail is lost, and what was on it moves to the peer's other rails.
  *
- * 1. Each side, on noticing: closes its link (nothing is written through it any more on this side), sends RAIL_DOWN on
- *    another rail, and waits for RAIL_FENCED: then the other side writes nothing either. Only then are slices sent again.
- *    Without the fence a late write through the old link could hit memory that its operation has long given back.
- * 2. What goes again: slices that the lost rail carried in part and that are not confirmed. The receiver knows complete
- *    slices by its bitmaps and drops them. A transfer that only misses its DONE sends its last slice, which makes the
- *    receiver say DONE again. Where a rail needs place tokens the receiver is asked first (place.c).
- * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until ACK (peer.h).
- * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from zero.
- * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut: detours are tried, and meanwhile
- *    connecting anew is the fence (relay.h, note 7).
+ * 1. Each side, on noticing: closes its link (nothing is written through it any more on this side),
+ *    sends RAIL_DOWN on another rail, and waits for RAIL_FENCED: then the other side writes nothing
+ *    either. Only then are slices sent again. Without the fence a late write through the old link
+ *    could hit memory that its operation has long given back.
+ * 2. What goes again: slices that the lost rail carried in part and that are not confirmed. The
+ *    receiver knows complete slices by its bitmaps and drops them. A transfer that only misses its
+ *    DONE sends its last slice, which makes the receiver say DONE again. Where a rail needs place
+ *    tokens the receiver is asked first (place.c).
+ * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until
+ *    ACK (peer.h).
+ * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from
+ *    zero.
+ * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut:
+ *    detours are tried, and meanwhile connecting anew is the fence (relay.h, note 7).
  */
 #include "protocol/internal.h"
 
@@ -116,14 +120,15 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
-/* Of the detours to a peer one a minute: a fault in between, which its neighbours warn of, breaks many of them, and they are
- * soon up again on other routes. */
+/* Of the detours to a peer one a minute: a fault in between, which its neighbours warn of, breaks
+ * many of them, and they are soon up again on other routes. */
 static void warn_lost(struct br_worker *w, const struct br_rail *rail)
 {
     struct br_peer *peer = rail->peer;
     char more[64] = "";
 
-    if (rail->alternate && peer->alternates_warned && w->now - peer->alternates_warned < DETOURS_QUIET) {
+    if (rail->alternate && peer->alternates_warned &&
+        w->now - peer->alternates_warned < DETOURS_QUIET) {
         peer->alternates_quiet++;
         br_log_info("rank %d: rail to rank %d on level %d (device %s) is lost: %s", w->config.rank,
                     peer->rank, rail->level, rail->device->name, rail->message);
@@ -131,13 +136,15 @@ static void warn_lost(struct br_worker *w, const struct br_rail *rail)
     }
     if (rail->alternate) {
         if (peer->alternates_quiet)
-            snprintf(more, sizeof more, " (%u losses before were not warned of)", peer->alternates_quiet);
+            snprintf(more, sizeof more, " (%u losses before were not warned of)",
+                     peer->alternates_quiet);
         peer->alternates_warned = w->now;
         peer->alternates_quiet = 0;
     }
-    br_log_warn("rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
-                "other rails%s",
-                w->config.rank, peer->rank, rail->level, rail->device->name, rail->message, more);
+    br_log_warn(
+        "rank %d: rail to rank %d on level %d (device %s) is lost: %s; its slices move to the "
+        "other rails%s",
+        w->config.rank, peer->rank, rail->level, rail->device->name, rail->message, more);
 }
 
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *text)
@@ -173,7 +180,8 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         }
         br_relay_cut(w, peer, error == ETIMEDOUT ? rail->last_rx : w->now);
     }
-    if (peer->state != BR_PEER_LEFT && !w->leaving) /* else it goes in good order, one rail after the other */
+    /* else it goes in good order, one rail after the other */
+    if (peer->state != BR_PEER_LEFT && !w->leaving)
         warn_lost(w, rail);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     for (int i = 0; i < peer->n_rails; i++)
@@ -183,7 +191,8 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
 }
 
 /* Queues the slices of t that went through the lost rail. */
-static void failover_send_again(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit)
+static void failover_send_again(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                                uint8_t bit)
 {
     uint32_t n_slices = (t->length + t->slice_bytes - 1) / t->slice_bytes;
     uint64_t again = 0;
@@ -226,7 +235,8 @@ void br_rail_fenced(struct br_worker *w, struct br_rail *rail)
         rail->retry_at = w->now + rail->backoff;
     }
     br_list_for_each_safe (node, &peer->moving)
-        failover_send_again(w, peer, br_container_of(node, struct br_transfer, node), (uint8_t)(1u << rail->index));
+        failover_send_again(w, peer, br_container_of(node, struct br_transfer, node),
+                            (uint8_t)(1u << rail->index));
     br_peer_activate(w, peer);
 }
 
@@ -238,7 +248,8 @@ void br_rail_give_up(struct br_worker *w, struct br_rail *rail, const char *text
         br_connect_abandon(w, rail);
 }
 
-void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
+void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t index,
+                              uint32_t incarnation)
 {
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
@@ -257,7 +268,8 @@ void br_peer_ask_again(struct br_worker *w, struct br_peer *peer)
     br_peer_activate(w, peer);
 }
 
-void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t index, uint32_t incarnation)
+void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t index,
+                           uint32_t incarnation)
 {
     struct br_rail *rail = index < (uint32_t)peer->n_rails ? &peer->rails[index] : NULL;
 
@@ -279,8 +291,8 @@ uint64_t br_worker_broken_links(const struct br_worker *w)
     uint64_t broken = 0;
 
     for (uint32_t bit = 0; w->relay && links <= 64 && bit < links; bit++) {
-        uint32_t rank =
-            br_bcube_neighbour(cube, (uint32_t)w->config.rank, bit / (cube->n - 1), bit % (cube->n - 1));
+        uint32_t rank = br_bcube_neighbour(cube, (uint32_t)w->config.rank, bit / (cube->n - 1),
+                                           bit % (cube->n - 1));
 
         if (rank < (uint32_t)w->config.size && w->peers[rank].state != BR_PEER_LEFT &&
             !br_peer_direct(&w->peers[rank]))

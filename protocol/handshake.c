@@ -12,38 +12,42 @@
 #define VERSION_MIN BR_PROTOCOL_VERSION
 #define VERSION_MAX BR_PROTOCOL_VERSION
 
-/* The words of a reason and its errno, the same on both sides: two numbers, of the side that refuses first.
- */
-static int handshake_describe(uint32_t reason, uint32_t ours, uint32_t yours, char *text, size_t size)
+/* The words of a reason and its errno, the same on both sides: two numbers, of the side that
+ * refuses first. */
+static int handshake_describe(uint32_t reason, uint32_t ours, uint32_t yours, char *text,
+                              size_t size)
 {
     switch (reason) {
     case BR_REFUSED_VERSION:
-        snprintf(text, size,
-                 "protocol version %u on one side, %u on the other: install the same braid on all hosts",
-                 ours, yours);
+        snprintf(
+            text, size,
+            "protocol version %u on one side, %u on the other: install the same braid on all hosts",
+            ours, yours);
         return EPROTONOSUPPORT;
     case BR_REFUSED_SECRET:
         snprintf(text, size, "the other side does not know this job's secret (BRAID_SECRET)");
         return EPERM;
     case BR_REFUSED_SIZE:
-        snprintf(text, size, "%u ranks on one side, %u on the other: set the same WORLD_SIZE everywhere",
-                 ours, yours);
+        snprintf(text, size,
+                 "%u ranks on one side, %u on the other: set the same WORLD_SIZE everywhere", ours,
+                 yours);
         return EPROTO;
     case BR_REFUSED_RANK:
-        snprintf(text, size, "rank %u answers where rank %u was wanted: addresses of another job?", ours,
-                 yours);
+        snprintf(text, size, "rank %u answers where rank %u was wanted: addresses of another job?",
+                 ours, yours);
         return EPROTO;
     case BR_REFUSED_SELF:
         snprintf(text, size, "two processes are rank %u: give each its own RANK", ours);
         return EEXIST;
     case BR_REFUSED_RAIL:
         snprintf(text, size,
-                 "%u rails on one side, rail %u wanted by the other: set the same BRAID_RAILS everywhere",
+                 "%u rails on one side, rail %u wanted by the other: set the same BRAID_RAILS "
+                 "everywhere",
                  ours, yours);
         return EPROTO;
     case BR_REFUSED_STALE:
-        snprintf(text, size, "connection %u of this rail is known, %u came: an attempt of the past", ours,
-                 yours);
+        snprintf(text, size, "connection %u of this rail is known, %u came: an attempt of the past",
+                 ours, yours);
         return ESTALE;
     default:
         snprintf(text, size, "malformed handshake message");
@@ -57,11 +61,13 @@ static struct br_handshake_header handshake_header_of(enum br_handshake_kind kin
 }
 
 /* Ends in FAILED with the words, and tells the peer why. */
-static int handshake_refuse(struct br_handshake *hs, enum br_handshake_reason reason, uint32_t ours, uint32_t yours,
-                  void *reply, size_t *reply_bytes)
+static int handshake_refuse(struct br_handshake *hs, enum br_handshake_reason reason, uint32_t ours,
+                            uint32_t yours, void *reply, size_t *reply_bytes)
 {
-    struct br_handshake_refuse message = {
-        .header = handshake_header_of(BR_HANDSHAKE_REFUSE), .reason = reason, .ours = ours, .yours = yours};
+    struct br_handshake_refuse message = {.header = handshake_header_of(BR_HANDSHAKE_REFUSE),
+                                          .reason = reason,
+                                          .ours = ours,
+                                          .yours = yours};
     char text[160];
     int err = handshake_describe(reason, ours, yours, text, sizeof text);
 
@@ -71,8 +77,8 @@ static int handshake_refuse(struct br_handshake *hs, enum br_handshake_reason re
     hs->error = -err;
     if (hs->peer == UINT32_MAX)
         return br_error(err, "rank %u refuses a link: %s", hs->self.rank, text);
-    return br_error(err, "rank %u refuses the link of rail %u with rank %u: %s", hs->self.rank, hs->rail,
-                    hs->peer, text);
+    return br_error(err, "rank %u refuses the link of rail %u with rank %u: %s", hs->self.rank,
+                    hs->rail, hs->peer, text);
 }
 
 static int handshake_malformed(struct br_handshake *hs, void *reply, size_t *reply_bytes)
@@ -97,8 +103,8 @@ static int handshake_refused(struct br_handshake *hs, const void *bytes)
     return br_error(err, "rank %u refused the link of rail %u: %s", hs->peer, hs->rail, text);
 }
 
-static void handshake_prove(const struct br_handshake *hs, bool as_connector, enum br_handshake_kind kind,
-                  struct br_handshake_proof *out)
+static void handshake_prove(const struct br_handshake *hs, bool as_connector,
+                            enum br_handshake_kind kind, struct br_handshake_proof *out)
 {
     static const char labels[2][17] = {"braid link taker", "braid link maker"};
     crypto_generichash_state state;
@@ -112,9 +118,10 @@ static void handshake_prove(const struct br_handshake *hs, bool as_connector, en
     sodium_memzero(&state, sizeof state);
 }
 
-/* true when the message, a proof of the other side, is right. The header is compared too: it is part of the
- * message, and no bit of it may differ. */
-static bool proof_right(const struct br_handshake *hs, const void *bytes, enum br_handshake_kind kind)
+/* true when the message, a proof of the other side, is right. The header is compared too: it is
+ * part of the message, and no bit of it may differ. */
+static bool proof_right(const struct br_handshake *hs, const void *bytes,
+                        enum br_handshake_kind kind)
 {
     struct br_handshake_proof right;
 
@@ -142,19 +149,24 @@ static bool handshake_agree(struct br_handshake *hs, const struct br_handshake_l
     return true;
 }
 
-static int receive_hello(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes)
+static int receive_hello(struct br_handshake *hs, const void *bytes, void *reply,
+                         size_t *reply_bytes)
 {
     struct br_handshake_hello *hello = &hs->hello;
 
     memcpy(hello, bytes, sizeof *hello);
     if (hello->size != hs->self.size)
-        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, hello->size, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, hello->size, reply,
+                                reply_bytes);
     if (hello->peer != hs->self.rank)
-        return handshake_refuse(hs, BR_REFUSED_RANK, hs->self.rank, hello->peer, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_RANK, hs->self.rank, hello->peer, reply,
+                                reply_bytes);
     if (hello->rank == hs->self.rank)
-        return handshake_refuse(hs, BR_REFUSED_SELF, hs->self.rank, hello->rank, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SELF, hs->self.rank, hello->rank, reply,
+                                reply_bytes);
     if (hello->rail >= hs->self.rails)
-        return handshake_refuse(hs, BR_REFUSED_RAIL, hs->self.rails, hello->rail, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_RAIL, hs->self.rails, hello->rail, reply,
+                                reply_bytes);
     if (hello->rank >= hello->size || !handshake_agree(hs, &hello->limits))
         return handshake_malformed(hs, reply, reply_bytes);
     hs->peer = hello->rank;
@@ -175,16 +187,19 @@ static int receive_hello(struct br_handshake *hs, const void *bytes, void *reply
     return 0;
 }
 
-static int receive_challenge(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes)
+static int receive_challenge(struct br_handshake *hs, const void *bytes, void *reply,
+                             size_t *reply_bytes)
 {
     struct br_handshake_challenge *challenge = &hs->challenge;
     struct br_handshake_proof proof;
 
     memcpy(challenge, bytes, sizeof *challenge);
     if (challenge->version < VERSION_MIN || challenge->version > VERSION_MAX)
-        return handshake_refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, challenge->version, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_VERSION, VERSION_MAX, challenge->version, reply,
+                                reply_bytes);
     if (challenge->size != hs->self.size)
-        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, challenge->size, reply, reply_bytes);
+        return handshake_refuse(hs, BR_REFUSED_SIZE, hs->self.size, challenge->size, reply,
+                                reply_bytes);
     if (challenge->rank != hs->peer)
         return handshake_refuse(hs, BR_REFUSED_RANK, challenge->rank, hs->peer, reply, reply_bytes);
     if (challenge->reserved || !handshake_agree(hs, &challenge->limits))
@@ -197,7 +212,8 @@ static int receive_challenge(struct br_handshake *hs, const void *bytes, void *r
     return 0;
 }
 
-static int receive_proof(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes)
+static int receive_proof(struct br_handshake *hs, const void *bytes, void *reply,
+                         size_t *reply_bytes)
 {
     struct br_handshake_proof welcome;
 
@@ -210,7 +226,8 @@ static int receive_proof(struct br_handshake *hs, const void *bytes, void *reply
     return 1;
 }
 
-static int receive_welcome(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes)
+static int receive_welcome(struct br_handshake *hs, const void *bytes, void *reply,
+                           size_t *reply_bytes)
 {
     if (!proof_right(hs, bytes, BR_HANDSHAKE_WELCOME))
         return handshake_refuse(hs, BR_REFUSED_SECRET, 0, 0, reply, reply_bytes);
@@ -218,8 +235,9 @@ static int receive_welcome(struct br_handshake *hs, const void *bytes, void *rep
     return 1;
 }
 
-void br_handshake_init_connector(struct br_handshake *hs, const struct br_handshake_self *self, uint32_t peer,
-                                 uint32_t rail, uint32_t incarnation, void *reply, size_t *reply_bytes)
+void br_handshake_init_connector(struct br_handshake *hs, const struct br_handshake_self *self,
+                                 uint32_t peer, uint32_t rail, uint32_t incarnation, void *reply,
+                                 size_t *reply_bytes)
 {
     *hs = (struct br_handshake){
         .state = BR_HANDSHAKE_AWAIT_CHALLENGE,
@@ -247,7 +265,8 @@ void br_handshake_init_connector(struct br_handshake *hs, const struct br_handsh
 
 void br_handshake_init_acceptor(struct br_handshake *hs, const struct br_handshake_self *self)
 {
-    *hs = (struct br_handshake){.state = BR_HANDSHAKE_AWAIT_HELLO, .self = *self, .peer = UINT32_MAX};
+    *hs =
+        (struct br_handshake){.state = BR_HANDSHAKE_AWAIT_HELLO, .self = *self, .peer = UINT32_MAX};
 }
 
 /* What each state waits for: one message, of one length. */
@@ -256,11 +275,14 @@ static const struct expected {
     size_t bytes;
     int (*receive)(struct br_handshake *hs, const void *bytes, void *reply, size_t *reply_bytes);
 } expected[] = {
-    [BR_HANDSHAKE_AWAIT_HELLO] = {BR_HANDSHAKE_HELLO, sizeof(struct br_handshake_hello), receive_hello},
+    [BR_HANDSHAKE_AWAIT_HELLO] = {BR_HANDSHAKE_HELLO, sizeof(struct br_handshake_hello),
+                                  receive_hello},
     [BR_HANDSHAKE_AWAIT_CHALLENGE] = {BR_HANDSHAKE_CHALLENGE, sizeof(struct br_handshake_challenge),
                                       receive_challenge},
-    [BR_HANDSHAKE_AWAIT_PROOF] = {BR_HANDSHAKE_PROOF, sizeof(struct br_handshake_proof), receive_proof},
-    [BR_HANDSHAKE_AWAIT_WELCOME] = {BR_HANDSHAKE_WELCOME, sizeof(struct br_handshake_proof), receive_welcome},
+    [BR_HANDSHAKE_AWAIT_PROOF] = {BR_HANDSHAKE_PROOF, sizeof(struct br_handshake_proof),
+                                  receive_proof},
+    [BR_HANDSHAKE_AWAIT_WELCOME] = {BR_HANDSHAKE_WELCOME, sizeof(struct br_handshake_proof),
+                                    receive_welcome},
 };
 
 /* Looks at HELLO's versions before its length, because another version may have a longer one. */
@@ -288,7 +310,8 @@ int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, v
     if (n < sizeof header)
         return handshake_malformed(hs, reply, reply_bytes);
     memcpy(&header, bytes, sizeof header);
-    if (header.magic != BR_HANDSHAKE_MAGIC || header.reserved[0] || header.reserved[1] || header.reserved[2])
+    if (header.magic != BR_HANDSHAKE_MAGIC || header.reserved[0] || header.reserved[1] ||
+        header.reserved[2])
         return handshake_malformed(hs, reply, reply_bytes);
     if (header.kind == BR_HANDSHAKE_REFUSE && n == sizeof(struct br_handshake_refuse))
         return handshake_refused(hs, bytes);
@@ -301,7 +324,8 @@ int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, v
     return expected[hs->state].receive(hs, bytes, reply, reply_bytes);
 }
 
-int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply, size_t *reply_bytes)
+int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply,
+                              size_t *reply_bytes)
 {
     return handshake_refuse(hs, BR_REFUSED_STALE, known, hs->incarnation, reply, reply_bytes);
 }

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handshake of a link, as a state machine: bytes in, bytes out. No I/O, no clock, no memory and no random
- * numbers of its own; the caller carries the messages and gives up when the time is over.
+ * The handshake of a link, as a state machine: bytes in, bytes out. No I/O, no clock, no memory and
+ * no random numbers of its own; the caller carries the messages and gives up when the time is over.
  *
- * 1. Each side proves that it knows the job's secret by a keyed BLAKE2b over HELLO and CHALLENGE as they are
- * on the wire. Both contain a fresh nonce, so an old proof proves nothing; a label tells the two roles apart,
- * so a proof cannot be sent back to its maker; and nobody on the way can change a rank, a rail or a limit.
- * 2. The connector proves first: a stranger who connects gets to see our rank, the number of ranks and the
+ * 1. Each side proves that it knows the job's secret by a keyed BLAKE2b over HELLO and CHALLENGE as
+ *    they are
+ * on the wire. Both contain a fresh nonce, so an old proof proves nothing; a label tells the two
+ * roles apart, so a proof cannot be sent back to its maker; and nobody on the way can change a
+ * rank, a rail or a limit.
+ * 2. The connector proves first: a stranger who connects gets to see our rank, the number of ranks
+ *    and the
  * limits, but nothing that was computed with the secret.
- * 3. The proofs keep strangers out. They do not protect the bytes that follow: who can change packets on the
- * way can change data. That needs encryption, which a transport for a trusted network does not pay for.
- * 4. A rejected design: one round trip, both sides proving over exchanged clocks. It needs clocks that agree
+ * 3. The proofs keep strangers out. They do not protect the bytes that follow: who can change
+ *    packets on the
+ * way can change data. That needs encryption, which a transport for a trusted network does not pay
+ * for.
+ * 4. A rejected design: one round trip, both sides proving over exchanged clocks. It needs clocks
+ *    that agree
  * and a memory of proofs seen; one more trip when a link starts costs nothing.
  *
  * A handshake belongs to one caller at a time; no function blocks.
@@ -37,8 +43,9 @@ struct br_handshake_self {
     uint32_t rank, size;
     uint32_t rails; /* an acceptor takes links of rails 0..rails-1 */
     struct br_handshake_limits limits;
-    uint8_t key[32];                         /* of the job's links: BR_SECRET_LINKS */
-    uint8_t nonce[BR_HANDSHAKE_NONCE_BYTES]; /* never used before: random, in the simulator seeded */
+    uint8_t key[32]; /* of the job's links: BR_SECRET_LINKS */
+    /* never used before: random, in the simulator seeded */
+    uint8_t nonce[BR_HANDSHAKE_NONCE_BYTES];
 };
 
 struct br_handshake {
@@ -57,25 +64,28 @@ struct br_handshake {
 
 /* Starts as the side that connects, to `rail` of rank `peer`. Writes HELLO to `reply`
  * (BR_HANDSHAKE_BYTES_MAX) and its length to *reply_bytes. */
-void br_handshake_init_connector(struct br_handshake *hs, const struct br_handshake_self *self, uint32_t peer,
-                                 uint32_t rail, uint32_t incarnation, void *reply, size_t *reply_bytes);
+void br_handshake_init_connector(struct br_handshake *hs, const struct br_handshake_self *self,
+                                 uint32_t peer, uint32_t rail, uint32_t incarnation, void *reply,
+                                 size_t *reply_bytes);
 
 /* Starts as the side that accepts; waits for HELLO. */
 void br_handshake_init_acceptor(struct br_handshake *hs, const struct br_handshake_self *self);
 
 /*
- * Takes the peer's next message. Returns 0: go on, 1: the link is ready, or a negative errno with words: the
- * link must be closed. In all three cases: when *reply_bytes is not 0, send that many bytes of `reply`
- * (BR_HANDSHAKE_BYTES_MAX). An acceptor is ready when it answers WELCOME; the connector may still refuse
- * that. -EPROTO (malformed, wrong rank, size or rail), -EPROTONOSUPPORT (version), -EPERM (secret), -EEXIST
- * (two processes with one rank), -ESTALE; after a failure the same error again.
+ * Takes the peer's next message. Returns 0: go on, 1: the link is ready, or a negative errno with
+ * words: the link must be closed. In all three cases: when *reply_bytes is not 0, send that many
+ * bytes of `reply` (BR_HANDSHAKE_BYTES_MAX). An acceptor is ready when it answers WELCOME; the
+ * connector may still refuse that. -EPROTO (malformed, wrong rank, size or rail), -EPROTONOSUPPORT
+ * (version), -EPERM (secret), -EEXIST (two processes with one rank), -ESTALE; after a failure the
+ * same error again.
  */
 int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, void *reply,
                          size_t *reply_bytes);
 
-/* For an acceptor that does not want the link although the handshake is right: instead of the WELCOME that
- * br_handshake_receive() just wrote, writes a refusal; `known` is the incarnation that the rail already has.
- * Returns -ESTALE with words. */
-int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply, size_t *reply_bytes);
+/* For an acceptor that does not want the link although the handshake is right: instead of the
+ * WELCOME that br_handshake_receive() just wrote, writes a refusal; `known` is the incarnation that
+ * the rail already has. Returns -ESTALE with words. */
+int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply,
+                              size_t *reply_bytes);
 
 #endif

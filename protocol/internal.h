@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the worker call of each other, in the order of a slice's life. Not for other folders. */
+/* What the files of the worker call of each other, in the order of a slice's life. Not for other
+ * folders. */
 #ifndef BR_PROTOCOL_INTERNAL_H
 #define BR_PROTOCOL_INTERNAL_H
 
 #include "protocol/worker.h"
 
 /* worker.c */
-void br_worker_event(struct br_worker *w, const struct br_event *event); /* of a link of any device */
+/* of a link of any device */
+void br_worker_event(struct br_worker *w, const struct br_event *event);
 
 /* rail.c: budget, rate, credits */
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
 uint32_t br_rail_ahead(const struct br_rail *rail); /* bytes that an ACK of ours may come behind */
-bool br_rail_has_window(const struct br_rail *rail, uint32_t length); /* for a frame of this length */
+/* for a frame of this length */
+bool br_rail_has_window(const struct br_rail *rail, uint32_t length);
 /* barred: rails that do not take frames of the transfer, a bit each */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
-bool br_rail_asks(const struct br_rail *rail, uint32_t length); /* should this frame ask for an ACK? */
+/* should this frame ask for an ACK? */
+bool br_rail_asks(const struct br_rail *rail, uint32_t length);
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
-void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now); /* by the back end */
+/* by the back end */
+void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
 void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 /* Who may use a credit (peer.h, note 4). */
 enum br_credit {
     BR_CREDIT_ORDINARY, /* collectives */
     BR_CREDIT_OLDEST,   /* the oldest of them */
     BR_CREDIT_ONESIDED, /* put and get: what they send finds its match at once */
-    BR_CREDIT_EXPECTED,  /* so does a point-to-point message for which the peer says that it waits */
+    BR_CREDIT_EXPECTED, /* so does a point-to-point message for which the peer says that it waits */
     BR_CREDIT_P2P,      /* all others of these */
 };
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
@@ -42,7 +47,8 @@ void br_connect_destroy(struct br_worker *w);
 void br_connect_timers(struct br_worker *w);
 uint64_t br_connect_next_timer(const struct br_worker *w);
 bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail); /* at retry_at */
-void br_connect_abandon(struct br_worker *w, struct br_rail *rail); /* an attempt that is under way */
+/* an attempt that is under way */
+void br_connect_abandon(struct br_worker *w, struct br_rail *rail);
 bool br_connect_owns(const struct br_worker *w,
                      const struct br_link *link); /* a stranger's, or of a rail not yet UP */
 /* Any event of a link that is not (yet) the link of a rail in state UP. */
@@ -59,8 +65,10 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t);
 bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
-/* stall.c: what rails wait for. note: at the end of a pump; full: rails that took no more, a bit each; stuck: by queue, its head has to wait. */
-void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, const bool *stuck);
+/* stall.c: what rails wait for. note: at the end of a pump; full: rails that took no more, a bit
+ * each; stuck: by queue, its head has to wait. */
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
+                   const bool *stuck);
 void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now);
 
 /* credited.c */
@@ -73,7 +81,8 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer,
 /* One message of a queue with this head. false: it has to wait. */
 bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                          struct br_pump *pump);
-/* Those of lost rails. They go before the other messages of their stream that need the same credits. */
+/* Those of lost rails. They go before the other messages of their stream that need the same
+ * credits. */
 void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
 /* control.c: everything without a credit */
@@ -88,27 +97,34 @@ size_t br_match_unexpected_bytes(void);
 void br_match_destroy(struct br_worker *w);
 int br_match_send(struct br_worker *w, struct br_transfer *t);
 int br_match_receive(struct br_worker *w, struct br_transfer *t);
-int br_match_large(struct br_worker *w, struct br_transfer *t); /* a receive that will send READY: note 4 */
-struct br_transfer *br_match_transfer(void *value); /* of a table; NULL: it is an unexpected message */
-bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t); /* the message of a receive */
+/* a receive that will send READY: note 4 */
+int br_match_large(struct br_worker *w, struct br_transfer *t);
+/* of a table; NULL: it is an unexpected message */
+struct br_transfer *br_match_transfer(void *value);
+/* the message of a receive */
+bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t);
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag,
                                     int rank); /* the receive that waits for it, or NULL */
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
-/* agree.c: do both ends of a transfer, all ranks of an operation, want the same? If not the worker fails. */
+/* agree.c: do both ends of a transfer, all ranks of an operation, want the same? If not the worker
+ * fails. */
 bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
-                       const struct br_message *m);                     /* m has its tag */
-const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag); /* ours of the operation, or NULL */
+                       const struct br_message *m); /* m has its tag */
+/* ours of the operation, or NULL */
+const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag);
 bool br_agree_operation(struct br_worker *w, int rank,
-                        const struct br_message *m); /* m has found no transfer; also of other families */
+                        /* m has found no transfer; also of other families */
+                        const struct br_message *m);
 
 void br_agree_timer(struct br_worker *w); /* a disagreement that nobody else has reported */
 
 /* waiting.c: WAITING, said and heard */
 #define BR_WAITING_PATIENCE (100 * BR_MS) /* then who waits says so */
 void br_waiting_describe(struct br_message *m, const struct br_call *call);
-struct br_call br_waiting_described(const struct br_message *m);   /* UNKNOWN: it says nothing of a call */
+/* UNKNOWN: it says nothing of a call */
+struct br_call br_waiting_described(const struct br_message *m);
 void br_waiting_begin(struct br_worker *w, struct br_transfer *t); /* until its node is removed */
 bool br_waiting_post(struct br_worker *w, struct br_peer *peer,
                      struct br_rail *rail); /* false: link is full */
@@ -127,37 +143,46 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 /* left.c: a peer that has left in good order, and what still waits for it */
 void br_left_check(struct br_worker *w,
                    struct br_peer *peer); /* after its BYE, or a message that came later */
-void br_left_timer(struct br_worker *w, struct br_peer *peer); /* after a poll that has taken all there was */
+/* after a poll that has taken all there was */
+void br_left_timer(struct br_worker *w, struct br_peer *peer);
 void br_left_unreachable(struct br_worker *w,
                          struct br_peer *peer); /* it is LEFT, and its last rail is lost */
 
 /* place.c: place tokens. Receiving half */
-void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot); /* for all its rails */
+/* for all its rails */
+void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot);
 void br_rkey_release(struct br_worker *w, struct br_slot *slot);
 void br_rkey_release_all(struct br_worker *w); /* of a worker that has failed */
-/* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of that. */
-uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t, struct br_message *ready,
-                        uint8_t *out);
+/* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of that.
+ */
+uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
+                        struct br_message *ready, uint8_t *out);
 void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
 /* Sending half */
 const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
-                           const struct br_message *ready,
-                           uint32_t length); /* NULL: well-formed; length: of the payload */
+                          const struct br_message *ready,
+                          uint32_t length); /* NULL: well-formed; length: of the payload */
 void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
-                   const uint8_t *tokens); /* of a transfer that is MOVING */
+                  const uint8_t *tokens); /* of a transfer that is MOVING */
 void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *ready,
-                      const uint8_t *tokens);                          /* a READY that renews a slot */
-void br_rkey_check_quiet(struct br_worker *w, struct br_transfer *t); /* it has a frame less on its way */
-/* A rail of the peer is fenced (0: one that was never UP here) that may have carried frames of t, or its DONE. */
+                     /* a READY that renews a slot */
+                     const uint8_t *tokens);
+/* it has a frame less on its way */
+void br_rkey_check_quiet(struct br_worker *w, struct br_transfer *t);
+/* A rail of the peer is fenced (0: one that was never UP here) that may have carried frames of t,
+ * or its DONE. */
 void br_rkey_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit);
 bool br_rkey_post_renews(struct br_peer *peer, struct br_rail *rail); /* false: the link is full */
 
 /* failover.c */
 void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const char *text);
-void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
-/* What the peer has said on a connection that was never UP here is lost: asks again for answers it may have given there. */
+void br_rail_confirmed_fenced(struct br_worker *w, struct br_peer *peer, uint32_t rail,
+                              uint32_t incarnation);
+/* What the peer has said on a connection that was never UP here is lost: asks again for answers it
+ * may have given there. */
 void br_peer_ask_again(struct br_worker *w, struct br_peer *peer);
-void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail, uint32_t incarnation);
+void br_rail_reported_down(struct br_worker *w, struct br_peer *peer, uint32_t rail,
+                           uint32_t incarnation);
 
 bool br_peer_is_up(const struct br_peer *peer); /* any rail */
 void br_rail_give_up(struct br_worker *w, struct br_rail *rail,
@@ -174,21 +199,26 @@ bool br_relay_post_back(struct br_rail *rail);                        /* false: 
 void br_relay_sent(struct br_worker *w, struct br_flight *flight);    /* of a relayed frame */
 void br_relay_dropped(struct br_worker *w, struct br_flight *flight); /* its rail is lost */
 bool br_relay_send(struct br_worker *w, struct br_peer *peer,
-                   struct br_queued *head);        /* false: it has to wait */
-int br_relay_reach(struct br_worker *w, int rank); /* has it rails? Also without relay. -EHOSTUNREACH */
+                   struct br_queued *head); /* false: it has to wait */
+/* has it rails? Also without relay. -EHOSTUNREACH */
+int br_relay_reach(struct br_worker *w, int rank);
 bool br_relay_may_reach(const struct br_worker *w,
                         const struct br_peer *peer); /* now that no rail is up; also without */
 void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since);
 bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail); /* this detour now */
-void br_relay_refused(struct br_worker *w, struct br_rail *rail); /* an attempt; also without relay */
-void br_relay_probe(struct br_worker *w, struct br_peer *peer);   /* which is cut; again and again */
+/* an attempt; also without relay */
+void br_relay_refused(struct br_worker *w, struct br_rail *rail);
+/* which is cut; again and again */
+void br_relay_probe(struct br_worker *w, struct br_peer *peer);
 void br_relay_probed(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
-int br_relay_choose(struct br_worker *w, struct br_rail *rail); /* its next route. -EHOSTUNREACH with words */
+/* its next route. -EHOSTUNREACH with words */
+int br_relay_choose(struct br_worker *w, struct br_rail *rail);
 void br_relay_timers(struct br_worker *w, bool stopped);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
-/* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due) */
+/* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due)
+ */
 int br_worker_tell_error(struct br_worker *w);
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 
@@ -197,8 +227,8 @@ void br_links_close_deferred(struct br_worker *w);
 
 /* onesided.c */
 size_t br_onesided_service_bytes(void);
-void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *message,
-                         const uint8_t *payload, uint32_t length);
+void br_onesided_request(struct br_worker *w, struct br_peer *peer,
+                         const struct br_message *message, const uint8_t *payload, uint32_t length);
 void br_onesided_forget(
     struct br_worker *w); /* it has failed, its links are closed: lets go of all regions */
 bool br_onesided_ended(struct br_worker *w, struct br_transfer *t); /* true: it was a service's */
@@ -238,7 +268,7 @@ static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct
 
 /* tracing.c; only with config.trace */
 void br_tracing_sent(struct br_worker *w, const struct br_flight *flight);
-void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail, const struct br_transfer *t,
-                        const struct br_event *arrival);
+void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail,
+                        const struct br_transfer *t, const struct br_event *arrival);
 
 #endif

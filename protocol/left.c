@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer that has left the job in good order: its BYE is here, and all credited messages that it has sent.
+ * A peer that has left the job in good order: its BYE is here, and all credited messages that it
+ * has sent.
  *
- * 1. Its own operations had ended before it said BYE. So what it has received is complete, and what it has not sent by then will never
- *    come. A transfer that still waits for it never ends, and the worker fails rather than wait until the deadline.
- * 2. The look at what waits comes GRACE after the peer has left, and behind a poll that has taken everything that devices had. Bytes of
- *    the peer that arrived before its BYE, and events of what we have sent, may be reported in a later poll than the BYE.
- * 3. What waits: receives without their bytes, sends without READY or with bytes that have not left, small sends that have not left.
- *    Not: sends of which all bytes have left. Only their confirmation is missing, which the peer still gives while it leaves. Not:
- *    puts, gets and atomics, which it still serves until everybody has left.
- * 4. When its last rail is lost, nothing is confirmed or served any more. Sends of which all bytes have left end well, by note 1; a put,
- *    get or atomic that has no answer fails the worker.
+ * 1. Its own operations had ended before it said BYE. So what it has received is complete, and what
+ *    it has not sent by then will never come. A transfer that still waits for it never ends, and
+ *    the worker fails rather than wait until the deadline.
+ * 2. The look at what waits comes GRACE after the peer has left, and behind a poll that has taken
+ *    everything that devices had. Bytes of the peer that arrived before its BYE, and events of what
+ *    we have sent, may be reported in a later poll than the BYE.
+ * 3. What waits: receives without their bytes, sends without READY or with bytes that have not
+ *    left, small sends that have not left. Not: sends of which all bytes have left. Only their
+ *    confirmation is missing, which the peer still gives while it leaves. Not: puts, gets and
+ *    atomics, which it still serves until everybody has left.
+ * 4. When its last rail is lost, nothing is confirmed or served any more. Sends of which all bytes
+ *    have left end well, by note 1; a put, get or atomic that has no answer fails the worker.
  */
 #include "protocol/internal.h"
 
@@ -29,14 +33,15 @@ void br_left_check(struct br_worker *w, struct br_peer *peer)
     peer->left_check = w->now + GRACE;
 }
 
-/* Is this our own transfer with the peer, of the kind that is asked for? Not one of a request of the peer that we serve. */
+/* Is this our own transfer with the peer, of the kind that is asked for? Not one of a request of
+ * the peer that we serve. */
 static bool left_is_wanted(const struct br_worker *w, const struct br_transfer *t, bool onesided)
 {
     return t->owner != &w->services && (br_tag_family(t->tag) == BR_TAG_ONESIDED) == onesided;
 }
 
-static struct br_transfer *left_posted(const struct br_worker *w, const struct br_table *table, int rank,
-                                  bool onesided)
+static struct br_transfer *left_posted(const struct br_worker *w, const struct br_table *table,
+                                       int rank, bool onesided)
 {
     for (uint32_t i = 0; table->count && i <= table->mask; i++) {
         const struct br_table_entry *entry = &table->entries[i];
@@ -50,7 +55,8 @@ static struct br_transfer *left_posted(const struct br_worker *w, const struct b
 }
 
 /* Small sends, and requests, that have not left. */
-static struct br_transfer *left_queued(const struct br_worker *w, const struct br_queue *queue, bool onesided)
+static struct br_transfer *left_queued(const struct br_worker *w, const struct br_queue *queue,
+                                       bool onesided)
 {
     br_list_for_each (node, &queue->place) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
@@ -61,7 +67,8 @@ static struct br_transfer *left_queued(const struct br_worker *w, const struct b
     return NULL;
 }
 
-static struct br_transfer *left_moving(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+static struct br_transfer *left_moving(const struct br_worker *w, const struct br_peer *peer,
+                                       bool onesided)
 {
     br_list_for_each (node, &peer->moving) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, node);
@@ -73,7 +80,8 @@ static struct br_transfer *left_moving(const struct br_worker *w, const struct b
 }
 
 /* A transfer that waits for the peer, or NULL. */
-static const struct br_transfer *left_waits(const struct br_worker *w, const struct br_peer *peer, bool onesided)
+static const struct br_transfer *left_waits(const struct br_worker *w, const struct br_peer *peer,
+                                            bool onesided)
 {
     const struct br_transfer *t = left_posted(w, &w->receives, peer->rank, onesided);
 
@@ -86,7 +94,8 @@ static const struct br_transfer *left_waits(const struct br_worker *w, const str
     return t ? t : left_queued(w, &peer->queues[BR_QUEUE_P2P], onesided);
 }
 
-/* Names the transfer. Its operation stands before these words where the engine reports them, but not in those that others hear. */
+/* Names the transfer. Its operation stands before these words where the engine reports them, but
+ * not in those that others hear. */
 static void left_fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
@@ -106,7 +115,8 @@ static void left_fail(struct br_worker *w, const struct br_peer *peer, const str
         snprintf(what, sizeof what, "operation %u%s", (uint32_t)(t->tag >> 32) & 0xfffff, of);
         break;
     }
-    snprintf(text, sizeof text, "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
+    snprintf(text, sizeof text,
+             "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
              peer->rank, what, w->config.rank);
     br_worker_fail(w, ECONNRESET, text);
 }

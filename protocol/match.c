@@ -2,13 +2,13 @@
 /*
  * Matching: an arrival finds the transfer that expects it, or waits for it.
  *
- * 1. Two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry is either a posted transfer
- *    or an unexpected message, told apart by the lowest pointer bit.
- * 2. An unexpected message stays in the back end's receive buffer and keeps its credit; that bounds them. Only when
- *    its rail is lost is it copied out (failover, not the data path).
+ * 1. Two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry is either
+ *    a posted transfer or an unexpected message, told apart by the lowest pointer bit.
+ * 2. An unexpected message stays in the back end's receive buffer and keeps its credit; that bounds
+ *    them. Only when its rail is lost is it copied out (failover, not the data path).
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
- * 4. A large receive, which sends READY and gets its bytes through its slot, stands in `receives` too: for the EAGER of a
- *    sender that sends less.
+ * 4. A large receive, which sends READY and gets its bytes through its slot, stands in `receives`
+ *    too: for the EAGER of a sender that sends less.
  */
 #include "protocol/internal.h"
 
@@ -52,8 +52,8 @@ size_t br_match_unexpected_bytes(void)
 }
 
 /* Gives back buffer and credit of a message that has been dealt with. */
-static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link, void *buffer,
-                    uint64_t tag)
+static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
+                          void *buffer, uint64_t tag)
 {
     link->device->ops->message_release(link, buffer);
     br_rail_message_released(rail, br_tag_family(tag) == BR_TAG_P2P, w->now);
@@ -73,7 +73,7 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
 }
 
 static void match_deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
-                    const uint8_t *payload)
+                          const uint8_t *payload)
 {
     if (t->length)
         memcpy(t->memory, t->length <= BR_EAGER_INLINE ? m->data : payload, t->length);
@@ -83,7 +83,7 @@ static void match_deliver(struct br_worker *w, struct br_transfer *t, const stru
 
 /* Posts t in a table; *early is the message that was there first, else NULL. */
 static int match_expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
-                  struct br_unexpected **early)
+                        struct br_unexpected **early)
 {
     void *value = br_table_find(table, t->tag, (uint32_t)t->peer);
     int rc;
@@ -95,8 +95,8 @@ static int match_expect(struct br_worker *w, struct br_table *table, struct br_t
     }
     rc = br_table_insert(table, t->tag, (uint32_t)t->peer, t);
     if (rc == -EEXIST)
-        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)", w->config.rank,
-                        t->peer, (unsigned long long)t->tag);
+        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)",
+                        w->config.rank, t->peer, (unsigned long long)t->tag);
     if (rc)
         return br_error(EAGAIN, "rank %d: more than %u transfers are outstanding", w->config.rank,
                         w->config.max_transfers);
@@ -141,7 +141,8 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     int rc = match_expect(w, &w->receives, t, &early);
 
     if (!rc && early) {
-        br_agree_transfer(w, t, &early->message); /* which has another length: no EAGER is so long */
+        /* which has another length: no EAGER is so long */
+        br_agree_transfer(w, t, &early->message);
         if (!w->failed)
             match_forget(w, early);
     }
@@ -161,15 +162,17 @@ bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
 }
 
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
-                 const struct br_event *event, const struct br_message *m)
+                       const struct br_event *event, const struct br_message *m)
 {
     struct br_unexpected *u = br_pool_get(&w->unexpected);
 
     if (!u || br_table_insert(table, m->tag, (uint32_t)rail->peer->rank, match_tagged(u))) {
-        /* Within the credits this cannot happen: the peer breaks the protocol or the table is too small. */
+        /* Within the credits this cannot happen: the peer breaks the protocol or the table is too
+         * small. */
         if (u)
             br_pool_put(&w->unexpected, u);
-        br_rail_lost(w, rail, EPROTO, "the peer sent a message twice or more than it has credits for");
+        br_rail_lost(w, rail, EPROTO,
+                     "the peer sent a message twice or more than it has credits for");
         return;
     }
     *u = (struct br_unexpected){.message = *m,
@@ -229,7 +232,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
 
 /* NULL, or what is wrong with a message as such. */
 static const char *match_malformed(const struct br_worker *w, const struct br_rail *rail,
-                             const struct br_message *m, uint32_t length)
+                                   const struct br_message *m, uint32_t length)
 {
     if (m->type == BR_MESSAGE_READY)
         return br_rkey_wrong(w, rail->peer, m, length);
@@ -237,7 +240,8 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
         return "an eager message is longer than was agreed";
-    if (m->type == BR_MESSAGE_PUT && length && (length != m->bytes || length > rail->peer->eager_bytes))
+    if (m->type == BR_MESSAGE_PUT && length &&
+        (length != m->bytes || length > rail->peer->eager_bytes))
         return "a put brings another length than it says, or more than was agreed";
     if (m->type == BR_MESSAGE_ATOMIC &&
         (length != sizeof(struct br_operands) || m->bytes != sizeof(uint64_t)))

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every message and every limit of the protocol. Fixed width, little-endian, versioned; doc/wire.md specifies the
- * same with test vectors. What a back end must know of a frame is in transport/frame.h; the handshake's and the
- * store's messages have a header each, included here.
+ * Every message and every limit of the protocol. Fixed width, little-endian, versioned; doc/wire.md
+ * specifies the same with test vectors. What a back end must know of a frame is in
+ * transport/frame.h; the handshake's and the store's messages have a header each, included here.
  *
- * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct br_message), what is left
- *    (data of an eager transfer, words of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC) may have to wait at the receiver until its side of the
- *    operation exists, so each holds one receive buffer and one credit of its link. All others are dealt with at once.
- * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, point-to-point ones (by their
- *    tag) apart from all others: after a rail was lost, messages are sent again on another, and the receiver knows what it
- *    already has. Messages of one link arrive in order, so both ends also count them: ACK says how many have arrived, and
- *    the sender forgets its copies.
+ * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct
+ *    br_message), what is left (data of an eager transfer, words of an abort) as the frame's
+ *    payload.
+ * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC) may have to wait at the receiver until its
+ *    side of the operation exists, so each holds one receive buffer and one credit of its link. All
+ *    others are dealt with at once.
+ * 3. `sequence` numbers the credited messages of one sender to one peer over all rails,
+ *    point-to-point ones (by their tag) apart from all others: after a rail was lost, messages are
+ *    sent again on another, and the receiver knows what it already has. Messages of one link arrive
+ *    in order, so both ends also count them: ACK says how many have arrived, and the sender forgets
+ *    its copies.
  * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
  */
 #ifndef BR_PROTOCOL_MESSAGE_H
@@ -27,23 +30,26 @@
 #define BR_PROTOCOL_VERSION 8u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
-#define BR_MAX_RANKS       65536u
-#define BR_MAX_GROUPS      1024u /* of which a rank is a member at a time; number 0: all ranks of the job */
-#define BR_OPERATIONS      (1u << 20) /* collectives of a group before their numbers in tags come again */
-#define BR_MAX_RAILS       8u         /* to one peer */
-#define BR_CREDITS         64u        /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u        /* of these, point-to-point ones, at most */
-#define BR_CREDITS_P2P_OWN 4u         /* of these, for point-to-point ones alone */
+#define BR_MAX_RANKS 65536u
+#define BR_MAX_GROUPS                                                                              \
+    1024u /* of which a rank is a member at a time; number 0: all ranks of the job */
+#define BR_OPERATIONS                                                                              \
+    (1u << 20)                 /* collectives of a group before their numbers in tags come again */
+#define BR_MAX_RAILS       8u  /* to one peer */
+#define BR_CREDITS         64u /* credited messages of a link that may be unreleased */
+#define BR_CREDITS_P2P     32u /* of these, point-to-point ones, at most */
+#define BR_CREDITS_P2P_OWN 4u  /* of these, for point-to-point ones alone */
 /* receive buffers of a link; the rest for messages without credit */
 #define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u)
 #define BR_RELAY_HOPS      16u                  /* of a route through other hosts */
 #define BR_RELAY_HOSTS     (BR_RELAY_HOPS + 1u) /* on it, both ends included */
 /* of a relayed frame, unless a job's small messages or granules are larger */
 #define BR_RELAY_PAYLOAD (16u << 10)
-#define BR_MAX_TRANSFER  (16u << 20) /* bytes; longer sends and receives are cut by the layers above */
-#define BR_MAX_EAGER     (64u << 10) /* upper bound of the eager limit */
-#define BR_MAX_TEXT     240u        /* text of ABORT */
-#define BR_MAX_RKEYS    (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
+#define BR_MAX_TRANSFER                                                                            \
+    (16u << 20)                  /* bytes; longer sends and receives are cut by the layers above */
+#define BR_MAX_EAGER (64u << 10) /* upper bound of the eager limit */
+#define BR_MAX_TEXT  240u        /* text of ABORT */
+#define BR_MAX_RKEYS (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
 
 enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */
@@ -61,11 +67,14 @@ enum br_message_type {
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
     BR_MESSAGE_ABORT = 12,       /* the communicator has failed; payload: words */
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
-    BR_MESSAGE_RELAY = 14, /* struct br_message_relay: for another rank, or from one, over hosts in between */
+    /* struct br_message_relay: for another rank, or from one, over hosts in between */
+    BR_MESSAGE_RELAY = 14,
     BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
     BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end (waiting.c) */
-    BR_MESSAGE_RENEW = 17,      /* asks what became of a slot that a lost rail has carried (place.c) */
-    BR_MESSAGE_ATOMIC = 18,     /* credited: changes 8 bytes of a region; payload: struct br_operands */
+    /* asks what became of a slot that a lost rail has carried (place.c) */
+    BR_MESSAGE_RENEW = 17,
+    /* credited: changes 8 bytes of a region; payload: struct br_operands */
+    BR_MESSAGE_ATOMIC = 18,
 };
 
 /* Credited ones stand first, but for ATOMIC, which came late. */
@@ -76,10 +85,12 @@ static inline bool br_message_is_credited(uint8_t type)
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
-    uint32_t slot;   /* what the sender puts into the header of every PLACED frame */
-    uint32_t renews; /* 0, or the number that the slot had so far, about which the sender has asked */
-    uint64_t total;  /* point to point: bytes of the whole message, of which this may be a part; else 0 */
-    uint64_t have;   /* renews: bit i: slice i is complete; else 0 */
+    uint32_t slot; /* what the sender puts into the header of every PLACED frame */
+    /* 0, or the number that the slot had so far, about which the sender has asked */
+    uint32_t renews;
+    /* point to point: bytes of the whole message, of which this may be a part; else 0 */
+    uint64_t total;
+    uint64_t have; /* renews: bit i: slice i is complete; else 0 */
 };
 
 /* What carries out a collective. Ranks of one operation that differ in this never meet. */
@@ -88,7 +99,8 @@ enum br_call_by {
     BR_CALL_ENGINE,  /* messages between the ranks */
     BR_CALL_SHARED,  /* memory that the ranks of a host share */
     BR_CALL_EITHER,  /* the ranks are about to find out (GPU memory of one host) */
-    BR_CALL_ASKED,   /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still */
+    BR_CALL_ASKED,   /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still
+                      */
 };
 
 /* WAITING of a collective: the call that it is about, for the words of an error. */
@@ -123,7 +135,8 @@ struct br_operands {
     uint64_t value, compare;
 };
 
-/* What the target says at the end of a PUT, a GET or an ATOMIC. Of the first two only the status travels. */
+/* What the target says at the end of a PUT, a GET or an ATOMIC. Of the first two only the status
+ * travels. */
 struct br_answer {
     int32_t status; /* 0 or a negative errno */
     uint32_t reserved;
@@ -141,7 +154,8 @@ struct br_body_ack {
     uint32_t arrived;      /* credited messages arrived on this link, in all (mod 2^32) */
     uint32_t released;     /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
-    uint32_t ahead;        /* PLACED bytes of the sender that await ACK on this link, at most its budget */
+    /* PLACED bytes of the sender that await ACK on this link, at most its budget */
+    uint32_t ahead;
 };
 
 struct br_body_rail {
@@ -158,7 +172,8 @@ struct br_body_bye {
 
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
-    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain */
+    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain
+     */
     uint32_t lost;
     uint32_t reserved[4];
 };
@@ -184,15 +199,18 @@ struct br_body_abort {
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
-    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree */
+    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree
+     */
     uint16_t check;
-    uint32_t sequence; /* credited: number to this peer over all rails, from 0; point to point has its own */
-    uint64_t tag;      /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
+    /* credited: number to this peer over all rails, from 0; point to point has its own */
+    uint32_t sequence;
+    uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
     /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
     uint32_t rkeys;
     uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
     union {
-        uint8_t data[24]; /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
+        /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
+        uint8_t data[24];
         struct br_body_ready ready;
         struct br_body_waiting waiting;
         struct br_body_onesided onesided;
@@ -205,7 +223,8 @@ struct br_message {
         struct br_body_renew renew;
     };
 };
-static_assert(sizeof(struct br_message) == BR_FRAME_INLINE, "a message fills the inline area of its frame");
+static_assert(sizeof(struct br_message) == BR_FRAME_INLINE,
+              "a message fills the inline area of its frame");
 
 #define BR_EAGER_INLINE 24u
 
@@ -214,21 +233,25 @@ enum br_relay_kind {
     BR_RELAY_FRAME,       /* payload: a frame, its header of 64 bytes first */
     BR_RELAY_CLOSE,       /* the sender's end of the route is closed */
     BR_RELAY_UNREACHABLE, /* the route is broken: path[0] cannot reach rank `number` */
-    BR_RELAY_REQUEST,       /* path[0] has no rail to the last of the path, and asks it to connect; id is 0 */
+    BR_RELAY_REQUEST, /* path[0] has no rail to the last of the path, and asks it to connect; id is
+                         0 */
 };
 #define BR_RELAY_KIND 0x7fu /* of `what`: the kind */
 #define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_DATA_ACK does */
 
-/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's budget. */
+/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's budget.
+ */
 struct br_message_relay {
-    uint8_t type;     /* BR_MESSAGE_RELAY */
-    uint8_t what;     /* kind and flag */
-    uint8_t hosts;    /* in path, both ends included */
-    uint8_t at;       /* the receiver is path[at]; also the class of the buffer that the frame takes there */
-    int16_t priority; /* larger is more urgent */
+    uint8_t type;  /* BR_MESSAGE_RELAY */
+    uint8_t what;  /* kind and flag */
+    uint8_t hosts; /* in path, both ends included */
+    /* the receiver is path[at]; also the class of the buffer that the frame takes there */
+    uint8_t at;
+    int16_t priority;              /* larger is more urgent */
     uint16_t path[BR_RELAY_HOSTS]; /* ranks in the order of travel; 0 behind the last */
     uint32_t id;                   /* of the route: rank of its maker << 16 | number */
-    /* FRAME with a MESSAGE in it: how many of those went before, on this route in this direction; UNREACHABLE: a rank, or UINT32_MAX; else 0 */
+    /* FRAME with a MESSAGE in it: how many of those went before, on this route in this direction;
+     * UNREACHABLE: a rank, or UINT32_MAX; else 0 */
     uint32_t number;
 };
 static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
@@ -249,10 +272,12 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 
 /* Tags: bits 63..62 the family, then what numbers the transfer within it. */
 enum br_tag_family {
-    /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks (16) */
+    /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks (16)
+     */
     BR_TAG_COLLECTIVE = 0,
     BR_TAG_P2P = 2, /* group (10 bits), number within (group, peer, user tag) (20), user tag (32) */
-    /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum br_onesided_part */
+    /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
+     * br_onesided_part */
     BR_TAG_ONESIDED = 3,
 };
 
@@ -266,7 +291,8 @@ static inline uint64_t br_tag_of_group(uint32_t group, uint64_t number)
     return (uint64_t)(group & 0x3ff) << 52 | (number & 0xfffff) << 32;
 }
 
-static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uint32_t fragment, uint32_t k)
+static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uint32_t fragment,
+                                         uint32_t k)
 {
     return br_tag_of_group(group, operation) | (uint64_t)(fragment & 0xffff) << 16 | (k & 0xffff);
 }
@@ -281,10 +307,12 @@ static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user
     return (uint64_t)BR_TAG_P2P << 62 | br_tag_of_group(group, number) | user_tag;
 }
 
-/* A one-sided access is up to three transfers: the request itself, the data unless they come with it, and the target's answer. */
+/* A one-sided access is up to three transfers: the request itself, the data unless they come with
+ * it, and the target's answer. */
 enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
 
-/* counter: with the bit of the larger rank; without it, two ranks that reach for each other would use the same tags. */
+/* counter: with the bit of the larger rank; without it, two ranks that reach for each other would
+ * use the same tags. */
 static inline uint64_t br_tag_onesided(uint64_t counter, enum br_onesided_part part)
 {
     return (uint64_t)BR_TAG_ONESIDED << 62 | (counter << 2 & ~(3ull << 62)) | (uint64_t)part;

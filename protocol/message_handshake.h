@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Wire format of the handshake of a link: the payload of MESSAGE frames of type BR_MESSAGE_HANDSHAKE. The
- * state machine is protocol/handshake.h; doc/wire.md specifies it with test vectors.
+ * Wire format of the handshake of a link: the payload of MESSAGE frames of type
+ * BR_MESSAGE_HANDSHAKE. The state machine is protocol/handshake.h; doc/wire.md specifies it with
+ * test vectors.
  *
  *   connector                      acceptor
  *   HELLO     ----------------->                who I am, whom I want, what I can do, my nonce
- *             <-----------------   CHALLENGE    who I am, what I can do, the version to use, my nonce
- *   PROOF     ----------------->                I know the job's secret and saw the same two messages
+ *             <-----------------   CHALLENGE    who I am, what I can do, the version to use, my
+ * nonce PROOF     ----------------->                I know the job's secret and saw the same two
+ * messages
  *             <-----------------   WELCOME      so do I; the link is ready
  *
- * Either side may send REFUSE instead of what is expected of it. The first 12 bytes of HELLO and all of
- * REFUSE stay the same in every version, so that two versions can say that they differ.
+ * Either side may send REFUSE instead of what is expected of it. The first 12 bytes of HELLO and
+ * all of REFUSE stay the same in every version, so that two versions can say that they differ.
  */
 #ifndef BR_PROTOCOL_MESSAGE_HANDSHAKE_H
 #define BR_PROTOCOL_MESSAGE_HANDSHAKE_H
@@ -33,7 +35,8 @@ enum br_handshake_kind {
     BR_HANDSHAKE_REFUSE,
 };
 
-/* Why a link is refused; the two numbers of REFUSE are the value of the refusing and of the refused side. */
+/* Why a link is refused; the two numbers of REFUSE are the value of the refusing and of the refused
+ * side. */
 enum br_handshake_reason {
     BR_REFUSED_MALFORMED = 1,
     BR_REFUSED_VERSION, /* largest protocol versions */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Wire format of the store through which ranks find each other (protocol/bootstrap/store.h). One TCP stream a
- * rank; every message is a header and a body. doc/wire.md specifies it with test vectors.
+ * Wire format of the store through which ranks find each other (protocol/bootstrap/store.h). One
+ * TCP stream a rank; every message is a header and a body. doc/wire.md specifies it with test
+ * vectors.
  *
  *   rank                      store (rank 0)
  *   HELLO     ------------->                   who I am, my nonce
@@ -12,8 +13,9 @@
  *             <-------------  VALUE or ERROR
  *   BYE       ------------->
  *
- * The header and the position of HELLO's fields stay the same in every version, so that two versions can say
- * that they differ. All numbers are little-endian, reserved fields are zero and are refused otherwise.
+ * The header and the position of HELLO's fields stay the same in every version, so that two
+ * versions can say that they differ. All numbers are little-endian, reserved fields are zero and
+ * are refused otherwise.
  */
 #ifndef BR_PROTOCOL_MESSAGE_STORE_H
 #define BR_PROTOCOL_MESSAGE_STORE_H
@@ -30,13 +32,15 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire formats are r
 #define BR_STORE_PROOF_BYTES 32
 #define BR_STORE_HOST_BYTES  64
 
-#define BR_STORE_KEY_MAX      128          /* bytes of a key, at least 1; no final zero on the wire */
-#define BR_STORE_VALUE_MAX    (64u << 10)  /* bytes of one value or of one rank's part of a gather */
-#define BR_STORE_GATHER_MAX   (64u << 20)  /* bytes of a whole gather */
-#define BR_STORE_UNPROVED_MAX 256          /* bytes of a body that a rank takes before the store's WELCOME */
-#define BR_STORE_TEXT_MAX    240          /* bytes of an error's words */
-#define BR_STORE_TOTAL_MAX    (256u << 20) /* bytes of all values the store keeps */
-#define BR_STORE_TIMEOUT_MAX  86400000u    /* ms, a day */
+#define BR_STORE_KEY_MAX    128         /* bytes of a key, at least 1; no final zero on the wire */
+#define BR_STORE_VALUE_MAX  (64u << 10) /* bytes of one value or of one rank's part of a gather */
+#define BR_STORE_GATHER_MAX (64u << 20) /* bytes of a whole gather */
+#define BR_STORE_UNPROVED_MAX                                                                      \
+    256                          /* bytes of a body that a rank takes before the store's WELCOME   \
+                                  */
+#define BR_STORE_TEXT_MAX    240 /* bytes of an error's words */
+#define BR_STORE_TOTAL_MAX   (256u << 20) /* bytes of all values the store keeps */
+#define BR_STORE_TIMEOUT_MAX 86400000u    /* ms, a day */
 
 enum br_store_kind {
     BR_STORE_HELLO = 1,

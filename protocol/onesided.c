@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The target's side of put, get and atomics. A request names a span of a registered region. Small data of a put come with it;
- * others are an ordinary transfer with the request's tag (part DATA). One more brings the answer (part STATUS), but for a get that
- * goes well: its data are the answer, and waiting here until they are acknowledged would cost another trip where a NIC
- * moves them. The target's program does nothing. The requester's side is in collectives/engine/onesided.c.
+ * The target's side of put, get and atomics. A request names a span of a registered region. Small
+ * data of a put come with it; others are an ordinary transfer with the request's tag (part DATA).
+ * One more brings the answer (part STATUS), but for a get that goes well: its data are the answer,
+ * and waiting here until they are acknowledged would cost another trip where a NIC moves them. The
+ * target's program does nothing. The requester's side is in collectives/engine/onesided.c.
  *
- * Atomics are atomic among themselves, whichever workers and devices they come through, and to a program that uses atomic instructions
- * on its own memory, as both are the CPU's. Rejected: those of the NIC, which are not atomic to the CPU's nor to another NIC's. In memory of a
- * GPU, where the CPU has no atomics, they are refused (-EFAULT); puts and gets there: target.h.
+ * Atomics are atomic among themselves, whichever workers and devices they come through, and to a
+ * program that uses atomic instructions on its own memory, as both are the CPU's. Rejected: those
+ * of the NIC, which are not atomic to the CPU's nor to another NIC's. In memory of a GPU, where the
+ * CPU has no atomics, they are refused (-EFAULT); puts and gets there: target.h.
  */
 #include "protocol/internal.h"
 
@@ -28,7 +30,8 @@ size_t br_onesided_service_bytes(void)
     return sizeof(struct br_service);
 }
 
-static void protocol_onesided_answer(struct br_worker *w, struct br_service *s, int32_t status, uint32_t length)
+static void protocol_onesided_answer(struct br_worker *w, struct br_service *s, int32_t status,
+                                     uint32_t length)
 {
     s->answer.status = status;
     s->status = (struct br_transfer){
@@ -62,7 +65,8 @@ void br_onesided_forget(struct br_worker *w)
 }
 
 /* The span that the request names; held until let_go(). */
-static int protocol_onesided_reach(struct br_worker *w, struct br_service *s, const struct br_message *m, uint32_t payload)
+static int protocol_onesided_reach(struct br_worker *w, struct br_service *s,
+                                   const struct br_message *m, uint32_t payload)
 {
     const struct br_worker_config *c = &w->config;
     struct br_region *region;
@@ -71,8 +75,8 @@ static int protocol_onesided_reach(struct br_worker *w, struct br_service *s, co
 
     if (m->onesided.check != c->check || !m->bytes || m->bytes > BR_MAX_TRANSFER || !c->region_find)
         return -EACCES;
-    gpu =
-        c->region_find(c->region_context, m->onesided.region, m->onesided.offset, m->bytes, &memory, &region);
+    gpu = c->region_find(c->region_context, m->onesided.region, m->onesided.offset, m->bytes,
+                         &memory, &region);
     if (gpu < 0)
         return gpu;
     if (gpu && m->type == BR_MESSAGE_ATOMIC) {
@@ -103,7 +107,8 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
     if (operation == BR_ATOMIC_ADD)
         *before = __atomic_fetch_add(word, operands->value, __ATOMIC_SEQ_CST);
     else if (operation == BR_ATOMIC_SWAP)
-        __atomic_compare_exchange_n(word, before, operands->value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+        __atomic_compare_exchange_n(word, before, operands->value, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST);
     else
         return -EOPNOTSUPP;
     return 0;
@@ -119,8 +124,8 @@ static void protocol_onesided_arrived(struct br_worker *w, struct br_service *s)
 }
 
 /* rc: of protocol_onesided_reach(). */
-static void protocol_onesided_change(struct br_worker *w, struct br_service *s, const struct br_message *m,
-                   const uint8_t *payload, int rc)
+static void protocol_onesided_change(struct br_worker *w, struct br_service *s,
+                                     const struct br_message *m, const uint8_t *payload, int rc)
 {
     struct br_operands operands;
 
@@ -174,10 +179,10 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     int rc;
 
     if (!s) {
-        snprintf(
-            text, sizeof text,
-            "rank %d: peers have more than %u puts, gets and atomics under way here: wait for earlier ones",
-            w->config.rank, w->services.count);
+        snprintf(text, sizeof text,
+                 "rank %d: peers have more than %u puts, gets and atomics under way here: wait for "
+                 "earlier ones",
+                 w->config.rank, w->services.count);
         br_worker_fail(w, ENOBUFS, text);
         return;
     }
@@ -202,7 +207,8 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
         protocol_onesided_arrived(w, s);
     } else {
         s->data.refuse =
-            rc; /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
+            /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
+            rc;
         protocol_onesided_move(w, s, arrives);
     }
 }

@@ -18,7 +18,8 @@ void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, ui
 }
 
 /* What is at `node`, if it has that priority; else NULL. */
-static struct br_queued *equal_at(const struct br_queue *queue, const struct br_list *node, int32_t priority)
+static struct br_queued *equal_at(const struct br_queue *queue, const struct br_list *node,
+                                  int32_t priority)
 {
     struct br_queued *item = br_container_of(node, struct br_queued, place);
 
@@ -66,7 +67,9 @@ void br_queue_remove(struct br_queued *item)
 
 struct br_queued *br_queue_first(const struct br_queue *queue)
 {
-    return br_list_empty(&queue->place) ? NULL : br_container_of(queue->place.next, struct br_queued, place);
+    return br_list_empty(&queue->place)
+               ? NULL
+               : br_container_of(queue->place.next, struct br_queued, place);
 }
 
 struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound)

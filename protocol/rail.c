@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Budget, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that others feed in. */
+/* Budget, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that
+ * others feed in. */
 #include "protocol/internal.h"
 
 #include <errno.h>
@@ -56,22 +57,26 @@ static void set_window(struct br_rail *rail, uint64_t budget)
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
     if (rail->device->caps.window_free)
-        frame = rail->device->caps.max_frame; /* whole slices: a mapping a slice is all a slot can hold */
+        /* whole slices: a mapping a slice is all a slot can hold */
+        frame = rail->device->caps.max_frame;
     if (frame > rail->device->caps.max_frame)
         frame = rail->device->caps.max_frame;
     if (frame < FRAME_LEAST || rail->solo)
-        frame = FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
+        frame =
+            FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
     rail->window = (uint32_t)budget;
     rail->frame_bytes = frame;
 }
 
 void br_rail_reset(struct br_rail *rail, uint64_t now)
 {
-    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = rail->heard_rx_bytes = 0;
+    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = rail->heard_rx_bytes =
+        0;
     rail->acked_at = now;
     rail->peer_ahead = 0;
     rail->probe_head = rail->probe_tail = 0;
-    rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p = rail->sent_p2p = 0;
+    rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p =
+        rail->sent_p2p = 0;
     rail->arrived = rail->arrived_p2p = rail->released = rail->released_p2p = rail->announced = 0;
     rail->pinged = 0;
     rail->unannounced_since = 0;
@@ -94,13 +99,14 @@ uint64_t br_rail_in_flight(const struct br_rail *rail)
 
 uint32_t br_rail_ahead(const struct br_rail *rail)
 {
-    uint64_t awaited = rail->asked_bytes > rail->acked_bytes ? rail->asked_bytes - rail->acked_bytes : 0;
+    uint64_t awaited =
+        rail->asked_bytes > rail->acked_bytes ? rail->asked_bytes - rail->acked_bytes : 0;
 
     return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
 
-/* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that they have arrived, as
- * their frames did not ask. Then one frame more may leave: it asks. */
+/* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that
+ * they have arrived, as their frames did not ask. Then one frame more may leave: it asks. */
 static bool waits_for_nobody(const struct br_rail *rail)
 {
     return !rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->asked_bytes;
@@ -111,11 +117,13 @@ static uint64_t delay_of(const struct br_rail *rail)
     return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
 }
 
-/* What may be in flight beside the budget (peer.h, note 2): all that ACKs come behind where the path decides how large the budget is, less where the path
- * is short: there the budgets alone keep both directions moving. */
+/* What may be in flight beside the budget (peer.h, note 2): all that ACKs come behind where the
+ * path decides how large the budget is, less where the path is short: there the budgets alone keep
+ * both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
-    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->heard_rx_bytes, ahead = rail->peer_ahead;
+    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->heard_rx_bytes,
+             ahead = rail->peer_ahead;
 
     if (rail->device->caps.sent_means_arrived)
         return 0;
@@ -132,8 +140,8 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
 
     if (rail->device->caps.window_free || !in_flight || waits_for_nobody(rail))
         return true;
-    return !rail->solo &&
-           (in_flight + length <= rail->window || in_flight + length <= rail->window + outside_window(rail));
+    return !rail->solo && (in_flight + length <= rail->window ||
+                           in_flight + length <= rail->window + outside_window(rail));
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
@@ -143,9 +151,9 @@ static double rail_finish(const struct br_rail *rail, uint64_t bytes)
 }
 
 /*
- * Near the end of a transfer the last frame on a slow rail would decide when the transfer ends. So a rail takes a frame
- * only if it delivers it before the peer's other rails together could deliver all that is left, or if none of
- * them would deliver it sooner (hence always one takes it).
+ * Near the end of a transfer the last frame on a slow rail would decide when the transfer ends. So
+ * a rail takes a frame only if it delivers it before the peer's other rails together could deliver
+ * all that is left, or if none of them would deliver it sooner (hence always one takes it).
  */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred)
 {
@@ -159,7 +167,8 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     for (int i = 0; i < peer->n_rails; i++) {
         const struct br_rail *other = &peer->rails[i];
 
-        if (other == rail || other->state != BR_RAIL_UP || other->alternate != rail->alternate || (barred >> i & 1))
+        if (other == rail || other->state != BR_RAIL_UP || other->alternate != rail->alternate ||
+            (barred >> i & 1))
             continue;
         if (!other->was_full)
             return true; /* nothing to compare with yet */
@@ -185,7 +194,8 @@ static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->window_acked = rail->acked_bytes;
 }
 
-/* A window ends when it is long enough, so that what a shaper or a switch lets through at once counts little, */
+/* A window ends when it is long enough, so that what a shaper or a switch lets through at once
+ * counts little, */
 static void volume_acknowledged(struct br_rail *rail, uint64_t now)
 {
     uint64_t span = now - rail->window_at;
@@ -198,11 +208,13 @@ static void volume_acknowledged(struct br_rail *rail, uint64_t now)
 static void volume_posted(struct br_rail *rail, uint64_t now)
 {
     if (!br_rail_in_flight(rail) && now - rail->acked_at >= delay_of(rail))
-        end_window(rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
+        end_window(rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0,
+                   now);
 }
 
-/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one after an idle time
- * starts a measurement of its own: what was or was not acknowledged before says nothing about the rate. */
+/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one
+ * after an idle time starts a measurement of its own: what was or was not acknowledged before says
+ * nothing about the rate. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 {
     bool first = rail->probe_head == rail->probe_tail;
@@ -221,8 +233,8 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
     probe->alone = br_rail_in_flight(rail) == length;
 }
 
-/* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow would never be tried
- * again. */
+/* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow
+ * would never be tried again. */
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
     if (now > rail->rate_period_end + RATE_PERIOD) {
@@ -255,9 +267,11 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         remember_probe(rail, length, now);
 }
 
-/* Once in a period the least round trip is measured anew, by a frame that has the rail to itself: all others carry the
- * delay of our own queue, and a budget of twice that would double it in every period. */
-static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uint64_t rtt, uint64_t now)
+/* Once in a period the least round trip is measured anew, by a frame that has the rail to itself:
+ * all others carry the delay of our own queue, and a budget of twice that would double it in every
+ * period. */
+static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uint64_t rtt,
+                         uint64_t now)
 {
     bool old = now > rail->min_rtt_until;
 
@@ -278,14 +292,16 @@ void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
     rail->solo = false;
 }
 
-/* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs that were held up come
- * in a bunch, and would show a rate that no link has. */
+/* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs
+ * that were held up come in a bunch, and would show a rate that no link has. */
 static void rail_measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
-    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at, rate;
+    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at,
+             rate;
 
     if (now <= probe->posted_at || now <= probe->acked_at)
-        return; /* posted and acknowledged within one turn: the clock is too coarse to say anything */
+        /* posted and acknowledged within one turn: the clock is too coarse to say anything */
+        return;
     if (span < sent_in)
         span = sent_in;
     rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
@@ -298,7 +314,8 @@ static void rail_measured(struct br_rail *rail, const struct br_probe *probe, ui
     if (now > rail->rate_period_end) {
         if (rail->limited)
             rail->rate =
-                rail->rate_now; /* a rail that was never full says nothing about what it could carry */
+                /* a rail that was never full says nothing about what it could carry */
+                rail->rate_now;
         if (rail->limited && rail->volume_now)
             rail->volume = rail->volume_now;
         rail->rate_now = rail->volume_now = 0;
@@ -326,7 +343,8 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
     }
 }
 
-/* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones too. */
+/* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones too.
+ */
 static void rail_newer(uint32_t *mine, uint32_t said, uint32_t most)
 {
     if (said - *mine <= most - *mine)
@@ -347,15 +365,18 @@ void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint
 
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)
 {
-    uint32_t held = rail->sent - rail->peer_released, held_p2p = rail->sent_p2p - rail->peer_released_p2p;
-    uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN; /* theirs, used or not */
-    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_EXPECTED;       /* given back */
+    uint32_t held = rail->sent - rail->peer_released,
+             held_p2p = rail->sent_p2p - rail->peer_released_p2p;
+    /* theirs, used or not */
+    uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN;
+    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_EXPECTED; /* given back */
     uint32_t kept = at_once ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
 
     if (rail->sent - rail->peer_arrived >= BR_CREDITS)
         return false; /* the copy that would be overwritten may still be needed */
     if (kind == BR_CREDIT_P2P)
-        return held_p2p < BR_CREDITS_P2P && (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
+        return held_p2p < BR_CREDITS_P2P &&
+               (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
     if (kind == BR_CREDIT_EXPECTED && held_p2p < BR_CREDITS_P2P_OWN)
         return true;
     return held - held_p2p + p2p + kept < BR_CREDITS;

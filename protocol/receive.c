@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The receiving half: from br_transfer_receive() over the READY to the bytes in their place, and what else arrives.
+ * The receiving half: from br_transfer_receive() over the READY to the bytes in their place, and
+ * what else arrives.
  */
 #include "protocol/internal.h"
 
@@ -92,7 +93,8 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
 }
 
 /* Not where the sender writes by itself: br_slot_renew() forgets what has come. */
-bool br_transfer_reduce(struct br_worker *w, struct br_transfer *t, const struct br_slot_reducer *combiner)
+bool br_transfer_reduce(struct br_worker *w, struct br_transfer *t,
+                        const struct br_slot_reducer *combiner)
 {
     const struct br_peer *peer = &w->peers[t->peer];
 
@@ -139,7 +141,8 @@ void br_transfer_release(struct br_worker *w, struct br_transfer *t)
     if (!rc)
         return;
     snprintf(text, sizeof text,
-             "rank %d is lost: it closed its link (level 0, device shm0) while its memory was being read",
+             "rank %d is lost: it closed its link (level 0, device shm0) while its memory was "
+             "being read",
              t->peer);
     br_worker_fail(w, ECONNRESET, text); /* what was read may be wrong */
 }
@@ -158,16 +161,20 @@ void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 {
     if (peer->done_head - peer->done_tail == BR_DONES)
-        return; /* said again when the sender asks by sending the slice again, which it does only after a lost rail */
+        /* said again when the sender asks by sending the slice again, which it does only after a
+         * lost rail */
+        return;
     peer->dones[peer->done_head++ % BR_DONES] = slot;
     br_peer_activate(w, peer);
 }
 
-static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail, struct br_slot *slot, bool wants_done)
+static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail,
+                                      struct br_slot *slot, bool wants_done)
 {
     struct br_transfer *t = slot->owner;
 
-    br_queue_remove(&t->queued); /* a hostile peer that guesses the slot need not wait for its READY */
+    /* a hostile peer that guesses the slot need not wait for its READY */
+    br_queue_remove(&t->queued);
     if (!t->rendezvous)
         br_table_remove(&w->receives, t->tag, (uint32_t)t->peer);
     if (wants_done)
@@ -179,8 +186,8 @@ static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail,
     br_transfer_end(w, t, 0);
 }
 
-/* NULL, or what is wrong. Who reads a mapped transfer reads all of it from the start of its mapping, so every byte must have
- * come with the same one. */
+/* NULL, or what is wrong. Who reads a mapped transfer reads all of it from the start of its
+ * mapping, so every byte must have come with the same one. */
 static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct br_device *device,
                               const struct br_event *event)
 {
@@ -202,7 +209,8 @@ static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct 
     return NULL;
 }
 
-static void protocol_receive_placed(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+static void protocol_receive_placed(struct br_worker *w, struct br_rail *rail,
+                                    const struct br_event *event)
 {
     struct br_slot *slot = br_slot_find(&w->slots, event->slot);
     struct br_placed flags;
@@ -219,12 +227,14 @@ static void protocol_receive_placed(struct br_worker *w, struct br_rail *rail, c
         if (event->mapped)
             rail->device->ops->map_release(rail->device, event->map_handle);
         if ((flags.flags & BR_DATA_DONE) && !(slot && slot->missing) &&
-            !br_slot_was_renewed(&w->slots, event->slot)) /* else complete long ago, and its DONE was lost */
+            /* else complete long ago, and its DONE was lost */
+            !br_slot_was_renewed(&w->slots, event->slot))
             br_receive_confirm(w, rail->peer, event->slot);
         return;
     }
-    /* Back ends write for whoever is trusted and knows the number. What a rank puts where another one was to send does not count as
-     * arrived, so that the right bytes still come over it, and is the end of its link. */
+    /* Back ends write for whoever is trusted and knows the number. What a rank puts where another
+     * one was to send does not count as arrived, so that the right bytes still come over it, and is
+     * the end of its link. */
     if (((const struct br_transfer *)slot->owner)->peer != rail->peer->rank)
         wrong = "the peer sends into a transfer of another rank";
     else
@@ -265,7 +275,8 @@ static bool is_passed_on(const char *text)
     return digits && text[5 + digits] == ':';
 }
 
-static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event, uint32_t reason)
+static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail,
+                                     const struct br_event *event, uint32_t reason)
 {
     char text[BR_MAX_TEXT + 40];
     int n = event->length < BR_MAX_TEXT ? (int)event->length : (int)BR_MAX_TEXT;
@@ -276,11 +287,12 @@ static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail, 
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
-    br_worker_fail(w, protocol_receive_error_of(reason), is_passed_on(text + prefix) ? text + prefix : text);
+    br_worker_fail(w, protocol_receive_error_of(reason),
+                   is_passed_on(text + prefix) ? text + prefix : text);
 }
 
-static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
-                  const struct br_message *m)
+static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail,
+                                   const struct br_event *event, const struct br_message *m)
 {
     if (!w->relay)
         w->counters.dropped_messages++;
@@ -291,8 +303,8 @@ static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail, co
 }
 
 /* Messages without credit: dealt with at once. */
-static void protocol_receive_control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
-                    const struct br_message *m)
+static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
+                                     const struct br_event *event, const struct br_message *m)
 {
     struct br_peer *peer = rail->peer;
 
@@ -342,7 +354,8 @@ static void protocol_receive_control(struct br_worker *w, struct br_rail *rail, 
     }
 }
 
-static void protocol_receive_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
+static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
+                                     const struct br_event *event)
 {
     struct br_link *link = event->link;
     struct br_message m;

@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Place tokens: what a sender has to know where its device writes by itself into the receiver's memory
- * (transport.h, note 8). The receiving half makes them and puts them into READY, the sending half keeps them.
+ * Place tokens: what a sender has to know where its device writes by itself into the receiver's
+ * memory (transport.h, note 8). The receiving half makes them and puts them into READY, the sending
+ * half keeps them.
  *
- * 1. A READY has one token for each rail of the peer whose device needs places, whether the rail is up or not: a token is good
- *    for every link between the two devices. So a rail that comes, or comes back, after the READY carries the transfer
- *    like all others. Rejected: tokens for the rails that are up, and a fresh READY when another one comes.
- * 2. Nobody looks at such a frame before its bytes are written, so a slice must not go again on suspicion, as it does
- *    elsewhere (failover.c, note 2): the receiver may have had it all along and given the buffer back. When a lost rail
- *    is fenced the sender asks (RENEW) instead of sending. It asks when all its other frames have been SENT or have been
- *    fenced. The answer is DONE, or a new READY: another number for the same slot, new tokens, and which slices are complete.
- *    All others go again as a whole, and nothing of them counts that came with the old number: so each byte on its way is
- *    one that the transfer waits for, and it cannot end before the last of them has landed.
- *    Rejected: the receiver keeps a place until the sender has confirmed, which is a trip more for each transfer.
- *    Rejected: the receiver sends new READYs by itself. It knows nothing of those that are complete and whose DONE was lost.
- * 3. A device that cannot make a token (a NIC that has failed, memory that cannot be pinned) leaves its rail out of the
- *    transfer: counted, logged once. When no rail that is up is left for it, the sender asks for another READY, and if the
- *    receiver has none to offer, its worker fails with the device's words. Rejected: "no room now, ask later". Whoever holds
- *    the room may wait for the very transfer that waits for it.
+ * 1. A READY has one token for each rail of the peer whose device needs places, whether the rail is
+ *    up or not: a token is good for every link between the two devices. So a rail that comes, or
+ *    comes back, after the READY carries the transfer like all others. Rejected: tokens for the
+ *    rails that are up, and a fresh READY when another one comes.
+ * 2. Nobody looks at such a frame before its bytes are written, so a slice must not go again on
+ *    suspicion, as it does elsewhere (failover.c, note 2): the receiver may have had it all along
+ *    and given the buffer back. When a lost rail is fenced the sender asks (RENEW) instead of
+ *    sending. It asks when all its other frames have been SENT or have been fenced. The answer is
+ *    DONE, or a new READY: another number for the same slot, new tokens, and which slices are
+ *    complete. All others go again as a whole, and nothing of them counts that came with the old
+ *    number: so each byte on its way is one that the transfer waits for, and it cannot end before
+ *    the last of them has landed. Rejected: the receiver keeps a place until the sender has
+ *    confirmed, which is a trip more for each transfer. Rejected: the receiver sends new READYs by
+ *    itself. It knows nothing of those that are complete and whose DONE was lost.
+ * 3. A device that cannot make a token (a NIC that has failed, memory that cannot be pinned) leaves
+ *    its rail out of the transfer: counted, logged once. When no rail that is up is left for it,
+ *    the sender asks for another READY, and if the receiver has none to offer, its worker fails
+ *    with the device's words. Rejected: "no room now, ask later". Whoever holds the room may wait
+ *    for the very transfer that waits for it.
  */
 #include "protocol/internal.h"
 
@@ -28,7 +33,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* ---- the receiving half ---------------------------------------------------------------------------------- */
+/* ---- the receiving half ---------------------------------------------------------------------- */
 
 void br_rkey_release(struct br_worker *w, struct br_slot *slot)
 {
@@ -50,9 +55,10 @@ void br_rkey_release_all(struct br_worker *w)
 static void leave_out(struct br_worker *w, const struct br_rail *rail)
 {
     if (!w->counters.skipped_rails++)
-        br_log_warn("rank %d: device %s (level %d) cannot receive a transfer from rank %d, which its other "
-                    "rails carry (said once, counted): %s",
-                    w->config.rank, rail->device->name, rail->level, rail->peer->rank, br_error_message());
+        br_log_warn(
+            "rank %d: device %s (level %d) cannot receive a transfer from rank %d, which its other "
+            "rails carry (said once, counted): %s",
+            w->config.rank, rail->device->name, rail->level, rail->peer->rank, br_error_message());
 }
 
 /* Can a frame leave now, or as soon as a detour is found? */
@@ -65,10 +71,10 @@ static void protocol_rkey_give_up(struct br_worker *w, const struct br_rail *rai
 {
     char text[320];
 
-    snprintf(
-        text, sizeof text,
-        "no rail that is up can receive a transfer from rank %d; that of level %d (device %s) cannot: %s",
-        rail->peer->rank, rail->level, rail->device->name, br_error_message());
+    snprintf(text, sizeof text,
+             "no rail that is up can receive a transfer from rank %d; that of level %d (device %s) "
+             "cannot: %s",
+             rail->peer->rank, rail->level, rail->device->name, br_error_message());
     br_worker_fail(w, -rc, text);
 }
 
@@ -99,8 +105,8 @@ void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slo
         protocol_rkey_give_up(w, unable, error);
 }
 
-uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t, struct br_message *ready,
-                        uint8_t *out)
+uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
+                        struct br_message *ready, uint8_t *out)
 {
     const struct br_slot *slot = t->slot;
     uint32_t n = 0;
@@ -140,15 +146,15 @@ void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_bo
     br_send_message_due(w, peer, t);
 }
 
-/* ---- the sending half ------------------------------------------------------------------------------------ */
+/* ---- the sending half ------------------------------------------------------------------------ */
 
 static uint64_t protocol_rkey_slices_of(const struct br_worker *w, uint32_t length)
 {
     return br_slot_all(length, br_slot_slice_bytes(length, w->config.slice_bytes));
 }
 
-const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer, const struct br_message *m,
-                           uint32_t length)
+const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
+                          const struct br_message *m, uint32_t length)
 {
     uint64_t have = m->ready.have;
 
@@ -156,7 +162,9 @@ const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
         return "a READY has a place token for a rail that takes none";
     if (length != (uint32_t)__builtin_popcount(m->rkeys) * BR_RKEY_BYTES)
         return "a READY is not as long as its place tokens";
-    if (m->ready.renews ? (have & ~protocol_rkey_slices_of(w, m->bytes)) || have == protocol_rkey_slices_of(w, m->bytes) : have != 0)
+    if (m->ready.renews ? (have & ~protocol_rkey_slices_of(w, m->bytes)) ||
+                              have == protocol_rkey_slices_of(w, m->bytes)
+                        : have != 0)
         return "a READY says that slices are complete that cannot be";
     return NULL;
 }
@@ -190,7 +198,7 @@ static bool is_stuck(const struct br_peer *peer, const struct br_transfer *t)
 }
 
 void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
-                   const uint8_t *tokens)
+                  const uint8_t *tokens)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
@@ -214,7 +222,7 @@ static void count_resent(struct br_peer *peer, const struct br_transfer *t)
 }
 
 void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *m,
-                      const uint8_t *tokens)
+                     const uint8_t *tokens)
 {
     struct br_peer *peer = rail->peer;
     struct br_transfer *t = br_table_find(&w->confirms, m->ready.renews, (uint32_t)peer->rank);

@@ -2,15 +2,18 @@
 /*
  * The sending half: from br_transfer_send() to the frames on the links and their confirmation.
  *
- * 1. pump: control first; then, again and again, the most urgent of the queues' heads as long as rails have
- *    room; of one priority READYs go first. Every frame asks the queue anew, which is what makes priorities preempt.
- * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one. Per slice only a mask
- *    of the rails that carried it is kept: when a rail is lost, slices with its bit that are not confirmed go again.
- *    Rejected: slices bound to rails, which needs a cursor a rail and balances worse.
- * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and, where another rail could
- *    take over, DONE from the receiver. With a single rail there is nobody to take over, so nothing to wait for.
- *    Rejected: no DONE where SENT proves that the bytes stand in their place. The receiver may hear of the lost rail
- *    before it has looked at that link's arrivals, and closing the link drops them.
+ * 1. pump: control first; then, again and again, the most urgent of the queues' heads as long as
+ *    rails have room; of one priority READYs go first. Every frame asks the queue anew, which is
+ *    what makes priorities preempt.
+ * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one.
+ *    Per slice only a mask of the rails that carried it is kept: when a rail is lost, slices with
+ *    its bit that are not confirmed go again. Rejected: slices bound to rails, which needs a cursor
+ *    a rail and balances worse.
+ * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and,
+ *    where another rail could take over, DONE from the receiver. With a single rail there is nobody
+ *    to take over, so nothing to wait for. Rejected: no DONE where SENT proves that the bytes stand
+ *    in their place. The receiver may hear of the lost rail before it has looked at that link's
+ *    arrivals, and closing the link drops them.
  */
 #include "protocol/internal.h"
 
@@ -125,10 +128,11 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
     br_send_check_end(w, t);
 }
 
-/* ---- data ---------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
-static uint32_t protocol_send_next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
+static uint32_t protocol_send_next_frame(const struct br_transfer *t, uint32_t most,
+                                         uint32_t *offset)
 {
     uint32_t granule = br_slot_granule_bytes(t->slice_bytes), start, end;
 
@@ -173,13 +177,14 @@ bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct 
     if (peer->n_rails == 1)
         return true;
     if (!t->wants_done && br_table_insert(&w->confirms, t->remote_slot, (uint32_t)t->peer, t))
-        return false; /* the table is as large as transfers can be outstanding: full only for a moment */
+        /* the table is as large as transfers can be outstanding: full only for a moment */
+        return false;
     t->wants_done = true;
     return true;
 }
 
-static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_transfer *t, uint32_t offset,
-                       uint32_t length)
+static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_transfer *t,
+                       uint32_t offset, uint32_t length)
 {
     struct br_flight *flight = br_pool_get(&w->flights);
     struct br_placed placed = {0};
@@ -192,8 +197,8 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         br_pool_put(&w->flights, flight);
         return false;
     }
-    *flight =
-        (struct br_flight){.transfer = t, .rail = rail, .offset = offset, .length = length, .posted = w->now};
+    *flight = (struct br_flight){
+        .transfer = t, .rail = rail, .offset = offset, .length = length, .posted = w->now};
     asks = br_rail_asks(rail, length);
     placed.flags = (uint8_t)((asks ? BR_DATA_ACK : 0) | (t->wants_done ? BR_DATA_DONE : 0));
     frame = (struct br_frame){
@@ -244,15 +249,17 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && br_rail_has_window(rail, frame) &&
-            br_rail_may_take(rail, left, frame, t->barred) && (!best || is_freer(rail, best)))
+        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) &&
+            br_rail_has_window(rail, frame) && br_rail_may_take(rail, left, frame, t->barred) &&
+            (!best || is_freer(rail, best)))
             best = rail;
     }
     return best;
 }
 
 /* One frame of the data queue's head. false: it has to wait. */
-static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, struct br_pump *pump)
+static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                      struct br_pump *pump)
 {
     struct br_rail *rail = data_rail(peer, pump->full, t);
     uint32_t offset, length;
@@ -274,16 +281,18 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     return true;
 }
 
-/* A READY: small, and the peer's data comes the other way while ours leaves. Behind our data the two would take turns. */
+/* A READY: small, and the peer's data comes the other way while ours leaves. Behind our data the
+ * two would take turns. */
 static bool is_ready(const struct br_queued *head, int queue)
 {
     return (queue == BR_QUEUE_MESSAGES || queue == BR_QUEUE_P2P) &&
            !br_container_of(head, struct br_transfer, queued)->is_send;
 }
 
-/* Does the head of queue `k` go before that of an earlier queue? Of a frame on its way through us only the priority is known: among
- * equals the one that has waited longer goes. */
-static bool goes_before(const struct br_queued *head, int k, const struct br_queued *best, int which)
+/* Does the head of queue `k` go before that of an earlier queue? Of a frame on its way through us
+ * only the priority is known: among equals the one that has waited longer goes. */
+static bool goes_before(const struct br_queued *head, int k, const struct br_queued *best,
+                        int which)
 {
     if (head->priority != best->priority)
         return head->priority > best->priority;
@@ -294,7 +303,8 @@ static bool goes_before(const struct br_queued *head, int k, const struct br_que
     return br_queued_before(head, best);
 }
 
-/* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has any. */
+/* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has any.
+ */
 static int next_queue(const struct br_peer *peer, const bool *stuck, struct br_queued **best)
 {
     int which = BR_QUEUES;
@@ -327,8 +337,10 @@ static bool pump_queued(struct br_worker *w, struct br_peer *peer, int k, struct
     return k == BR_QUEUE_DATA ? pump_data(w, peer, t, pump) : br_credited_message(w, peer, t, pump);
 }
 
-/* What has starved goes first, one of each queue. It may be stuck where what is more urgent is not: another rail, a credit that is kept. */
-static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck, struct br_pump *pump)
+/* What has starved goes first, one of each queue. It may be stuck where what is more urgent is not:
+ * another rail, a credit that is kept. */
+static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck,
+                         struct br_pump *pump)
 {
     for (int k = 0; k < BR_QUEUES; k++) {
         struct br_queue *queue = &peer->queues[k];

@@ -2,10 +2,11 @@
 /*
  * The end of a worker that has failed.
  *
- * It tells its peers why, and keeps their links, on which it says nothing more, until each of them has answered by its own
- * ABORT or by closing, or BR_TELL_ERROR have passed. If it closed at once, a peer that is behind with reading would lose the
- * words and would blame us, who are alive, instead of the one that has died. Operations end after that: until the links are
- * closed, bytes may still arrive in their memory.
+ * It tells its peers why, and keeps their links, on which it says nothing more, until each of them
+ * has answered by its own ABORT or by closing, or BR_TELL_ERROR have passed. If it closed at once,
+ * a peer that is behind with reading would lose the words and would blame us, who are alive,
+ * instead of the one that has died. Operations end after that: until the links are closed, bytes
+ * may still arrive in their memory.
  */
 #include "protocol/internal.h"
 
@@ -64,8 +65,8 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
     rail->retry_at = UINT64_MAX;
 }
 
-/* Closes the rails to all peers; those that are not UP only, unless `all`. Detours too: a worker that has failed relays nothing,
- * and the words reach everybody from neighbour to neighbour. */
+/* Closes the rails to all peers; those that are not UP only, unless `all`. Detours too: a worker
+ * that has failed relays nothing, and the words reach everybody from neighbour to neighbour. */
 static void close_rails(struct br_worker *w, bool all)
 {
     br_list_for_each (node, &w->known) {
@@ -112,7 +113,8 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
     }
     if (!rail || br_connect_owns(w, link))
         return; /* retired, or a stranger's: the device closes it at its end */
-    if (event->kind == BR_EVENT_CLOSED || (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
+    if (event->kind == BR_EVENT_CLOSED ||
+        (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
         close_peer(w, rail->peer);
 }
 

@@ -2,9 +2,10 @@
 /*
  * What rails wait for, and how long: counters for the user (braid/stats.h).
  *
- * 1. Times, not events: a worker that spins finds a full rail a million times a second, and one that sleeps once.
- * 2. A cause lasts from the pump that found it to the next one that finds another, by the time of the turns. A peer with something to
- *    send is pumped in every turn, so this is exact to a turn.
+ * 1. Times, not events: a worker that spins finds a full rail a million times a second, and one
+ *    that sleeps once.
+ * 2. A cause lasts from the pump that found it to the next one that finds another, by the time of
+ *    the turns. A peer with something to send is pumped in every turn, so this is exact to a turn.
  */
 #include "protocol/internal.h"
 
@@ -36,7 +37,8 @@ static enum br_stall stall_cause(const struct br_rail *rail, bool full, bool dat
     return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
 }
 
-void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, const bool *stuck)
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
+                   const bool *stuck)
 {
     bool data = stuck[BR_QUEUE_DATA] || stuck[BR_QUEUE_RELAY],
          messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_P2P];
@@ -45,6 +47,7 @@ void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t ful
         struct br_rail *rail = &peer->rails[i];
         bool idle = rail->alternate && br_peer_direct(peer); /* it is not to be used now */
 
-        br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages), w->now);
+        br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages),
+                     w->now);
     }
 }

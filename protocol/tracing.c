@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames in the timeline (base/trace.h): a row for each rail and direction. A sent frame begins when it was posted, or when the one
- * before it had left, and ends when the back end has reported it; an arrived one is a moment.
+ * Frames in the timeline (base/trace.h): a row for each rail and direction. A sent frame begins
+ * when it was posted, or when the one before it had left, and ends when the back end has reported
+ * it; an arrived one is a moment.
  */
 #include "protocol/internal.h"
 
@@ -16,8 +17,9 @@ static uint32_t protocol_tracing_row(const struct br_rail *rail, bool sends)
            (sends ? 0 : 1);
 }
 
-static struct br_trace_event event_of(const struct br_rail *rail, const struct br_transfer *t, bool sends,
-                                      uint32_t slice_bytes, uint32_t offset, uint32_t length)
+static struct br_trace_event event_of(const struct br_rail *rail, const struct br_transfer *t,
+                                      bool sends, uint32_t slice_bytes, uint32_t offset,
+                                      uint32_t length)
 {
     return (struct br_trace_event){
         .kind = &kind,
@@ -31,19 +33,20 @@ void br_tracing_sent(struct br_worker *w, const struct br_flight *flight)
 {
     struct br_rail *rail = flight->rail;
     struct br_trace_event event =
-        event_of(rail, flight->transfer, true, flight->transfer->slice_bytes, flight->offset, flight->length);
+        event_of(rail, flight->transfer, true, flight->transfer->slice_bytes, flight->offset,
+                 flight->length);
 
     event.begin = flight->posted > rail->traced ? flight->posted : rail->traced;
     event.end = rail->traced = w->now;
     br_trace_add(w->config.trace, &event);
 }
 
-void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail, const struct br_transfer *t,
-                        const struct br_event *arrival)
+void br_tracing_arrived(struct br_worker *w, const struct br_rail *rail,
+                        const struct br_transfer *t, const struct br_event *arrival)
 {
     struct br_trace_event event =
-        event_of(rail, t, false, br_slot_slice_bytes(t->length, w->config.slice_bytes), arrival->offset,
-                 arrival->length);
+        event_of(rail, t, false, br_slot_slice_bytes(t->length, w->config.slice_bytes),
+                 arrival->offset, arrival->length);
 
     event.begin = event.end = w->now;
     br_trace_add(w->config.trace, &event);

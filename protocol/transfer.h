@@ -3,8 +3,9 @@
  * A transfer: one send or one receive of a span of memory.
  *
  * The caller (engine, point to point, one-sided) fills the first block, calls br_transfer_send() or
- * br_transfer_receive(), and gets the transfer back from br_worker_done() when it has ended. In between it belongs to the
- * worker. A transfer of at most `eager_bytes` travels in one message; a larger one waits for the receiver's READY.
+ * br_transfer_receive(), and gets the transfer back from br_worker_done() when it has ended. In
+ * between it belongs to the worker. A transfer of at most `eager_bytes` travels in one message; a
+ * larger one waits for the receiver's READY.
  */
 #ifndef BR_PROTOCOL_TRANSFER_H
 #define BR_PROTOCOL_TRANSFER_H
@@ -25,17 +26,20 @@ enum br_transfer_state {
     BR_TRANSFER_QUEUED,   /* send: waits to leave as a message; receive: its READY waits to leave */
     BR_TRANSFER_MATCHING, /* waits for READY (send) or for the bytes (receive) */
     BR_TRANSFER_MOVING,   /* send: frames leave */
-    BR_TRANSFER_RENEWING, /* send: a rail is lost; asks for another READY when no frame is on its way (place.c) */
-    BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is possible, DONE */
+    BR_TRANSFER_RENEWING, /* send: a rail is lost; asks for another READY when no frame is on its
+                             way (place.c) */
+    BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is
+                               possible, DONE */
     BR_TRANSFER_ENDED,      /* in the worker's done list, or already the caller's again */
 };
 
 struct br_transfer {
     /* filled by the caller */
-    uint64_t tag;             /* message.h */
-    int peer;                 /* rank */
-    uint32_t length;          /* bytes, <= BR_MAX_TRANSFER */
-    void *memory;             /* send: read only. Belongs to the worker until the transfer has ended */
+    uint64_t tag;    /* message.h */
+    int peer;        /* rank */
+    uint32_t length; /* bytes, <= BR_MAX_TRANSFER */
+    /* send: read only. Belongs to the worker until the transfer has ended */
+    void *memory;
     struct br_region *region; /* that memory lies in, or NULL */
     int32_t priority;
     uint64_t order;  /* submission order of its operation */
@@ -47,7 +51,8 @@ struct br_transfer {
     bool rendezvous; /* READY even for a small one (put, get) */
     /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
     const struct br_message *request;
-    int refuse;  /* send: 0, or the status with which it ends instead of moving when its READY has come */
+    /* send: 0, or the status with which it ends instead of moving when its READY has come */
+    int refuse;
     void *owner; /* the caller's */
 
     /* result */
@@ -62,10 +67,12 @@ struct br_transfer {
     uint64_t submitted; /* ns */
     bool wants_done;    /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done` */
+    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done`
+     */
     struct br_list node;
-    uint64_t waits_since; /* ns; in `waiting` and `expecting`: since then, or since it was last said */
-    bool expected;         /* point to point: the other end is there (waiting.c) */
+    /* ns; in `waiting` and `expecting`: since then, or since it was last said */
+    uint64_t waits_since;
+    bool expected;        /* point to point: the other end is there (waiting.c) */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */
@@ -73,43 +80,49 @@ struct br_transfer {
     uint32_t flights;     /* send: frames that wait for SENT */
     uint64_t resend;      /* send: slices to send again, after a lost rail */
     uint32_t resend_at;   /* send: offset within the first slice of `resend` */
-    uint8_t lost_rails;   /* send: rails that took frames with them and are not fenced yet, a bit each */
+    /* send: rails that took frames with them and are not fenced yet, a bit each */
+    uint8_t lost_rails;
     uint8_t fenced_rails; /* send, with place tokens: those that were lost since the last READY */
     uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
-    uint32_t renews; /* receive: the slot's number before the READY that is queued; 0: it is the first */
-    bool renew_due;  /* send: RENEW has to leave */
-    uint8_t barred;  /* send: rails that need a place token for it and have none, a bit each */
+    /* receive: the slot's number before the READY that is queued; 0: it is the first */
+    uint32_t renews;
+    bool renew_due; /* send: RENEW has to leave */
+    uint8_t barred; /* send: rails that need a place token for it and have none, a bit each */
     uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the place tokens, by rail */
 };
 
-/* Both return 0, or a negative errno with words when the worker has failed or the peer is gone; then the transfer
- * stays the caller's. */
+/* Both return 0, or a negative errno with words when the worker has failed or the peer is gone;
+ * then the transfer stays the caller's. */
 int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 
 /* Does a transfer of that length between us and the peer travel in one message? */
 bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);
 
-/* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or the READY? */
-bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send, uint32_t length);
+/* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or
+ * the READY? */
+bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send,
+                              uint32_t length);
 
 /* Bytes of a send that have not left yet, for the first time or again; once it has its READY. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);
 
-/* For a receive that is under way: its bytes go through the combiner, which must live as long as the transfer is the worker's. false:
- * they come in memory, because no rail to the peer combines, or because some have come already. */
+/* For a receive that is under way: its bytes go through the combiner, which must live as long as
+ * the transfer is the worker's. false: they come in memory, because no rail to the peer combines,
+ * or because some have come already. */
 bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,
-                         const struct br_slot_reducer *combiner);
+                        const struct br_slot_reducer *combiner);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
 
-/* What an atomic does to 8 bytes of this process. *before: what stood there. -EINVAL: memory is not on a multiple of 8; -EOPNOTSUPP: there
- * is no such operation. */
+/* What an atomic does to 8 bytes of this process. *before: what stood there. -EINVAL: memory is not
+ * on a multiple of 8; -EOPNOTSUPP: there is no such operation. */
 int br_onesided_change(void *memory, enum br_atomic operation, const struct br_operands *operands,
                        uint64_t *before);
 
-/* Takes back a transfer that can no longer be matched (refused one-sided access). Only in state QUEUED or MATCHING. */
+/* Takes back a transfer that can no longer be matched (refused one-sided access). Only in state
+ * QUEUED or MATCHING. */
 void br_transfer_withdraw(struct br_worker *worker, struct br_transfer *transfer);
 
 #endif

@@ -2,23 +2,29 @@
 /*
  * WAITING: a transfer says that it waits for its other end.
  *
- * 1. The two ends may disagree, and never meet (agree.c): a large send waits for READY while its receiver, of a small message, waits for
- *    EAGER; with two roots both send, or both receive. So who has waited for 100 ms says WAITING with tag, length and digest. For a
- *    collective once, as others say it, too; for a large point-to-point send again and again, as the receive may come later.
- *    Rejected: a request before each large send, which costs a message a transfer for what only wrong programs need.
- * 2. Or the other end is there, but has no credit: point-to-point messages hold them that this program has not come to, and will not come to
- *    before it has this one. A message that is awaited finds its match at once and gives its credit back, so one that is
- *    kept for such may be used (peer.h, note 4), and whatever a program asks for comes. A small receive says that it waits only where
- *    so many messages of the peer are held here that it may lack credits; at once, if it is likely. So does a large send. Rejected: shares of the
- *    credits for READYs and for small messages; they move the limit, but those of one kind still hold up each other.
+ * 1. The two ends may disagree, and never meet (agree.c): a large send waits for READY while its
+ *    receiver, of a small message, waits for EAGER; with two roots both send, or both receive. So
+ *    who has waited for 100 ms says WAITING with tag, length and digest. For a collective once, as
+ *    others say it, too; for a large point-to-point send again and again, as the receive may come
+ *    later. Rejected: a request before each large send, which costs a message a transfer for what
+ *    only wrong programs need.
+ * 2. Or the other end is there, but has no credit: point-to-point messages hold them that this
+ *    program has not come to, and will not come to before it has this one. A message that is
+ *    awaited finds its match at once and gives its credit back, so one that is kept for such may be
+ *    used (peer.h, note 4), and whatever a program asks for comes. A small receive says that it
+ *    waits only where so many messages of the peer are held here that it may lack credits; at once,
+ *    if it is likely. So does a large send. Rejected: shares of the credits for READYs and for
+ *    small messages; they move the limit, but those of one kind still hold up each other.
  */
 #include "protocol/internal.h"
 
 #include "base/clock.h"
 
 #define PATIENCE BR_WAITING_PATIENCE
-#define FEW      BR_CREDITS_P2P_OWN /* with fewer messages held by this end the other one has credits */
-#define MANY     (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
+#define FEW                                                                                        \
+    BR_CREDITS_P2P_OWN /* with fewer messages held by this end the other one has credits           \
+                        */
+#define MANY (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
 /* Do we hold so many point-to-point messages on each rail that the peer may use? */
 static bool waiting_holds(const struct br_peer *peer, uint32_t messages)
@@ -148,7 +154,7 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
     return true;
 }
 
-/* ---- heard --------------------------------------------------------------------------------------------- */
+/* ---- heard ----------------------------------------------------------------------------------- */
 
 /* A small send that has not left yet, or NULL. */
 static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)

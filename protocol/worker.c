@@ -10,14 +10,16 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define EVENTS          32
-#define TIMER_PERIOD    (1 * BR_MS)
-#define ACK_DELAY       (200 * BR_US) /* credits are given back after this at the latest */
-#define EAGER_WITH_MAPS (2u << 10)    /* bytes; measured with shm: reading in place costs less from here on */
+#define EVENTS       32
+#define TIMER_PERIOD (1 * BR_MS)
+#define ACK_DELAY    (200 * BR_US) /* credits are given back after this at the latest */
+#define EAGER_WITH_MAPS                                                                            \
+    (2u << 10) /* bytes; measured with shm: reading in place costs less from here on */
 #define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
-#define ASK_PART        4  /* a rail of a mesh is asked after this part of the peer timeout in silence, */
-#define RELAY_ASK_PART  16 /* one of a BCube after this */
+/* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */
+#define ASK_PART       4
+#define RELAY_ASK_PART 16
 
 static int protocol_worker_create_pools(struct br_worker *w)
 {
@@ -30,11 +32,13 @@ static int protocol_worker_create_pools(struct br_worker *w)
         (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
         (rc = br_pool_init(&w->services, br_onesided_service_bytes(), n)) ||
         (rc = br_slot_table_init(&w->slots, w->config.max_slots)))
-        return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank, n);
+        return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank,
+                        n);
     return 0;
 }
 
-/* Zeroes only: where most peers stay strangers, as among thousands of simulated hosts, their pages are never touched. */
+/* Zeroes only: where most peers stay strangers, as among thousands of simulated hosts, their pages
+ * are never touched. */
 static int create_peers(struct br_worker *w)
 {
     br_list_init(&w->known);
@@ -47,7 +51,8 @@ static int create_peers(struct br_worker *w)
 static int create_relay(struct br_worker *w)
 {
     if (w->config.cube.hosts < (uint32_t)w->config.size)
-        return br_error(EINVAL, "BCube(%u,%u) has %u hosts, and the job %d ranks: start one rank a host",
+        return br_error(EINVAL,
+                        "BCube(%u,%u) has %u hosts, and the job %d ranks: start one rank a host",
                         w->config.cube.n, w->config.cube.k, w->config.cube.hosts, w->config.size);
     w->max_deferred = BR_RELAY_LINKS + BR_MAX_UNAUTHENTICATED;
     w->deferred = calloc(w->max_deferred, sizeof *w->deferred);
@@ -69,8 +74,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
-    if ((rc = protocol_worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
-        (config->cube.hosts && (rc = create_relay(w)))) {
+    if ((rc = protocol_worker_create_pools(w)) || (rc = create_peers(w)) ||
+        (rc = br_connect_init(w)) || (config->cube.hosts && (rc = create_relay(w)))) {
         br_worker_destroy(w);
         return rc;
     }
@@ -121,7 +126,8 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
                           void *simulation, int *index)
 {
     struct br_device_config *config = &w->device_configs[w->n_devices];
-    /* Strangers who come at once push out older ones, whose links are closed only after the batch of events. */
+    /* Strangers who come at once push out older ones, whose links are closed only after the batch
+     * of events. */
     int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
     uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_UNAUTHENTICATED + EVENTS;
     struct br_link **retired;
@@ -166,9 +172,9 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
     rail->alternate = !config;
     rail->connector = w->config.rank > rail->peer->rank;
     rail->backoff = CONNECT_BACKOFF;
-    rail->patience = !w->relay      ? w->config.peer_timeout
+    rail->patience = !w->relay         ? w->config.peer_timeout
                      : rail->alternate ? w->config.peer_timeout / 4 * 3
-                                    : w->config.peer_timeout / 4;
+                                       : w->config.peer_timeout / 4;
     rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
     snprintf(rail->message, sizeof rail->message, "%s",
              rail->connector ? "not tried yet" : "it has not connected to us");
@@ -212,17 +218,19 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
     br_list_push_back(&w->known, &peer->known);
 }
 
-int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails, int n_rails)
+int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails,
+                       int n_rails)
 {
     struct br_peer *peer = &w->peers[rank];
     int n_detours = w->relay ? br_relay_alternates(w, rank) : 0, n = n_rails + n_detours;
 
     if (n < 1 || n > (int)BR_MAX_RAILS)
-        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible", w->config.rank, n, rank,
-                        BR_MAX_RAILS);
+        return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible",
+                        w->config.rank, n, rank, BR_MAX_RAILS);
     peer->rails = calloc((size_t)n, sizeof *peer->rails);
     if (!peer->rails)
-        return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank, rank);
+        return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
+                        rank);
     init_peer(w, peer, rank);
     peer->n_rails = n;
     peer->n_alternates = n_detours;
@@ -265,14 +273,14 @@ void br_worker_missing(const struct br_worker *w, char *text, size_t bytes)
 
             if (rail->was_up || rail->alternate || used >= bytes)
                 continue;
-            used +=
-                (size_t)snprintf(text + used, bytes - used, "%srank %d level %d (device %s): %s",
-                                 used ? "; " : "", peer->rank, rail->level, rail->device->name, rail->message);
+            used += (size_t)snprintf(text + used, bytes - used,
+                                     "%srank %d level %d (device %s): %s", used ? "; " : "",
+                                     peer->rank, rail->level, rail->device->name, rail->message);
         }
     }
 }
 
-/* ---- poll -------------------------------------------------------------------------------------------------- */
+/* ---- poll ------------------------------------------------------------------------------------ */
 
 void br_worker_event(struct br_worker *w, const struct br_event *event)
 {
@@ -314,11 +322,12 @@ static uint64_t ask_after(const struct br_worker *w)
 }
 
 /*
- * Silence: ask after a while, give up after the rail's patience. A BCube's direct rail, which can be gone around, has a quarter
- * of the peer timeout. A detour has three: each process on its way may be late by as much as a direct rail allows, and PING
- * waits for all of them in turn. Whoever of them really falls silent is noticed by its neighbours on their direct rails, and
- * they tell the ends at once (UNREACHABLE). So the detour's own patience is only for what nobody tells, and the last
- * quarter is left to find another way.
+ * Silence: ask after a while, give up after the rail's patience. A BCube's direct rail, which can
+ * be gone around, has a quarter of the peer timeout. A detour has three: each process on its way
+ * may be late by as much as a direct rail allows, and PING waits for all of them in turn. Whoever
+ * of them really falls silent is noticed by its neighbours on their direct rails, and they tell the
+ * ends at once (UNREACHABLE). So the detour's own patience is only for what nobody tells, and the
+ * last quarter is left to find another way.
  */
 static void protocol_worker_keepalive(struct br_worker *w, struct br_rail *rail)
 {
@@ -354,8 +363,10 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
 /* drained: the poll before has taken everything that the devices had. */
 static void protocol_worker_timers(struct br_worker *w, bool drained)
 {
-    /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the silence was ours. */
-    bool stopped = w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
+    /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the
+     * silence was ours. */
+    bool stopped =
+        w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
 
     w->last_timers = w->now;
     w->in_batch = true;
@@ -440,7 +451,7 @@ struct br_transfer *br_worker_done(struct br_worker *w)
     return NULL;
 }
 
-/* ---- leaving ----------------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 void br_worker_leave(struct br_worker *w)
 {
@@ -480,7 +491,8 @@ static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail 
     case BR_RAIL_HANDSHAKE:
         return rail->deadline;
     case BR_RAIL_UP:
-        next = (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + ask_after(w) + 1;
+        next =
+            (rail->last_rx > rail->last_ping ? rail->last_rx : rail->last_ping) + ask_after(w) + 1;
         if (rail->last_rx + rail->patience + 1 < next)
             next = rail->last_rx + rail->patience + 1;
         if (rail->unannounced_since && rail->unannounced_since + ACK_DELAY + 1 < next)

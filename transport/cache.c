@@ -16,8 +16,9 @@
 #include "transport/monitor.h"
 #include "transport/region.h"
 
-#define ENTRIES  4096
-#define PATIENCE 1000 /* yields while somebody changes memory, before the operation goes without a region */
+#define ENTRIES 4096
+#define PATIENCE                                                                                   \
+    1000 /* yields while somebody changes memory, before the operation goes without a region */
 
 struct entry {
     struct br_region region; /* first: what the user of the entry has */
@@ -45,7 +46,7 @@ struct br_cache {
     struct br_cache_counters counters;
 };
 
-/* ---- the table: under the monitor's lock ------------------------------------------------------------------ */
+/* ---- the table: under the monitor's lock ----------------------------------------------------- */
 
 /* Index of the first entry that ends above address. */
 static int first_above(const struct br_cache *cache, uintptr_t address)
@@ -87,7 +88,8 @@ static void cache_list(struct br_cache *cache, struct entry *entry)
 {
     int at = first_above(cache, entry->start);
 
-    memmove(&cache->table[at + 1], &cache->table[at], (size_t)(cache->n - at) * sizeof cache->table[0]);
+    memmove(&cache->table[at + 1], &cache->table[at],
+            (size_t)(cache->n - at) * sizeof cache->table[0]);
     cache->table[at] = entry;
     cache->n++;
     entry->listed = true;
@@ -97,10 +99,11 @@ static void unlist_at(struct br_cache *cache, int at)
 {
     cache->table[at]->listed = false;
     cache->n--;
-    memmove(&cache->table[at], &cache->table[at + 1], (size_t)(cache->n - at) * sizeof cache->table[0]);
+    memmove(&cache->table[at], &cache->table[at + 1],
+            (size_t)(cache->n - at) * sizeof cache->table[0]);
 }
 
-/* ---- entries ---------------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 /* Not listed, not used. */
 static void cache_drop(struct br_cache *cache, struct entry *entry)
@@ -187,14 +190,14 @@ static void cache_absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *en
     }
 }
 
-/* ---- a new entry ------------------------------------------------------------------------------------------ */
+/* ---- a new entry ----------------------------------------------------------------------------- */
 
 static void cache_say(bool *said, const char *why)
 {
     if (!*said)
-        br_log_warn(
-            "memory that is in no region goes with a copy: %s. braid_alloc() or braid_register() avoid it",
-            why);
+        br_log_warn("memory that is in no region goes with a copy: %s. braid_alloc() or "
+                    "braid_register() avoid it",
+                    why);
     *said = true;
 }
 
@@ -222,7 +225,8 @@ static struct entry *new_entry(struct br_cache *cache, uintptr_t start, uintptr_
 {
     struct entry *entry = br_pool_get(&cache->entries);
 
-    *entry = (struct entry){.start = start, .end = end, .cost = cache_cost_of(cache, start, end), .refs = 1};
+    *entry = (struct entry){
+        .start = start, .end = end, .cost = cache_cost_of(cache, start, end), .refs = 1};
     entry->region = (struct br_region){
         .base = (void *)start, .bytes = end - start, .segment_fd = -1, .id = cache->next_id++};
     br_list_init(&entry->node);
@@ -290,11 +294,11 @@ static struct entry *cache_add(struct br_cache *cache, uintptr_t start, uintptr_
     return NULL;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* The whole pages that hold the memory; false: there is no such memory. */
-static bool whole_pages(const struct br_cache *cache, const void *memory, size_t bytes, uintptr_t *start,
-                        uintptr_t *end)
+static bool whole_pages(const struct br_cache *cache, const void *memory, size_t bytes,
+                        uintptr_t *start, uintptr_t *end)
 {
     *start = (uintptr_t)memory & ~(cache->page - 1);
     if (!bytes || __builtin_add_overflow((uintptr_t)memory, bytes, end) ||
@@ -357,8 +361,8 @@ const struct br_cache_counters *br_cache_counters(const struct br_cache *cache)
 
 uint64_t br_cache_default_bytes(uint32_t ranks)
 {
-    uint64_t bytes =
-        (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 / (ranks ? ranks : 1);
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 4 /
+                     (ranks ? ranks : 1);
     uint64_t limit = br_memlock("");
 
     if (limit != UINT64_MAX && limit / 2 < bytes)

@@ -26,10 +26,12 @@ int br_frame_check(const struct br_frame_header *header, uint32_t max_message, u
     uint32_t limit;
 
     if (header->magic != BR_FRAME_MAGIC)
-        return br_error(EPROTO, "not a braid frame (magic 0x%04x): something else speaks on this port",
+        return br_error(EPROTO,
+                        "not a braid frame (magic 0x%04x): something else speaks on this port",
                         header->magic);
     if (header->version != BR_FRAME_VERSION)
-        return br_error(EPROTO, "frame version %u, we speak %u: install the same braid on both hosts",
+        return br_error(EPROTO,
+                        "frame version %u, we speak %u: install the same braid on both hosts",
                         header->version, BR_FRAME_VERSION);
     if (header->kind != BR_FRAME_MESSAGE && header->kind != BR_FRAME_DATA)
         return br_error(EPROTO, "frame of unknown kind %u", header->kind);

@@ -2,17 +2,19 @@
 /*
  * The frame header: the 64 bytes in front of everything that travels.
  *
- * 1. The first 16 bytes belong to the transport: enough for a byte-stream back end to cut the stream into frames
- *    and to find the place of a payload by one array look-up. The other 48 bytes belong to the protocol: a
- *    MESSAGE carries its first 48 bytes there (so an 8-byte all-reduce is one frame of 64 bytes), a PLACED frame
- *    carries the route (protocol/message.h).
- * 2. One fixed size, so that a receiver always knows how many bytes to ask for: it reads exactly one header,
- *    then exactly one payload, the latter straight into its place. Rejected: a variable header (two reads to
- *    learn the length) and reading ahead (payload bytes would land in the wrong buffer and need a copy).
- * 3. Little-endian, naturally aligned; the structs are the wire format on every machine we build for (checked
- *    below). doc/wire.md specifies it with test vectors.
+ * 1. The first 16 bytes belong to the transport: enough for a byte-stream back end to cut the
+ *    stream into frames and to find the place of a payload by one array look-up. The other 48 bytes
+ *    belong to the protocol: a MESSAGE carries its first 48 bytes there (so an 8-byte all-reduce is
+ *    one frame of 64 bytes), a PLACED frame carries the route (protocol/message.h).
+ * 2. One fixed size, so that a receiver always knows how many bytes to ask for: it reads exactly
+ *    one header, then exactly one payload, the latter straight into its place. Rejected: a variable
+ *    header (two reads to learn the length) and reading ahead (payload bytes would land in the
+ *    wrong buffer and need a copy).
+ * 3. Little-endian, naturally aligned; the structs are the wire format on every machine we build
+ *    for (checked below). doc/wire.md specifies it with test vectors.
  *
- * This is the part of the wire format that back ends must know; everything else is in protocol/message.h.
+ * This is the part of the wire format that back ends must know; everything else is in
+ * protocol/message.h.
  */
 #ifndef BR_TRANSPORT_FRAME_H
 #define BR_TRANSPORT_FRAME_H
@@ -21,19 +23,22 @@
 #include <stdint.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "braid's wire structs are little-endian; a big-endian port needs conversions in frame.h and message.h"
+#error                                                                                             \
+    "wire structs are little-endian; a big-endian port needs conversions in frame.h and message.h"
 #endif
 
 #define BR_FRAME_MAGIC   0x6272u /* "rb" on the wire */
 #define BR_FRAME_VERSION 1u      /* changes when the 16 bytes below change */
 
 enum br_frame_kind {
-    BR_FRAME_MESSAGE = 1, /* inline_[] and `length` further bytes into a receive buffer of the back end */
-    BR_FRAME_DATA = 2,  /* `length` bytes of a transfer at `offset` of the place behind `slot` */
+    /* inline_[] and `length` further bytes into a receive buffer of the back end */
+    BR_FRAME_MESSAGE = 1,
+    BR_FRAME_DATA = 2, /* `length` bytes of a transfer at `offset` of the place behind `slot` */
 };
 
-#define BR_FRAME_INLINE      48          /* bytes of a message that ride in the header */
-#define BR_FRAME_MAX_PAYLOAD (16u << 20) /* no back end offers larger frames; a longer length is malformed */
+#define BR_FRAME_INLINE 48 /* bytes of a message that ride in the header */
+#define BR_FRAME_MAX_PAYLOAD                                                                       \
+    (16u << 20) /* no back end offers larger frames; a longer length is malformed */
 
 struct br_frame_header {
     uint16_t magic;
@@ -51,7 +56,8 @@ struct br_frame;
 /* All of it, as `frame` is to travel. */
 void br_frame_header_fill(struct br_frame_header *header, const struct br_frame *frame);
 
-/* 0, or -EPROTO with words: bad magic, unknown version or kind, length over `max_message` or `max_frame`. */
+/* 0, or -EPROTO with words: bad magic, unknown version or kind, length over `max_message` or
+ * `max_frame`. */
 int br_frame_check(const struct br_frame_header *header, uint32_t max_message, uint32_t max_frame);
 
 #endif

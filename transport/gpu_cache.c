@@ -38,16 +38,18 @@ int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cac
         return br_error(ENOMEM, "no memory for the regions of GPUs");
     for (int i = 0; i < n; i++)
         cache->devices[cache->n_devices++] = devices[i];
-    cache->next_id = 3u << 30; /* apart from those of registered regions and of the cache of host memory */
+    /* apart from those of registered regions and of the cache of host memory */
+    cache->next_id = 3u << 30;
     br_list_init(&cache->known);
     *out = cache;
     return 0;
 }
 
-/* ---- entries ----------------------------------------------------------------------------------------------- */
+/* ---- entries --------------------------------------------------------------------------------- */
 
 /* On the first devices of the mask up to place n. */
-static void gpu_cache_release(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices, int n)
+static void gpu_cache_release(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices,
+                              int n)
 {
     for (int i = n; i-- > 0;)
         if (devices >> i & 1)
@@ -77,7 +79,8 @@ static bool gpu_cache_overlaps(const struct br_direct_memory *a, const struct br
 }
 
 /* The entry of this allocation; those that its addresses belonged to before are retired. */
-static struct entry *gpu_cache_find(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
+static struct entry *gpu_cache_find(struct br_gpu_cache *cache,
+                                    const struct br_direct_memory *memory)
 {
     struct entry *found = NULL;
 
@@ -128,7 +131,7 @@ static struct entry *free_entry(struct br_gpu_cache *cache)
     return NULL;
 }
 
-/* ---- registering ------------------------------------------------------------------------------------------- */
+/* ---- registering ----------------------------------------------------------------------------- */
 
 /* With all or with none. */
 static int register_with(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices)
@@ -168,13 +171,14 @@ static void gpu_cache_refuse(struct br_gpu_cache *cache, const struct br_direct_
 {
     br_downgrade(gpu_direct);
     if (!cache->said)
-        br_log_warn(
-            "%zu bytes of GPU %d go through host memory, as the NICs cannot be given them (said once): %s",
-            memory->bytes, memory->gpu - 1, br_error_message());
+        br_log_warn("%zu bytes of GPU %d go through host memory, as the NICs cannot be given them "
+                    "(said once): %s",
+                    memory->bytes, memory->gpu - 1, br_error_message());
     cache->said = true;
 }
 
-static struct entry *gpu_cache_add(struct br_gpu_cache *cache, const struct br_direct_memory *memory, uint32_t devices)
+static struct entry *gpu_cache_add(struct br_gpu_cache *cache,
+                                   const struct br_direct_memory *memory, uint32_t devices)
 {
     struct entry *entry = free_entry(cache);
 
@@ -196,7 +200,7 @@ static struct entry *gpu_cache_add(struct br_gpu_cache *cache, const struct br_d
     return entry;
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 struct br_region *br_gpu_cache_get(struct br_gpu_cache *cache, const void *memory, size_t bytes,
                                    uint32_t devices, bool may_register)
@@ -206,7 +210,8 @@ struct br_region *br_gpu_cache_get(struct br_gpu_cache *cache, const void *memor
 
     if (br_direct_find(memory, bytes, &allocation)) {
         if (may_register) /* else it is asked again */
-            gpu_cache_refuse(cache, &(struct br_direct_memory){.bytes = bytes, .gpu = allocation.gpu});
+            gpu_cache_refuse(cache,
+                             &(struct br_direct_memory){.bytes = bytes, .gpu = allocation.gpu});
         return NULL;
     }
     look_at_one(cache);

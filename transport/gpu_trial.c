@@ -42,7 +42,7 @@ void br_gpu_trial_destroy(struct br_gpu_trial *trial)
     free(trial);
 }
 
-/* ---- a run ------------------------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 /* Of each run another one, so that what an earlier one left does not pass. */
 static uint8_t gpu_trial_pattern(const struct br_gpu_trial *trial, size_t i)
@@ -66,7 +66,8 @@ static int gpu_trial_copy(const struct br_gpu_trial *trial, void *to, const void
     if (result == BR_CUDA_SUCCESS)
         result = cuda->stream_synchronize(stream);
     br_cuda_leave(cuda);
-    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "a copy for the trial of NICs");
+    return result == BR_CUDA_SUCCESS ? 0
+                                     : br_cuda_error(cuda, result, "a copy for the trial of NICs");
 }
 
 static int gpu_trial_fill(struct br_gpu_trial *trial)
@@ -90,15 +91,16 @@ static int gpu_trial_compare(struct br_gpu_trial *trial)
         rc = gpu_trial_copy(trial, trial->host, (uint8_t *)trial->memory.base + BYTES);
     for (size_t i = 0; i < BYTES && !rc; i++)
         if (trial->host[i] != gpu_trial_pattern(trial, i))
-            rc = br_error(EIO,
-                          "what the NIC has written to the GPU is not what is read there, from byte %zu on: "
-                          "the IOMMU or ACS may lead it astray (`braid info`)",
-                          i);
+            rc = br_error(
+                EIO,
+                "what the NIC has written to the GPU is not what is read there, from byte %zu on: "
+                "the IOMMU or ACS may lead it astray (`braid info`)",
+                i);
     return rc;
 }
 
 static int gpu_trial_move(const struct br_gpu_trial *trial, const struct br_transport_ops *ops,
-                const struct br_device_config *config)
+                          const struct br_device_config *config)
 {
     struct br_region_gpu gpu = {.dmabuf = -1};
     struct br_region region = {

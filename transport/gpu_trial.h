@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a device reach the memory of a GPU? A pattern is copied there, the device moves it to another place of that memory (gpu_trial of its
- * back end), and what then stands there is copied back and compared.
+ * Does a device reach the memory of a GPU? A pattern is copied there, the device moves it to
+ * another place of that memory (gpu_trial of its back end), and what then stands there is copied
+ * back and compared.
  *
- * The memory is allocated once for all devices and freed at the end alone: freeing waits for all that the GPU does.
+ * The memory is allocated once for all devices and freed at the end alone: freeing waits for all
+ * that the GPU does.
  */
 #ifndef BR_TRANSPORT_GPU_TRIAL_H
 #define BR_TRANSPORT_GPU_TRIAL_H
@@ -13,7 +15,8 @@
 
 struct br_gpu_trial;
 
-/* Of a GPU that the copier has opened; the copier is borrowed. Errors with words. Blocks, like all of this; any thread. */
+/* Of a GPU that the copier has opened; the copier is borrowed. Errors with words. Blocks, like all
+ * of this; any thread. */
 int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial **out);
 void br_gpu_trial_destroy(struct br_gpu_trial *trial); /* NULL: nothing */
 

@@ -12,7 +12,8 @@ void br_inet_message(const union br_inet_address *address, bool port, char *out,
 {
     bool v6 = address->any.sa_family == AF_INET6;
     char ip[INET6_ADDRSTRLEN] = "?";
-    const void *from = v6 ? (const void *)&address->v6.sin6_addr : (const void *)&address->v4.sin_addr;
+    const void *from =
+        v6 ? (const void *)&address->v6.sin6_addr : (const void *)&address->v4.sin_addr;
 
     inet_ntop(address->any.sa_family, from, ip, sizeof ip);
     if (port)
@@ -45,7 +46,8 @@ void br_inet_pack(const union br_inet_address *address, struct br_address *out)
     out->bytes = PACKED_BYTES;
     out->data[0] = v6 ? 6 : 4;
     memcpy(out->data + 1, v6 ? &address->v6.sin6_port : &address->v4.sin_port, 2);
-    memcpy(out->data + 3, v6 ? (const void *)&address->v6.sin6_addr : &address->v4.sin_addr, v6 ? 16 : 4);
+    memcpy(out->data + 3, v6 ? (const void *)&address->v6.sin6_addr : &address->v4.sin_addr,
+           v6 ? 16 : 4);
 }
 
 int br_inet_unpack(const struct br_address *in, union br_inet_address *out)

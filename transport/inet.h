@@ -17,13 +17,16 @@ union br_inet_address {
 
 /* "10.0.0.1" or "fd00::1"; with port "10.0.0.1:77" or "[fd00::1]:77". */
 void br_inet_message(const union br_inet_address *address, bool port, char *out, size_t bytes);
-socklen_t br_inet_bytes(const union br_inet_address *address);        /* as bind() and connect() want it */
+/* as bind() and connect() want it */
+socklen_t br_inet_bytes(const union br_inet_address *address);
 void br_inet_set_port(union br_inet_address *address, uint16_t port); /* in host order */
 
 /* What travels through the bootstrap store. */
 void br_inet_pack(const union br_inet_address *address, struct br_address *out);
-int br_inet_unpack(const struct br_address *in, union br_inet_address *out); /* -EINVAL with words */
-/* A peer's, to be reached from `ours`. Also -EAFNOSUPPORT with words: one is IPv4, the other IPv6. */
+/* -EINVAL with words */
+int br_inet_unpack(const struct br_address *in, union br_inet_address *out);
+/* A peer's, to be reached from `ours`. Also -EAFNOSUPPORT with words: one is IPv4, the other IPv6.
+ */
 int br_inet_unpack_peer(const struct br_address *in, const union br_inet_address *ours,
                         union br_inet_address *out);
 

@@ -46,7 +46,8 @@ static bool take_address(const struct sockaddr *from, union br_inet_address *to)
     return true;
 }
 
-static struct br_interface *interface_entry_of(struct br_interface *out, int *n, int max, const struct ifaddrs *ifa)
+static struct br_interface *interface_entry_of(struct br_interface *out, int *n, int max,
+                                               const struct ifaddrs *ifa)
 {
     struct br_interface *entry;
 
@@ -90,7 +91,8 @@ void br_interface_why_not(const struct br_interface *interface, char *out, size_
         snprintf(out, bytes, "%.15s is down; bring it up: ip link set %.15s up", name, name);
     else if (interface->address.any.sa_family == AF_UNSPEC)
         snprintf(out, bytes,
-                 "%.15s has no IPv4 or global IPv6 address; give it one: ip addr add ADDRESS/24 dev %.15s",
+                 "%.15s has no IPv4 or global IPv6 address; give it one: ip addr add ADDRESS/24 "
+                 "dev %.15s",
                  name, name);
 }
 
@@ -115,8 +117,10 @@ static bool interface_same_ip(const struct sockaddr *a, const union br_inet_addr
     if (a->sa_family != b->any.sa_family)
         return false;
     if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr == b->v4.sin_addr.s_addr;
-    return !memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, &b->v6.sin6_addr, 16);
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               b->v4.sin_addr.s_addr;
+    return !memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, &b->v6.sin6_addr,
+                   16);
 }
 
 /* All of 127/8 is ours although the interface shows only 127.0.0.1. */
@@ -133,12 +137,13 @@ static int find_by_ip(const char *name, const union br_inet_address *ip, struct 
     if (getifaddrs(&all))
         return br_error(errno, "cannot list the network interfaces: %s", strerror(errno));
     for (struct ifaddrs *ifa = all; ifa && !n; ifa = ifa->ifa_next)
-        if (ifa->ifa_addr &&
-            (interface_same_ip(ifa->ifa_addr, ip) || (is_loopback_ip(ip) && (ifa->ifa_flags & IFF_LOOPBACK))))
+        if (ifa->ifa_addr && (interface_same_ip(ifa->ifa_addr, ip) ||
+                              (is_loopback_ip(ip) && (ifa->ifa_flags & IFF_LOOPBACK))))
             interface_entry_of(out, &n, 1, ifa);
     freeifaddrs(all);
     if (!n)
-        return br_error(EADDRNOTAVAIL, "%s is no address of this host; `braid info` lists them", name);
+        return br_error(EADDRNOTAVAIL, "%s is no address of this host; `braid info` lists them",
+                        name);
     out->address = *ip;
     return 0;
 }
@@ -152,7 +157,8 @@ static int check_usable(const struct br_interface *interface)
     return *why ? br_error(ENETDOWN, "%s", why) : 0;
 }
 
-static int find_by_name(const char *name, const struct br_interface *all, int n, struct br_interface *out)
+static int find_by_name(const char *name, const struct br_interface *all, int n,
+                        struct br_interface *out)
 {
     char known[128] = "";
 

@@ -19,12 +19,12 @@ struct br_interface {
     bool local; /* packets stay on this host: loopback or veth */
 };
 
-/* All interfaces that out[0..max) has room for, one entry each, IPv4 before IPv6. Returns how many, or
- * -errno. */
+/* All interfaces that out[0..max) has room for, one entry each, IPv4 before IPv6. Returns how many,
+ * or -errno. */
 int br_interface_list(struct br_interface *out, int max);
 
-/* The one that `name` means: an interface, an IP address of this host, or NULL: the first usable one,
- * loopback last. -ENODEV, -EADDRNOTAVAIL or -ENETDOWN with words. */
+/* The one that `name` means: an interface, an IP address of this host, or NULL: the first usable
+ * one, loopback last. -ENODEV, -EADDRNOTAVAIL or -ENETDOWN with words. */
 int br_interface_find(const char *name, struct br_interface *out);
 
 /* "" when usable; else why not and what mends it. */

@@ -16,16 +16,18 @@
 #include "base/thread.h"
 
 #define EVENTS 16 /* of one read */
-#define FEATURES                                                                                             \
-    (UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE |                       \
+#define FEATURES                                                                                   \
+    (UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE |             \
      UFFD_FEATURE_PAGEFAULT_FLAG_WP)
 
 static struct {
     pthread_mutex_t starting; /* around the first open and the last close */
-    pthread_mutex_t lock;     /* the lock of the header: watches, and what their owners keep under it */
+    /* the lock of the header: watches, and what their owners keep under it */
+    pthread_mutex_t lock;
     struct br_list watches;
     int n_watches;
-    int fd;      /* userfaultfd; -1: none, or another process's (note 8). Constant while there are watches */
+    /* userfaultfd; -1: none, or another process's (note 8). Constant while there are watches */
+    int fd;
     int stop_fd; /* readable: the thread ends */
     pthread_t thread;
 } monitor = {
@@ -95,8 +97,8 @@ int br_monitor_arm(uintptr_t start, uintptr_t end)
 
     if (!ioctl(monitor.fd, UFFDIO_REGISTER, &range))
         return 0;
-    return br_error(errno, "%zu bytes at %p cannot be watched by userfaultfd: %s", (size_t)(end - start),
-                    (void *)start,
+    return br_error(errno, "%zu bytes at %p cannot be watched by userfaultfd: %s",
+                    (size_t)(end - start), (void *)start,
                     errno == EINVAL  ? "part of them is a file's, or not mapped"
                     : errno == EBUSY ? "another userfaultfd serves them"
                                      : strerror(errno));
@@ -104,7 +106,8 @@ int br_monitor_arm(uintptr_t start, uintptr_t end)
 
 static void *monitor_serve(void *unused)
 {
-    struct pollfd fds[] = {{.fd = monitor.fd, .events = POLLIN}, {.fd = monitor.stop_fd, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = monitor.fd, .events = POLLIN},
+                           {.fd = monitor.stop_fd, .events = POLLIN}};
 
     while (!fds[1].revents) {
         if (poll(fds, 2, -1) <= 0)
@@ -157,18 +160,18 @@ static int open_descriptor(void)
         fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return br_error(errno, "userfaultfd: %s%s", strerror(errno),
-                        errno == EPERM ? " (a container's seccomp profile, or vm.unprivileged_userfaultfd=0 "
-                                         "before Linux 5.11)"
+                        errno == EPERM
+                            ? " (a container's seccomp profile, or vm.unprivileged_userfaultfd=0 "
+                              "before Linux 5.11)"
                         : errno == ENOSYS ? " (a kernel without CONFIG_USERFAULTFD)"
                                           : "");
     err = ioctl(fd, UFFDIO_API, &api) ? errno : 0;
     if (!err && (api.features & FEATURES) == FEATURES)
         return fd;
     close(fd);
-    return br_error(
-        err ? err : EOPNOTSUPP,
-        "userfaultfd: this kernel reports no unmapping of memory, or not without page faults (Linux "
-        "5.7 on x86-64 does)");
+    return br_error(err ? err : EOPNOTSUPP, "userfaultfd: this kernel reports no unmapping of "
+                                            "memory, or not without page faults (Linux "
+                                            "5.7 on x86-64 does)");
 }
 
 /* No signal handler of the program runs on it: one that unmaps would wait for itself. */
@@ -179,7 +182,8 @@ static int monitor_start_thread(void)
     return err ? br_error(err, "no thread to watch memory: %s", strerror(err)) : 0;
 }
 
-/* Under the lock: a fork() in between would leave a copy in the child. Nothing is armed yet, so note 3 is no matter. */
+/* Under the lock: a fork() in between would leave a copy in the child. Nothing is armed yet, so
+ * note 3 is no matter. */
 static int open_descriptors(void)
 {
     int fd = open_descriptor();
@@ -188,7 +192,9 @@ static int open_descriptors(void)
         return fd;
     monitor.fd = fd;
     monitor.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return monitor.stop_fd < 0 ? br_error(errno, "no descriptor to watch memory: %s", strerror(errno)) : 0;
+    return monitor.stop_fd < 0
+               ? br_error(errno, "no descriptor to watch memory: %s", strerror(errno))
+               : 0;
 }
 
 static void close_descriptors(void)

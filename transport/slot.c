@@ -59,7 +59,8 @@ uint64_t br_slot_all(uint32_t length, uint32_t slice_bytes)
     return n >= 64 ? ~0ull : (1ull << n) - 1;
 }
 
-struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes)
+struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length,
+                            uint32_t slice_bytes)
 {
     struct br_slot *slot;
 
@@ -114,7 +115,8 @@ void br_slot_renew(struct br_slot *slot)
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number)
 {
     const struct br_slot *slot = &table->slots[(number & 0xffff) % table->count];
-    uint16_t age = (uint16_t)((number >> 16) - slot->first), now = (uint16_t)(slot->generation - slot->first);
+    uint16_t age = (uint16_t)((number >> 16) - slot->first),
+             now = (uint16_t)(slot->generation - slot->first);
 
     return (number & 0xffff) < table->count && slot->used && age < now;
 }
@@ -141,8 +143,9 @@ static int slot_check_frame(const struct br_slot *slot, uint32_t offset, uint32_
 
     if (!length || offset >= slot->length || length > slot->length - offset ||
         offset / slot->slice_bytes != (end - 1) / slot->slice_bytes)
-        return br_error(EPROTO, "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes", offset,
-                        length, slot->length);
+        return br_error(EPROTO,
+                        "frame [%u, +%u) does not lie in one slice of a transfer of %u bytes",
+                        offset, length, slot->length);
     if (offset % slot->granule_bytes || (end % slot->granule_bytes && end != slot->length))
         return br_error(EPROTO, "frame [%u, +%u) is not on the grid of %u bytes", offset, length,
                         slot->granule_bytes);
@@ -219,7 +222,8 @@ bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length)
 {
     uint32_t slice = offset / slot->slice_bytes;
     uint32_t start = slice * slot->slice_bytes;
-    uint32_t bytes = slot->length - start < slot->slice_bytes ? slot->length - start : slot->slice_bytes;
+    uint32_t bytes =
+        slot->length - start < slot->slice_bytes ? slot->length - start : slot->slice_bytes;
 
     if (!(slot->missing >> slice & 1))
         return false;

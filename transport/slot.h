@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: the receiver's expectations. Where the bytes of a transfer go, and which of them have arrived.
+ * Slots: the receiver's expectations. Where the bytes of a transfer go, and which of them have
+ * arrived.
  *
- * 1. A slot's number is (generation << 16 | index). The receiver chooses it, READY carries it, the sender echoes
- *    it in every PLACED frame: arrival is one array look-up. The generation changes when the slot is freed, so
- *    a late or forged frame finds nobody and is dropped.
- * 2. A transfer is cut into at most 64 slices and a slice into at most 64 granules: one bit each. Frames begin on
- *    granules. A slice or frame that comes twice (another rail took over) is recognised by its bits: bytes of a
- *    complete slice are never written again, because the engine may already have consumed them.
- *    Rejected: a byte counter a slice, which counts a duplicate twice.
- * 3. A slot whose frames must all be sent again (place tokens: transport.h note 8) gets a new number and keeps its complete
- *    slices (br_slot_renew). Of the others nothing counts: a frame posted with the old number may come in late, and if it
- *    counted, the transfer could be complete before the frame that repeats it has landed.
+ * 1. A slot's number is (generation << 16 | index). The receiver chooses it, READY carries it, the
+ *    sender echoes it in every PLACED frame: arrival is one array look-up. The generation changes
+ *    when the slot is freed, so a late or forged frame finds nobody and is dropped.
+ * 2. A transfer is cut into at most 64 slices and a slice into at most 64 granules: one bit each.
+ *    Frames begin on granules. A slice or frame that comes twice (another rail took over) is
+ *    recognised by its bits: bytes of a complete slice are never written again, because the engine
+ *    may already have consumed them. Rejected: a byte counter a slice, which counts a duplicate
+ *    twice.
+ * 3. A slot whose frames must all be sent again (place tokens: transport.h note 8) gets a new
+ *    number and keeps its complete slices (br_slot_renew). Of the others nothing counts: a frame
+ *    posted with the old number may come in late, and if it counted, the transfer could be complete
+ *    before the frame that repeats it has landed.
  * 4. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
- * 5. A slot with a combiner has its bytes combined with something instead of written: a sum of what a peer sends and what is
- *    here is made straight out of the ring that it comes through, without a pass over scratch. A granule is combined once, by
- *    whoever has all of it first, and its bit is set in the same call (br_slot_reduce): a frame that comes again after
- *    its link was lost in the middle of it finds its bits. A back end that has a frame in memory of its own may combine from
- *    there (caps.combines); others write into `base` as always, and the protocol combines from there when the frame has come.
- *    So the rails of a peer may be of different kinds.
- *    Rejected: combining packets of a few hundred bytes as they come (datagram/): they are smaller than granules and have no
- *    bits, so a lost link would leave half a granule combined. Rejected: handing the ring's memory up like a mapping: a
- *    reduction that waits for another peer would stop the ring, and with it what it waits for.
+ * 5. A slot with a combiner has its bytes combined with something instead of written: a sum of what
+ *    a peer sends and what is here is made straight out of the ring that it comes through, without
+ *    a pass over scratch. A granule is combined once, by whoever has all of it first, and its bit
+ *    is set in the same call (br_slot_reduce): a frame that comes again after its link was lost in
+ *    the middle of it finds its bits. A back end that has a frame in memory of its own may combine
+ *    from there (caps.combines); others write into `base` as always, and the protocol combines from
+ *    there when the frame has come. So the rails of a peer may be of different kinds. Rejected:
+ *    combining packets of a few hundred bytes as they come (datagram/): they are smaller than
+ *    granules and have no bits, so a lost link would leave half a granule combined. Rejected:
+ *    handing the ring's memory up like a mapping: a reduction that waits for another peer would
+ *    stop the ring, and with it what it waits for.
  */
 #ifndef BR_TRANSPORT_SLOT_H
 #define BR_TRANSPORT_SLOT_H
@@ -32,7 +37,7 @@
 
 #define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
 #define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
-#define BR_RKEY_BYTES   16 /* of a place token, opaque above transport/ */
+#define BR_RKEY_BYTES    16 /* of a place token, opaque above transport/ */
 #define BR_SLOT_DEVICES  8  /* devices of a worker, at most */
 
 struct br_device;
@@ -40,7 +45,8 @@ struct br_region;
 
 /* What becomes of the bytes of a transfer where they are not wanted as they are. */
 struct br_slot_reducer {
-    /* [offset, offset + length) of the transfer stands at `bytes`: whole granules, or up to its end. Neither blocks nor fails. */
+    /* [offset, offset + length) of the transfer stands at `bytes`: whole granules, or up to its
+     * end. Neither blocks nor fails. */
     void (*reduce)(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
     void *context;
 };
@@ -49,22 +55,28 @@ struct br_slot {
     uint16_t generation; /* of the present or next use; 0: it has had none */
     uint16_t first;      /* generation with which the present use began (br_slot_renew) */
     bool used;
-    bool may_map;    /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
-    uint32_t length; /* bytes of the transfer */
+    /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
+    bool may_map;
+    uint32_t length;      /* bytes of the transfer */
     uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
     uint32_t granule_bytes;
-    uint8_t *base; /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
+    /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
+    uint8_t *base;
     const struct br_slot_reducer *reducer; /* note 5; NULL: the bytes go to `base`. The owner's */
-    struct br_region *region;           /* that `base` lies in, or NULL; set by the owner */
-    void *owner;                        /* the transfer, for the protocol */
-    uint64_t missing;                   /* bit i: slice i is not complete */
-    uint64_t arrived[BR_SLOT_SLICES]; /* bit j of [i]: granule j of slice i is there, or has been combined */
-    const uint8_t *mapped;            /* start of the transfer in the peer's memory, once mapped; else NULL */
-    bool copied;                      /* bytes have arrived otherwise */
-    struct br_device *map_device;     /* where to give the mappings back */
-    uint32_t n_maps;                  /* mapped frames to give back; a slice is mapped by one frame */
+    struct br_region *region;              /* that `base` lies in, or NULL; set by the owner */
+    void *owner;                           /* the transfer, for the protocol */
+    uint64_t missing;                      /* bit i: slice i is not complete */
+    /* bit j of [i]: granule j of slice i is there, or has been combined */
+    uint64_t arrived[BR_SLOT_SLICES];
+    /* start of the transfer in the peer's memory, once mapped; else NULL */
+    const uint8_t *mapped;
+    bool copied;                  /* bytes have arrived otherwise */
+    struct br_device *map_device; /* where to give the mappings back */
+    /* mapped frames to give back; a slice is mapped by one frame */
+    uint32_t n_maps;
     uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
-    uint8_t arrived_direct; /* devices that have made a token for it, a bit each by br_device.index; the owner's */
+    /* devices that have made a token for it, a bit each by br_device.index; the owner's */
+    uint8_t arrived_direct;
     uint8_t rkeys[BR_SLOT_DEVICES][BR_RKEY_BYTES]; /* these tokens; the owner's */
 };
 
@@ -76,15 +88,18 @@ struct br_slot_table {
     uint64_t bad_frames;   /* frames out of bounds or off the grid */
 };
 
-int br_slot_table_init(struct br_slot_table *table, uint32_t count); /* 1 to 65,536; -EINVAL, -ENOMEM */
+/* 1 to 65,536; -EINVAL, -ENOMEM */
+int br_slot_table_init(struct br_slot_table *table, uint32_t count);
 void br_slot_table_destroy(struct br_slot_table *table);
 
-/* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised where length
- * would need more than 64 slices. */
-struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length, uint32_t slice_bytes);
+/* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised
+ * where length would need more than 64 slices. */
+struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length,
+                            uint32_t slice_bytes);
 void br_slot_put(struct br_slot_table *table,
                  struct br_slot *slot); /* the number dies, the next use has another */
-/* Another number for the same place, as if its incomplete slices had not begun to arrive. Not with mapped bytes. */
+/* Another number for the same place, as if its incomplete slices had not begun to arrive. Not with
+ * mapped bytes. */
 void br_slot_renew(struct br_slot *slot);
 /* Was this a number of the slot's present use, before it was renewed? */
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number);
@@ -104,16 +119,19 @@ uint32_t br_slot_granule_bytes(uint32_t slice_bytes);
 uint64_t br_slot_all(uint32_t length,
                      uint32_t slice_bytes); /* a bit for each slice: `missing` at the start */
 
-/* For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are expected;
- * -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO with words when they are
- * out of bounds or off the grid (the link must fail, counted). The place is slot->base + offset. */
+/*
+ * For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are
+ * expected; -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO
+ * with words when they are out of bounds or off the grid (the link must fail, counted). The place
+ * is slot->base + offset.
+ */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
 /* The same for a slot that has been found, or has not (NULL): 0, -ESTALE, -EPROTO. */
 int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
                       uint32_t length);
-static inline int br_slot_admit(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
-                                uint32_t length)
+static inline int br_slot_admit(struct br_slot_table *table, const struct br_slot *slot,
+                                uint32_t offset, uint32_t length)
 {
     /* A whole transfer of one slice, as all small ones are: no division. */
     if (slot && !offset && length == slot->length && length <= slot->slice_bytes && slot->missing)
@@ -121,13 +139,16 @@ static inline int br_slot_admit(struct br_slot_table *table, const struct br_slo
     return br_slot_admit_any(table, slot, offset, length);
 }
 
-/* From now on its bytes are combined. false: some have arrived already, they go to `base` as before. */
+/* From now on its bytes are combined. false: some have arrived already, they go to `base` as
+ * before. */
 bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *combiner);
-/* Combines those granules of [offset, offset + length) that have not been yet, and marks them: whole granules of one slice, or
- * up to the end of the transfer, as br_slot_expect() wants them. For back ends and for the protocol. */
+/* Combines those granules of [offset, offset + length) that have not been yet, and marks them:
+ * whole granules of one slice, or up to the end of the transfer, as br_slot_expect() wants them.
+ * For back ends and for the protocol. */
 void br_slot_reduce(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
-/* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete just now. */
+/* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete
+ * just now. */
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);
 
 #endif

@@ -8,11 +8,13 @@
 
 #define BULK_BYTES (64u << 10)
 
-int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config, uint32_t buffers)
+int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config,
+                      uint32_t buffers)
 {
     memset(rx, 0, sizeof *rx);
     rx->config = config;
-    return br_pool_init(&rx->messages, sizeof(struct br_stream_message) + config->max_message, buffers + 1);
+    return br_pool_init(&rx->messages, sizeof(struct br_stream_message) + config->max_message,
+                        buffers + 1);
 }
 
 void br_stream_rx_destroy(struct br_stream_rx *rx)
@@ -32,7 +34,8 @@ int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes)
     if (rx->part == BR_STREAM_SLOT &&
         br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot))
         rx->part = BR_STREAM_TRASH;
-    *bytes = (rx->part == BR_STREAM_HEADER ? (uint32_t)sizeof *header : header->length) - rx->filled;
+    *bytes =
+        (rx->part == BR_STREAM_HEADER ? (uint32_t)sizeof *header : header->length) - rx->filled;
     switch (rx->part) {
     case BR_STREAM_HEADER:
         *place = (uint8_t *)&rx->message->header + rx->filled;
@@ -66,8 +69,8 @@ static int begin_payload(struct br_stream_rx *rx)
     if (header->kind == BR_FRAME_MESSAGE)
         return 0;
     if (!rx->authenticated)
-        return br_error(EPROTO,
-                        "a frame for a transfer from somebody who has not proved to belong to the job");
+        return br_error(
+            EPROTO, "a frame for a transfer from somebody who has not proved to belong to the job");
     rc = br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot);
     rx->part = rc ? BR_STREAM_TRASH : BR_STREAM_SLOT;
     if (rc == -ESTALE)
@@ -146,14 +149,16 @@ static bool goes_apart(const struct br_stream_entry *e, size_t before)
     return before && before <= BR_STREAM_LITTLE && e->header.length >= BULK_BYTES;
 }
 
-int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes, size_t *bytes)
+int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes,
+                        size_t *bytes)
 {
     const uint32_t header_bytes = sizeof(struct br_frame_header);
     uint32_t skip = tx->cursor;
     int n = 0;
 
     *bytes = 0;
-    for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && *bytes < max_bytes; i++, skip = 0) {
+    for (uint32_t i = tx->sent; i != tx->posted && n + 2 <= max && *bytes < max_bytes;
+         i++, skip = 0) {
         struct br_stream_entry *e = transport_stream_entry(tx, i);
         uint32_t gone = skip > header_bytes ? skip - header_bytes : 0; /* of the payload */
         size_t room;
@@ -178,8 +183,8 @@ int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, siz
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes)
 {
     while (bytes) {
-        uint32_t left =
-            (uint32_t)sizeof(struct br_frame_header) + transport_stream_entry(tx, tx->sent)->header.length - tx->cursor;
+        uint32_t left = (uint32_t)sizeof(struct br_frame_header) +
+                        transport_stream_entry(tx, tx->sent)->header.length - tx->cursor;
 
         if (bytes < left) {
             tx->cursor += (uint32_t)bytes;

@@ -2,16 +2,19 @@
 /*
  * Framing of a byte stream: which bytes go where. No I/O; whoever moves the bytes asks and tells.
  *
- * 1. Receive: exactly one header, then exactly its payload, the latter straight into its place. The stream
- * says where the next bytes belong (want), the caller puts some there and says how many (got). Nothing is
- * read ahead, so nothing is copied.
- * 2. The header is received into the message buffer that a MESSAGE would be handed over in; a PLACED frame
- * merely leaves it for the next header. So a link needs one buffer more than its peer has credits, and only a
- * peer that cheats ever finds none free: then the link is not read until one is released. Rejected: taking
- * the buffer after the header has said MESSAGE, which copies the inline part and needs a state of its own for
- * a message that has arrived whole but has no buffer.
- * 3. A slot is looked up by number again for every piece, because it may die between two pieces (or its slice
- *    may have been completed by another rail): the rest of the frame is then received into the trash.
+ * 1. Receive: exactly one header, then exactly its payload, the latter straight into its place. The
+ *    stream
+ * says where the next bytes belong (want), the caller puts some there and says how many (got).
+ * Nothing is read ahead, so nothing is copied.
+ * 2. The header is received into the message buffer that a MESSAGE would be handed over in; a
+ *    PLACED frame
+ * merely leaves it for the next header. So a link needs one buffer more than its peer has credits,
+ * and only a peer that cheats ever finds none free: then the link is not read until one is
+ * released. Rejected: taking the buffer after the header has said MESSAGE, which copies the inline
+ * part and needs a state of its own for a message that has arrived whole but has no buffer.
+ * 3. A slot is looked up by number again for every piece, because it may die between two pieces (or
+ *    its slice may have been completed by another rail): the rest of the frame is then received
+ *    into the trash.
  * 4. Send: a ring of frames, headers copied, payload by pointer, one cursor.
  */
 #ifndef BR_TRANSPORT_STREAM_H
@@ -46,7 +49,8 @@ struct br_stream_rx {
     const struct br_stream_config *config;
     struct br_pool messages;
     struct br_stream_message *message; /* being filled; NULL: none taken yet */
-    bool authenticated;                      /* PLACED frames are allowed; the caller keeps it as br_link.trusted */
+    /* PLACED frames are allowed; the caller keeps it as br_link.trusted */
+    bool authenticated;
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
 };
@@ -62,25 +66,33 @@ struct br_stream_tx {
 };
 
 /* `buffers`: messages that the peer may have outstanding. -ENOMEM. */
-int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config, uint32_t buffers);
+int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config,
+                      uint32_t buffers);
 void br_stream_rx_destroy(struct br_stream_rx *rx); /* safe on a zeroed rx */
 
-/* Where the next *bytes > 0 bytes of the stream go, at most. -ENOBUFS: all message buffers are held by the
- * protocol; ask again after one is released. The place is valid until slots change. */
+/* Where the next *bytes > 0 bytes of the stream go, at most. -ENOBUFS: all message buffers are held
+ * by the protocol; ask again after one is released. The place is valid until slots change. */
 int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
 
-/* `bytes` bytes have been written to the place that want() named. 1: *event has kind, slot, offset, length,
- * inline_, payload and buffer (inline_ of a PLACED event is valid until the next want(); a stale frame is one,
- * too, with a slot number that nobody has); 0: not yet; -EPROTO with words: malformed, the stream is lost. */
+/*
+ * `bytes` bytes have been written to the place that want() named. 1: *event has kind, slot, offset,
+ * length, inline_, payload and buffer (inline_ of a PLACED event is valid until the next want(); a
+ * stale frame is one, too, with a slot number that nobody has); 0: not yet; -EPROTO with words:
+ * malformed, the stream is lost.
+ */
 int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event);
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);
 
 /* false: full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
-/* The next bytes to send: number of iovecs (0: nothing), with about max_bytes in *bytes at most. After BR_STREAM_LITTLE bytes or less,
- * ask again: what is large behind them is left for a call of its own. The kernel hands 64 KiB to the peer at a time, and a READY in
- * front of them would arrive 6 us later, when they are copied. */
-int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes, size_t *bytes);
+/*
+ * The next bytes to send: number of iovecs (0: nothing), with about max_bytes in *bytes at most.
+ * After BR_STREAM_LITTLE bytes or less, ask again: what is large behind them is left for a call of
+ * its own. The kernel hands 64 KiB to the peer at a time, and a READY in front of them would arrive
+ * 6 us later, when they are copied.
+ */
+int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes,
+                        size_t *bytes);
 void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes); /* these many of them are gone */
 /* The oldest frame that is gone and not yet reported; NULL: none. Valid until the next push. */
 const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The back ends that are built in, each completed with defaults for what it lacks, so that no caller ever checks
- * a function pointer.
+ * The back ends that are built in, each completed with defaults for what it lacks, so that no
+ * caller ever checks a function pointer.
  */
 #include "transport/transport.h"
 
@@ -41,14 +41,15 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
-static int no_gpu_trial(const struct br_device_config *config, struct br_region *region, size_t from,
-                        size_t to, size_t bytes)
+static int no_gpu_trial(const struct br_device_config *config, struct br_region *region,
+                        size_t from, size_t to, size_t bytes)
 {
     (void)config, (void)region, (void)from, (void)to, (void)bytes;
     return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
 }
 
-static int no_rkey_make(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+static int no_rkey_make(struct br_device *device, struct br_slot *slot,
+                        uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
     return br_error(EOPNOTSUPP, "this back end makes no place tokens");
@@ -88,12 +89,12 @@ static int no_map_release(struct br_device *device, uint64_t map_handle)
     return br_error(EOPNOTSUPP, "this back end makes no maps");
 }
 
-/* device_close, device_address, link_connect, link_close, post, poll and message_release have no sensible default: a back end that
- * opens devices has them (the contract suite checks). */
+/* device_close, device_address, link_connect, link_close, post, poll and message_release have no
+ * sensible default: a back end that opens devices has them (the contract suite checks). */
 static void transport_table_complete(struct br_transport_ops *ops)
 {
-#define DEFAULT(field)                                                                                       \
-    if (!ops->field)                                                                                         \
+#define DEFAULT(field)                                                                             \
+    if (!ops->field)                                                                               \
     ops->field = no_##field
     DEFAULT(probe);
     DEFAULT(device_open);

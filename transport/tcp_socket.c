@@ -14,7 +14,8 @@
 #include "base/log.h"
 
 #define NOTSENT_BYTES (128 << 10)
-/* Unacknowledged, or not taken by a peer that is stopped, for so long: the kernel gives the connection up. */
+/* Unacknowledged, or not taken by a peer that is stopped, for so long: the kernel gives the
+ * connection up. */
 #define USER_TIMEOUT_LEAST (10 * BR_SEC)
 #define USER_TIMEOUT_MOST  (86400 * BR_SEC)
 
@@ -22,7 +23,8 @@
 static bool congestion_known(const char *name)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool known = fd >= 0 && !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+    bool known =
+        fd >= 0 && !setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
 
     if (fd >= 0)
         close(fd);
@@ -59,21 +61,25 @@ static int tcp_socket_read_ports(struct br_tcp_options *out)
     out->first_port = out->last_port = 0;
     if (!text || !*text)
         return 0;
-    if (sscanf(text, "%u-%u%c", &first, &last, &rest) != 2 || !first || first > last || last > 65535)
-        return br_error(EINVAL, "BRAID_PORT_RANGE=%s: write FIRST-LAST, both within 1 to 65535", text);
+    if (sscanf(text, "%u-%u%c", &first, &last, &rest) != 2 || !first || first > last ||
+        last > 65535)
+        return br_error(EINVAL, "BRAID_PORT_RANGE=%s: write FIRST-LAST, both within 1 to 65535",
+                        text);
     out->first_port = (uint16_t)first;
     out->last_port = (uint16_t)last;
     return 0;
 }
 
-int br_tcp_options_read(const struct br_interface *interface, uint64_t patience, struct br_tcp_options *out)
+int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
+                        struct br_tcp_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
 
     *out->nic = '\0';
     if (patience < USER_TIMEOUT_LEAST)
         patience = USER_TIMEOUT_LEAST;
-    out->user_timeout_ms = (int)((patience < USER_TIMEOUT_MOST ? patience : USER_TIMEOUT_MOST) / BR_MS);
+    out->user_timeout_ms =
+        (int)((patience < USER_TIMEOUT_MOST ? patience : USER_TIMEOUT_MOST) / BR_MS);
     return rc ? rc : tcp_socket_read_ports(out);
 }
 
@@ -99,8 +105,9 @@ int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_opti
     rc = bind_nic(fd, interface->name) ? -errno : 0;
     close(fd);
     if (rc)
-        return br_error(-rc, "sockets cannot be kept on %s (%s): before Linux 5.7 this needs CAP_NET_RAW",
-                        interface->name, strerror(-rc));
+        return br_error(
+            -rc, "sockets cannot be kept on %s (%s): before Linux 5.7 this needs CAP_NET_RAW",
+            interface->name, strerror(-rc));
     snprintf(options->nic, sizeof options->nic, "%s", interface->name);
     return 0;
 }
@@ -112,7 +119,8 @@ int br_tcp_options_of(const struct br_device *device, const struct br_interface 
 
     if (!rc && device->config->own_nic_only && br_tcp_options_bind(interface, out)) {
         br_downgrade(device_binding);
-        br_log_warn("device %s: %s; packets go where the routes lead", device->name, br_error_message());
+        br_log_warn("device %s: %s; packets go where the routes lead", device->name,
+                    br_error_message());
     }
     return rc;
 }
@@ -126,7 +134,8 @@ static int tcp_socket_open_socket(int family, const struct br_tcp_options *optio
         return br_error(errno, "no socket: %s%s", strerror(errno),
                         errno == EMFILE ? "; raise `ulimit -n`" : "");
     if (bind_nic(fd, options->nic) || tcp_socket_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) ||
-        tcp_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1) || tcp_socket_set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
+        tcp_socket_set(fd, IPPROTO_TCP, TCP_NODELAY, 1) ||
+        tcp_socket_set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_BYTES) ||
         tcp_socket_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, options->user_timeout_ms) ||
         (*options->congestion && setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->congestion,
                                             (socklen_t)strlen(options->congestion)))) {
@@ -138,8 +147,9 @@ static int tcp_socket_open_socket(int family, const struct br_tcp_options *optio
     return fd;
 }
 
-/* A socket of its own for each port that is tried: where another socket has bound the same port (SO_REUSEADDR lets both) and listens first, ours
- * is refused only when it is to listen, and stays bound to that port. Returns it, or a negative errno. */
+/* A socket of its own for each port that is tried: where another socket has bound the same port
+ * (SO_REUSEADDR lets both) and listens first, ours is refused only when it is to listen, and stays
+ * bound to that port. Returns it, or a negative errno. */
 static int listen_at(const union br_inet_address *address, const struct br_tcp_options *options)
 {
     int fd = tcp_socket_open_socket(address->any.sa_family, options), err;
@@ -169,8 +179,8 @@ static int listen_in_range(const struct br_tcp_options *options, union br_inet_a
             return fd;
     }
     br_inet_message(address, true, text, sizeof text);
-    return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE", options->first_port,
-                    options->last_port, text);
+    return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE",
+                    options->first_port, options->last_port, text);
 }
 
 int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
@@ -200,7 +210,8 @@ int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_option
     if (fd < 0)
         return fd;
     br_inet_set_port(&source, 0);
-    /* The kernel then chooses the port in connect(), where it knows the other end: more of them are free. */
+    /* The kernel then chooses the port in connect(), where it knows the other end: more of them are
+     * free. */
     rc = tcp_socket_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (!rc)
         rc = bind(fd, &source.any, br_inet_bytes(&source));

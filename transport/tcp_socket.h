@@ -2,11 +2,14 @@
 /*
  * TCP sockets as we want them.
  *
- * 1. TCP_NOTSENT_LOWAT keeps the kernel's queue short: what waits there cannot be overtaken by something
+ * 1. TCP_NOTSENT_LOWAT keeps the kernel's queue short: what waits there cannot be overtaken by
+ *    something
  * urgent.
- * 2. TCP_CONGESTION is cubic on loopback and veth: BBR, the default of some systems, cuts local throughput to
+ * 2. TCP_CONGESTION is cubic on loopback and veth: BBR, the default of some systems, cuts local
+ *    throughput to
  * a third (21 against 67 Gb/s). BRAID_TCP_CONGESTION=system leaves it alone, =NAME takes that one.
- * 3. A source address does not choose the NIC, routes do. br_device_config.own_nic_only binds the sockets to theirs: then a
+ * 3. A source address does not choose the NIC, routes do. br_device_config.own_nic_only binds the
+ *    sockets to theirs: then a
  * link that is wired to somewhere else does not come up over a detour that nobody sees.
  * 4. Buffers are left to the kernel's autotuning.
  */
@@ -26,21 +29,24 @@ struct br_tcp_options {
 };
 
 /* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
-int br_tcp_options_read(const struct br_interface *interface, uint64_t patience, struct br_tcp_options *out);
+int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
+                        struct br_tcp_options *out);
 
-/* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this kernel lets only root. */
+/* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this
+ * kernel lets only root. */
 int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options);
-/* What the sockets of a device on this interface need: the two above, the second where the device's configuration says own_nic_only. A
- * kernel that lets only root do that is a downgrade. Errors of br_tcp_options_read(). */
+/* What the sockets of a device on this interface need: the two above, the second where the device's
+ * configuration says own_nic_only. A kernel that lets only root do that is a downgrade. Errors of
+ * br_tcp_options_read(). */
 int br_tcp_options_of(const struct br_device *device, const struct br_interface *interface,
                       struct br_tcp_options *out);
 
-/* A non-blocking socket, bound to the interface's address, that listens; *address gets its port. The sockets
- * that it accepts inherit its options. Returns it, or -errno with words. */
+/* A non-blocking socket, bound to the interface's address, that listens; *address gets its port.
+ * The sockets that it accepts inherit its options. Returns it, or -errno with words. */
 int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
                   union br_inet_address *address);
-/* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to connect.
- * Returns it, or -errno with words. */
+/* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to
+ * connect. Returns it, or -errno with words. */
 int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
                    const union br_inet_address *to);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid. BENCH_MEMORY=malloc (default) or alloc: where the buffers come from; BENCH_ALGORITHM: default auto. */
+/* braid. BENCH_MEMORY=malloc (default) or alloc: where the buffers come from; BENCH_ALGORITHM:
+ * default auto. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static struct braid_options options;
 static int said(int rc, const char *what)
 {
     if (rc)
-        fprintf(stderr, "rank %d: %s: %s\n", comm ? braid_rank(comm) : -1, what, braid_last_error());
+        fprintf(stderr, "rank %d: %s: %s\n", comm ? braid_rank(comm) : -1, what,
+                braid_last_error());
     return rc != 0;
 }
 
@@ -26,8 +28,9 @@ static int allreduce(const float *in, float *out, size_t count)
 
 static int maximum(double *values, int count)
 {
-    return said(braid_allreduce(comm, values, values, (size_t)count, BRAID_FLOAT64, BRAID_MAX, NULL, NULL),
-                "maximum");
+    return said(
+        braid_allreduce(comm, values, values, (size_t)count, BRAID_FLOAT64, BRAID_MAX, NULL, NULL),
+        "maximum");
 }
 
 static void *get(size_t bytes)
@@ -45,8 +48,10 @@ int main(int argc, char **argv)
     }
     if (said(braid_init(NULL, &comm), "braid_init"))
         return 1;
-    struct peer peer = {
-        .rank = braid_rank(comm), .size = braid_size(comm), .allreduce = allreduce, .maximum = maximum};
+    struct peer peer = {.rank = braid_rank(comm),
+                        .size = braid_size(comm),
+                        .allreduce = allreduce,
+                        .maximum = maximum};
     if (memory && !strcmp(memory, "alloc"))
         peer.get = get;
     int code = peer_measure(&peer, argc, argv);

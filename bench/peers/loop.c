@@ -27,17 +27,20 @@ static double microseconds(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* What all cores of the machine have worked since it started, interrupts and all, to a tick of 10 ms; 0: nobody says. */
+/* What all cores of the machine have worked since it started, interrupts and all, to a tick of 10
+ * ms; 0: nobody says. */
 static double busy_microseconds(void)
 {
     unsigned long long user, nice, system, idle, wait, irq, softirq;
     FILE *stat = fopen("/proc/stat", "r");
-    int got = stat ? fscanf(stat, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
-                            &wait, &irq, &softirq)
+    int got = stat ? fscanf(stat, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system,
+                            &idle, &wait, &irq, &softirq)
                    : 0;
     if (stat)
         fclose(stat);
-    return got == 7 ? 1e6 * (double)(user + nice + system + irq + softirq) / (double)sysconf(_SC_CLK_TCK) : 0;
+    return got == 7
+               ? 1e6 * (double)(user + nice + system + irq + softirq) / (double)sysconf(_SC_CLK_TCK)
+               : 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -68,8 +71,8 @@ static int fitting(double budget_us, double each_us)
     return wanted < LEAST ? LEAST : wanted > MOST ? MOST : (int)wanted;
 }
 
-/* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long as it gets faster.
- * *busy: what all cores together work for one call. */
+/* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long
+ * as it gets faster. *busy: what all cores together work for one call. */
 static int measure(struct bench *bench, double budget_us, double *median, double *busy)
 {
     double estimate, previous;
@@ -91,8 +94,9 @@ static int measure(struct bench *bench, double budget_us, double *median, double
 }
 
 /*
- * The floor of every out-of-place collective: each rank reads its input and writes its output once, all at the same
- * time. Timed as a whole, so that waiting for a core counts when there are fewer cores than ranks.
+ * The floor of every out-of-place collective: each rank reads its input and writes its output once,
+ * all at the same time. Timed as a whole, so that waiting for a core counts when there are fewer
+ * cores than ranks.
  */
 static int measure_floor(struct bench *bench, double budget_us, double *floor)
 {
@@ -150,7 +154,8 @@ static bool sizes_valid(char **argv, int argc, size_t *largest)
         errno = 0;
         unsigned long long bytes = strtoull(argv[i], &end, 10);
         if (errno || *end || bytes <= previous || bytes % sizeof(float)) {
-            fprintf(stderr, "size '%s': must be a multiple of 4 bytes, larger than the one before\n",
+            fprintf(stderr,
+                    "size '%s': must be a multiple of 4 bytes, larger than the one before\n",
                     argv[i]);
             return false;
         }

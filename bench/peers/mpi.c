@@ -12,7 +12,8 @@ static int allreduce(const float *in, float *out, size_t count)
 
 static int maximum(double *values, int count)
 {
-    return MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS;
+    return MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) !=
+           MPI_SUCCESS;
 }
 
 int main(int argc, char **argv)

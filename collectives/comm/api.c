@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public calls: check the arguments, make an operation of them, submit it, wait if the caller blocks. */
+/* The public calls: check the arguments, make an operation of them, submit it, wait if the caller
+ * blocks. */
 #include "collectives/comm/comm.h"
 
 #include <errno.h>
@@ -27,22 +28,24 @@ struct call {
     size_t send_bytes, recv_bytes;
 };
 
-/* ---- checks ------------------------------------------------------------------------------------------------ */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static int api_check_options(const char *name, const struct braid_options *options)
 {
     if (!options)
         return 0;
     if (options->timeout_ms < 0)
-        return br_error(EINVAL, "%s: timeout_ms is %d; it must not be negative (0: the communicator's)", name,
-                        options->timeout_ms);
+        return br_error(EINVAL,
+                        "%s: timeout_ms is %d; it must not be negative (0: the communicator's)",
+                        name, options->timeout_ms);
     for (size_t i = 0; i < sizeof options->reserved / sizeof options->reserved[0]; i++)
         if (options->reserved[i])
             return br_error(EINVAL, "%s: reserved fields of braid_options must be zero", name);
     return 0;
 }
 
-/* send and recv of this rank may be apart, or in place as braid.h says; anything else would be overwritten before it is read. */
+/* send and recv of this rank may be apart, or in place as braid.h says; anything else would be
+ * overwritten before it is read. */
 static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c)
 {
     uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
@@ -50,7 +53,8 @@ static int check_overlap(const struct braid_comm *comm, const char *name, const 
     const char *in_place = "recv == send";
     bool is_in_place = recv == send;
 
-    if (!c->send_bytes || !c->recv_bytes || send + c->send_bytes <= recv || recv + c->recv_bytes <= send)
+    if (!c->send_bytes || !c->recv_bytes || send + c->send_bytes <= recv ||
+        recv + c->recv_bytes <= send)
         return 0;
     if (c->send_bytes > c->recv_bytes) {
         in_place = "recv == send + rank * count";
@@ -59,13 +63,13 @@ static int check_overlap(const struct braid_comm *comm, const char *name, const 
         in_place = "send == recv + rank * count";
         is_in_place = send == recv + own;
     }
-    return is_in_place
-               ? 0
-               : br_error(
-                     EINVAL,
-                     "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of rank %d overlap; they "
-                     "may only if it is in place: %s",
-                     name, c->send_bytes, c->send, c->recv_bytes, c->recv, comm->rank, in_place);
+    return is_in_place ? 0
+                       : br_error(EINVAL,
+                                  "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of "
+                                  "rank %d overlap; they "
+                                  "may only if it is in place: %s",
+                                  name, c->send_bytes, c->send, c->recv_bytes, c->recv, comm->rank,
+                                  in_place);
 }
 
 static int check_call(struct braid_comm *comm, const char *name, struct call *c,
@@ -86,8 +90,9 @@ static int check_call(struct braid_comm *comm, const char *name, struct call *c,
     if (c->root < 0 || c->root >= comm->size)
         return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
     if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
-        return br_error(EINVAL, "%s: %zu elements from each of %d ranks are more than memory can hold", name,
-                        c->count, comm->size);
+        return br_error(EINVAL,
+                        "%s: %zu elements from each of %d ranks are more than memory can hold",
+                        name, c->count, comm->size);
     n = (uint32_t)comm->size;
     block = c->count * br_type_size(c->type);
     if (!br_collective_from_root(c->collective) || c->root == comm->rank)
@@ -101,7 +106,7 @@ static int check_call(struct braid_comm *comm, const char *name, struct call *c,
     return check_overlap(comm, name, c);
 }
 
-/* ---- from call to result ----------------------------------------------------------------------------------- */
+/* ---- from call to result --------------------------------------------------------------------- */
 
 static void apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op)
@@ -133,8 +138,8 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
     return 0;
 }
 
-static void api_fill(const struct braid_comm *comm, const struct call *c, const struct braid_options *options,
-                 struct br_operation *op)
+static void api_fill(const struct braid_comm *comm, const struct call *c,
+                     const struct braid_options *options, struct br_operation *op)
 {
     bool reads = !br_collective_from_root(c->collective) || c->root == comm->rank;
 
@@ -152,8 +157,8 @@ static void api_fill(const struct braid_comm *comm, const struct call *c, const 
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
-static bool api_call_shm(struct braid_comm *comm, const struct call *c, const struct braid_options *options,
-                       int *rc)
+static bool api_call_shm(struct braid_comm *comm, const struct call *c,
+                         const struct braid_options *options, int *rc)
 {
     struct br_operation op;
 
@@ -169,7 +174,7 @@ static bool api_call_shm(struct braid_comm *comm, const struct call *c, const st
 }
 
 static int api_make(struct braid_comm *comm, const char *name, const struct call *c,
-                const struct braid_options *options, struct br_operation **out)
+                    const struct braid_options *options, struct br_operation **out)
 {
     struct br_operation *op = br_comm_get_operation(comm);
     int rc;
@@ -185,7 +190,7 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
 }
 
 static int api_call(struct braid_comm *comm, const char *name, struct call *c,
-                const struct braid_options *options, bool persistent, struct braid_op **out)
+                    const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     BR_HOLD_CANCELLATION;
     struct br_operation *op;
@@ -213,14 +218,15 @@ static int api_call(struct braid_comm *comm, const char *name, struct call *c,
     return rc;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
-int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    enum braid_reduction reduction, const struct braid_options *options, struct braid_op **op)
+int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, enum braid_reduction reduction,
+                    const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce",
-                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0},
+                    options, false, op);
 }
 
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -228,7 +234,8 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce_init",
-                &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0}, options, true, op);
+                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0},
+                    options, true, op);
 }
 
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -254,8 +261,8 @@ int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter",
-                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options,
-                false, op);
+                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0},
+                    options, false, op);
 }
 
 int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -263,31 +270,34 @@ int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter_init",
-                &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0}, options, true,
-                op);
+                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0},
+                    options, true, op);
 }
 
-int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    const struct braid_options *options, struct braid_op **op)
+int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allgather",
-                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0},
+                    options, false, op);
 }
 
 int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
-                         enum braid_type type, const struct braid_options *options, struct braid_op **op)
+                         enum braid_type type, const struct braid_options *options,
+                         struct braid_op **op)
 {
     return api_call(comm, "braid_allgather_init",
-                &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
+                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0},
+                    options, true, op);
 }
 
-int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    int root, const struct braid_options *options, struct braid_op **op)
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, int root, const struct braid_options *options,
+                    struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast",
-                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, false, op);
 }
 
 int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -295,17 +305,17 @@ int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast_init",
-                &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
-                op);
+                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, true, op);
 }
 
-int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 enum braid_reduction reduction, int root, const struct braid_options *options,
-                 struct braid_op **op)
+int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, enum braid_reduction reduction, int root,
+                 const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce",
-                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0},
+                    options, false, op);
 }
 
 int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -313,29 +323,34 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
                       const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_init",
-                &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0}, options, true, op);
+                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0},
+                    options, true, op);
 }
 
-int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                   const struct braid_options *options, struct braid_op **op)
+int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                   enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall",
-                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, false, op);
+                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0},
+                    options, false, op);
 }
 
 int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
-                        enum braid_type type, const struct braid_options *options, struct braid_op **op)
+                        enum braid_type type, const struct braid_options *options,
+                        struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall_init",
-                &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0}, options, true, op);
+                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0},
+                    options, true, op);
 }
 
-int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 int root, const struct braid_options *options, struct braid_op **op)
+int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, int root, const struct braid_options *options,
+                 struct braid_op **op)
 {
     return api_call(comm, "braid_gather",
-                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, false, op);
 }
 
 int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -343,15 +358,17 @@ int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, siz
                       struct braid_op **op)
 {
     return api_call(comm, "braid_gather_init",
-                &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true, op);
+                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, true, op);
 }
 
-int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                  int root, const struct braid_options *options, struct braid_op **op)
+int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                  enum braid_type type, int root, const struct braid_options *options,
+                  struct braid_op **op)
 {
     return api_call(comm, "braid_scatter",
-                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, false,
-                op);
+                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, false, op);
 }
 
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -359,22 +376,25 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
                        struct braid_op **op)
 {
     return api_call(comm, "braid_scatter_init",
-                &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0}, options, true,
-                op);
+                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0},
+                    options, true, op);
 }
 
-int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
+                  struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER, 0, 0}, options, false, op);
+    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER, 0, 0}, options,
+                    false, op);
 }
 
-int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op)
+int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
+                       struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER, 0, 0}, options, true,
-                op);
+    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER, 0, 0},
+                    options, true, op);
 }
 
-/* ---- point to point ---------------------------------------------------------------------------------------- */
+/* ---- point to point -------------------------------------------------------------------------- */
 
 /* What a call says besides its options. */
 struct point {
@@ -406,7 +426,7 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 }
 
 static int api_p2p(struct braid_comm *comm, const char *name, const struct point *p,
-                 const struct braid_options *options, struct braid_op **out)
+                   const struct braid_options *options, struct braid_op **out)
 {
     BR_HOLD_CANCELLATION;
     struct br_operation *op;
@@ -447,48 +467,56 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(comm, "braid_send",
-                 &(struct point){.kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
-                 options, op);
+    return api_p2p(
+        comm, "braid_send",
+        &(struct point){.kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
+        options, op);
 }
 
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(comm, "braid_recv",
-                 &(struct point){.kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
-                 options, op);
+    return api_p2p(
+        comm, "braid_recv",
+        &(struct point){.kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
+        options, op);
 }
 
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
-              uint64_t offset, const struct braid_options *options, struct braid_op **op)
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
+              const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+              struct braid_op **op)
 {
     return api_p2p(comm, "braid_put",
-                 &(struct point){BR_OPERATION_PUT, memory, NULL, bytes, -1, key, offset, {0}}, options, op);
+                   &(struct point){BR_OPERATION_PUT, memory, NULL, bytes, -1, key, offset, {0}},
+                   options, op);
 }
 
 int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(comm, "braid_get",
-                 &(struct point){BR_OPERATION_GET, NULL, memory, bytes, -1, key, offset, {0}}, options, op);
+                   &(struct point){BR_OPERATION_GET, NULL, memory, bytes, -1, key, offset, {0}},
+                   options, op);
 }
 
-int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
-                    uint64_t offset, const struct braid_options *options, struct braid_op **op)
+int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value,
+                    const struct braid_key *key, uint64_t offset,
+                    const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(
         comm, "braid_fetch_add",
-        &(struct point){BR_OPERATION_ADD, NULL, before, sizeof *before, -1, key, offset, {.value = value}},
+        &(struct point){
+            BR_OPERATION_ADD, NULL, before, sizeof *before, -1, key, offset, {.value = value}},
         options, op);
 }
 
 int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
-                       const struct braid_key *key, uint64_t offset, const struct braid_options *options,
-                       struct braid_op **op)
+                       const struct braid_key *key, uint64_t offset,
+                       const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(
         comm, "braid_compare_swap",
-        &(struct point){BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
+        &(struct point){
+            BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
         options, op);
 }

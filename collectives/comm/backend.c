@@ -82,7 +82,8 @@ bool br_backend_is_verbs(const struct br_verbs_capabilities *offers, int n, char
             return false;
         }
         if (!offer->infiniband && !families) {
-            snprintf(why, bytes, "rank %d has no kind of GID, IPv4 or IPv6, that all before it have", r);
+            snprintf(why, bytes,
+                     "rank %d has no kind of GID, IPv4 or IPv6, that all before it have", r);
             return false;
         }
     }
@@ -115,7 +116,8 @@ static int backend_resolve(struct br_context *context, const struct br_verbs_cap
     return 0;
 }
 
-int br_backend_agree(struct br_context *context, const struct br_verbs_capabilities *mine, uint64_t until)
+int br_backend_agree(struct br_context *context, const struct br_verbs_capabilities *mine,
+                     uint64_t until)
 {
     struct br_verbs_capabilities *all = calloc((size_t)context->size, sizeof *all);
     int rc = all ? br_store_gather(context->store, "back end", mine, sizeof *mine, all, until)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From alone to connected: find the others, agree, open devices, tell where they listen, learn where the others do, connect.
+ * From alone to connected: find the others, agree, open devices, tell where they listen, learn
+ * where the others do, connect.
  *
- * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube before anything is opened, on which NIC is which level (devices.h).
- *    Then every rank publishes one record of fixed size: an address a device.
- * 2. Mesh: ranks of one host use shm, others RDMA or TCP, a rail a device; BRAID_BACKEND forces one. Rail i of a pair runs between
- *    their i-th devices (modulo their number).
- * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both devices of the level on
- *    which they are neighbours, and none to anybody else. Never over shm: whoever asks for the cube wants its links.
+ * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube
+ *    before anything is opened, on which NIC is which level (devices.h). Then every rank publishes
+ *    one record of fixed size: an address a device.
+ * 2. Mesh: ranks of one host use shm, others RDMA or TCP, a rail a device; BRAID_BACKEND forces
+ *    one. Rail i of a pair runs between their i-th devices (modulo their number).
+ * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both
+ *    devices of the level on which they are neighbours, and none to anybody else. Never over shm:
+ *    whoever asks for the cube wants its links.
  */
 #include "collectives/comm/comm.h"
 
@@ -53,7 +56,8 @@ static int open_device(struct br_context *context, const char *backend, const ch
         return br_error(EOPNOTSUPP, "the back end %s is not in this build", backend);
     rc = br_worker_open_device(context->worker, ops, name, NULL, index);
     if (!rc)
-        rc = context->worker->devices[*index]->ops->device_address(context->worker->devices[*index], address);
+        rc = context->worker->devices[*index]->ops->device_address(context->worker->devices[*index],
+                                                                   address);
     return rc;
 }
 
@@ -66,27 +70,31 @@ static uint32_t gid_of(const struct br_settings *s, const char *name)
     return 0;
 }
 
-static int open_net(struct br_context *context, struct local *local, const struct br_devices *devices)
+static int open_net(struct br_context *context, struct local *local,
+                    const struct br_devices *devices)
 {
     struct br_worker *worker = context->worker;
     const char *backend = context->settings.network;
     int rc = 0;
 
     if (devices->n >= BR_MAX_DEVICES)
-        return br_error(E2BIG, "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
+        return br_error(E2BIG,
+                        "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
                         context->rank, BR_MAX_DEVICES - 1);
     for (int i = 0; i < devices->n && !rc; i++) {
         local->net[i] = -1;
         if (!devices->names[i][0])
             continue;
         worker->config.gids[worker->n_devices] = gid_of(&context->settings, devices->names[i]);
-        rc = open_device(context, backend, devices->names[i], &local->record.net[i], &local->net[i]);
+        rc =
+            open_device(context, backend, devices->names[i], &local->record.net[i], &local->net[i]);
     }
     local->n_net = devices->n;
     return rc;
 }
 
-static int open_devices(struct br_context *context, struct local *local, const struct br_devices *devices)
+static int open_devices(struct br_context *context, struct local *local,
+                        const struct br_devices *devices)
 {
     const struct br_settings *s = &context->settings;
     int rc = 0;
@@ -109,7 +117,8 @@ static bool use_shm(const struct local *local, const struct record *peer)
     return local->shm >= 0 && peer->shm.bytes && !br_shm_address_resolve(&peer->shm, socket);
 }
 
-static int bootstrap_set_peer(struct br_context *context, struct local *local, int rank, const struct record *peer)
+static int bootstrap_set_peer(struct br_context *context, struct local *local, int rank,
+                              const struct record *peer)
 {
     struct br_rail_config rails[BR_MAX_RAILS];
     uint32_t n;
@@ -121,16 +130,18 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
         return br_worker_set_peer(context->worker, rank, rails, 1);
     }
     if (!peer->n_net || !local->n_net)
-        return br_error(EHOSTUNREACH,
-                        "rank %d is on another host than rank %d and one of them has shared memory only; use "
-                        "BRAID_BACKEND=auto",
-                        rank, context->rank);
+        return br_error(
+            EHOSTUNREACH,
+            "rank %d is on another host than rank %d and one of them has shared memory only; use "
+            "BRAID_BACKEND=auto",
+            rank, context->rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
     if (n < local->record.rails && !local->warned_of_rails) {
         local->warned_of_rails = true;
-        br_log_warn("rank %d: rank %d has %u rails where this rank has %u, so the two use %u; give all "
-                    "ranks the same BRAID_RAILS and as many devices",
-                    context->rank, rank, peer->rails, local->record.rails, n);
+        br_log_warn(
+            "rank %d: rank %d has %u rails where this rank has %u, so the two use %u; give all "
+            "ranks the same BRAID_RAILS and as many devices",
+            context->rank, rank, peer->rails, local->record.rails, n);
     }
     for (uint32_t i = 0; i < n; i++)
         rails[i] = (struct br_rail_config){.device = local->net[i % (uint32_t)local->n_net],
@@ -150,10 +161,11 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
     if (level < 0 || local->net[level] < 0 || !peer->net[level].bytes)
         return 0;
-    return br_worker_set_peer(
-        context->worker, rank,
-        &(struct br_rail_config){.device = local->net[level], .address = peer->net[level], .level = level},
-        1);
+    return br_worker_set_peer(context->worker, rank,
+                              &(struct br_rail_config){.device = local->net[level],
+                                                       .address = peer->net[level],
+                                                       .level = level},
+                              1);
 }
 
 static int set_peers(struct br_context *context, struct local *local, const struct record *all)
@@ -163,7 +175,7 @@ static int set_peers(struct br_context *context, struct local *local, const stru
     for (int r = 0; r < context->size && !rc; r++)
         if (r != context->rank)
             rc = context->settings.cube.n ? set_cube_peer(context, local, r, &all[r])
-                                         : bootstrap_set_peer(context, local, r, &all[r]);
+                                          : bootstrap_set_peer(context, local, r, &all[r]);
     return rc;
 }
 
@@ -233,8 +245,8 @@ static int list_devices(struct br_context *context, struct local *local, struct 
     return rc || context->settings.cube.n ? rc : open_devices(context, local, devices);
 }
 
-/* Joins the store and agrees with the others. Devices come first where nobody has to be asked which back end they are for, so
- * that a wrong name is told before anybody is waited for. */
+/* Joins the store and agrees with the others. Devices come first where nobody has to be asked which
+ * back end they are for, so that a wrong name is told before anybody is waited for. */
 static int bootstrap_exchange(struct br_context *context, struct local *local, uint64_t until)
 {
     struct br_verbs_capabilities offer;
@@ -245,7 +257,8 @@ static int bootstrap_exchange(struct br_context *context, struct local *local, u
     if (!rc && known)
         rc = list_devices(context, local, &devices);
     if (!rc)
-        rc = br_store_open(&context->settings.environment, &context->settings.secret, &context->store);
+        rc = br_store_open(&context->settings.environment, &context->settings.secret,
+                           &context->store);
     if (!rc)
         rc = br_backend_agree(context, &offer, until);
     if (!rc && !known)
@@ -275,11 +288,13 @@ int br_bootstrap_join(struct br_context *context)
     int rc;
 
     if (!all)
-        return br_error(ENOMEM, "rank %d: no memory for %d addresses", context->rank, context->size);
+        return br_error(ENOMEM, "rank %d: no memory for %d addresses", context->rank,
+                        context->size);
     local.record.gpu_local_possible = br_gpus_may_share(context);
     rc = bootstrap_exchange(context, &local, until);
     if (!rc)
-        rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all, until);
+        rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all,
+                             until);
     if (!rc)
         context->gpu_local_possible = all_gpu_local(context, all);
     if (!rc)
@@ -294,7 +309,8 @@ int br_bootstrap_join(struct br_context *context)
     return rc;
 }
 
-/* With the own thread running: the last frames of our handshakes still have to leave while we wait for the others. */
+/* With the own thread running: the last frames of our handshakes still have to leave while we wait
+ * for the others. */
 int br_bootstrap_connect(struct br_context *context)
 {
     int rc = br_store_barrier(context->store, "connected", context->init_deadline);

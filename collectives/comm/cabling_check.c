@@ -20,20 +20,21 @@
 
 #define ROUNDS 3
 
-/* ---- agreement --------------------------------------------------------------------------------------------------- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
-/* What must be the same on all ranks, and what they must know of each other to look at the wires. */
+/* What must be the same on all ranks, and what they must know of each other to look at the wires.
+ */
 struct agreement {
-    uint32_t sizes[4]; /* slice, eager, chunk, board */
-    uint32_t n, k;     /* of the BCube; 0: a mesh */
+    uint32_t sizes[4];   /* slice, eager, chunk, board */
+    uint32_t n, k;       /* of the BCube; 0: a mesh */
     uint32_t cabling_ms; /* 0: this rank cannot, or does not want to */
     uint8_t nonce[BR_BEACON_NONCE_BYTES];
     char host[64];
     char backend[16], network[16]; /* as the user says; between hosts, what has come of it */
 };
 
-static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES", "BRAID_CHUNK_BYTES",
-                                          "BRAID_SHM_COLLECTIVE_BYTES"};
+static const char *const size_names[4] = {"BRAID_SLICE_BYTES", "BRAID_EAGER_BYTES",
+                                          "BRAID_CHUNK_BYTES", "BRAID_SHM_COLLECTIVE_BYTES"};
 
 static void topology_text(const struct agreement *a, char *out, size_t bytes)
 {
@@ -44,31 +45,34 @@ static void topology_text(const struct agreement *a, char *out, size_t bytes)
 }
 
 /* Every rank compares all with rank 0, so that all find the same words. */
-static int cabling_check_compare(const struct agreement *first, const struct agreement *other, int rank)
+static int cabling_check_compare(const struct agreement *first, const struct agreement *other,
+                                 int rank)
 {
     char topology[32], first_topology[32];
 
     for (int i = 0; i < 4; i++)
         if (other->sizes[i] != first->sizes[i])
-            return br_error(EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
-                            size_names[i], other->sizes[i], rank, first->sizes[i]);
+            return br_error(
+                EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
+                size_names[i], other->sizes[i], rank, first->sizes[i]);
     if (strncmp(other->network, first->network, sizeof first->network) != 0)
-        return br_error(
-            EPROTO,
-            "BRAID_BACKEND is %.15s on rank %d, which is %.15s between hosts, and %.15s on rank 0, which is "
-            "%.15s; it must be the same on all ranks",
-            other->backend, rank, other->network, first->backend, first->network);
+        return br_error(EPROTO,
+                        "BRAID_BACKEND is %.15s on rank %d, which is %.15s between hosts, and "
+                        "%.15s on rank 0, which is "
+                        "%.15s; it must be the same on all ranks",
+                        other->backend, rank, other->network, first->backend, first->network);
     if (other->n == first->n && other->k == first->k)
         return 0;
     topology_text(other, topology, sizeof topology);
     topology_text(first, first_topology, sizeof first_topology);
-    return br_error(EPROTO,
-                    "BRAID_TOPOLOGY is %s on rank %d and %s on rank 0; it must be the same on all ranks",
-                    topology, rank, first_topology);
+    return br_error(
+        EPROTO,
+        "BRAID_TOPOLOGY is %s on rank %d and %s on rank 0; it must be the same on all ranks",
+        topology, rank, first_topology);
 }
 
-static int cabling_check_agree(struct br_context *context, const struct br_devices *devices, struct agreement *all,
-                 uint64_t until)
+static int cabling_check_agree(struct br_context *context, const struct br_devices *devices,
+                               struct agreement *all, uint64_t until)
 {
     const struct br_settings *s = &context->settings;
     struct agreement mine = {
@@ -92,7 +96,7 @@ static int cabling_check_agree(struct br_context *context, const struct br_devic
     return rc;
 }
 
-/* ---- the wires --------------------------------------------------------------------------------------------------- */
+/* ---- the wires ------------------------------------------------------------------------------- */
 
 /* What one rank has to say of its NICs. As many sightings follow as all have agreed on. */
 struct report {
@@ -118,7 +122,8 @@ struct wires {
     size_t bytes; /* of a report */
 };
 
-/* All NICs of a host together; of each, what a switch can have at most and a few more that should not be there. */
+/* All NICs of a host together; of each, what a switch can have at most and a few more that should
+ * not be there. */
 static uint32_t most_sightings(const struct br_bcube *cube)
 {
     uint32_t n = 4 * cube->k * cube->n + 64;
@@ -135,8 +140,8 @@ static void cabling_close(struct wires *w)
     free(w->all);
 }
 
-static int cabling_open(struct wires *w, struct br_context *context, const struct br_devices *devices,
-                      const struct agreement *first)
+static int cabling_open(struct wires *w, struct br_context *context,
+                        const struct br_devices *devices, const struct agreement *first)
 {
     const struct br_bcube *cube = &context->settings.cube;
     struct br_beacon_config config = {
@@ -154,8 +159,9 @@ static int cabling_open(struct wires *w, struct br_context *context, const struc
     w->mine = calloc(1, w->bytes);
     w->all = calloc((size_t)context->size, w->bytes);
     w->subnets = calloc((size_t)context->size * BR_WIRING_NICS, sizeof *w->subnets);
-    rc = w->mine && w->all && w->subnets ? br_wiring_init(&w->wiring, cube, (uint32_t)context->size)
-                                         : br_error(ENOMEM, "no memory for %d reports", context->size);
+    rc = w->mine && w->all && w->subnets
+             ? br_wiring_init(&w->wiring, cube, (uint32_t)context->size)
+             : br_error(ENOMEM, "no memory for %d reports", context->size);
     if (!rc)
         rc = br_beacon_open(&config, &w->beacon);
     if (rc)
@@ -189,7 +195,8 @@ static int take_reports(struct wires *w, const struct agreement *agreements)
     bool same_name = true;
 
     for (int r = 1; r < w->context->size; r++)
-        same_name = same_name && !strncmp(agreements[0].host, agreements[r].host, sizeof agreements[r].host);
+        same_name = same_name &&
+                    !strncmp(agreements[0].host, agreements[r].host, sizeof agreements[r].host);
     for (int r = 0; r < w->context->size; r++) {
         struct br_wiring_host *host = &w->wiring.hosts[r];
         const struct report *report = report_of(w, r);
@@ -201,8 +208,9 @@ static int take_reports(struct wires *w, const struct agreement *agreements)
         for (uint32_t i = 0; i < report->n_nics; i++) {
             if (report->nics[i].level < -1 || report->nics[i].level >= (int)w->wiring.cube.k)
                 return br_error(EPROTO, "the report of rank %d on its NICs makes no sense", r);
-            host->nics[i] = (struct br_wiring_nic){
-                .level = report->nics[i].level, .up = report->nics[i].up, .blind = report->nics[i].blind};
+            host->nics[i] = (struct br_wiring_nic){.level = report->nics[i].level,
+                                                   .up = report->nics[i].up,
+                                                   .blind = report->nics[i].blind};
             w->subnets[(size_t)r * BR_WIRING_NICS + i] = report->nics[i].subnet;
             snprintf(host->nics[i].name, sizeof host->nics[i].name, "%.15s", report->nics[i].name);
         }
@@ -220,7 +228,8 @@ static int take_reports(struct wires *w, const struct agreement *agreements)
 static int cabling_check_refuse(const struct wires *w)
 {
     const struct br_bcube *cube = &w->wiring.cube;
-    uint32_t kept = w->wiring.n_findings < BR_WIRING_FINDINGS ? w->wiring.n_findings : BR_WIRING_FINDINGS;
+    uint32_t kept =
+        w->wiring.n_findings < BR_WIRING_FINDINGS ? w->wiring.n_findings : BR_WIRING_FINDINGS;
     char text[BR_ERROR_BYTES - 120] = "";
     uint32_t said = 0;
     size_t used = 0;
@@ -232,9 +241,10 @@ static int cabling_check_refuse(const struct wires *w)
                                  w->wiring.findings[said]);
     if (said == w->wiring.n_findings)
         return br_error(ENETUNREACH, "this network is no BCube(%u,%u): %s", cube->n, cube->k, text);
-    return br_error(ENETUNREACH,
-                    "this network is no BCube(%u,%u): %s; and %u findings more, which rank 0 has logged",
-                    cube->n, cube->k, text, w->wiring.n_findings - said);
+    return br_error(
+        ENETUNREACH,
+        "this network is no BCube(%u,%u): %s; and %u findings more, which rank 0 has logged",
+        cube->n, cube->k, text, w->wiring.n_findings - said);
 }
 
 /* Levels as they were found; a level without a NIC has no neighbours either. */
@@ -279,10 +289,11 @@ static bool all_can_discover(const struct br_context *context, const struct agre
     for (int r = 0; r < context->size; r++)
         if (!all[r].cabling_ms) {
             if (context->rank == 0 && all[0].n)
-                br_log_info("the wires of the BCube are not looked at: rank %d has BRAID_CABLING_MS=0, "
-                            "loopback, or one "
-                            "NIC for two levels",
-                            r);
+                br_log_info(
+                    "the wires of the BCube are not looked at: rank %d has BRAID_CABLING_MS=0, "
+                    "loopback, or one "
+                    "NIC for two levels",
+                    r);
             return false;
         }
     return true;
@@ -294,13 +305,14 @@ static void log_undiscovered(const struct wires *w)
         const char *why = w->devices->names[i][0] ? br_beacon_nic_blind(w->beacon, i) : NULL;
 
         if (why)
-            br_log_warn("rank %d: nobody knows what %s is plugged into, because it sends no beacons (%s)",
-                        w->context->rank, w->devices->nics[i], why);
+            br_log_warn(
+                "rank %d: nobody knows what %s is plugged into, because it sends no beacons (%s)",
+                w->context->rank, w->devices->nics[i], why);
     }
 }
 
-static int cabling_run_check(struct br_context *context, struct br_devices *devices, const struct agreement *agreements,
-                 uint64_t until)
+static int cabling_run_check(struct br_context *context, struct br_devices *devices,
+                             const struct agreement *agreements, uint64_t until)
 {
     struct wires w;
     int rc = cabling_open(&w, context, devices, &agreements[0]);
@@ -318,8 +330,8 @@ static int cabling_run_check(struct br_context *context, struct br_devices *devi
 int br_cabling_agree(struct br_context *context, struct br_devices *devices, uint64_t until)
 {
     struct agreement *all = calloc((size_t)context->size, sizeof *all);
-    int rc =
-        all ? cabling_check_agree(context, devices, all, until) : br_error(ENOMEM, "no memory for %d ranks", context->size);
+    int rc = all ? cabling_check_agree(context, devices, all, until)
+                 : br_error(ENOMEM, "no memory for %d ranks", context->size);
 
     if (!rc && all_can_discover(context, all))
         rc = cabling_run_check(context, devices, all, until);

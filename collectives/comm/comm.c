@@ -27,7 +27,8 @@
 
 const char *braid_version(void)
 {
-    return STRING(BRAID_VERSION_MAJOR) "." STRING(BRAID_VERSION_MINOR) "." STRING(BRAID_VERSION_PATCH);
+    return STRING(BRAID_VERSION_MAJOR) "." STRING(BRAID_VERSION_MINOR) "." STRING(
+        BRAID_VERSION_PATCH);
 }
 
 const char *braid_last_error(void)
@@ -70,7 +71,7 @@ int braid_size(const struct braid_comm *comm)
     return rc ? rc : comm->size;
 }
 
-/* ---- start and end ----------------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static int init_locks(struct br_context *context)
 {
@@ -123,7 +124,8 @@ static int init_worker(struct br_context *context)
         .connect_timeout = 5 * BR_SEC,
         .cube = s->cube,
         .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
-        /* Not where ranks of one host talk to each other over its own addresses: such frames never see the NIC. */
+        /* Not where ranks of one host talk to each other over its own addresses: such frames never
+         * see the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
         .max_slots = 4096,
         .max_transfers = 16384,
@@ -183,8 +185,9 @@ void br_comm_name_devices(const struct br_context *context, char text[BR_CALIBRA
 
     text[0] = 0;
     for (int d = 0; d < context->worker->n_devices && used < BR_CALIBRATION_TEXT; d++)
-        used += (size_t)snprintf(text + used, BR_CALIBRATION_TEXT - used, "%s%s:%s", used ? "," : "",
-                                 context->worker->devices[d]->ops->name, context->worker->devices[d]->name);
+        used += (size_t)snprintf(text + used, BR_CALIBRATION_TEXT - used, "%s%s:%s",
+                                 used ? "," : "", context->worker->devices[d]->ops->name,
+                                 context->worker->devices[d]->name);
 }
 
 static enum br_cost_locality comm_locality_of(const struct br_context *context)
@@ -204,10 +207,12 @@ static int init_network(struct br_context *context)
     if (!network->topology.n)
         br_topology_flat(&network->topology, (uint32_t)context->size);
     network->oversubscribed = context->settings.cores > 0;
-    if (network->topology.kind != BR_TOPOLOGY_BCUBE) /* emulated ones have slow links, as real ones have */
+    /* emulated ones have slow links, as real ones have */
+    if (network->topology.kind != BR_TOPOLOGY_BCUBE)
         network->topology.cores = context->settings.cores;
     rc = br_network_init(network, context->rank, comm_locality_of(context), most_rails(context),
-                         context->settings.calibration, devices, context->store, context->init_deadline);
+                         context->settings.calibration, devices, context->store,
+                         context->init_deadline);
     if (!rc && context->rank == 0 && network->measured)
         context->calibration_drift.bound = (double)context->settings.calibration_bound;
     return rc;
@@ -216,7 +221,8 @@ static int init_network(struct br_context *context)
 /* Rank 0 alone reports: the others have done the same. */
 static int init_report(struct br_context *context)
 {
-    if (context->rank != 0 || !context->settings.report[0] || strcmp(context->settings.report, "0") == 0)
+    if (context->rank != 0 || !context->settings.report[0] ||
+        strcmp(context->settings.report, "0") == 0)
         return 0;
     context->report = calloc(1, sizeof *context->report);
     return context->report ? 0 : br_error(ENOMEM, "rank 0: no memory for the report");
@@ -233,7 +239,8 @@ static void destroy_network(struct br_context *context)
     br_network_destroy(&context->network);
 }
 
-/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before the engine ends, which unpins, too. */
+/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before
+ * the engine ends, which unpins, too. */
 static void destroy_streams(struct br_context *context)
 {
     uint64_t until = br_clock_now() + BR_STAGING_TIMEOUT_NS;
@@ -242,10 +249,10 @@ static void destroy_streams(struct br_context *context)
     while (!br_stream_ops_idle(context->stream_ops) && br_clock_now() < until)
         nanosleep(&nap, NULL);
     if (!br_stream_ops_idle(context->stream_ops)) {
-        br_log_error(
-            "rank %d: a kernel hangs before operations in streams: what is pinned for GPUs stays pinned "
-            "and allocated to the end of the process",
-            context->rank);
+        br_log_error("rank %d: a kernel hangs before operations in streams: what is pinned for "
+                     "GPUs stays pinned "
+                     "and allocated to the end of the process",
+                     context->rank);
         br_copier_lose(context->copier);
     }
     br_stream_ops_destroy(context->stream_ops);
@@ -284,8 +291,8 @@ static int init_first(struct br_context *context)
     return br_comm_create(context, br_engine_all(context->engine), &context->world);
 }
 
-/* Communicators that have been finalized with their job. The program may still hold their addresses: they stay what they are for
- * KEPT others. */
+/* Communicators that have been finalized with their job. The program may still hold their
+ * addresses: they stay what they are for KEPT others. */
 #define KEPT 64
 static struct {          /* under br_process_lock() */
     struct br_list list; /* the oldest first; by `holding` */
@@ -347,7 +354,8 @@ static void comm_say_goodbye(struct br_context *context)
         br_worker_leave(w);
     while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
         br_progress_once(context, br_clock_now());
-    if (br_staging_busy(context->engine)) /* for a peer that is gone, or has not left and hears why */
+    /* for a peer that is gone, or has not left and hears why */
+    if (br_staging_busy(context->engine))
         br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
     while (w->fail_due || br_staging_busy(context->engine))
         br_progress_once(context, br_clock_now());
@@ -391,9 +399,12 @@ static void comm_unwind(struct br_context *context, int n)
     free(context);
 }
 
-/* In a child of fork(), where braid's threads are not, and sockets, rings and segments are the parent's as well: closing them in
- * good order would tell peers that the parent leaves. Only what is the child's own is freed, and that only if no thread was
- * changing it at the time of the fork. The rest ends with the child. */
+/*
+ * In a child of fork(), where braid's threads are not, and sockets, rings and segments are the
+ * parent's as well: closing them in good order would tell peers that the parent leaves. Only what
+ * is the child's own is freed, and that only if no thread was changing it at the time of the fork.
+ * The rest ends with the child.
+ */
 static void comm_free_in_child(struct br_context *context)
 {
     if (!pthread_mutex_trylock(&context->lock)) {
@@ -476,8 +487,8 @@ int braid_finalize(struct braid_comm *comm)
     br_stats_server_close(context); /* from here on the worker is driven without the lock */
     comm_say_goodbye(context);
     if (context->report)
-        br_algorithm_report_write(context->report, &context->network, br_memory_text(context, memory),
-                         context->settings.report);
+        br_algorithm_report_write(context->report, &context->network,
+                                  br_memory_text(context, memory), context->settings.report);
     comm_unwind(context, N_PHASES);
     return rc ? br_error(-rc, "%s", text) : 0;
 }
@@ -518,7 +529,7 @@ int braid_comm_error(struct braid_comm *comm)
     return rc;
 }
 
-/* ---- a communicator ---------------------------------------------------------------------------------------- */
+/* ---- a communicator -------------------------------------------------------------------------- */
 
 /* The own thread may be running or not be there yet. */
 static int comm_share_shm(struct braid_comm *comm)
@@ -534,8 +545,9 @@ static int comm_share_shm(struct braid_comm *comm)
         int n = 0;
 
         br_progress_lock(context);
-        rc = context->worker->failed ? br_error(-context->worker->failed, "%s", context->worker->message)
-                                    : br_shm_executor_create(comm);
+        rc = context->worker->failed
+                 ? br_error(-context->worker->failed, "%s", context->worker->message)
+                 : br_shm_executor_create(comm);
         if (rc == -EAGAIN)
             n = br_progress_once(context, now);
         if (rc == -EAGAIN && now > until)
@@ -558,7 +570,8 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
         comm = *place = make_comm();
     if (!comm)
         return br_error(ENOMEM, "rank %d: no memory for a communicator", context->rank);
-    *comm = (struct braid_comm){.context = context, .rank = group->rank, .size = group->size, .group = group};
+    *comm = (struct braid_comm){
+        .context = context, .rank = group->rank, .size = group->size, .group = group};
     br_list_init(&comm->deferred);
     br_list_init(&comm->deferring);
     rc = comm_share_shm(comm);

@@ -14,9 +14,10 @@
 static int devices_add(struct br_devices *devices, const char *name)
 {
     if (devices->n == BR_WIRING_NICS)
-        return br_error(E2BIG, "more than %d devices; name the ones to use in BRAID_DEVICES", BR_WIRING_NICS);
-    if ((size_t)snprintf(devices->names[devices->n++], BR_DEVICE_NAME, "%.*s", BR_DEVICE_NAME - 1, name) <
-        strlen(name))
+        return br_error(E2BIG, "more than %d devices; name the ones to use in BRAID_DEVICES",
+                        BR_WIRING_NICS);
+    if ((size_t)snprintf(devices->names[devices->n++], BR_DEVICE_NAME, "%.*s", BR_DEVICE_NAME - 1,
+                         name) < strlen(name))
         return br_error(EINVAL, "BRAID_DEVICES: %.60s is too long for the name of a device", name);
     return 0;
 }
@@ -49,7 +50,8 @@ static int probe_backend(const struct br_settings *s, struct br_device_info *inf
 
     return ops ? ops->probe(infos, max)
                : br_error(EOPNOTSUPP,
-                          "BRAID_BACKEND is %s, which is not in this build; `braid info` says how to get it",
+                          "BRAID_BACKEND is %s, which is not in this build; `braid info` says how "
+                          "to get it",
                           s->network);
 }
 
@@ -75,16 +77,16 @@ static int add_ports(const struct br_settings *s, int most, struct br_devices *d
     if (n < 0 || rc)
         return n < 0 ? n : rc;
     if (!devices->n)
-        return br_error(
-            ENODEV,
-            "%d ports of DPDK can be used, and each rank of this host needs one of its own: name them "
-            "in BRAID_DPDK_PORTS; `braid info` says why one cannot be used",
-            usable);
+        return br_error(ENODEV,
+                        "%d ports of DPDK can be used, and each rank of this host needs one of its "
+                        "own: name them "
+                        "in BRAID_DPDK_PORTS; `braid info` says why one cannot be used",
+                        usable);
     return 0;
 }
 
-/* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too), else every NIC that is up;
- * `most` of them. Soft-RoCE only for those who ask for verbs. */
+/* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too),
+ * else every NIC that is up; `most` of them. Soft-RoCE only for those who ask for verbs. */
 static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
 {
     const struct br_environment *env = &s->environment;
@@ -102,9 +104,11 @@ static int add_default(const struct br_settings *s, int most, struct br_devices 
             (rdma || infos[i].loopback == br_devices_one_host(env)))
             rc = devices_add(devices, infos[i].name);
     if (!rc && !devices->n && rdma)
-        rc = br_error(ENODEV, "no RDMA device can be used; `braid info` says why and what mends it");
+        rc =
+            br_error(ENODEV, "no RDMA device can be used; `braid info` says why and what mends it");
     if (!rc && !devices->n)
-        rc = br_error(ENODEV, "no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
+        rc = br_error(ENODEV,
+                      "no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
                       br_devices_one_host(env) ? "" : " besides loopback");
     return rc;
 }
@@ -197,11 +201,12 @@ int br_devices_check_count(const struct br_context *context, const struct br_dev
 
     if (!cube->n || devices->n == (int)cube->k)
         return 0;
-    return br_error(EINVAL,
-                    "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
-                    "BRAID_DEVICES, that of level 0 first",
-                    context->rank, cube->n, cube->k, cube->k,
-                    devices->ordered ? "BRAID_DEVICES names" : "those that are up are", devices->n);
+    return br_error(
+        EINVAL,
+        "rank %d: BCube(%u,%u) has %u levels and needs a device on each, but %s %d; name them in "
+        "BRAID_DEVICES, that of level 0 first",
+        context->rank, cube->n, cube->k, cube->k,
+        devices->ordered ? "BRAID_DEVICES names" : "those that are up are", devices->n);
 }
 
 int br_devices_list(const struct br_context *context, struct br_devices *devices)

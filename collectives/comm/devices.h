@@ -15,20 +15,24 @@ struct br_context;
 struct br_settings;
 
 struct br_devices {
-    int n;                                      /* devices to open; in a BCube its levels */
-    bool ordered;                               /* somebody said which device is which level */
-    bool real;                                  /* none of them is loopback, and no NIC serves twice */
-    char names[BR_WIRING_NICS][BR_DEVICE_NAME]; /* as br_device_config takes them; "": there is none */
-    char nics[BR_WIRING_NICS][IF_NAMESIZE];     /* the interfaces behind them; BCube only */
+    int n;        /* devices to open; in a BCube its levels */
+    bool ordered; /* somebody said which device is which level */
+    /* none of them is loopback, and no NIC serves twice */
+    bool real;
+    /* as br_device_config takes them; "": there is none */
+    char names[BR_WIRING_NICS][BR_DEVICE_NAME];
+    char nics[BR_WIRING_NICS][IF_NAMESIZE]; /* the interfaces behind them; BCube only */
 };
 
 /* All ranks are on one host, as far as the launcher has said. */
 bool br_devices_one_host(const struct br_environment *environment);
 
-/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with words. */
+/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with words.
+ */
 int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
 
-/* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and others with words. Blocks briefly. */
+/* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and
+ * others with words. Blocks briefly. */
 int br_devices_list(const struct br_context *context, struct br_devices *devices);
 
 /* In a BCube, whether there is one for each level. -EINVAL with words. */

@@ -13,9 +13,10 @@
 _Static_assert(BR_EPOCHS_MAX_ROUNDS > BR_MAX_OPERATIONS + 1,
                "an operation may make a round due, and wait for the one before");
 
-/* ---- failures ---------------------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
-static uint32_t bit_of(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t neighbour)
+static uint32_t bit_of(const struct br_bcube *cube, uint32_t host, uint32_t level,
+                       uint32_t neighbour)
 {
     uint32_t i = 0;
 
@@ -28,12 +29,14 @@ static uint32_t bit_of(const struct br_bcube *cube, uint32_t host, uint32_t leve
 static bool is_broken(const struct br_bcube *cube, const uint64_t *broken, uint32_t a, uint32_t b,
                       uint32_t level)
 {
-    return (broken[a] >> bit_of(cube, a, level, b) & 1) || (broken[b] >> bit_of(cube, b, level, a) & 1);
+    return (broken[a] >> bit_of(cube, a, level, b) & 1) ||
+           (broken[b] >> bit_of(cube, b, level, a) & 1);
 }
 
 /* Links of a NIC that are broken and that nothing in the set explains. */
 static uint32_t epochs_unexplained(const struct br_bcube *cube, const uint64_t *broken,
-                            const struct br_failures *failures, uint32_t host, uint32_t level)
+                                   const struct br_failures *failures, uint32_t host,
+                                   uint32_t level)
 {
     uint32_t n = 0;
 
@@ -48,7 +51,8 @@ static uint32_t epochs_unexplained(const struct br_bcube *cube, const uint64_t *
     return n;
 }
 
-int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken, struct br_failures *failures)
+int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken,
+                       struct br_failures *failures)
 {
     for (;;) {
         uint32_t most = 0, host = 0, level = 0;
@@ -72,11 +76,12 @@ int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken, stru
     }
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static int epochs_keep(struct br_epochs *epochs, struct br_forest *trees)
 {
-    struct br_forest **more = realloc(epochs->disjoint_trees, (epochs->n_disjoint_trees + 1) * sizeof(struct br_forest *));
+    struct br_forest **more = realloc(epochs->disjoint_trees,
+                                      (epochs->n_disjoint_trees + 1) * sizeof(struct br_forest *));
 
     if (!more) {
         br_forest_free(trees);
@@ -88,14 +93,15 @@ static int epochs_keep(struct br_epochs *epochs, struct br_forest *trees)
 }
 
 /* The one of these failures: known already, or new. */
-static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cube, const struct br_failures *failures,
-                     const struct br_forest **out)
+static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cube,
+                             const struct br_failures *failures, const struct br_forest **out)
 {
     struct br_forest *trees;
     int rc = br_forest_new(cube, failures, &trees);
 
     if (rc ==
-        -EHOSTUNREACH) { /* in parts for now, or hosts are reached by chance: as if whole, and relayed */
+        /* in parts for now, or hosts are reached by chance: as if whole, and relayed */
+        -EHOSTUNREACH) {
         *out = epochs->disjoint_trees[0];
         return 0;
     }
@@ -122,7 +128,7 @@ static int epoch_of(struct br_context *context, const struct br_forest **out)
     return rc;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------------------------ */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 static void epochs_begin(struct br_context *context, uint64_t now)
 {
@@ -141,7 +147,8 @@ static void epochs_begin(struct br_context *context, uint64_t now)
         .count = 1,
         .type = BRAID_UINT64,
         .priority = INT32_MAX,
-        .timeout = UINT64_MAX, /* what waits for it has a deadline, perhaps a longer one than others */
+        /* what waits for it has a deadline, perhaps a longer one than others */
+        .timeout = UINT64_MAX,
         .deadline = UINT64_MAX,
         .sequence = round,
         .is_epoch_round = true,
@@ -200,7 +207,7 @@ void br_epochs_round_ended(struct br_context *context, uint64_t now)
         epochs_begin(context, now);
 }
 
-/* ---- the job ----------------------------------------------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 int br_epochs_create(struct br_context *context)
 {
@@ -217,10 +224,12 @@ int br_epochs_create(struct br_context *context)
     if (!context->epochs)
         return br_error(ENOMEM, "rank %d: no memory for the views", context->rank);
     context->epochs->all_links = calloc((size_t)context->size, sizeof *context->epochs->all_links);
-    rc = context->epochs->all_links ? 0 : br_error(ENOMEM, "rank %d: no memory for the views", context->rank);
+    rc = context->epochs->all_links
+             ? 0
+             : br_error(ENOMEM, "rank %d: no memory for the views", context->rank);
     if (!rc)
-        rc = br_group_init(&context->epochs->group, BR_EPOCHS_GROUP, context->rank, context->size, NULL,
-                           &context->network.model);
+        rc = br_group_init(&context->epochs->group, BR_EPOCHS_GROUP, context->rank, context->size,
+                           NULL, &context->network.model);
     if (!rc)
         rc = br_forest_new(cube, NULL, &whole);
     if (!rc)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the program holds of operations and regions, and the calls with an operation that was submitted, or made to be started.
+ * What the program holds of operations and regions, and the calls with an operation that was
+ * submitted, or made to be started.
  *
- * 1. A handle (struct braid_op *, struct braid_region *) is no address but three numbers: a serial number that this process
- *    never uses again, the operation's place in the pool, the place of its family in `families`. So a handle that was given
- *    back, or whose job has ended, is recognised without a look at memory that may be another's by now.
- * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once, and the second braid_wait() of
- *    a program would then be for an operation that it knows nothing of.
+ * 1. A handle (struct braid_op *, struct braid_region *) is no address but three numbers: a serial
+ *    number that this process never uses again, the operation's place in the pool, the place of its
+ *    family in `families`. So a handle that was given back, or whose job has ended, is recognised
+ *    without a look at memory that may be another's by now.
+ * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once,
+ *    and the second braid_wait() of a program would then be for an operation that it knows nothing
+ *    of.
  */
 #include "collectives/comm/comm.h"
 
@@ -16,8 +19,8 @@
 #include "base/error.h"
 #include "base/process.h"
 
-#define CONTEXT_BITS 8 /* jobs of a process at a time */
-#define OPERATION_BITS  10
+#define CONTEXT_BITS   8 /* jobs of a process at a time */
+#define OPERATION_BITS 10
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -35,7 +38,8 @@ int br_handles_open(struct br_context *context)
             return 0;
         }
     }
-    return br_error(ENFILE, "braid_init: this process is in %d jobs already; end one by braid_finalize()",
+    return br_error(ENFILE,
+                    "braid_init: this process is in %d jobs already; end one by braid_finalize()",
                     1 << CONTEXT_BITS);
 }
 
@@ -48,7 +52,8 @@ uint64_t br_handle_new(const struct br_context *context, uint32_t place)
 {
     uint64_t serial = atomic_fetch_add(&serials, 1) + 1;
 
-    return serial << (OPERATION_BITS + CONTEXT_BITS) | (uint64_t)place << CONTEXT_BITS | context->index;
+    return serial << (OPERATION_BITS + CONTEXT_BITS) | (uint64_t)place << CONTEXT_BITS |
+           context->index;
 }
 
 struct br_context *br_handle_context(uint64_t handle)
@@ -79,11 +84,11 @@ static struct br_operation *look_up(struct braid_op *handle)
 
 static int not_one(const char *name)
 {
-    return br_error(
-        EINVAL,
-        "%s: the operation is not there any more: it has been waited for, tested or freed before, or its "
-        "communicator has been finalized",
-        name);
+    return br_error(EINVAL,
+                    "%s: the operation is not there any more: it has been waited for, tested or "
+                    "freed before, or its "
+                    "communicator has been finalized",
+                    name);
 }
 
 /* *op, or an error with words. */
@@ -102,7 +107,8 @@ bool br_operation_has_ended(struct braid_op *handle)
     return !op || atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
 }
 
-/* false: another thread was faster. The operation is this thread's alone then, and unless it is persistent its handle is void. */
+/* false: another thread was faster. The operation is this thread's alone then, and unless it is
+ * persistent its handle is void. */
 static bool handles_claim(struct br_operation *op, struct braid_op *handle)
 {
     uint64_t number = (uintptr_t)handle;
@@ -179,8 +185,8 @@ int braid_op_free(struct braid_op *handle)
         br_progress_unlock(context);
         return not_one("braid_op_free");
     }
-    runs =
-        atomic_load(&op->state) == BR_OPERATION_SUBMITTED || atomic_load(&op->state) == BR_OPERATION_RUNNING;
+    runs = atomic_load(&op->state) == BR_OPERATION_SUBMITTED ||
+           atomic_load(&op->state) == BR_OPERATION_RUNNING;
     if (runs)
         op->released = true; /* br_progress_end() does the rest */
     else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory: braid_alloc() segments and the caller's own spans, found by address and by number; and what the registration
- * cache keeps of other memory, where a device wants keys. Memory up to eager_bytes is copied into messages anyhow.
+ * Registered memory: braid_alloc() segments and the caller's own spans, found by address and by
+ * number; and what the registration cache keeps of other memory, where a device wants keys. Memory
+ * up to eager_bytes is copied into messages anyhow.
  */
 #include "collectives/comm/comm.h"
 
@@ -20,7 +21,8 @@
 #include "transport/region.h"
 #include "transport/shm/segment.h"
 
-#define LINGER BR_SEC /* memory that is to be freed waits as long for peers that are being served from it */
+#define LINGER                                                                                     \
+    BR_SEC /* memory that is to be freed waits as long for peers that are being served from it */
 
 /* Index of the first region whose base is above address. */
 static int comm_memory_upper(const struct br_context *context, const void *address)
@@ -38,7 +40,8 @@ static int comm_memory_upper(const struct br_context *context, const void *addre
     return low;
 }
 
-struct braid_region *br_region_containing(struct br_context *context, const void *memory, size_t bytes)
+struct braid_region *br_region_containing(struct br_context *context, const void *memory,
+                                          size_t bytes)
 {
     int i = comm_memory_upper(context, memory);
     const struct br_region *r;
@@ -77,8 +80,9 @@ void br_region_done(void *opaque, struct br_region *region)
     atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->served, 1);
 }
 
-/* Takes the lock. That a peer's get is through the peer may have told our program before our NIC has told us: it is not the program's
- * mistake if it frees the region then. Returns how many still use it. */
+/* Takes the lock. That a peer's get is through the peer may have told our program before our NIC
+ * has told us: it is not the program's mistake if it frees the region then. Returns how many still
+ * use it. */
 static int memory_lock_when_unused(struct braid_region *region)
 {
     if (!atomic_load(&region->uses))
@@ -94,17 +98,19 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
     int at = comm_memory_upper(context, (char *)r->base + r->bytes - 1), rc;
 
     if (context->n_regions == BR_MAX_REGIONS)
-        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more", context->rank,
-                        BR_MAX_REGIONS);
+        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more",
+                        context->rank, BR_MAX_REGIONS);
     if (at > 0) {
         const struct br_region *before = &context->regions[at - 1]->region;
 
         if ((const char *)before->base + before->bytes > (const char *)r->base)
-            return br_error(EEXIST, "rank %d: the span overlaps a region that is registered already",
+            return br_error(EEXIST,
+                            "rank %d: the span overlaps a region that is registered already",
                             context->rank);
     }
     r->id = ++context->next_region;
-    rc = region->gpu ? 0 : br_region_register(context->worker->devices, context->worker->n_devices, r);
+    rc = region->gpu ? 0
+                     : br_region_register(context->worker->devices, context->worker->n_devices, r);
     if (rc)
         return br_error_prefix(rc, "rank %d, ", context->rank);
     if (region->gpu)
@@ -137,15 +143,16 @@ static void free_region(struct braid_region *region)
 }
 
 /* Memory that ranks of this host, if there are others, may map. */
-static int comm_memory_allocate(const struct br_context *context, size_t bytes, void **base, int *fd)
+static int comm_memory_allocate(const struct br_context *context, size_t bytes, void **base,
+                                int *fd)
 {
     return context->shares_host ? br_segment_alloc(bytes, -1, base, fd)
-                               : br_segment_alloc_private(bytes, base, fd);
+                                : br_segment_alloc_private(bytes, base, fd);
 }
 
 /* gpu: that the memory lies on, which is open; 0: host memory. */
-static int comm_memory_add(struct br_context *context, void *base, size_t bytes, int gpu, int segment_fd, bool allocated,
-               struct braid_region **out)
+static int comm_memory_add(struct br_context *context, void *base, size_t bytes, int gpu,
+                           int segment_fd, bool allocated, struct braid_region **out)
 {
     struct braid_region *region = calloc(1, sizeof *region);
     int rc;
@@ -251,7 +258,8 @@ int braid_free(struct braid_comm *comm, void *memory)
     return rc;
 }
 
-int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region)
+int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
+                   struct braid_region **region)
 {
     BR_HOLD_CANCELLATION;
     struct braid_region *new = NULL;
@@ -265,12 +273,13 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct b
         return br_error(EINVAL, "braid_register: %s",
                         !region ? "nowhere to store the region" : "an empty span");
     if (bytes > UINTPTR_MAX - (uintptr_t)memory)
-        return br_error(EINVAL, "braid_register: %zu bytes from %p on are more than there is memory", bytes,
+        return br_error(EINVAL,
+                        "braid_register: %zu bytes from %p on are more than there is memory", bytes,
                         memory);
     gpu = br_gpu_of(memory);
     if (gpu && br_gpu_of((const char *)memory + bytes - 1) != gpu)
-        return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d", bytes,
-                        memory, gpu - 1);
+        return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d",
+                        bytes, memory, gpu - 1);
     rc = br_gpus_open(comm->context, gpu);
     if (rc)
         return br_error_prefix(rc, "braid_register: ");
@@ -304,10 +313,9 @@ int braid_deregister(struct braid_region *handle)
         return rc;
     region = context ? find_handle(context, (uintptr_t)handle) : NULL;
     if (!region)
-        return br_error(
-            EINVAL,
-            "braid_deregister: not a region from braid_register(), or it has been deregistered before, "
-            "or the job has been finalized");
+        return br_error(EINVAL, "braid_deregister: not a region from braid_register(), or it has "
+                                "been deregistered before, "
+                                "or the job has been finalized");
     if (memory_lock_when_unused(region)) {
         br_progress_unlock(context);
         return br_error(EBUSY, "braid_deregister: an operation still uses the region");
@@ -338,11 +346,11 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
                                   .id = region->region.id,
                                   .check = context->worker->config.check};
     br_progress_unlock(context);
-    return region
-               ? 0
-               : br_error(EINVAL,
-                          "braid_key: %p is in no registered region; use braid_alloc() or braid_register()",
-                          memory);
+    return region ? 0
+                  : br_error(EINVAL,
+                             "braid_key: %p is in no registered region; use braid_alloc() or "
+                             "braid_register()",
+                             memory);
 }
 
 void br_regions_free(struct br_context *context)
@@ -366,7 +374,7 @@ void br_regions_free_in_child(struct br_context *context)
     context->n_regions = 0;
 }
 
-/* ---- the memory of operations ----------------------------------------------------------------------------- */
+/* ---- the memory of operations ---------------------------------------------------------------- */
 
 static bool any_pins(const struct br_context *context)
 {
@@ -392,10 +400,10 @@ int br_memory_open(struct br_context *context)
     }
     rc = br_cache_open(w->devices, w->n_devices, context->settings.cache_bytes, &context->cache);
     if (rc)
-        br_log_warn(
-            "no registration cache: %s. Memory that is in no region goes with a copy; braid_alloc() or "
-            "braid_register() avoid it",
-            br_error_message());
+        br_log_warn("no registration cache: %s. Memory that is in no region goes with a copy; "
+                    "braid_alloc() or "
+                    "braid_register() avoid it",
+                    br_error_message());
     return rc == -ENOMEM ? rc : 0;
 }
 
@@ -446,7 +454,8 @@ void br_memory_unuse(struct br_context *context, struct br_region *region)
 const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY_TEXT])
 {
     uint64_t registrations = 0, pinned = 0, copied = 0;
-    const struct br_cache_counters none = {0}, *c = context->cache ? br_cache_counters(context->cache) : &none;
+    const struct br_cache_counters none = {0},
+                                   *c = context->cache ? br_cache_counters(context->cache) : &none;
 
     text[0] = 0;
     for (int d = 0; d < context->worker->n_devices; d++) {
@@ -457,14 +466,16 @@ const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY
         copied += counters->tx_copied_bytes + counters->rx_copied_bytes;
     }
     if (any_pins(context))
-        snprintf(text, BR_MEMORY_TEXT,
-                 "# memory: %llu registrations, %llu KiB pinned now, %llu KiB copied; cache: %llu KiB of at "
-                 "most %llu KiB, "
-                 "%llu hits, %llu registered, %llu changed, %llu evicted, %llu uses without a region\n",
-                 (unsigned long long)registrations, (unsigned long long)pinned >> 10,
-                 (unsigned long long)copied >> 10, (unsigned long long)c->pinned_bytes >> 10,
-                 (unsigned long long)context->settings.cache_bytes >> 10, (unsigned long long)c->hits,
-                 (unsigned long long)c->registered, (unsigned long long)c->invalidated,
-                 (unsigned long long)c->evicted, (unsigned long long)context->unregistered);
+        snprintf(
+            text, BR_MEMORY_TEXT,
+            "# memory: %llu registrations, %llu KiB pinned now, %llu KiB copied; cache: %llu KiB "
+            "of at "
+            "most %llu KiB, "
+            "%llu hits, %llu registered, %llu changed, %llu evicted, %llu uses without a region\n",
+            (unsigned long long)registrations, (unsigned long long)pinned >> 10,
+            (unsigned long long)copied >> 10, (unsigned long long)c->pinned_bytes >> 10,
+            (unsigned long long)context->settings.cache_bytes >> 10, (unsigned long long)c->hits,
+            (unsigned long long)c->registered, (unsigned long long)c->invalidated,
+            (unsigned long long)c->evicted, (unsigned long long)context->unregistered);
     return text;
 }

@@ -32,8 +32,8 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
     }
     pthread_mutex_unlock(&context->pool_lock);
     if (!op)
-        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them", context->rank,
-                 BR_MAX_OPERATIONS);
+        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them",
+                 context->rank, BR_MAX_OPERATIONS);
     return op;
 }
 
@@ -83,9 +83,11 @@ void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 {
     struct br_context *context = comm->context;
 
-    op->send_region = op->send_gpu ? br_gpudirect_get_region(context, op, op->send, op->send_bytes, op->send_gpu, false)
+    op->send_region = op->send_gpu ? br_gpudirect_get_region(context, op, op->send, op->send_bytes,
+                                                             op->send_gpu, false)
                                    : br_memory_use(context, op->send, op->send_bytes);
-    op->recv_region = op->recv_gpu ? br_gpudirect_get_region(context, op, op->recv, op->recv_bytes, op->recv_gpu, true)
+    op->recv_region = op->recv_gpu ? br_gpudirect_get_region(context, op, op->recv, op->recv_bytes,
+                                                             op->recv_gpu, true)
                                    : br_memory_use(context, op->recv, op->recv_bytes);
 }
 
@@ -98,7 +100,8 @@ void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
 
 uint64_t br_comm_next_sequence(struct braid_comm *comm)
 {
-    if (comm->next_sequence % (BR_OPERATIONS / 4) == 0) /* long before one that is remembered comes again */
+    /* long before one that is remembered comes again */
+    if (comm->next_sequence % (BR_OPERATIONS / 4) == 0)
         br_worker_forget_before(comm->context->worker, comm->group->number, comm->next_sequence);
     return comm->next_sequence++;
 }
@@ -108,7 +111,8 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     struct braid_comm *comm = op->comm;
 
     op->order = comm->context->next_order;
-    comm->context->next_order += 2; /* the one behind it is for a round that it makes due (views.h, note 4) */
+    /* the one behind it is for a round that it makes due (views.h, note 4) */
+    comm->context->next_order += 2;
     op->deadline = now + op->timeout;
     op->status = 0;
     br_comm_use_memory(comm, op);
@@ -122,7 +126,9 @@ void br_comm_begin_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
     bool local = comm->shm && !comm->context->worker->failed;
-    struct br_shm_executor *shares = comm->context->worker->failed ? NULL : comm->shm ? comm->shm : comm->host_shm;
+    struct br_shm_executor *shares = comm->context->worker->failed ? NULL
+                                     : comm->shm                   ? comm->shm
+                                                                   : comm->host_shm;
 
     op->shm_role = BR_SHM_ROLE_COLLECTIVE;
     op->began = 0; /* of a persistent one: that of a start before */
@@ -192,8 +198,8 @@ int br_comm_take_results(struct braid_comm *comm, const char *name)
     for (uint32_t i = 0; i < br_pool_used(&context->operations); i++) {
         const struct br_operation *op = br_pool_at(&context->operations, i);
 
-        if (!op->comm || (op->comm != comm && comm != context->world) || !atomic_load(&op->handle) ||
-            atomic_load(&op->state) != BR_OPERATION_ENDED)
+        if (!op->comm || (op->comm != comm && comm != context->world) ||
+            !atomic_load(&op->handle) || atomic_load(&op->state) != BR_OPERATION_ENDED)
             continue;
         n++;
         if (!first || op->order < first->order)
@@ -206,33 +212,38 @@ int br_comm_take_results(struct braid_comm *comm, const char *name)
         return 0;
     br_operation_describe(first, text, sizeof text);
     if (!failed) {
-        br_log_warn(
-            "%s: nobody has waited for %d operations, of which the first is %s; all ended without error",
-            name, n, text);
+        br_log_warn("%s: nobody has waited for %d operations, of which the first is %s; all ended "
+                    "without error",
+                    name, n, text);
         return 0;
     }
     rc = failed->status;
     snprintf(error, sizeof error, "%.*s", (int)sizeof error - 1, failed->message);
-    return br_error(-rc,
-                    "%s: nobody has waited for %d operations, of which the first is %s; the first error: %s",
-                    name, n, text, error);
+    return br_error(
+        -rc,
+        "%s: nobody has waited for %d operations, of which the first is %s; the first error: %s",
+        name, n, text, error);
 }
 
 /* Only operations that had the engine for themselves can be held against a prediction. */
 static void check_calibration_drift(struct br_context *context, const struct br_operation *op)
 {
     double seconds = (double)(context->now - op->began) / 1e9,
-           off = op->alone ? br_calibration_drift_add(&context->calibration_drift, op->predicted, seconds) : 0;
+           off = op->alone
+                     ? br_calibration_drift_add(&context->calibration_drift, op->predicted, seconds)
+                     : 0;
     char name[BR_ALGORITHM_TEXT];
 
     if (off > 0)
-        br_log_warn(
-            "BRAID_CALIBRATION: %s is stale: the last %d collectives took %s than %.3g of the predicted "
-            "time, waiting for other ranks included (%s by %s, %zu bytes a block: predicted %.4g us, took "
-            "%.4g us); measure again with `braid calibrate`",
-            context->settings.calibration, BR_CALIBRATION_DRIFT_WINDOW, off > 1 ? "more" : "less", off,
-            br_collective_name(op->collective), br_algorithm_config_name(op->algorithm_config, name),
-            op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
+        br_log_warn("BRAID_CALIBRATION: %s is stale: the last %d collectives took %s than %.3g of "
+                    "the predicted "
+                    "time, waiting for other ranks included (%s by %s, %zu bytes a block: "
+                    "predicted %.4g us, took "
+                    "%.4g us); measure again with `braid calibrate`",
+                    context->settings.calibration, BR_CALIBRATION_DRIFT_WINDOW,
+                    off > 1 ? "more" : "less", off, br_collective_name(op->collective),
+                    br_algorithm_config_name(op->algorithm_config, name),
+                    op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
 }
 
 void br_comm_operation_ended(struct br_operation *op)
@@ -252,7 +263,8 @@ void br_comm_operation_ended(struct br_operation *op)
         op->comm->operations++;
     if (op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
         check_calibration_drift(op->comm->context, op);
-    if (op->comm->context->report && op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+    if (op->comm->context->report && op->kind == BR_OPERATION_COLLECTIVE && op->began &&
+        !op->status)
         br_algorithm_report_add(op->comm->context->report, op, (uint32_t)op->comm->size, op->began,
-                      op->comm->context->now);
+                                op->comm->context->now);
 }

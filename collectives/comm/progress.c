@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who turns the wheel; the reasons are in comm.h. Above transport/, only this file, gate.c, rendezvous.c and protocol/bootstrap/ know
- * threads and a clock. */
+/* Who turns the wheel; the reasons are in comm.h. Above transport/, only this file, gate.c,
+ * rendezvous.c and protocol/bootstrap/ know threads and a clock. */
 #include "collectives/comm/comm.h"
 
 #include <errno.h>
@@ -19,14 +19,16 @@
 #include "collectives/gpu/gpu_local.h"
 
 #define NAP (2 * BR_MS) /* of the own thread while callers drive */
-/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner: in Linux 6.18 who yields gives up the
- * rest of its slice for good, and beside a busy program each yield costs milliseconds. */
+/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner:
+ * in Linux 6.18 who yields gives up the rest of its slice for good, and beside a busy program each
+ * yield costs milliseconds. */
 #define YIELD_AFTER (200 * BR_US)
-#define BACK_OFF_AFTER   (10 * BR_MS) /* of waiting for the board: give the core away, for BACK_OFF_NS at a time */
-#define BACK_OFF_NS   (50 * BR_US)
+#define BACK_OFF_AFTER                                                                             \
+    (10 * BR_MS) /* of waiting for the board: give the core away, for BACK_OFF_NS at a time */
+#define BACK_OFF_NS (50 * BR_US)
 #define LOOK        256 /* looks at the board between two turns for everything else */
 
-/* ---- one turn ---------------------------------------------------------------------------------------------- */
+/* ---- one turn -------------------------------------------------------------------------------- */
 
 /* Those who could not drive. */
 static void wake_waiters(struct br_context *context)
@@ -88,26 +90,30 @@ static void fail_overdue_shm(const struct br_shm_executor *shm, const struct br_
     char text[240], waited[120];
 
     snprintf(text, sizeof text, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
-             br_collective_name(op->collective), op->count, (unsigned long long)(op->timeout / BR_MS),
+             br_collective_name(op->collective), op->count,
+             (unsigned long long)(op->timeout / BR_MS),
              br_shm_executor_name_waited(shm, op, waited, sizeof waited));
     br_worker_fail(op->comm->context->worker, ETIMEDOUT, text);
 }
 
-/* A rank that has left the job published all that it was to publish in shared memory before it said so: waiting for more is in vain.
- * op: on the short way; NULL: the head of the queue. */
-static void watch_departed(struct br_shm_executor *shm, const struct br_operation *op, struct br_worker *w)
+/* A rank that has left the job published all that it was to publish in shared memory before it said
+ * so: waiting for more is in vain. op: on the short way; NULL: the head of the queue. */
+static void watch_departed(struct br_shm_executor *shm, const struct br_operation *op,
+                           struct br_worker *w)
 {
     int rank = br_shm_executor_missing(shm, op);
     char text[240], name[80];
 
-    if (rank < 0 || w->failed || w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
+    if (rank < 0 || w->failed ||
+        w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
         br_shm_executor_missing(shm, op) != rank) /* it has published just before it left */
         return;
     if (!op)
         op = br_container_of(shm->queue.next, struct br_operation, node);
-    snprintf(text, sizeof text, "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
-             br_group_name_rank(shm->group, rank, name, sizeof name), br_collective_name(op->collective),
-             op->count);
+    snprintf(text, sizeof text,
+             "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
+             br_group_name_rank(shm->group, rank, name, sizeof name),
+             br_collective_name(op->collective), op->count);
     br_worker_fail(w, ECONNRESET, text);
 }
 
@@ -124,7 +130,8 @@ static void watch_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t
         br_shm_executor_fail(shm, w->failed, w->message);
 }
 
-/* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a look at the board. */
+/* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a
+ * look at the board. */
 static void progress_account(struct br_context *context, uint64_t time, bool worked)
 {
     *(worked ? &context->progress.busy : &context->progress.idle) += time;
@@ -154,7 +161,8 @@ static uint64_t oldest_to_come(const struct br_context *context)
     uint64_t oldest = br_stream_oldest(context);
 
     br_list_for_each (node, &context->shm_executors) {
-        uint64_t order = br_shm_executor_oldest(br_container_of(node, struct br_shm_executor, node));
+        uint64_t order =
+            br_shm_executor_oldest(br_container_of(node, struct br_shm_executor, node));
 
         if (order < oldest)
             oldest = order;
@@ -180,7 +188,7 @@ int br_progress_once(struct br_context *context, uint64_t now)
     return n;
 }
 
-/* ---- what is waited for ------------------------------------------------------------------------------------ */
+/* ---- what is waited for ---------------------------------------------------------------------- */
 
 struct goal {
     struct br_operation *op; /* its end; NULL: any event after `seen` */
@@ -194,7 +202,7 @@ static bool is_reached(struct br_context *context, const struct goal *goal)
     return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED;
 }
 
-/* ---- the own thread ---------------------------------------------------------------------------------------- */
+/* ---- the own thread -------------------------------------------------------------------------- */
 
 /* Callers drive: look again after a nap. */
 static void progress_back_off(void)
@@ -261,7 +269,8 @@ int br_progress_start(struct br_context *context)
     rc = br_thread_start(&context->progress_thread, progress_thread_main, context);
     if (rc) {
         br_progress_stop(context);
-        return br_error(rc, "rank %d: cannot start the worker thread: %s", context->rank, strerror(rc));
+        return br_error(rc, "rank %d: cannot start the worker thread: %s", context->rank,
+                        strerror(rc));
     }
     context->has_progress_thread = true;
     rc = pin_progress_thread(context);
@@ -286,10 +295,11 @@ void br_progress_stop(struct br_context *context)
     context->wake_fd = -1;
 }
 
-/* ---- callers ----------------------------------------------------------------------------------------------- */
+/* ---- callers --------------------------------------------------------------------------------- */
 
-/* With the lock the engine takes the operation at once, unless one of this thread is on its way through the ring still, behind another
- * thread's that is not published yet. Else it goes into the ring, and whoever drives takes it out. -EAGAIN with words. */
+/* With the lock the engine takes the operation at once, unless one of this thread is on its way
+ * through the ring still, behind another thread's that is not published yet. Else it goes into the
+ * ring, and whoever drives takes it out. -EAGAIN with words. */
 static int hand_in(struct br_operation *op, bool locked, uint64_t now)
 {
     struct br_context *context = op->comm->context;
@@ -300,7 +310,8 @@ static int hand_in(struct br_operation *op, bool locked, uint64_t now)
         accept_submissions(context, now);
     if (locked && br_ring_idle(&context->submissions)) {
         br_comm_start_operation(op, now);
-    } else if (!br_ring_push(&context->submissions, op)) { /* as large as the pool: cannot be full */
+        /* as large as the pool: cannot be full */
+    } else if (!br_ring_push(&context->submissions, op)) {
         atomic_fetch_sub(&op->comm->outstanding, 1);
         return br_error(EAGAIN, "rank %d: the submission ring is full", context->rank);
     }
@@ -322,7 +333,8 @@ int br_progress_submit(struct br_operation *op)
     return rc;
 }
 
-/* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may leave. */
+/* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may
+ * leave. */
 static void wait_for_lock_owner(struct br_context *context, const struct goal *goal)
 {
     struct timespec until;
@@ -341,15 +353,17 @@ static void wait_for_lock_owner(struct br_context *context, const struct goal *g
     atomic_fetch_sub(&context->waiters, 1);
 }
 
-/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may be free. */
+/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may
+ * be free. */
 static void progress_make_room(struct br_context *context, uint64_t now)
 {
     if (!br_cpu_affinity_take(&context->settings.cpu_affinity, now))
         sched_yield();
 }
 
-/* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only looks again and again drives, too. Sleeps when
- * it has been idle for longer than a spin. false: another drives now, and the lock is not ours any more. */
+/* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only
+ * looks again and again drives, too. Sleeps when it has been idle for longer than a spin. false:
+ * another drives now, and the lock is not ours any more. */
 static bool progress_loop(struct br_context *context, const struct goal *goal, uint64_t until)
 {
     uint64_t now = br_clock_now(), idle_since = now;
@@ -447,12 +461,14 @@ void br_progress_signal(struct br_context *context)
     wake_waiters(context);
 }
 
-/* Asks the board until op is complete; now and then everything else gets its turn, and deadlines are looked at. */
+/* Asks the board until op is complete; now and then everything else gets its turn, and deadlines
+ * are looked at. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op)
 {
     struct br_context *context = comm->context;
     bool yield = context->settings.oversubscribed;
-    uint64_t started = 0; /* set at the first look: a clock costs as much as the rest of an operation */
+    /* set at the first look: a clock costs as much as the rest of an operation */
+    uint64_t started = 0;
     uint32_t looks = 0;
     int rc;
 
@@ -469,7 +485,8 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
             atomic_fetch_add(&comm->outstanding, 1);
             atomic_fetch_add(&context->callers, 1);
             br_comm_use_memory(comm, op);
-            br_progress_disarm(context); /* not before: most operations end without a look at the devices */
+            /* not before: most operations end without a look at the devices */
+            br_progress_disarm(context);
         }
         yield = context->settings.oversubscribed || now - started > YIELD_AFTER;
         if (yield)
@@ -508,17 +525,20 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
     struct br_context *context = comm->context;
     bool taken = false;
 
-    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) || pthread_mutex_trylock(&context->lock))
+    if (!comm->shm || !br_shm_executor_takes(comm->shm, op) ||
+        pthread_mutex_trylock(&context->lock))
         return false;
     op->sequence = comm->next_sequence;
-    if (!context->worker->failed && br_ring_idle(&context->submissions) && br_list_empty(&comm->deferred) &&
-        br_shm_executor_begin(comm->shm, op)) {
+    if (!context->worker->failed && br_ring_idle(&context->submissions) &&
+        br_list_empty(&comm->deferred) && br_shm_executor_begin(comm->shm, op)) {
         taken = true;
         br_comm_next_sequence(comm);
         context->next_order++;
         progress_loop_shm(comm, op);
         /* Under the lock nobody else writes it; the own thread sees that somebody drives. */
-        atomic_store_explicit(&context->caller_waits, atomic_load_explicit(&context->caller_waits, memory_order_relaxed) + 1,
+        atomic_store_explicit(&context->caller_waits,
+                              atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
+                                  1,
                               memory_order_relaxed);
         if (op->status)
             comm->failed_operations++;

@@ -11,14 +11,15 @@
 #include "collectives/comm/comm.h"
 #include "collectives/shm/executor.h"
 
-#define SLEEP_MAX_NS (250 * BR_MS) /* timers are looked at this often at least */
+#define SLEEP_MAX_NS  (250 * BR_MS) /* timers are looked at this often at least */
 #define TRYLOCK_TRIES 100           /* who wants the lock for a moment has left it by then */
 /* between two looks at what has no descriptor: a board, a device that must be polled */
 #define POLL_INTERVAL_NS (50 * BR_US)
 
-/* ---- armed devices ----------------------------------------------------------------------------------------- */
+/* ---- armed devices --------------------------------------------------------------------------- */
 
-/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep. *polled: a device has none. */
+/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep.
+ * *polled: a device has none. */
 static int progress_lock_arm(struct br_context *context, struct pollfd *fds, bool *polled)
 {
     int n = 0;
@@ -76,7 +77,7 @@ static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t un
     return until < next ? until : next;
 }
 
-/* ---- the lock ---------------------------------------------------------------------------------------------- */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
 void br_progress_wake(struct br_context *context)
 {
@@ -92,7 +93,8 @@ void br_progress_unlock(struct br_context *context)
     struct pollfd fds[BR_MAX_DEVICES + 1];
     bool polled;
 
-    if (atomic_load(&context->sleeping_threads) && !context->armed_devices && progress_lock_arm(context, fds, &polled) < 0) {
+    if (atomic_load(&context->sleeping_threads) && !context->armed_devices &&
+        progress_lock_arm(context, fds, &polled) < 0) {
         br_progress_disarm(context);
         br_progress_wake(context);
     }
@@ -154,7 +156,7 @@ bool br_progress_yield_or_leave(struct br_context *context)
     return false;
 }
 
-/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+/* ---- sleeping -------------------------------------------------------------------------------- */
 
 static void stop_sleeping(struct br_context *context)
 {
@@ -184,7 +186,8 @@ void br_progress_sleep(struct br_context *context, uint64_t until)
 
         pthread_mutex_unlock(&context->lock);
         ppoll(fds, (nfds_t)n, &left, NULL);
-        br_progress_lock(context); /* wanted: it may be for us, and who was woken, too, and first, spins */
+        /* wanted: it may be for us, and who was woken, too, and first, spins */
+        br_progress_lock(context);
         context->progress.asleep += br_clock_now() - now;
     }
     stop_sleeping(context);

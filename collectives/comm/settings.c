@@ -18,17 +18,18 @@
 #define TRACE_DETAILS 30000 /* a second; each takes 0.1 us of a core */
 #define MOST_SLICE    (2u << 20)
 #define CPUS          4096
-#define CABLING_MS      300
+#define CABLING_MS    300
 
 /* The number in `given` (0: not given) or in the variable, times `unit` ns. */
-static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most, int64_t fallback,
-                    uint64_t unit, uint64_t *out)
+static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
+                                  int64_t fallback, uint64_t unit, uint64_t *out)
 {
     int64_t value;
     int rc;
 
     if (given_ms < 0)
-        return br_error(EINVAL, "braid_config: the field behind %s is %d ms; it must not be negative", name,
+        return br_error(EINVAL,
+                        "braid_config: the field behind %s is %d ms; it must not be negative", name,
                         given_ms);
     if (given_ms > 0) {
         *out = (uint64_t)given_ms * BR_MS;
@@ -41,21 +42,22 @@ static int comm_settings_duration(int given_ms, const char *name, int64_t least,
 }
 
 /* The number in `given` (0: not given), in the variable, or the default. */
-static int comm_settings_number(int64_t given, const char *name, int64_t least, int64_t most, int64_t fallback,
-                  int64_t *out)
+static int comm_settings_number(int64_t given, const char *name, int64_t least, int64_t most,
+                                int64_t fallback, int64_t *out)
 {
     if (!given)
         return br_env_number(name, least, most, fallback, out);
     if (given < least || given > most)
-        return br_error(EINVAL, "braid_config: the field behind %s is %lld; possible are %lld to %lld", name,
-                        (long long)given, (long long)least, (long long)most);
+        return br_error(EINVAL,
+                        "braid_config: the field behind %s is %lld; possible are %lld to %lld",
+                        name, (long long)given, (long long)least, (long long)most);
     *out = given;
     return 0;
 }
 
 /* The same for sizes, where letters may follow in the variable. */
-static int comm_settings_size(uint32_t given, const char *name, uint64_t least, uint64_t most, uint64_t fallback,
-                uint64_t *out)
+static int comm_settings_size(uint32_t given, const char *name, uint64_t least, uint64_t most,
+                              uint64_t fallback, uint64_t *out)
 {
     int64_t value = 0;
     int rc;
@@ -71,9 +73,12 @@ static int comm_settings_read_times(const struct braid_config *c, struct br_sett
 {
     int rc;
 
-    if ((rc = comm_settings_duration(c->timeout_ms, "BRAID_TIMEOUT", 1, 86400, 300, BR_SEC, &s->timeout)) ||
-        (rc = comm_settings_duration(c->peer_timeout_ms, "BRAID_PEER_TIMEOUT", 1, 86400, 10, BR_SEC, &s->peer_timeout)) ||
-        (rc = comm_settings_duration(c->starvation_ms, "BRAID_STARVATION_MS", 1, 60000, 100, BR_MS, &s->starvation)))
+    if ((rc = comm_settings_duration(c->timeout_ms, "BRAID_TIMEOUT", 1, 86400, 300, BR_SEC,
+                                     &s->timeout)) ||
+        (rc = comm_settings_duration(c->peer_timeout_ms, "BRAID_PEER_TIMEOUT", 1, 86400, 10, BR_SEC,
+                                     &s->peer_timeout)) ||
+        (rc = comm_settings_duration(c->starvation_ms, "BRAID_STARVATION_MS", 1, 60000, 100, BR_MS,
+                                     &s->starvation)))
         return rc;
     return 0;
 }
@@ -86,12 +91,13 @@ static uint32_t index_on_machine(const struct br_environment *e, uint32_t ranks)
     return ranks == e->size ? e->rank : UINT32_MAX; /* UINT32_MAX: nobody has said */
 }
 
-/* Spinning is for those who have a core for each rank; the others would only keep each other from working. */
+/* Spinning is for those who have a core for each rank; the others would only keep each other from
+ * working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
     int64_t us = 0, ranks;
-    int rc =
-        br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS, (int64_t)s->environment.local_size, &ranks);
+    int rc = br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS,
+                           (int64_t)s->environment.local_size, &ranks);
 
     if (rc)
         return rc;
@@ -99,8 +105,10 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
-    br_cpu_affinity_choose(&s->cpu_affinity, index_on_machine(&s->environment, (uint32_t)ranks), (uint32_t)ranks);
-    rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, s->oversubscribed ? 200 : 1000, &us);
+    br_cpu_affinity_choose(&s->cpu_affinity, index_on_machine(&s->environment, (uint32_t)ranks),
+                           (uint32_t)ranks);
+    rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000,
+                              s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;
     return rc;
 }
@@ -110,13 +118,16 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
     int64_t rails = 0, cpu = 0, probe = 0;
     int rc;
 
-    if ((rc = comm_settings_size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10, &s->slice_bytes)) ||
-        (rc = comm_settings_size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER, s->cube.n ? 16u << 10 : 32u << 10,
-                   &s->eager_bytes)) ||
-        (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES, &s->chunk_bytes)) ||
+    if ((rc = comm_settings_size(c->slice_bytes, "BRAID_SLICE_BYTES", 4096, MOST_SLICE, 256u << 10,
+                                 &s->slice_bytes)) ||
+        (rc = comm_settings_size(c->eager_bytes, "BRAID_EAGER_BYTES", 64, BR_MAX_EAGER,
+                                 s->cube.n ? 16u << 10 : 32u << 10, &s->eager_bytes)) ||
+        (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES,
+                           &s->chunk_bytes)) ||
         (rc = br_env_number("BRAID_CALIBRATION_BOUND", 0, 1000000, 3, &s->calibration_bound)) ||
         (rc = br_env_number("BRAID_CABLING_MS", 0, 60000, CABLING_MS, &probe)) ||
-        (rc = br_env_bytes("BRAID_SHM_COLLECTIVE_BYTES", 0, BR_SHM_COLL_BYTES, BR_SHM_COLLECTIVE_BYTES, &s->shm_collective_bytes)) ||
+        (rc = br_env_bytes("BRAID_SHM_COLLECTIVE_BYTES", 0, BR_SHM_COLL_BYTES,
+                           BR_SHM_COLLECTIVE_BYTES, &s->shm_collective_bytes)) ||
         (rc = br_env_bytes("BRAID_CACHE_BYTES", 0, UINT64_MAX,
                            br_cache_default_bytes(s->environment.local_size), &s->cache_bytes)) ||
         (rc = comm_settings_number(c->rails, "BRAID_RAILS", 0, BR_MAX_RAILS, 0, &rails)))
@@ -131,8 +142,10 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
 
 static int read_gpus(struct br_settings *s)
 {
-    static const char *const ways[] = {
-        [BR_GPU_REDUCE_AUTO] = "auto", [BR_GPU_REDUCE_CPU] = "cpu", [BR_GPU_REDUCE_GPU] = "gpu", NULL};
+    static const char *const ways[] = {[BR_GPU_REDUCE_AUTO] = "auto",
+                                       [BR_GPU_REDUCE_CPU] = "cpu",
+                                       [BR_GPU_REDUCE_GPU] = "gpu",
+                                       NULL};
 
     static const char *const direct[] = {"off", "auto", NULL};
     int choice, rc = br_env_choice("BRAID_GPU_REDUCE", ways, BR_GPU_REDUCE_AUTO, &s->gpu_reduce);
@@ -143,7 +156,8 @@ static int read_gpus(struct br_settings *s)
     return rc;
 }
 
-static int comm_settings_read_text(const char *given, const char *name, const char *fallback, char *out, size_t bytes)
+static int comm_settings_read_text(const char *given, const char *name, const char *fallback,
+                                   char *out, size_t bytes)
 {
     const char *text = given ? given : getenv(name);
 
@@ -154,7 +168,8 @@ static int comm_settings_read_text(const char *given, const char *name, const ch
     return 0;
 }
 
-/* The shape, in which every rank has its place: rank r is host r, and the hosts that a partial cube lacks are the last ones. */
+/* The shape, in which every rank has its place: rank r is host r, and the hosts that a partial cube
+ * lacks are the last ones. */
 static int read_topology(const struct braid_config *c, struct br_settings *s)
 {
     static const char bcube[] = "bcube:";
@@ -163,23 +178,25 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
     int rc = comm_settings_read_text(c->topology, "BRAID_TOPOLOGY", "", text, sizeof text);
 
     if (!rc)
-        rc = comm_settings_read_text(c->inventory, "BRAID_INVENTORY", "", inventory, sizeof inventory);
+        rc = comm_settings_read_text(c->inventory, "BRAID_INVENTORY", "", inventory,
+                                     sizeof inventory);
     if (rc || !strcmp(text, "mesh") || (!*text && !*inventory))
         return rc;
     if (!*text)
         return br_settings_read_inventory(s, inventory);
     if (strncmp(text, bcube, sizeof bcube - 1) != 0)
-        return br_error(EINVAL, "BRAID_TOPOLOGY is \"%s\"; it must be mesh, or bcube:N,K as in bcube:3,2",
+        return br_error(EINVAL,
+                        "BRAID_TOPOLOGY is \"%s\"; it must be mesh, or bcube:N,K as in bcube:3,2",
                         text);
     rc = br_bcube_parse(&s->cube, text + sizeof bcube - 1);
     if (rc)
         return br_error_prefix(rc, "BRAID_TOPOLOGY=%s: ", text);
     if (size > s->cube.hosts)
-        return br_error(
-            EINVAL,
-            "BRAID_TOPOLOGY=%s: BCube(%u,%u) has %u hosts, one a rank, and the job has %u ranks; start "
-            "%u or fewer, or name a larger shape",
-            text, s->cube.n, s->cube.k, s->cube.hosts, size, s->cube.hosts);
+        return br_error(EINVAL,
+                        "BRAID_TOPOLOGY=%s: BCube(%u,%u) has %u hosts, one a rank, and the job has "
+                        "%u ranks; start "
+                        "%u or fewer, or name a larger shape",
+                        text, s->cube.n, s->cube.k, s->cube.hosts, size, s->cube.hosts);
     return *inventory ? br_settings_read_inventory(s, inventory) : 0;
 }
 
@@ -189,16 +206,16 @@ static int check_topology(const struct br_settings *s)
     if (!s->cube.n)
         return 0;
     if (s->cube.k >= BR_MAX_DEVICES)
-        return br_error(EINVAL,
-                        "BRAID_TOPOLOGY: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
-                        s->cube.n, s->cube.k, s->cube.k, BR_MAX_DEVICES - 1);
-    if (!strcmp(s->backend, "shm"))
         return br_error(
-            EINVAL,
-            "BRAID_BACKEND=shm does not go with a BCube, whose links are those of its NICs; leave it out");
+            EINVAL, "BRAID_TOPOLOGY: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
+            s->cube.n, s->cube.k, s->cube.k, BR_MAX_DEVICES - 1);
+    if (!strcmp(s->backend, "shm"))
+        return br_error(EINVAL, "BRAID_BACKEND=shm does not go with a BCube, whose links are those "
+                                "of its NICs; leave it out");
     if (s->rails > 1)
         return br_error(
-            EINVAL, "BRAID_RAILS=%d does not go with a BCube, where neighbours have one link; leave it out",
+            EINVAL,
+            "BRAID_RAILS=%d does not go with a BCube, where neighbours have one link; leave it out",
             s->rails);
     return 0;
 }
@@ -234,14 +251,17 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
     memset(s, 0, sizeof *s);
     if ((rc = br_environment_read(c, &s->environment)) ||
         (rc = br_secret_read(&s->environment, c->secret, &s->secret)) ||
-        (rc = comm_settings_read_text(c->backend, "BRAID_BACKEND", "auto", s->backend, sizeof s->backend)) ||
-        (rc = comm_settings_read_text(c->devices, "BRAID_DEVICES", "", s->devices, sizeof s->devices)) ||
+        (rc = comm_settings_read_text(c->backend, "BRAID_BACKEND", "auto", s->backend,
+                                      sizeof s->backend)) ||
+        (rc = comm_settings_read_text(c->devices, "BRAID_DEVICES", "", s->devices,
+                                      sizeof s->devices)) ||
         (rc = comm_settings_read_text(NULL, "BRAID_REPORT", "", s->report, sizeof s->report)) ||
         (rc = br_settings_read_trace(s, TRACE_DETAILS)) ||
         (rc = comm_settings_read_text(NULL, "BRAID_STATS", "", s->stats, sizeof s->stats)) ||
-        (rc = comm_settings_read_text(NULL, "BRAID_CALIBRATION", "", s->calibration, sizeof s->calibration)) ||
-        (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) || (rc = read_spin(c, s)) ||
-        (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
+        (rc = comm_settings_read_text(NULL, "BRAID_CALIBRATION", "", s->calibration,
+                                      sizeof s->calibration)) ||
+        (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
+        (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
         return rc;
     if (!known_backend(s->backend))
         return br_error(

@@ -10,33 +10,37 @@
 #include "protocol/bootstrap/inventory_check.h"
 
 /* Ranks take hosts in order, so there must be no gap among them. */
-static int settings_inventory_check_hosts(const struct br_settings *s, const struct br_inventory *inventory, const char *file)
+static int settings_inventory_check_hosts(const struct br_settings *s,
+                                          const struct br_inventory *inventory, const char *file)
 {
     uint32_t size = s->environment.size;
 
     if (size > inventory->n_hosts)
-        return br_error(EINVAL, "%s has %u hosts, one a rank, and the job has %u ranks; start %u or fewer",
+        return br_error(EINVAL,
+                        "%s has %u hosts, one a rank, and the job has %u ranks; start %u or fewer",
                         file, inventory->n_hosts, size, inventory->n_hosts);
     for (uint32_t r = 0; r < size; r++)
         if (inventory->hosts[r].missing)
-            return br_error(EINVAL,
-                            "%s: host %u (%s) is missing, so the job can have %u ranks at most, not %u", file,
-                            r, inventory->hosts[r].name, r, size);
+            return br_error(
+                EINVAL, "%s: host %u (%s) is missing, so the job can have %u ranks at most, not %u",
+                file, r, inventory->hosts[r].name, r, size);
     return 0;
 }
 
-static int apply_inventory_host(struct br_settings *s, const struct br_inventory *inventory, const char *file)
+static int apply_inventory_host(struct br_settings *s, const struct br_inventory *inventory,
+                                const char *file)
 {
     const struct br_inventory_host *host = &inventory->hosts[s->environment.rank];
     const struct br_bcube *cube = &inventory->cabling.cube;
 
     if (s->cube.n && (s->cube.n != cube->n || s->cube.k != cube->k))
-        return br_error(EINVAL,
-                        "BRAID_TOPOLOGY=bcube:%u,%u, but %s is of a BCube(%u,%u); leave one of them out",
-                        s->cube.n, s->cube.k, file, cube->n, cube->k);
+        return br_error(
+            EINVAL,
+            "BRAID_TOPOLOGY=bcube:%u,%u, but %s is of a BCube(%u,%u); leave one of them out",
+            s->cube.n, s->cube.k, file, cube->n, cube->k);
     if (cube->k >= BR_MAX_DEVICES)
-        return br_error(EINVAL, "%s: BCube(%u,%u) has %u levels; a rank can use %d devices at most", file,
-                        cube->n, cube->k, cube->k, BR_MAX_DEVICES - 1);
+        return br_error(EINVAL, "%s: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
+                        file, cube->n, cube->k, cube->k, BR_MAX_DEVICES - 1);
     s->cube = *cube;
     s->has_inventory = true;
     snprintf(s->host, sizeof s->host, "%s", host->name);

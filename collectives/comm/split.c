@@ -2,15 +2,19 @@
 /*
  * braid_comm_split() and the end of what it makes.
  *
- * 1. One all-gather over the parent says everything: colour, key and the numbers that are free on each rank. All find the same
- *    groups, and the lowest number that is free everywhere. The parts of one split share it: no two ranks are in two of them.
- * 2. Two threads may split two communicators at once, and the ranks may see that in different orders. A rank shows its
- *    numbers to one split at a time and none to the others, which ask again; the one over the communicator with the lowest
- *    number goes first, so on every rank there is one that gets on (as MPICH does it).
- * 3. A number is used again only when no message of it can be under way. Ending a communicator is collective: when all have
- *    said how many messages they sent and received in it, all its operations have ended everywhere. A message that
- *    nobody has received would be taken for one of the next communicator, so the number is then given up for good.
- * 4. Rejected: ending it without talking, with generations in the tags: bits that the sequence needs.
+ * 1. One all-gather over the parent says everything: colour, key and the numbers that are free on
+ *    each rank. All find the same groups, and the lowest number that is free everywhere. The parts
+ *    of one split share it: no two ranks are in two of them.
+ * 2. Two threads may split two communicators at once, and the ranks may see that in different
+ *    orders. A rank shows its numbers to one split at a time and none to the others, which ask
+ *    again; the one over the communicator with the lowest number goes first, so on every rank there
+ *    is one that gets on (as MPICH does it).
+ * 3. A number is used again only when no message of it can be under way. Ending a communicator is
+ *    collective: when all have said how many messages they sent and received in it, all its
+ *    operations have ended everywhere. A message that nobody has received would be taken for one of
+ *    the next communicator, so the number is then given up for good.
+ * 4. Rejected: ending it without talking, with generations in the tags: bits that the sequence
+ *    needs.
  * 5. What only some ranks notice (no memory) fails the worker, as the others count on us.
  */
 #include "collectives/comm/comm.h"
@@ -52,7 +56,7 @@ void br_split_free(struct br_group *group)
     free(part);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Note 2. */
 static void publish_numbers(struct braid_comm *parent, struct record *mine)
@@ -91,7 +95,8 @@ static int free_number(const struct record *all, int n)
 }
 
 /* Nothing is shown any more; number >= 0: it is taken. over: this split asks no more. */
-static void unpublish_numbers(struct braid_comm *parent, const struct record *mine, int number, bool over)
+static void unpublish_numbers(struct braid_comm *parent, const struct record *mine, int number,
+                              bool over)
 {
     struct br_context *context = parent->context;
 
@@ -111,21 +116,24 @@ static void give_number_back(struct br_context *context, uint32_t number)
     br_worker_forget_group(context->worker, number);
 }
 
-/* ---- agreement --------------------------------------------------------------------------------------------- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
 static int check_colors(const struct record *all, int n)
 {
     for (int r = 0; r < n; r++)
         if (all[r].color < 0 && all[r].color != BRAID_UNDEFINED)
-            return br_error(EINVAL,
-                            "braid_comm_split: the color of rank %d is %d; it must not be negative, or be "
-                            "BRAID_UNDEFINED",
-                            r, all[r].color);
+            return br_error(
+                EINVAL,
+                "braid_comm_split: the color of rank %d is %d; it must not be negative, or be "
+                "BRAID_UNDEFINED",
+                r, all[r].color);
     return 0;
 }
 
-/* Fills all[size of the parent]; *number is the new communicator's, and taken unless we are in none. */
-static int split_agree(struct braid_comm *parent, struct record *mine, struct record *all, int *number)
+/* Fills all[size of the parent]; *number is the new communicator's, and taken unless we are in
+ * none. */
+static int split_agree(struct braid_comm *parent, struct record *mine, struct record *all,
+                       int *number)
 {
     int rc;
 
@@ -156,8 +164,8 @@ static int split_compare(const void *left, const void *right)
 }
 
 /* The job's ranks of our part, in order; returns how many, and ours. */
-static int select_members(const struct braid_comm *parent, const struct record *all, struct member *members,
-                          int *ranks, int *own)
+static int select_members(const struct braid_comm *parent, const struct record *all,
+                          struct member *members, int *ranks, int *own)
 {
     int n = 0;
 
@@ -173,7 +181,7 @@ static int select_members(const struct braid_comm *parent, const struct record *
     return n;
 }
 
-/* ---- making and ending ------------------------------------------------------------------------------------- */
+/* ---- making and ending ----------------------------------------------------------------------- */
 
 static int make_group(const struct braid_comm *parent, const struct record *all, int number,
                       struct br_group **out)
@@ -200,7 +208,8 @@ static int make_group(const struct braid_comm *parent, const struct record *all,
 }
 
 /* Note 5. */
-static int split_make(struct braid_comm *parent, const struct record *all, int number, struct braid_comm **out)
+static int split_make(struct braid_comm *parent, const struct record *all, int number,
+                      struct braid_comm **out)
 {
     struct br_context *context = parent->context;
     struct br_group *group = NULL;
@@ -253,13 +262,14 @@ int br_comm_leave(struct braid_comm *comm)
     snprintf(text, sizeof text, "%s", br_error_message());
     br_progress_lock(context);
     unreceived = group->unreceived;
-    rc = context->worker->failed; /* then there is nobody to talk to, and the caller still wants the words */
+    /* then there is nobody to talk to, and the caller still wants the words */
+    rc = context->worker->failed;
     br_progress_unlock(context);
     if (!rc)
         rc = braid_allreduce(comm, &unreceived, &unreceived, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
     if (!rc && unreceived && !comm->rank)
-        br_log_warn("%lld messages of communicator %u were sent and never received", (long long)unreceived,
-                    group->number);
+        br_log_warn("%lld messages of communicator %u were sent and never received",
+                    (long long)unreceived, group->number);
     br_progress_lock(context);
     br_comm_put_operations(comm);
     br_comm_destroy(comm);

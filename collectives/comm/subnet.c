@@ -29,15 +29,17 @@ struct br_subnet br_subnet_of(const char *device, const char *nic)
         return found;
     for (const struct ifaddrs *ifa = all; ifa && !found.address; ifa = ifa->ifa_next)
         if (ifa->ifa_addr && ifa->ifa_netmask && ifa->ifa_addr->sa_family == AF_INET &&
-            !strcmp(ifa->ifa_name, nic) && (!by_address || subnet_number(ifa->ifa_addr) == ntohl(ip.s_addr)))
-            found = (struct br_subnet){subnet_number(ifa->ifa_addr), subnet_number(ifa->ifa_netmask)};
+            !strcmp(ifa->ifa_name, nic) &&
+            (!by_address || subnet_number(ifa->ifa_addr) == ntohl(ip.s_addr)))
+            found =
+                (struct br_subnet){subnet_number(ifa->ifa_addr), subnet_number(ifa->ifa_netmask)};
     freeifaddrs(all);
     return found;
 }
 
 /* "rank 4: eth0 has 10.0.1.2/24" */
-static void subnet_describe(const struct br_wiring *w, uint32_t host, int nic, struct br_subnet subnet,
-                     char out[128])
+static void subnet_describe(const struct br_wiring *w, uint32_t host, int nic,
+                            struct br_subnet subnet, char out[128])
 {
     struct in_addr ip = {htonl(subnet.address)};
     char text[INET_ADDRSTRLEN] = "";
@@ -48,8 +50,8 @@ static void subnet_describe(const struct br_wiring *w, uint32_t host, int nic, s
 }
 
 /* Two hosts of a switch. */
-static int subnet_compare(const struct br_wiring *w, const struct br_subnet *of, uint32_t level, uint32_t a,
-                   uint32_t b)
+static int subnet_compare(const struct br_wiring *w, const struct br_subnet *of, uint32_t level,
+                          uint32_t a, uint32_t b)
 {
     int nic_a = br_wiring_nic_on(w, a, level), nic_b = br_wiring_nic_on(w, b, level);
     char words_a[128], words_b[128];
@@ -64,7 +66,8 @@ static int subnet_compare(const struct br_wiring *w, const struct br_subnet *of,
         return 0;
     subnet_describe(w, a, nic_a, x, words_a);
     subnet_describe(w, b, nic_b, y, words_b);
-    return br_error(ENETUNREACH, "both are on switch <%u,%u> of level %u, but %s and %s; give them %s", level,
+    return br_error(ENETUNREACH,
+                    "both are on switch <%u,%u> of level %u, but %s and %s; give them %s", level,
                     br_bcube_switch(&w->cube, a, level), level, words_a, words_b,
                     x.address == y.address ? "different addresses" : "addresses of one subnet");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The IPv4 address by which a device is reached, and whether neighbours can reach each other with theirs. */
+/* The IPv4 address by which a device is reached, and whether neighbours can reach each other with
+ * theirs. */
 #ifndef BR_COLLECTIVES_COMM_SUBNET_H
 #define BR_COLLECTIVES_COMM_SUBNET_H
 
@@ -14,8 +15,9 @@ struct br_subnet {
 /* Of a device as br_device_config names it, behind which the interface `nic` is. Blocks briefly. */
 struct br_subnet br_subnet_of(const char *device, const char *nic);
 
-/* Neighbours must share a subnet, and no address. of: by host and NIC, BR_WIRING_NICS a host, after br_wiring_judge(). 0, or -ENETUNREACH
- * with the words of the first contradiction, the same on every rank. Pure. */
+/* Neighbours must share a subnet, and no address. of: by host and NIC, BR_WIRING_NICS a host, after
+ * br_wiring_judge(). 0, or -ENETUNREACH with the words of the first contradiction, the same on
+ * every rank. Pure. */
 int br_subnet_check(const struct br_wiring *wiring, const struct br_subnet *of);
 
 #endif

@@ -2,28 +2,30 @@
 /*
  * Which fragment gets a run.
  *
- * 1. In the order (priority, order, fragment). A fragment starts while fewer than `window` that are at least
- *    as urgent are under way, of whichever operation of its communicator (threads may use several communicators without
- *    a common order, and would wait for each other): that keeps links and memory busy. More only drift apart,
- *    so that hosts wait for each other when little is left to do meanwhile, miss the caches, and each needs
- *    scratch of its own: eight of VGG-19's largest layer on nine hosts are 70 MB a host, whose pages the first
- *    use has to clear. Small ones, together at most LITTLE, start at once: they are start-up time rather than
- *    bytes. What is more urgent does not wait for what is less.
+ * 1. In the order (priority, order, fragment). A fragment starts while fewer than `window` that are
+ *    at least as urgent are under way, of whichever operation of its communicator (threads may use
+ *    several communicators without a common order, and would wait for each other): that keeps links
+ *    and memory busy. More only drift apart, so that hosts wait for each other when little is left
+ *    to do meanwhile, miss the caches, and each needs scratch of its own: eight of VGG-19's largest
+ *    layer on nine hosts are 70 MB a host, whose pages the first use has to clear. Small ones,
+ *    together at most LITTLE, start at once: they are start-up time rather than bytes. What is more
+ *    urgent does not wait for what is less.
  * 2. Ranks see priorities at different moments, so they may have started different operations, each
- *    waiting for the other's runs to come free. Therefore a run is kept for the oldest operation whenever
- *    it has none. Take the oldest operation that any rank has not finished, and of it the first fragment
- *    that any rank has not finished: on every rank that has not finished it, this operation is the oldest
- *    one, and the fragments before are through; so the fragment has a run or gets the one kept. It ends,
- *    and so does everything in turn.
- *    That is correct but slow, and the urgent ones come last; so there are many more runs than layers of most
- *    models. A run that is not used holds no memory.
- *    Over several communicators the same holds as long as the program uses them in one order on all ranks. Without it, operations
- *    wait for each other only when runs or credits are used up (braid.h).
- *    The oldest operation may not have come yet: it waits for its stream (stream.c), or on a board, to learn who shares memory of GPUs (share.h),
- *    while on another rank it has a run. Then the run and the credit are kept until it comes or ends. It needs neither of them before.
- * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start. Scratch that
- *    has to grow takes the time to clear its pages, so the next run starts one turn later, when the first
- *    frames of this one have left.
+ *    waiting for the other's runs to come free. Therefore a run is kept for the oldest operation
+ *    whenever it has none. Take the oldest operation that any rank has not finished, and of it the
+ *    first fragment that any rank has not finished: on every rank that has not finished it, this
+ *    operation is the oldest one, and the fragments before are through; so the fragment has a run
+ *    or gets the one kept. It ends, and so does everything in turn. That is correct but slow, and
+ *    the urgent ones come last; so there are many more runs than layers of most models. A run that
+ *    is not used holds no memory. Over several communicators the same holds as long as the program
+ *    uses them in one order on all ranks. Without it, operations wait for each other only when runs
+ *    or credits are used up (braid.h). The oldest operation may not have come yet: it waits for its
+ *    stream (stream.c), or on a board, to learn who shares memory of GPUs (share.h), while on
+ *    another rank it has a run. Then the run and the credit are kept until it comes or ends. It
+ *    needs neither of them before.
+ * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start.
+ *    Scratch that has to grow takes the time to clear its pages, so the next run starts one turn
+ *    later, when the first frames of this one have left.
  */
 #include "collectives/engine/internal.h"
 
@@ -38,9 +40,9 @@ void br_admission_add(struct br_engine *engine, struct br_operation *op)
 {
     struct br_list *behind = engine->waiting.prev;
 
-    while (behind != &engine->waiting &&
-           (of_waiting(behind)->priority < op->priority ||
-            (of_waiting(behind)->priority == op->priority && of_waiting(behind)->order > op->order)))
+    while (behind != &engine->waiting && (of_waiting(behind)->priority < op->priority ||
+                                          (of_waiting(behind)->priority == op->priority &&
+                                           of_waiting(behind)->order > op->order)))
         behind = behind->prev;
     br_list_insert_before(behind->next, &op->fragments.waiting);
     engine->may_start = true;
@@ -65,9 +67,11 @@ void br_admission_oldest(struct br_engine *engine)
     struct br_operation *op = admission_oldest(engine);
 
     if (op && !admission_is_to_come(engine, op) && !br_list_empty(&op->fragments.active)) {
-        const struct br_fragment *fragment = br_container_of(op->fragments.active.next, struct br_fragment, node);
+        const struct br_fragment *fragment =
+            br_container_of(op->fragments.active.next, struct br_fragment, node);
 
-        br_worker_keep_for(engine->worker, op->order, fragment->index, br_fragment_order(fragment, fragment->oldest_step));
+        br_worker_keep_for(engine->worker, op->order, fragment->index,
+                           br_fragment_order(fragment, fragment->oldest_step));
     } else {
         br_worker_keep_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
     }
@@ -93,7 +97,8 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
     for (uint32_t i = 0; i < engine->config.max_fragments; i++) {
         const struct br_fragment *fragment = &engine->fragments[i];
 
-        if (!fragment->op || fragment->op->group != op->group || fragment->op->priority < op->priority)
+        if (!fragment->op || fragment->op->group != op->group ||
+            fragment->op->priority < op->priority)
             continue;
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
@@ -130,7 +135,8 @@ int br_admission_start(struct br_engine *engine)
     br_list_for_each_safe (node, &engine->waiting) {
         struct br_operation *op = of_waiting(node);
 
-        while (op->fragments.next < op->fragments.count && may_start(engine, op) && !engine->worker->failed) {
+        while (op->fragments.next < op->fragments.count && may_start(engine, op) &&
+               !engine->worker->failed) {
             if (engine->late_allocations != engine->grown_before) { /* note 3 */
                 engine->may_start = true;
                 return n;

@@ -24,7 +24,8 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
     enum br_collective collective = (enum br_collective)call->collective;
     bool known = call->collective < BR_COLLECTIVES;
     char root[24] = "", reduction[24] = "";
-    static const char *const by[] = {"", " by messages", " in shared memory", " by GPU memory or messages",
+    static const char *const by[] = {"", " by messages", " in shared memory",
+                                     " by GPU memory or messages",
                                      " by messages, for want of GPU memory"};
 
     if (known && br_collective_rooted(collective))
@@ -36,8 +37,8 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
         snprintf(text, bytes, "barrier%s", path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
     else
         snprintf(text, bytes, "%s of %llu %s%s%s%s", br_collective_name(collective),
-                 (unsigned long long)call->count, br_type_name((enum braid_type)call->type), reduction, root,
-                 path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
+                 (unsigned long long)call->count, br_type_name((enum braid_type)call->type),
+                 reduction, root, path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
 }
 
 /* The first thing in which they differ that explains the others. */
@@ -64,7 +65,8 @@ void br_call_disagreement(int rank, int self, uint64_t tag, const struct br_call
     call_describe(theirs, path, there, sizeof there);
     call_describe(ours, path, here, sizeof here);
     snprintf(text, bytes,
-             "rank %d and we (rank %d) disagree about operation %u%s (%s): %s there, %s here; all ranks must "
+             "rank %d and we (rank %d) disagree about operation %u%s (%s): %s there, %s here; all "
+             "ranks must "
              "make the same calls in the same order",
              rank, self, (uint32_t)(tag >> 32) & 0xfffff, of, what, there, here);
 }

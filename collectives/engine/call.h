@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A collective call as ranks tell each other of it when they disagree (protocol/message.h), and the words of that error. */
+/* A collective call as ranks tell each other of it when they disagree (protocol/message.h), and the
+ * words of that error. */
 #ifndef BR_COLLECTIVES_ENGINE_CALL_H
 #define BR_COLLECTIVES_ENGINE_CALL_H
 
@@ -8,7 +9,8 @@
 
 struct br_call br_call_of(const struct br_operation *op, enum br_call_by by);
 
-/* "rank 1 and we (rank 0) disagree about operation 7 (count): there allreduce of 1000 float32 (sum), here ...": br_disagreement_text. */
+/* "rank 1 and we (rank 0) disagree about operation 7 (count): there allreduce of 1000 float32
+ * (sum), here ...": br_disagreement_text. */
 br_disagreement_text br_call_disagreement;
 
 #endif

@@ -12,10 +12,12 @@
 #define GPUS       64
 
 /* Appends; *used never exceeds what is there. */
-#define SAY(words, bytes, used, ...)                                                                         \
-    do {                                                                                                     \
-        int said_ = snprintf((words) + (used), (bytes) - (used), __VA_ARGS__);                               \
-        (used) += said_ < 0 ? 0 : (size_t)said_ < (bytes) - (used) ? (size_t)said_ : (bytes) - (used)-1;     \
+#define SAY(words, bytes, used, ...)                                                               \
+    do {                                                                                           \
+        int said_ = snprintf((words) + (used), (bytes) - (used), __VA_ARGS__);                     \
+        (used) += said_ < 0                          ? 0                                           \
+                  : (size_t)said_ < (bytes) - (used) ? (size_t)said_                               \
+                                                     : (bytes) - (used)-1;                         \
     } while (0)
 
 size_t br_operation_describe(const struct br_operation *part, char *text, size_t bytes)
@@ -43,8 +45,8 @@ size_t br_operation_describe(const struct br_operation *part, char *text, size_t
     else if (op->collective == BR_BARRIER)
         SAY(text, bytes, used, "barrier (operation %llu%s)", sequence, of);
     else
-        SAY(text, bytes, used, "%s of %zu %s (operation %llu%s)", br_collective_name(op->collective),
-            op->count, br_type_name(op->type), sequence, of);
+        SAY(text, bytes, used, "%s of %zu %s (operation %llu%s)",
+            br_collective_name(op->collective), op->count, br_type_name(op->type), sequence, of);
     return used;
 }
 
@@ -54,7 +56,8 @@ struct naming {
     size_t bytes, used;
     const struct br_worker *worker;
     const struct br_group *group; /* whose ranks the words count */
-    int named[MOST_NAMED], n;     /* peers; -1 - g: copies of GPU g; -1 - GPUS - g: a reduction there */
+    /* peers; -1 - g: copies of GPU g; -1 - GPUS - g: a reduction there */
+    int named[MOST_NAMED], n;
 };
 
 static bool is_new(const struct naming *naming, int who)
@@ -95,15 +98,17 @@ static void deadline_name(struct naming *naming, const struct br_transfer *t, ui
     for (int i = 1; i < peer->n_rails; i++)
         if (peer->rails[i].level == level)
             rail = &peer->rails[i];
-    SAY(naming->text, naming->bytes, naming->used, "%s %s (level %d, device %s)", before_name(naming),
-        br_group_name_job_rank(naming->group, t->peer, text, sizeof text), rail->level, rail->device->name);
+    SAY(naming->text, naming->bytes, naming->used, "%s %s (level %d, device %s)",
+        before_name(naming), br_group_name_job_rank(naming->group, t->peer, text, sizeof text),
+        rail->level, rail->device->name);
     naming->named[naming->n++] = t->peer;
 }
 
 static void name_reductions(struct naming *naming, const struct br_fragment *fragment)
 {
     for (int i = 0; i < BR_STAGING_REDUCTIONS; i++)
-        if (fragment->engine->reductions[i].batch.copy.event && fragment->engine->reductions[i].step->fragment == fragment)
+        if (fragment->engine->reductions[i].batch.copy.event &&
+            fragment->engine->reductions[i].step->fragment == fragment)
             name_batch(naming, &fragment->engine->reductions[i].batch);
 }
 
@@ -128,16 +133,19 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
         name_reductions(naming, fragment);
         for (uint32_t i = 0; i < fragment->schedule->n_steps; i++)
             if (fragment->schedule->steps[i].kind <= BR_STEP_RECV)
-                deadline_name(naming, &fragment->steps[i].transfer, fragment->schedule->steps[i].level);
+                deadline_name(naming, &fragment->steps[i].transfer,
+                              fragment->schedule->steps[i].level);
             else
                 name_batch(naming, &fragment->steps[i].batch);
     }
 }
 
 /* Nothing of the operation is on its way: what is it behind? */
-static void name_earlier(struct naming *naming, const struct br_engine *engine, const struct br_operation *op)
+static void name_earlier(struct naming *naming, const struct br_engine *engine,
+                         const struct br_operation *op)
 {
-    const struct br_operation *oldest = br_container_of(engine->collectives.next, struct br_operation, node);
+    const struct br_operation *oldest =
+        br_container_of(engine->collectives.next, struct br_operation, node);
 
     if (op->kind != BR_OPERATION_COLLECTIVE) {
         SAY(naming->text, naming->bytes, naming->used, ": nobody matches it");
@@ -174,7 +182,8 @@ void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
 
 void br_deadline_check(struct br_engine *engine, uint64_t now)
 {
-    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self, &engine->storing};
+    struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,
+                               &engine->storing};
     uint64_t next = UINT64_MAX;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

@@ -13,12 +13,12 @@
 #include "collectives/schedule/fragment_size.h"
 #include "collectives/schedule/type.h"
 
-#define DEFAULT_FRAGMENTS    64u
-#define DEFAULT_WINDOW  3u
-#define DEFAULT_CHUNK   (512u << 10)
-#define DEFAULT_QUANTUM (256u << 10)
+#define DEFAULT_FRAGMENTS 64u
+#define DEFAULT_WINDOW    3u
+#define DEFAULT_CHUNK     (512u << 10)
+#define DEFAULT_QUANTUM   (256u << 10)
 
-/* ---- create and destroy --------------------------------------------------------------------- */
+/* ---- create and destroy ---------------------------------------------------------------------- */
 
 static void apply_defaults(struct br_engine_config *config)
 {
@@ -48,7 +48,8 @@ static void init_lists(struct br_engine *engine)
     br_staging_init(engine);
 }
 
-int br_engine_create(struct br_worker *worker, const struct br_engine_config *config, struct br_engine **out)
+int br_engine_create(struct br_worker *worker, const struct br_engine_config *config,
+                     struct br_engine **out)
 {
     struct br_engine *engine = calloc(1, sizeof *engine);
     int rc;
@@ -62,11 +63,13 @@ int br_engine_create(struct br_worker *worker, const struct br_engine_config *co
     apply_defaults(&engine->config);
     init_lists(engine);
     engine->fragments = calloc(engine->config.max_fragments, sizeof *engine->fragments);
-    rc = engine->fragments ? 0 : br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
+    rc =
+        engine->fragments ? 0 : br_error(ENOMEM, "rank %d: no memory for the engine", config->rank);
     if (!rc && engine->config.max_fragments < 2)
         rc = br_error(EINVAL, "the engine needs two runs at least");
     if (!rc)
-        rc = br_group_init(&engine->all, 0, config->rank, config->size, NULL, &engine->config.model);
+        rc =
+            br_group_init(&engine->all, 0, config->rank, config->size, NULL, &engine->config.model);
     if (rc) {
         br_engine_destroy(engine);
         return rc;
@@ -97,10 +100,10 @@ struct br_group *br_engine_all(struct br_engine *engine)
     return &engine->all;
 }
 
-/* ---- submit --------------------------------------------------------------------------------- */
+/* ---- submit ---------------------------------------------------------------------------------- */
 
-/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan serves
- * both. */
+/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan
+ * serves both. */
 static bool is_in_place(const struct br_group *group, const struct br_operation *op)
 {
     size_t own = (size_t)group->rank * op->count * br_type_size(op->type);
@@ -132,11 +135,11 @@ static int check_arguments(const struct br_group *group, const struct br_operati
         return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
                         br_collective_name(op->collective), (int)op->type, (int)op->reduction);
     if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
-        return br_error(EINVAL, "%s: there is no root %d among %d ranks", br_collective_name(op->collective),
-                        op->root, group->size);
+        return br_error(EINVAL, "%s: there is no root %d among %d ranks",
+                        br_collective_name(op->collective), op->root, group->size);
     if (op->count > SIZE_MAX / 8 / (size_t)group->size)
-        return br_error(E2BIG, "%s: %zu elements a block are too many", br_collective_name(op->collective),
-                        op->count);
+        return br_error(E2BIG, "%s: %zu elements a block are too many",
+                        br_collective_name(op->collective), op->count);
     return 0;
 }
 
@@ -155,13 +158,13 @@ static uint16_t check_of(const struct br_operation *op, const struct br_plan_con
 }
 
 static int engine_choose(struct br_group *group, const struct br_operation *op, uint64_t view,
-                  const struct br_plan_tuning **tuning)
+                         const struct br_plan_tuning **tuning)
 {
     size_t size = br_type_size(op->type);
 
     group->plan_cache.disjoint_trees = group->epochs[view % 2];
-    return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size), op->algorithm,
-                           op->count * size, tuning);
+    return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size),
+                                op->algorithm, op->count * size, tuning);
 }
 
 static int get_plan(struct br_engine *engine, struct br_operation *op)
@@ -171,10 +174,11 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     const struct br_plan_tuning *tuning;
     int rc;
 
-    if ((rc = check_arguments(op->group, op)) || (rc = engine_choose(op->group, op, op->epoch, &tuning)) ||
+    if ((rc = check_arguments(op->group, op)) ||
+        (rc = engine_choose(op->group, op, op->epoch, &tuning)) ||
         (rc = br_plan_cache_get(&op->group->plan_cache, op->collective, tuning->config,
-                           br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
-                           is_in_place(op->group, op), &f->plan)))
+                                br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
+                                is_in_place(op->group, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
     f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
@@ -203,7 +207,8 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
         br_worker_fail(engine->worker, ENOMEM, br_error_message());
     if (rc)
         return rc;
-    call = br_call_of(called, op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_ASKED : BR_CALL_ENGINE);
+    call =
+        br_call_of(called, op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_ASKED : BR_CALL_ENGINE);
     br_worker_begins(engine->worker, op->group->number, op->sequence, op->check, &call);
     if (op->parent)
         br_worker_is_part(engine->worker, op->group->number, op->sequence,
@@ -217,7 +222,8 @@ static void insert_by_order(struct br_list *collectives, struct br_operation *op
 {
     struct br_list *behind = collectives->prev;
 
-    while (behind != collectives && br_container_of(behind, struct br_operation, node)->order > op->order)
+    while (behind != collectives &&
+           br_container_of(behind, struct br_operation, node)->order > op->order)
         behind = behind->prev;
     br_list_insert_before(behind->next, &op->node);
 }
@@ -239,14 +245,16 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
-void br_engine_set_epoch(struct br_engine *engine, struct br_group *group, const struct br_forest *trees)
+void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
+                         const struct br_forest *trees)
 {
     group->epochs[++group->epoch % 2] = trees;
     br_list_for_each_safe (node, &engine->collectives) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
         int rc;
 
-        if (op->group != group || op->fragments.plan || op->epoch > group->epoch || engine->worker->failed)
+        if (op->group != group || op->fragments.plan || op->epoch > group->epoch ||
+            engine->worker->failed)
             continue;
         rc = begin_collective(engine, op);
         if (!rc)
@@ -279,7 +287,8 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     int rc;
 
     if (engine->worker->failed)
-        return br_error(ECANCELED, "the communicator has failed before: %s", engine->worker->message);
+        return br_error(ECANCELED, "the communicator has failed before: %s",
+                        engine->worker->message);
     op->status = 0;
     op->message[0] = 0;
     if (!op->group)
@@ -303,7 +312,7 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     return rc;
 }
 
-/* ---- step ----------------------------------------------------------------------------------- */
+/* ---- step ------------------------------------------------------------------------------------ */
 
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status)
 {
@@ -340,7 +349,8 @@ static int end_failed(struct br_engine *engine, struct br_list *list)
         if (op->kind == BR_OPERATION_COLLECTIVE) {
             br_list_remove(&op->fragments.waiting);
             while (!br_list_empty(&op->fragments.active))
-                br_fragment_forget(engine, br_container_of(op->fragments.active.next, struct br_fragment, node));
+                br_fragment_forget(
+                    engine, br_container_of(op->fragments.active.next, struct br_fragment, node));
         } else {
             br_staging_parts_put(engine, op);
         }
@@ -444,7 +454,8 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine)
 
     if (br_staging_busy(engine))
         return engine->worker->now + BR_STAGING_POLL_NS;
-    /* of a worker that has failed they all end when its links are closed, and br_worker_next_timer() says when */
+    /* of a worker that has failed they all end when its links are closed, and
+     * br_worker_next_timer() says when */
     return idle || engine->worker->failed ? UINT64_MAX : engine->next_deadline;
 }
 

@@ -2,20 +2,24 @@
 /*
  * A run: one fragment on its way through the schedule.
  *
- * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the worker,
- *    which sorts by priority itself; a REDUCE or COPY joins the ready list.
- * 2. A step that ends starts its successors, and starting never ends a step: so there is no recursion.
- * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: others wait for them. Behind
- *    the large sends of a late step on the same level they would leave the others' levels idle. Rejected: the
- *    earlier fragment first; in the simulator that loses more at the end, when little is left to fill the gaps. In a forest it is the
- *    other way (br_schedule.follows): first everything goes up, then down, so fragments in step use a host's one link in one
- *    direction at a time (1.41 T_F instead of 1.09 on BCube(3,2) with a NIC out).
+ * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the
+ *    worker, which sorts by priority itself; a REDUCE or COPY joins the ready list.
+ * 2. A step that ends starts its successors, and starting never ends a step: so there is no
+ *    recursion.
+ * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: others wait for
+ *    them. Behind the large sends of a late step on the same level they would leave the others'
+ *    levels idle. Rejected: the earlier fragment first; in the simulator that loses more at the
+ *    end, when little is left to fill the gaps. In a forest it is the other way
+ *    (br_schedule.follows): first everything goes up, then down, so fragments in step use a host's
+ *    one link in one direction at a time (1.41 T_F instead of 1.09 on BCube(3,2) with a NIC out).
  * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
  *    overtakes in between.
- * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come instead of lying in scratch first
- *    (transport/slot.h, note 5), and the step has nothing left to do when its turn comes. The order of the sources is that of the
- *    step, so the bits are the same either way. If bytes have come before the other sources were there, it is done as always.
- * 6. On memory of GPUs a run is staged (stage.h) or direct (direct_run.h): what differs are the places, and who does the local work.
+ * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come
+ *    instead of lying in scratch first (transport/slot.h, note 5), and the step has nothing left to
+ *    do when its turn comes. The order of the sources is that of the step, so the bits are the same
+ *    either way. If bytes have come before the other sources were there, it is done as always.
+ * 6. On memory of GPUs a run is staged (stage.h) or direct (direct_run.h): what differs are the
+ *    places, and who does the local work.
  */
 #include "collectives/engine/internal.h"
 
@@ -27,7 +31,7 @@
 
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
 
-/* ---- places --------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static size_t piece_offset(const struct br_fragment *fragment, uint32_t piece)
 {
@@ -36,7 +40,8 @@ static size_t piece_offset(const struct br_fragment *fragment, uint32_t piece)
 
 static size_t step_elements(const struct br_fragment *fragment, const struct br_step *step)
 {
-    return piece_offset(fragment, step->piece + step->span.count) - piece_offset(fragment, step->piece);
+    return piece_offset(fragment, step->piece + step->span.count) -
+           piece_offset(fragment, step->piece);
 }
 
 size_t br_fragment_step_bytes(const struct br_fragment *fragment, const struct br_step *step)
@@ -48,26 +53,30 @@ uint8_t *br_fragment_user_address(const struct br_fragment *fragment, const stru
 {
     const struct br_operation *op = fragment->op;
     size_t block = span->first / fragment->schedule->pieces,
-           element = block * op->count + fragment->first + piece_offset(fragment, span->first % fragment->schedule->pieces);
+           element = block * op->count + fragment->first +
+                     piece_offset(fragment, span->first % fragment->schedule->pieces);
     uint8_t *base = span->buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
 
     return element ? base + element * br_type_size(op->type) : base;
 }
 
 /* Where a span begins, and in which region that lies. */
-static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct br_span *span, struct br_region **region)
+static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct br_span *span,
+                                struct br_region **region)
 {
     const struct br_operation *op = fragment->op;
     size_t size = br_type_size(op->type);
     uint8_t *base = NULL;
 
     if (span->buffer == BR_SCRATCH) {
-        *region = fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.region : fragment->scratch_region;
+        *region =
+            fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.region : fragment->scratch_region;
         base = fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.memory : fragment->scratch;
         return base + span->first * (fragment->shorter + (fragment->longer > 0)) * size;
     }
     if (op->send_gpu || op->recv_gpu)
-        base = br_staging_fragment_block(fragment, span->buffer, span->first / fragment->schedule->pieces);
+        base = br_staging_fragment_block(fragment, span->buffer,
+                                         span->first / fragment->schedule->pieces);
     if (base) {
         *region = fragment->scratch_region;
         return base + piece_offset(fragment, span->first % fragment->schedule->pieces) * size;
@@ -83,17 +92,18 @@ uint8_t *br_fragment_address(const struct br_fragment *fragment, const struct br
     return fragment_locate(fragment, span, &region);
 }
 
-static const void *source_address(const struct br_fragment *fragment, const struct br_source *source)
+static const void *source_address(const struct br_fragment *fragment,
+                                  const struct br_source *source)
 {
     if (source->recv >= 0 && fragment->steps[source->recv].transfer.mapped)
         return fragment->steps[source->recv].transfer.mapped;
     return br_fragment_address(fragment, &source->span);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-static void fragment_post(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step,
-                 struct br_fragment_step *rs)
+static void fragment_post(struct br_engine *engine, struct br_fragment *fragment,
+                          const struct br_step *step, struct br_fragment_step *rs)
 {
     const struct br_operation *op = fragment->op;
     struct br_transfer *t = &rs->transfer;
@@ -134,7 +144,8 @@ void br_fragment_step_ready(struct br_engine *engine, struct br_fragment_step *r
 {
     struct br_list *behind = engine->ready.prev;
 
-    while (behind != &engine->ready && fragment_before(rs, br_container_of(behind, struct br_fragment_step, node)))
+    while (behind != &engine->ready &&
+           fragment_before(rs, br_container_of(behind, struct br_fragment_step, node)))
         behind = behind->prev;
     br_list_insert_before(behind->next, &rs->node);
 }
@@ -155,9 +166,9 @@ static void reduce_on_receive(void *context, uint32_t offset, const uint8_t *byt
         from[i] = sources[i].recv >= 0 && !fragment->steps[sources[i].recv].ended
                       ? bytes
                       : (const uint8_t *)source_address(fragment, &sources[i]) + offset;
-    rc = br_reduce(fragment->op->type, fragment->op->reduction, br_fragment_address(fragment, &step->span) + offset, from,
-                   (int)step->n_sources, length / size,
-                   step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+    rc = br_reduce(fragment->op->type, fragment->op->reduction,
+                   br_fragment_address(fragment, &step->span) + offset, from, (int)step->n_sources,
+                   length / size, step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
     if (rc) /* not the arguments: they were checked at submit */
         br_worker_fail(fragment->engine->worker, -rc, br_error_message());
 }
@@ -191,7 +202,8 @@ static void has_reduced(struct br_fragment_step *recv)
 }
 
 /* RECV number `recv` has been posted, or the step that reads it waits for less. */
-static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *fragment, uint32_t recv)
+static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *fragment,
+                                  uint32_t recv)
 {
     struct br_fragment_step *rs = &fragment->steps[recv], *reduce = waits_only_for(fragment, recv);
 
@@ -203,7 +215,8 @@ static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *
     (void)br_transfer_reduce(engine->worker, &rs->transfer, &rs->reducer);
 }
 
-static void try_sources(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step)
+static void try_sources(struct br_engine *engine, struct br_fragment *fragment,
+                        const struct br_step *step)
 {
     for (uint32_t i = 0; i < step->n_sources; i++) {
         int32_t recv = fragment->schedule->sources[step->first_source + i].recv;
@@ -231,7 +244,8 @@ static void trace_step(struct br_engine *engine, const struct br_fragment *fragm
                  (int64_t)br_fragment_step_bytes(fragment, step)},
     };
 
-    br_trace_end(engine->worker->config.trace, &fragment->steps[index].span, engine->worker->now, &event);
+    br_trace_end(engine->worker->config.trace, &fragment->steps[index].span, engine->worker->now,
+                 &event);
 }
 
 static void start_step(struct br_engine *engine, struct br_fragment *fragment, uint32_t index)
@@ -241,7 +255,8 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
 
     rs->fragment = fragment;
     if (fragment->op->traced)
-        br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now, &rs->span);
+        br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now,
+                       &rs->span);
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         fragment_post(engine, fragment, step, rs);
     else if (fragment->gpu_pipeline.gpu)
@@ -286,12 +301,14 @@ static void steps_ended(struct br_engine *engine, struct br_fragment *fragment)
         fragment_ended(engine, fragment);
 }
 
-static bool needs_credit(const struct br_engine *engine, const struct br_fragment *fragment, const struct br_step *step)
+static bool needs_credit(const struct br_engine *engine, const struct br_fragment *fragment,
+                         const struct br_step *step)
 {
     bool is_send = step->kind == BR_STEP_SEND;
 
     return (is_send || step->kind == BR_STEP_RECV) &&
-           br_transfer_needs_credit(engine->worker, br_group_in_job(fragment->op->group, (int)step->peer), is_send,
+           br_transfer_needs_credit(engine->worker,
+                                    br_group_in_job(fragment->op->group, (int)step->peer), is_send,
                                     (uint32_t)br_fragment_step_bytes(fragment, step));
 }
 
@@ -301,7 +318,8 @@ static void find_oldest(struct br_engine *engine, struct br_fragment *fragment)
     const struct br_schedule *s = fragment->schedule;
 
     while (fragment->oldest_step < s->n_steps &&
-           (fragment->steps[fragment->oldest_step].ended || !needs_credit(engine, fragment, &s->steps[fragment->oldest_step])))
+           (fragment->steps[fragment->oldest_step].ended ||
+            !needs_credit(engine, fragment, &s->steps[fragment->oldest_step])))
         fragment->oldest_step++;
     br_admission_oldest(engine);
 }
@@ -334,14 +352,16 @@ void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 
     if (!t->is_send && t->combined)
         has_reduced(rs);
-    if (!t->is_send && rs->fragment->gpu_pipeline.gpu && !br_gpu_pipeline_arrived(engine, rs->fragment))
+    if (!t->is_send && rs->fragment->gpu_pipeline.gpu &&
+        !br_gpu_pipeline_arrived(engine, rs->fragment))
         return;
     step_ended(engine, rs->fragment, (uint32_t)(rs - rs->fragment->steps));
 }
 
-/* ---- local work ----------------------------------------------------------------------------- */
+/* ---- local work ------------------------------------------------------------------------------ */
 
-static void release_mapped(struct br_engine *engine, struct br_fragment *fragment, const struct br_step *step)
+static void release_mapped(struct br_engine *engine, struct br_fragment *fragment,
+                           const struct br_step *step)
 {
     for (uint32_t i = 0; i < step->n_sources; i++) {
         int32_t recv = fragment->schedule->sources[step->first_source + i].recv;
@@ -353,8 +373,8 @@ static void release_mapped(struct br_engine *engine, struct br_fragment *fragmen
 }
 
 /* `n` elements from element rs->done on. */
-static int fragment_compute(struct br_engine *engine, const struct br_fragment *fragment, const struct br_step *step,
-                   const struct br_fragment_step *rs, size_t n)
+static int fragment_compute(struct br_engine *engine, const struct br_fragment *fragment,
+                            const struct br_step *step, const struct br_fragment_step *rs, size_t n)
 {
     const struct br_source *sources = &fragment->schedule->sources[step->first_source];
     size_t size = br_type_size(fragment->op->type), offset = rs->done * size;
@@ -368,7 +388,8 @@ static int fragment_compute(struct br_engine *engine, const struct br_fragment *
     }
     for (uint32_t i = 0; i < step->n_sources; i++)
         engine->sources[i] = (const uint8_t *)source_address(fragment, &sources[i]) + offset;
-    return br_reduce(fragment->op->type, fragment->op->reduction, to + offset, engine->sources, (int)step->n_sources, n,
+    return br_reduce(fragment->op->type, fragment->op->reduction, to + offset, engine->sources,
+                     (int)step->n_sources, n,
                      step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
 }
 
@@ -382,7 +403,8 @@ void br_fragment_step_reduced(struct br_engine *engine, struct br_fragment_step 
 
 size_t br_fragment_compute(struct br_engine *engine)
 {
-    struct br_fragment_step *rs = br_container_of(engine->ready.next, struct br_fragment_step, node);
+    struct br_fragment_step *rs =
+        br_container_of(engine->ready.next, struct br_fragment_step, node);
     struct br_fragment *fragment = rs->fragment;
     const struct br_step *step = &fragment->schedule->steps[rs - fragment->steps];
     size_t left = step_elements(fragment, step) - rs->done, size = br_type_size(fragment->op->type);
@@ -405,7 +427,7 @@ size_t br_fragment_compute(struct br_engine *engine)
     return n * size * step->n_sources + 1;
 }
 
-/* ---- start and end -------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
 {
@@ -415,7 +437,8 @@ size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
 
 size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment)
 {
-    return br_fragment_elements(op, fragment) * br_type_size(op->type) * op->fragments.plan->schedule->packed;
+    return br_fragment_elements(op, fragment) * br_type_size(op->type) *
+           op->fragments.plan->schedule->packed;
 }
 
 static void fragment_prepare(struct br_fragment *fragment, struct br_operation *op)

@@ -44,8 +44,8 @@ const char *br_group_name_rank(const struct br_group *group, int rank, char *tex
     if (!group->number || group->internal)
         snprintf(text, bytes, "rank %d", br_group_in_job(group, rank));
     else
-        snprintf(text, bytes, "rank %d of communicator %u (rank %d of the job)", rank, group->number,
-                 br_group_in_job(group, rank));
+        snprintf(text, bytes, "rank %d of communicator %u (rank %d of the job)", rank,
+                 group->number, br_group_in_job(group, rank));
     return text;
 }
 

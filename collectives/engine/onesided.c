@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-sided access, the requester's side; the target's is protocol/onesided.c. Up to three transfers for each part: the request,
- * the data, and the answer by which the target says that the bytes stand where they should, or why not; a get that goes well has no answer
- * but its data. What is received is posted before the request leaves, so that the target never waits for us. One part after
- * the other.
+ * One-sided access, the requester's side; the target's is protocol/onesided.c. Up to three
+ * transfers for each part: the request, the data, and the answer by which the target says that the
+ * bytes stand where they should, or why not; a get that goes well has no answer but its data. What
+ * is received is posted before the request leaves, so that the target never waits for us. One part
+ * after the other.
  *
- * Small data of a put, and the operands of an atomic, are the payload of the request: one trip there and back, where a large put takes two
- * (request and READY, data and answer). A get's data come with a READY of their own, which leaves with the request: one trip, too.
+ * Small data of a put, and the operands of an atomic, are the payload of the request: one trip
+ * there and back, where a large put takes two (request and READY, data and answer). A get's data
+ * come with a READY of their own, which leaves with the request: one trip, too.
  *
- * Memory of a GPU that NICs do not reach (reach.h) is staged (stage.h): what a put sends is copied before anything of the part is posted.
+ * Memory of a GPU that NICs do not reach (reach.h) is staged (stage.h): what a put sends is copied
+ * before anything of the part is posted.
  */
 #include "collectives/engine/internal.h"
 
@@ -45,22 +48,26 @@ static uint8_t *onesided_own_region(const struct br_operation *op, size_t offset
 }
 
 /* What the request carries, and how much: NULL, 0: nothing, the data go by themselves. */
-static void *onesided_is_inline(struct br_engine *engine, struct br_operation *op, size_t offset, uint32_t *length)
+static void *onesided_is_inline(struct br_engine *engine, struct br_operation *op, size_t offset,
+                                uint32_t *length)
 {
     if (kinds[op->kind].atomic) {
         *length = sizeof op->operands;
         return &op->operands;
     }
-    if (op->kind == BR_OPERATION_PUT && br_transfer_is_eager(engine->worker, (int)op->key.rank, *length))
+    if (op->kind == BR_OPERATION_PUT &&
+        br_transfer_is_eager(engine->worker, (int)op->key.rank, *length))
         return onesided_own_region(op, offset);
     *length = 0;
     return NULL;
 }
 
-static void engine_onesided_fill(struct br_engine *engine, struct br_operation *op, size_t offset, uint32_t length)
+static void engine_onesided_fill(struct br_engine *engine, struct br_operation *op, size_t offset,
+                                 uint32_t length)
 {
     bool larger =
-        (uint32_t)engine->config.rank > op->key.rank; /* two ranks may reach for each other at once */
+        /* two ranks may reach for each other at once */
+        (uint32_t)engine->config.rank > op->key.rank;
     uint64_t counter = engine->onesided++ << 1 | larger;
     struct br_transfer *t = op->parts.transfers;
 
@@ -99,7 +106,9 @@ static void post_filled(struct br_engine *engine, struct br_operation *op)
     int rc;
 
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
-    if (!rc) /* before a get's READY, so that no READY waits at the target for a request that has no credit */
+    /* before a get's READY, so that no READY waits at the target for a request that has no credit
+     */
+    if (!rc)
         rc = br_transfer_send(engine->worker, &t[REQUEST]);
     if (!rc && !op->parts.released)
         rc = op->kind == BR_OPERATION_PUT ? br_transfer_send(engine->worker, &t[DATA])
@@ -116,10 +125,11 @@ static int engine_onesided_misaligned(const struct br_operation *op)
 
 static int no_atomics(const struct br_operation *op)
 {
-    return br_error(EOPNOTSUPP,
-                    "region %u of rank %u is memory of a GPU, where there is no %s: the number must stand in "
-                    "host memory",
-                    op->key.id, op->key.rank, br_onesided_name(op));
+    return br_error(
+        EOPNOTSUPP,
+        "region %u of rank %u is memory of a GPU, where there is no %s: the number must stand in "
+        "host memory",
+        op->key.id, op->key.rank, br_onesided_name(op));
 }
 
 static void engine_onesided_loaded(struct br_engine *engine, struct br_copy_batch *batch)
@@ -139,7 +149,8 @@ static void engine_onesided_post(struct br_engine *engine, struct br_operation *
     size_t offset = (size_t)op->parts.next++ * BR_MAX_TRANSFER, left = op->count - offset;
     bool direct;
 
-    engine_onesided_fill(engine, op, offset, left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
+    engine_onesided_fill(engine, op, offset,
+                         left < BR_MAX_TRANSFER ? (uint32_t)left : BR_MAX_TRANSFER);
     direct = op->parts.transfers[DATA].region && op->parts.transfers[DATA].region->gpu &&
              !op->parts.transfers[REQUEST].memory; /* which the CPU copies */
     if (op->send_gpu && !direct)
@@ -150,7 +161,8 @@ static void engine_onesided_post(struct br_engine *engine, struct br_operation *
 
 static void onesided_copied_self(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    struct br_operation *op = br_container_of(batch, struct br_operation, parts.staging[DATA].batch);
+    struct br_operation *op =
+        br_container_of(batch, struct br_operation, parts.staging[DATA].batch);
     const struct br_worker_config *w = &engine->worker->config;
 
     w->region_done(w->region_context, op->parts.staging[DATA].user);
@@ -169,14 +181,14 @@ static void copy_staged_self(struct br_engine *engine, struct br_operation *op, 
 
     s->user = region;
     br_list_push_back(&engine->messages, &op->node);
-    br_staging_copy(engine, to ? to : from, direction, put ? memory : op->recv, put ? op->send : memory,
-                  op->count);
+    br_staging_copy(engine, to ? to : from, direction, put ? memory : op->recv,
+                    put ? op->send : memory, op->count);
     br_staging_submit(engine, &s->batch, to ? to : from, direction, onesided_copied_self);
 }
 
 /* Host memory of our own, in the region, and the caller's. */
 static int onesided_self_host(struct br_engine *engine, struct br_operation *op, void *memory,
-                       struct br_region *region)
+                              struct br_region *region)
 {
     const struct br_worker_config *w = &engine->worker->config;
     uint64_t before;
@@ -206,7 +218,8 @@ static int onesided_self(struct br_engine *engine, struct br_operation *op)
     int gpu = -EACCES;
 
     if (op->key.check == w->check && w->region_find)
-        gpu = w->region_find(w->region_context, op->key.id, op->offset, op->count, &memory, &region);
+        gpu =
+            w->region_find(w->region_context, op->key.id, op->offset, op->count, &memory, &region);
     if (gpu < 0)
         return br_error(EACCES, "rank %d has no region %u that holds %zu bytes at offset %llu",
                         engine->config.rank, op->key.id, op->count, (unsigned long long)op->offset);
@@ -225,7 +238,8 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
     size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
 
     if (op->key.rank >= (uint32_t)engine->config.size)
-        return br_error(EINVAL, "the key is of rank %u, there are %d", op->key.rank, engine->config.size);
+        return br_error(EINVAL, "the key is of rank %u, there are %d", op->key.rank,
+                        engine->config.size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "an access of %zu bytes is too long", op->count);
     op->parts = (struct br_operation_parts){.count = (uint32_t)count};
@@ -253,11 +267,11 @@ static void engine_onesided_refused(struct br_engine *engine, struct br_operatio
         rc = rc == -EINVAL ? engine_onesided_misaligned(op) : no_atomics(op);
         snprintf(op->message, sizeof op->message, "%s", br_error_message());
     } else {
-        snprintf(
-            op->message, sizeof op->message,
-            "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, of another job "
-            "or too short",
-            op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
+        snprintf(op->message, sizeof op->message,
+                 "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, "
+                 "of another job "
+                 "or too short",
+                 op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
     }
     br_operation_end(engine, op, rc < 0 ? rc : -EPROTO);
 }
@@ -286,7 +300,8 @@ static void engine_onesided_stored(struct br_engine *engine, struct br_copy_batc
         engine_onesided_part_ended(engine, br_container_of(batch, struct br_staging, batch)->owner);
 }
 
-void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
+void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op,
+                                struct br_transfer *t)
 {
     struct br_transfer *data = &op->parts.transfers[DATA], *status = &op->parts.transfers[STATUS];
     uint32_t *back = &op->parts.released;
@@ -295,7 +310,8 @@ void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *o
     if (!(*back & 1u << REQUEST))
         return;
     if (!(*back & 1u << STATUS)) {
-        if (op->kind != BR_OPERATION_GET || !(*back & 1u << DATA) || status->state == BR_TRANSFER_ENDED)
+        if (op->kind != BR_OPERATION_GET || !(*back & 1u << DATA) ||
+            status->state == BR_TRANSFER_ENDED)
             return; /* it will come */
         br_transfer_withdraw(engine->worker, status);
     } else if (!(*back & 1u << DATA)) {
@@ -306,6 +322,7 @@ void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *o
     if (*back & 1u << STATUS && op->parts.answer.status)
         engine_onesided_refused(engine, op);
     else if (op->kind == BR_OPERATION_PUT ||
-             (!br_staging_part_store(engine, op, DATA, engine_onesided_stored) && br_staging_part_flush(engine, op, data)))
+             (!br_staging_part_store(engine, op, DATA, engine_onesided_stored) &&
+              br_staging_part_flush(engine, op, data)))
         engine_onesided_part_ended(engine, op);
 }

@@ -2,9 +2,10 @@
 /*
  * An operation: a user's call, from submit to completion.
  *
- * The communicator fills the first block and hands it to br_engine_submit(); from then on it belongs to
- * the engine until br_engine_ended() gives it back. `state` is the communicator's: the engine neither
- * reads nor writes it, because the thread that waits may free the operation the moment it reads ENDED.
+ * The communicator fills the first block and hands it to br_engine_submit(); from then on it
+ * belongs to the engine until br_engine_ended() gives it back. `state` is the communicator's: the
+ * engine neither reads nor writes it, because the thread that waits may free the operation the
+ * moment it reads ENDED.
  */
 #ifndef BR_COLLECTIVES_ENGINE_OPERATION_H
 #define BR_COLLECTIVES_ENGINE_OPERATION_H
@@ -22,7 +23,7 @@
 #include "collectives/gpu/staging.h"
 #include "protocol/transfer.h"
 
-#define BR_OPERATION_TEXT     480
+#define BR_OPERATION_TEXT      480
 #define BR_OPERATION_TRANSFERS 3
 
 enum br_operation_kind {
@@ -45,8 +46,9 @@ enum br_operation_state {
 /* An operation in the queue of a communicator's board (local.h). */
 enum br_shm_role {
     BR_SHM_ROLE_COLLECTIVE,
-    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (share.h); `board` has what is under way there */
-    BR_SHM_ROLE_ENGINE, /* of the engine's: it stands behind one of these */
+    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (share.h); `board` has
+                              what is under way there */
+    BR_SHM_ROLE_ENGINE,    /* of the engine's: it stands behind one of these */
 };
 
 struct br_group;
@@ -59,7 +61,7 @@ struct br_operation_fragments {
     struct br_plan *plan; /* held until the operation has ended; NULL: it waits for its view */
     uint32_t count, next; /* fragments in all; the first that has no run yet */
     uint32_t running, ended;
-    struct br_list active;    /* struct br_fragment */
+    struct br_list active;  /* struct br_fragment */
     struct br_list waiting; /* in the engine's list of operations with fragments to start */
 };
 
@@ -67,22 +69,26 @@ struct br_operation_fragments {
 struct br_operation_parts {
     uint32_t count, next, ended; /* next: the first that is not posted yet */
     uint64_t number;             /* of part 0: what its tag says */
-    uint32_t released;         /* one-sided: bit i: transfer i has ended and left the worker's list */
+    /* one-sided: bit i: transfer i has ended and left the worker's list */
+    uint32_t released;
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
-    struct br_message request;                       /* one-sided, as what follows */
-    struct br_answer answer;                         /* of the target, for the part under way */
+    struct br_message request;                         /* one-sided, as what follows */
+    struct br_answer answer;                           /* of the target, for the part under way */
     struct br_staging staging[BR_OPERATION_TRANSFERS]; /* of each transfer (stage.h) */
 };
 
 struct br_operation {
     enum br_operation_kind kind;
     enum br_collective collective;
-    const void *send; /* what the call reads; recv: what it writes. The one that the call lacks is NULL */
+    /* what the call reads; recv: what it writes. The one that the call lacks is NULL */
+    const void *send;
     void *recv;
     size_t send_bytes, recv_bytes;
-    int send_gpu, recv_gpu; /* that the memory lies on, as br_gpu_of() says; 0: host memory, or none */
-    bool foreign;           /* kernels of ours do not reach some of it there (br_offload_reaches()) */
-    size_t count;           /* collective: elements of one block (braid.h); else bytes */
+    /* that the memory lies on, as br_gpu_of() says; 0: host memory, or none */
+    int send_gpu, recv_gpu;
+    /* kernels of ours do not reach some of it there (br_offload_reaches()) */
+    bool foreign;
+    size_t count; /* collective: elements of one block (braid.h); else bytes */
     enum braid_type type;
     enum braid_reduction reduction;
     int root, peer; /* ranks of the group; one-sided: key.rank is of the job */
@@ -93,16 +99,18 @@ struct br_operation {
     uint64_t offset;
     struct br_operands operands; /* atomics; `recv` is for what stood there */
     uint64_t timeout, deadline;  /* ns: as given; absolute */
-    uint64_t sequence; /* of the collective in its group, the same on all its ranks; none is left out */
+    /* of the collective in its group, the same on all its ranks; none is left out */
+    uint64_t sequence;
     /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
     uint64_t epoch;
-    bool is_epoch_round;   /* finds out what such operations wait for */
-    uint64_t order; /* of submission in this process, all kinds, all groups */
+    bool is_epoch_round; /* finds out what such operations wait for */
+    uint64_t order;      /* of submission in this process, all kinds, all groups */
     bool persistent;
-    bool released; /* by braid_op_free() while it ran: nobody waits for it; under the family's lock */
+    /* by braid_op_free() while it ran: nobody waits for it; under the family's lock */
+    bool released;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
-    struct br_staging shm_staging;                      /* while it is on the board */
-    enum br_shm_role shm_role;                 /* what it is in that queue for (local.h) */
+    struct br_staging shm_staging;               /* while it is on the board */
+    enum br_shm_role shm_role;                   /* what it is in that queue for (local.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
     /* that it is a part of (across.h); NULL: the program's own */
@@ -116,12 +124,13 @@ struct br_operation {
     bool traced;               /* with steps and slices */
 
     /* the engine's */
-    struct br_list node;      /* in one of its lists: running, to oneself, ended */
-    const struct br_algorithm_config *algorithm_config; /* collective: how it is done (way.h); lives as long as the group */
-    double predicted;         /* s by the cost model */
-    uint64_t began;           /* ns; of collectives that are reported */
-    bool alone;               /* no other operation of the communicator was under way then */
-    uint16_t check;           /* digest of what the ranks must agree on */
+    struct br_list node; /* in one of its lists: running, to oneself, ended */
+    /* collective: how it is done (way.h); lives as long as the group */
+    const struct br_algorithm_config *algorithm_config;
+    double predicted; /* s by the cost model */
+    uint64_t began;   /* ns; of collectives that are reported */
+    bool alone;       /* no other operation of the communicator was under way then */
+    uint16_t check;   /* digest of what the ranks must agree on */
 
     /* from here on nothing is cleared for a new operation: who uses it sets it first */
     char message[BR_OPERATION_TEXT];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks. One larger than BR_MAX_TRANSFER goes in parts, each with the next number of
- * its (peer, tag), a few at a time. A message of a rank to itself is copied when both its ends are there.
+ * Messages between two ranks. One larger than BR_MAX_TRANSFER goes in parts, each with the next
+ * number of its (peer, tag), a few at a time. A message of a rank to itself is copied when both its
+ * ends are there.
  */
 #include "collectives/engine/internal.h"
 
@@ -27,7 +28,7 @@ static bool is_send(const struct br_operation *op)
     return op->kind == BR_OPERATION_SEND;
 }
 
-/* ---- to oneself ----------------------------------------------------------------------------- */
+/* ---- to oneself ------------------------------------------------------------------------------ */
 
 static void p2p_matched_self(struct br_engine *engine, struct br_copy_batch *batch)
 {
@@ -41,7 +42,8 @@ static void p2p_matched_self(struct br_engine *engine, struct br_copy_batch *bat
 }
 
 /* From GPU to GPU, or to or from the host. Until it is through nobody else meets them. */
-static void copy_staged(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
+static void copy_staged(struct br_engine *engine, struct br_operation *send,
+                        struct br_operation *recv)
 {
     int gpu = recv->recv_gpu ? recv->recv_gpu : send->send_gpu;
     enum br_copy_direction direction = recv->recv_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST;
@@ -55,7 +57,8 @@ static void copy_staged(struct br_engine *engine, struct br_operation *send, str
     br_staging_submit(engine, &send->parts.staging[0].batch, gpu, direction, p2p_matched_self);
 }
 
-static void p2p_match_self(struct br_engine *engine, struct br_operation *send, struct br_operation *recv)
+static void p2p_match_self(struct br_engine *engine, struct br_operation *send,
+                           struct br_operation *recv)
 {
     if (send->count == recv->count && send->count && (send->send_gpu || recv->recv_gpu)) {
         copy_staged(engine, send, recv);
@@ -68,8 +71,8 @@ static void p2p_match_self(struct br_engine *engine, struct br_operation *send, 
         br_operation_end(engine, recv, 0);
         return;
     }
-    br_error(EPROTO, "rank %d sends itself %zu bytes and receives %zu (tag %u)", engine->config.rank,
-             send->count, recv->count, send->tag);
+    br_error(EPROTO, "rank %d sends itself %zu bytes and receives %zu (tag %u)",
+             engine->config.rank, send->count, recv->count, send->tag);
     br_worker_fail(engine->worker, EPROTO, br_error_message());
 }
 
@@ -90,10 +93,10 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
         p2p_match_self(engine, is_send(op) ? op : other, is_send(op) ? other : op);
 }
 
-/* ---- to others ------------------------------------------------------------------------------ */
+/* ---- to others ------------------------------------------------------------------------------- */
 
-static void p2p_check(struct br_engine *engine, const struct br_operation *op, const struct br_transfer *t,
-                  int rc)
+static void p2p_check(struct br_engine *engine, const struct br_operation *op,
+                      const struct br_transfer *t, int rc)
 {
     if (rc)
         br_p2p_failed(engine, rc, is_send(op) ? "send" : "receive", t->peer);
@@ -169,13 +172,14 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
         submit_to_self(engine, op);
         return 0;
     }
-    rc = br_tag_sequences_take(&op->group->tag_sequences, op->peer, is_send(op), op->tag, op->parts.count,
-                         &op->parts.number);
+    rc = br_tag_sequences_take(&op->group->tag_sequences, op->peer, is_send(op), op->tag,
+                               op->parts.count, &op->parts.number);
     if (rc)
         return rc;
     op->check = br_digest_short(&bytes, 1);
     br_list_push_back(&engine->messages, &op->node);
-    for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count && !engine->worker->failed; i++)
+    for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count && !engine->worker->failed;
+         i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
     return 0;
 }
@@ -200,7 +204,8 @@ static void p2p_stored(struct br_engine *engine, struct br_copy_batch *batch)
 
 void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {
-    if (!is_send(op) && br_staging_part_store(engine, op, (int)(t - op->parts.transfers), p2p_stored))
+    if (!is_send(op) &&
+        br_staging_part_store(engine, op, (int)(t - op->parts.transfers), p2p_stored))
         return;
     if (is_send(op) || br_staging_part_flush(engine, op, t))
         p2p_part_ended(engine, op, t);

@@ -2,20 +2,20 @@
 /*
  * Which kernel runs, and what is no kernel's business.
  *
- * 1. The kernels differ in their instructions only: one loop (reduce_loop.h) is compiled for one element at a
- *    time (reduce_scalar.c) and for the vectors of each instruction set (reduce_vector.h, reduce_avx2.c,
- *    reduce_avx512.c). Functions carry the instruction set as an attribute, so no file needs flags of its
- *    own.
- * 2. All sources are read in one pass, however many there are: a block of four vectors stays in registers
- *    while the sources are added to it in their order. No temporary array, so the order and the rounding do
- *    not depend on count.
- * 3. Rejected: summing pairwise (dst += src, again and again): 3(n-1) instead of n+1 passes over memory, and
- *    a rounding of float16 each time. Rejected: the processor's own bfloat16 instructions: they flush
- *    subnormals, so results would differ between processors.
- * 4. Rejected after measuring (Zen 4): streaming stores gain 20 % when dst is far larger than the cache and
- *    none of the sources, but make a sum in place 2 to 5 times slower, and the engine sends dst next, from
- *    the cache. A block of many vectors per source, kept on the stack, and software prefetch: no faster,
- *    neither with 4 nor with 16 sources.
+ * 1. The kernels differ in their instructions only: one loop (reduce_loop.h) is compiled for one
+ *    element at a time (reduce_scalar.c) and for the vectors of each instruction set
+ *    (reduce_vector.h, reduce_avx2.c, reduce_avx512.c). Functions carry the instruction set as an
+ *    attribute, so no file needs flags of its own.
+ * 2. All sources are read in one pass, however many there are: a block of four vectors stays in
+ *    registers while the sources are added to it in their order. No temporary array, so the order
+ *    and the rounding do not depend on count.
+ * 3. Rejected: summing pairwise (dst += src, again and again): 3(n-1) instead of n+1 passes over
+ *    memory, and a rounding of float16 each time. Rejected: the processor's own bfloat16
+ *    instructions: they flush subnormals, so results would differ between processors.
+ * 4. Rejected after measuring (Zen 4): streaming stores gain 20 % when dst is far larger than the
+ *    cache and none of the sources, but make a sum in place 2 to 5 times slower, and the engine
+ *    sends dst next, from the cache. A block of many vectors per source, kept on the stack, and
+ *    software prefetch: no faster, neither with 4 nor with 16 sources.
  */
 #include "collectives/engine/reduce.h"
 
@@ -77,9 +77,11 @@ static int engine_reduce_refuse(const char *from, const char *name)
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(name, names[i]))
-            return br_error(ENOTSUP, "%sthis processor has no %s kernels; auto takes the best it has", from,
+            return br_error(ENOTSUP,
+                            "%sthis processor has no %s kernels; auto takes the best it has", from,
                             name);
-    return br_error(EINVAL, "%sno reduction kernels are called '%s'; choose auto, scalar, avx2 or avx512",
+    return br_error(EINVAL,
+                    "%sno reduction kernels are called '%s'; choose auto, scalar, avx2 or avx512",
                     from, name);
 }
 
@@ -94,7 +96,8 @@ int br_reduce_select(const char *name)
     if (!name || !*name)
         name = "auto";
     for (size_t i = 0; i < CANDIDATES; i++)
-        if ((!strcmp(name, "auto") || !strcmp(name, candidates[i].kernels->name)) && candidates[i].usable()) {
+        if ((!strcmp(name, "auto") || !strcmp(name, candidates[i].kernels->name)) &&
+            candidates[i].usable()) {
             atomic_store_explicit(&chosen, candidates[i].kernels, memory_order_relaxed);
             return 0;
         }
@@ -122,7 +125,8 @@ static int engine_reduce_selected(const struct br_reduce_kernels **out)
     return 0;
 }
 
-static int engine_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src, int divisor)
+static int engine_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src,
+                               int divisor)
 {
     if (!br_type_size(type))
         return br_error(EINVAL, "reduce: %d is no data type", (int)type);
@@ -136,8 +140,9 @@ static int engine_reduce_check(enum braid_type type, enum braid_reduction reduct
 }
 
 /* A sum of integers, a block at a time, each divided while it is in the cache. */
-static void average_integers(const struct br_reduce_kernels *kernels, enum braid_type type, char *dst,
-                             const char *const *src, int n_src, size_t bytes, int divisor)
+static void average_integers(const struct br_reduce_kernels *kernels, enum braid_type type,
+                             char *dst, const char *const *src, int n_src, size_t bytes,
+                             int divisor)
 {
     const char *sum = dst;
 
@@ -149,8 +154,8 @@ static void average_integers(const struct br_reduce_kernels *kernels, enum braid
     }
 }
 
-int br_reduce(enum braid_type type, enum braid_reduction reduction, void *dst, const void *const *src,
-              int n_src, size_t count, int divisor)
+int br_reduce(enum braid_type type, enum braid_reduction reduction, void *dst,
+              const void *const *src, int n_src, size_t count, int divisor)
 {
     const struct br_reduce_kernels *kernels;
     const char *const *from = (const char *const *)src;

@@ -8,11 +8,11 @@
 #include "braid/types.h"
 
 /*
- * Combines the bytes [begin, end) of the sources, whole elements; arguments otherwise as br_reduce's, valid.
- * divisor counts for BRAID_AVG only and is then > 0.
+ * Combines the bytes [begin, end) of the sources, whole elements; arguments otherwise as
+ * br_reduce's, valid. divisor counts for BRAID_AVG only and is then > 0.
  */
-typedef void br_reduce_kernel(char *dst, const char *const *src, int n_src, size_t begin, size_t end,
-                              int divisor);
+typedef void br_reduce_kernel(char *dst, const char *const *src, int n_src, size_t begin,
+                              size_t end, int divisor);
 
 struct br_reduce_kernels {
     const char *name;

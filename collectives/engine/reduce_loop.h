@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The loop of every kernel: included once for each element type by the file of one instruction set, which
- * defines
+ * The loop of every kernel: included once for each element type by the file of one instruction set,
+ * which defines
  *
- *   TYPE                  name of the element type: the functions are TYPE_sum, TYPE_prod, TYPE_min, TYPE_max
- *   RAW                   one or more elements as they lie in memory
- *   VECTOR                the same elements as they are computed with
- *   WIDEN(raw), NARROW(v) from RAW to VECTOR and back
- *   LOAD_PART(p, n)       a RAW of which only the first n < sizeof(RAW) bytes are read, the rest is zero; and
- *   STORE_PART(p, raw, n) its first n bytes stored. Both absent when a RAW is one element
+ *   TYPE                  name of the element type: the functions are TYPE_sum, TYPE_prod,
+ * TYPE_min, TYPE_max RAW                   one or more elements as they lie in memory VECTOR the
+ * same elements as they are computed with WIDEN(raw), NARROW(v) from RAW to VECTOR and back
+ *   LOAD_PART(p, n)       a RAW of which only the first n < sizeof(RAW) bytes are read, the rest is
+ * zero; and STORE_PART(p, raw, n) its first n bytes stored. Both absent when a RAW is one element
  *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
  *   DIVIDE(v, divisor)    absent when there is no TYPE_avg
- *   TARGET, INLINE        attributes of a function that uses the instructions; and of one that is inlined too
+ *   TARGET, INLINE        attributes of a function that uses the instructions; and of one that is
+ * inlined too
  *
  * TYPE, RAW and VECTOR are undefined at the end.
  *
- * Four vectors of a source are taken at a time: they hide the latency of the operation and of the look-up of
- * src[s]. Every source is read before dst is written, so dst may be one of them.
+ * Four vectors of a source are taken at a time: they hide the latency of the operation and of the
+ * look-up of src[s]. Every source is read before dst is written, so dst may be one of them.
  */
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b)  PASTE_(a, b)
@@ -103,11 +103,11 @@ INLINE void NAME(run)(enum braid_reduction reduction, char *dst, const char *con
 #endif
 }
 
-#define KERNEL(suffix, reduction)                                                                            \
-    static TARGET void NAME(suffix)(char *dst, const char *const *src, int n_src, size_t begin, size_t end,  \
-                                    int divisor)                                                             \
-    {                                                                                                        \
-        NAME(run)(reduction, dst, src, n_src, begin, end, divisor);                                          \
+#define KERNEL(suffix, reduction)                                                                  \
+    static TARGET void NAME(suffix)(char *dst, const char *const *src, int n_src, size_t begin,    \
+                                    size_t end, int divisor)                                       \
+    {                                                                                              \
+        NAME(run)(reduction, dst, src, n_src, begin, end, divisor);                                \
     }
 
 KERNEL(sum, BRAID_SUM)

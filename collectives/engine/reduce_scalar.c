@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One element at a time, in plain C: runs everywhere, and is what the vector kernels are compared with. */
+/* One element at a time, in plain C: runs everywhere, and is what the vector kernels are compared
+ * with. */
 #include "collectives/engine/reduce_kernels.h"
 
 #include <float.h>
 
-_Static_assert(FLT_EVAL_METHOD == 0, "float must be computed as float, or the kernels' results differ");
+_Static_assert(FLT_EVAL_METHOD == 0,
+               "float must be computed as float, or the kernels' results differ");
 
 #define TARGET
 #define INLINE static inline __attribute__((always_inline))
@@ -12,9 +14,9 @@ _Static_assert(FLT_EVAL_METHOD == 0, "float must be computed as float, or the ke
 #define ELEMENT_LOOP "collectives/engine/reduce_loop.h"
 #include "base/elements.h"
 
-#define ROW(type)                                                                                            \
-    {                                                                                                        \
-        type##_sum, type##_prod, type##_min, type##_max, type##_avg                                          \
+#define ROW(type)                                                                                  \
+    {                                                                                              \
+        type##_sum, type##_prod, type##_min, type##_max, type##_avg                                \
     } /* in the order of the enum */
 
 const struct br_reduce_kernels br_reduce_scalar = {

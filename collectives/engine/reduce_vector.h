@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of one vector instruction set, in the compiler's vector types: included once by its file, which
- * defines
+ * The kernels of one vector instruction set, in the compiler's vector types: included once by its
+ * file, which defines
  *
  *   TARGET                   attributes that allow the instructions
  *   BYTES                    bytes of a vector register; "half" below is a vector of half of them
  *   WIDEN_FLOAT16(half), NARROW_FLOAT16(whole)  between float16 and float, to nearest-even
- *   WIDEN_UINT16(half), NARROW_UINT32(whole)    between uint16 and uint32, whose upper bits are zero
- *   LOAD_WHOLE(p, n), STORE_WHOLE(p, whole, n)  the first n < BYTES bytes of a vector; the rest becomes zero
- *   LOAD_HALF(p, n), STORE_HALF(p, half, n)     the same of half a vector
- *   KERNELS, KERNELS_NAME    the table that is made here, and its name
+ *   WIDEN_UINT16(half), NARROW_UINT32(whole)    between uint16 and uint32, whose upper bits are
+ * zero LOAD_WHOLE(p, n), STORE_WHOLE(p, whole, n)  the first n < BYTES bytes of a vector; the rest
+ * becomes zero LOAD_HALF(p, n), STORE_HALF(p, half, n)     the same of half a vector KERNELS,
+ * KERNELS_NAME    the table that is made here, and its name
  */
 #include <stdint.h>
 
@@ -30,22 +30,23 @@ typedef uint16_t half_u16 __attribute__((vector_size(BYTES / 2))); /* as many as
 
 #define BLEND(VECTOR, MASK, mask, a, b) ((VECTOR)(((MASK)(a) & (mask)) | ((MASK)(b) & ~(mask))))
 
-/* A NaN wins (the first one), -0 < +0: where a == b, their bits differ in the sign of a zero at most. */
-#define FLOAT_ORDER(SUFFIX, VECTOR, MASK)                                                                    \
-    INLINE VECTOR smaller_##SUFFIX(VECTOR a, VECTOR b)                                                       \
-    {                                                                                                        \
-        VECTOR least = BLEND(VECTOR, MASK, a < b, a, b);                                                     \
-                                                                                                             \
-        least = BLEND(VECTOR, MASK, a == b, (MASK)a | (MASK)b, least);                                       \
-        return BLEND(VECTOR, MASK, a != a, a, least);                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE VECTOR larger_##SUFFIX(VECTOR a, VECTOR b)                                                        \
-    {                                                                                                        \
-        VECTOR most = BLEND(VECTOR, MASK, a > b, a, b);                                                      \
-                                                                                                             \
-        most = BLEND(VECTOR, MASK, a == b, (MASK)a & (MASK)b, most);                                         \
-        return BLEND(VECTOR, MASK, a != a, a, most);                                                         \
+/* A NaN wins (the first one), -0 < +0: where a == b, their bits differ in the sign of a zero at
+ * most. */
+#define FLOAT_ORDER(SUFFIX, VECTOR, MASK)                                                          \
+    INLINE VECTOR smaller_##SUFFIX(VECTOR a, VECTOR b)                                             \
+    {                                                                                              \
+        VECTOR least = BLEND(VECTOR, MASK, a < b, a, b);                                           \
+                                                                                                   \
+        least = BLEND(VECTOR, MASK, a == b, (MASK)a | (MASK)b, least);                             \
+        return BLEND(VECTOR, MASK, a != a, a, least);                                              \
+    }                                                                                              \
+                                                                                                   \
+    INLINE VECTOR larger_##SUFFIX(VECTOR a, VECTOR b)                                              \
+    {                                                                                              \
+        VECTOR most = BLEND(VECTOR, MASK, a > b, a, b);                                            \
+                                                                                                   \
+        most = BLEND(VECTOR, MASK, a == b, (MASK)a & (MASK)b, most);                               \
+        return BLEND(VECTOR, MASK, a != a, a, most);                                               \
     }
 
 FLOAT_ORDER(f32, vf32, vi32)
@@ -59,7 +60,8 @@ INLINE vf32 float32_of_bfloat16(half_u16 raw)
 INLINE half_u16 bfloat16_of_float32(vf32 v)
 {
     vu32 bits = (vu32)v;
-    vu32 rounded = bits + 0x7fff + (bits >> 16 & 1); /* to nearest-even; a carry raises the exponent */
+    /* to nearest-even; a carry raises the exponent */
+    vu32 rounded = bits + 0x7fff + (bits >> 16 & 1);
     vu32 quiet = bits | 0x400000;
 
     return (half_u16)NARROW_UINT32(BLEND(vu32, vi32, v != v, quiet, rounded) >> 16);
@@ -121,7 +123,8 @@ INLINE half_u16 bfloat16_of_float32(vf32 v)
 #undef MIN
 #undef MAX
 
-/* Integers: WRAP is the unsigned type in which sums and products may wrap, MASK what comparisons yield. */
+/* Integers: WRAP is the unsigned type in which sums and products may wrap, MASK what comparisons
+ * yield. */
 #define ADD(a, b)      ((VECTOR)((WRAP)(a) + (WRAP)(b)))
 #define MULTIPLY(a, b) ((VECTOR)((WRAP)(a) * (WRAP)(b)))
 #define MIN(a, b)      BLEND(VECTOR, MASK, (a) < (b), a, b)
@@ -176,13 +179,13 @@ INLINE half_u16 bfloat16_of_float32(vf32 v)
 #undef MASK
 
 /* In the order of the enum. */
-#define INTEGER(type)                                                                                        \
-    {                                                                                                        \
-        type##_sum, type##_prod, type##_min, type##_max, NULL                                                \
+#define INTEGER(type)                                                                              \
+    {                                                                                              \
+        type##_sum, type##_prod, type##_min, type##_max, NULL                                      \
     }
-#define FLOAT(type)                                                                                          \
-    {                                                                                                        \
-        type##_sum, type##_prod, type##_min, type##_max, type##_avg                                          \
+#define FLOAT(type)                                                                                \
+    {                                                                                              \
+        type##_sum, type##_prod, type##_min, type##_max, type##_avg                                \
     }
 
 const struct br_reduce_kernels KERNELS = {

@@ -2,14 +2,17 @@
 /*
  * The memory of runs: steps and scratch.
  *
- * 1. It only grows. A run takes what fits best, so operations of many sizes find what they had the time before.
- * 2. The first use of a page costs much: the kernel clears it, and in a virtual machine the host may have to find it first (64 MiB took
- *    20 to 180 ms). A persistent operation therefore has room reserved when it is made, for as many of its fragments as run at once,
- *    on top of what others have reserved, as all of them may run at once.
+ * 1. It only grows. A run takes what fits best, so operations of many sizes find what they had the
+ *    time before.
+ * 2. The first use of a page costs much: the kernel clears it, and in a virtual machine the host
+ *    may have to find it first (64 MiB took 20 to 180 ms). A persistent operation therefore has
+ *    room reserved when it is made, for as many of its fragments as run at once, on top of what
+ *    others have reserved, as all of them may run at once.
  * 3. Reserved room belongs to nobody: any fragment that it fits may take it.
- * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait for this very worker (gpu/stream_op.h,
- *    note 7). Pinned scratch that has become too small is a buffer for messages from then on (stage.h, note 3), and what takes its
- *    place is twice as large at least, so that all that is outgrown is less than what is in use.
+ * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait
+ *    for this very worker (gpu/stream_op.h, note 7). Pinned scratch that has become too small is a
+ *    buffer for messages from then on (stage.h, note 3), and what takes its place is twice as large
+ *    at least, so that all that is outgrown is less than what is in use.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +24,8 @@
 
 #define SCRATCH_STEP (64u << 10)
 
-int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory, struct br_region **region)
+int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory,
+                   struct br_region **region)
 {
     void *at = NULL;
     int rc = 0;
@@ -30,12 +34,14 @@ int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory, str
     if (engine->config.scratch_alloc)
         rc = engine->config.scratch_alloc(engine->config.scratch_context, bytes, &at, region);
     else if (!(at = aligned_alloc(4096, bytes)))
-        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank, bytes);
+        rc = br_error(ENOMEM, "rank %d: no memory for %zu bytes of scratch", engine->config.rank,
+                      bytes);
     *memory = rc ? NULL : at;
     return rc;
 }
 
-void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_region *region, int pinned)
+void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_region *region,
+                        int pinned)
 {
     if (pinned > 0 && !br_copier_unpin(engine->config.copier, pinned, memory))
         return; /* a GPU may write there yet */
@@ -62,17 +68,19 @@ static void forget_scratch(struct br_fragment *fragment)
 static void free_scratch(struct br_engine *engine, struct br_fragment *fragment)
 {
     if (fragment->scratch)
-        br_scratch_release(engine, fragment->scratch, fragment->scratch_region, fragment->scratch_pinned);
+        br_scratch_release(engine, fragment->scratch, fragment->scratch_region,
+                           fragment->scratch_pinned);
     forget_scratch(fragment);
 }
 
 /* Note 4. */
 static int outgrow_scratch(struct br_engine *engine, struct br_fragment *fragment)
 {
-    int rc = br_staging_add_buffer(engine, &(struct br_staging_buffer){.memory = fragment->scratch,
-                                                             .bytes = fragment->scratch_bytes,
-                                                             .region = fragment->scratch_region,
-                                                             .pinned = fragment->scratch_pinned});
+    int rc = br_staging_add_buffer(engine,
+                                   &(struct br_staging_buffer){.memory = fragment->scratch,
+                                                               .bytes = fragment->scratch_bytes,
+                                                               .region = fragment->scratch_region,
+                                                               .pinned = fragment->scratch_pinned});
 
     if (!rc)
         forget_scratch(fragment);
@@ -109,14 +117,15 @@ static int grow_steps(struct br_engine *engine, struct br_fragment *fragment, ui
     fragment->max_steps = 0;
     fragment->steps = calloc(count, sizeof *fragment->steps);
     if (!fragment->steps)
-        return br_error(ENOMEM, "rank %d: no memory for a schedule of %u steps", engine->config.rank, count);
+        return br_error(ENOMEM, "rank %d: no memory for a schedule of %u steps",
+                        engine->config.rank, count);
     fragment->max_steps = count;
     return 0;
 }
 
 /* *grown: how many allocations it took. */
-static int fragment_fits(struct br_engine *engine, struct br_fragment *fragment, const struct br_operation *op, size_t scratch,
-               uint64_t *grown)
+static int fragment_fits(struct br_engine *engine, struct br_fragment *fragment,
+                         const struct br_operation *op, size_t scratch, uint64_t *grown)
 {
     uint32_t steps = op->fragments.plan->schedule->n_steps;
     int gpu = op->send_gpu ? op->send_gpu : op->recv_gpu, rc = 0;
@@ -130,7 +139,8 @@ static int fragment_fits(struct br_engine *engine, struct br_fragment *fragment,
         ++*grown;
     }
     if (!rc && gpu && scratch)
-        br_scratch_pin(engine, fragment->scratch, fragment->scratch_bytes, gpu, &fragment->scratch_pinned);
+        br_scratch_pin(engine, fragment->scratch, fragment->scratch_bytes, gpu,
+                       &fragment->scratch_pinned);
     return rc;
 }
 
@@ -160,17 +170,20 @@ static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
 
-    return br_piece_max(br_fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) * s->n_scratch;
+    return br_piece_max(br_fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) *
+           s->n_scratch;
 }
 
 static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
 {
-    return schedule_bytes(op, fragment) + br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
+    return schedule_bytes(op, fragment) +
+           br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
 }
 
-/* The free run whose scratch fits best; where none is large enough, the one with the least. NULL: there is none. Mostly it is
- * the first one, which the operation before had. */
-static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_t scratch, bool unreserved)
+/* The free run whose scratch fits best; where none is large enough, the one with the least. NULL:
+ * there is none. Mostly it is the first one, which the operation before had. */
+static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_t scratch,
+                                                 bool unreserved)
 {
     struct br_fragment *best = NULL;
 
@@ -181,7 +194,8 @@ static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_
         if (unreserved && fragment->reserved)
             continue;
         if (!best || (fits && best->scratch_bytes < scratch) ||
-            (fits == (best->scratch_bytes >= scratch) && fragment->scratch_bytes < best->scratch_bytes))
+            (fits == (best->scratch_bytes >= scratch) &&
+             fragment->scratch_bytes < best->scratch_bytes))
             best = fragment;
         if (fragment->scratch_bytes == scratch_rounded(scratch))
             break;
@@ -189,7 +203,8 @@ static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_
     return best;
 }
 
-int br_fragment_get(struct br_engine *engine, const struct br_operation *op, struct br_fragment **fragment)
+int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
+                    struct br_fragment **fragment)
 {
     size_t scratch = scratch_bytes(op, op->fragments.next);
 
@@ -198,7 +213,8 @@ int br_fragment_get(struct br_engine *engine, const struct br_operation *op, str
     (*fragment)->scratch_used = schedule_bytes(op, op->fragments.next);
     br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->gpu_pipeline);
     engine->n_free--;
-    return fragment_fits(engine, *fragment, op, (*fragment)->gpu_pipeline.gpu ? 0 : scratch, &engine->late_allocations);
+    return fragment_fits(engine, *fragment, op, (*fragment)->gpu_pipeline.gpu ? 0 : scratch,
+                         &engine->late_allocations);
 }
 
 int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
@@ -210,7 +226,8 @@ int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
 
     if (runs > engine->config.window)
         runs = engine->config.window;
-    for (struct br_fragment *fragment; runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
+    for (struct br_fragment *fragment;
+         runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
         rc = fragment_fits(engine, fragment, op, scratch, &grown);
         fragment->reserved = op;
     }

@@ -22,7 +22,8 @@ void br_tag_sequences_destroy(struct br_tag_sequences *numbers)
 }
 
 /* The entry of a key, or the free one where it belongs. */
-static struct br_tag_sequence *tag_sequence_place(struct br_tag_sequence *entries, uint32_t mask, uint64_t key, uint32_t tag)
+static struct br_tag_sequence *tag_sequence_place(struct br_tag_sequence *entries, uint32_t mask,
+                                                  uint64_t key, uint32_t tag)
 {
     uint64_t hash = (key << 32 ^ tag) * 0x9e3779b97f4a7c15ull;
     uint32_t i = (uint32_t)(hash >> 32) & mask;
@@ -52,8 +53,8 @@ static int tag_sequence_grow(struct br_tag_sequences *numbers)
     return 0;
 }
 
-int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag, uint32_t many,
-                    uint64_t *first)
+int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
+                          uint32_t many, uint64_t *first)
 {
     uint64_t key = ((uint64_t)(uint32_t)peer << 1 | send) + 1;
     struct br_tag_sequence *entry = tag_sequence_place(numbers->entries, numbers->mask, key, tag);

@@ -9,9 +9,12 @@
 #include "collectives/shm/executor.h"
 #include "transport/shm/shm.h"
 
-#define TAG (1u << 31) /* and what follows; what is handed over besides has the number of a group */
+#define TAG                                                                                        \
+    (1u << 31) /* and what follows; what is handed over besides has the number of a group          \
+                */
 
-/* The slot and, as a slot is used again, the last bits of the serial: what nobody has taken never passes for what comes later. */
+/* The slot and, as a slot is used again, the last bits of the serial: what nobody has taken never
+ * passes for what comes later. */
 static uint32_t tag_of(const struct br_extent *extent)
 {
     return TAG | (uint32_t)(extent->serial * BR_EXTENTS_ALL & ~TAG) | extent->slot;
@@ -23,7 +26,7 @@ static struct br_link *fd_passing_link(const struct br_context *context, int ran
 }
 
 bool br_fd_passing_needed(const struct br_context *context, const struct br_shm_executor *shm,
-                   const struct br_extent *extents, uint32_t n)
+                          const struct br_extent *extents, uint32_t n)
 {
     for (uint32_t r = 0; r < shm->n; r++)
         for (uint32_t i = 0; i < n && r != shm->rank; i++)
@@ -33,7 +36,8 @@ bool br_fd_passing_needed(const struct br_context *context, const struct br_shm_
 }
 
 /* 1: it has been sent; 0: the socket is full. */
-static int fd_passing_send_one(struct br_context *context, int rank, int gpu, const struct br_extent *extent)
+static int fd_passing_send_one(struct br_context *context, int rank, int gpu,
+                               const struct br_extent *extent)
 {
     struct br_link *link = fd_passing_link(context, rank);
     int fd, rc;
@@ -51,7 +55,8 @@ static int fd_passing_send_one(struct br_context *context, int rank, int gpu, co
     return 1;
 }
 
-static int fd_passing_send_to(struct br_context *context, int rank, int gpu, const struct br_extent *extents, uint32_t n)
+static int fd_passing_send_to(struct br_context *context, int rank, int gpu,
+                              const struct br_extent *extents, uint32_t n)
 {
     int rc = 1;
 
@@ -65,7 +70,7 @@ static int fd_passing_send_to(struct br_context *context, int rank, int gpu, con
 }
 
 int br_fd_passing_send(struct br_context *context, const struct br_shm_executor *shm, int gpu,
-                 const struct br_extent *extents, uint32_t n)
+                       const struct br_extent *extents, uint32_t n)
 {
     int rc = 0;
 
@@ -75,8 +80,8 @@ int br_fd_passing_send(struct br_context *context, const struct br_shm_executor 
     return rc;
 }
 
-int br_fd_passing_receive(struct br_context *context, const struct br_shm_executor *shm, int gpu, uint32_t r,
-                 const struct br_extent *extents, uint32_t n)
+int br_fd_passing_receive(struct br_context *context, const struct br_shm_executor *shm, int gpu,
+                          uint32_t r, const struct br_extent *extents, uint32_t n)
 {
     int rank = br_group_in_job(shm->group, (int)r), rc = 0;
     struct br_link *link = fd_passing_link(context, rank);

@@ -28,7 +28,8 @@ int br_gpus_probe(struct br_context *context)
 
 bool br_gpus_may_share(const struct br_context *context)
 {
-    return context->settings.gpu_reduce != BR_GPU_REDUCE_CPU && br_gpu_image.bytes && br_gpu_found();
+    return context->settings.gpu_reduce != BR_GPU_REDUCE_CPU && br_gpu_image.bytes &&
+           br_gpu_found();
 }
 
 int br_gpus_create(struct br_context *context)
@@ -59,9 +60,11 @@ void br_gpus_destroy(struct br_context *context)
     br_copier_destroy(context->copier);
 }
 
-/* ---- where values are combined ---------------------------------------------------------------- */
+/* ---- where values are combined ----------------------------------------------------------------
+ */
 
-#define TRIAL ((size_t)128 << 10) /* bytes of an array: what a step of a collective combines, about */
+#define TRIAL                                                                                      \
+    ((size_t)128 << 10) /* bytes of an array: what a step of a collective combines, about */
 #define TRIES 5
 
 /* Seconds of a sum on the CPU, for each byte read or written: the least of several. */
@@ -94,7 +97,8 @@ static void measure_cpu(double per_byte[BRAID_TYPES])
     free(arrays);
 }
 
-/* Opens reductions on a GPU, if its kernels work; which way a step goes then is chosen by what both have taken here. */
+/* Opens reductions on a GPU, if its kernels work; which way a step goes then is chosen by what both
+ * have taken here. */
 static void open_reductions(struct br_context *context, int gpu)
 {
     struct br_offload_cost cost;
@@ -108,17 +112,21 @@ static void open_reductions(struct br_context *context, int gpu)
         return;
     }
     measure_cpu(cost.cpu_per_byte);
-    br_log_info(
-        "rank %d: a reduction on GPU %d takes %.0f us and %.3f ns a byte copied, on the CPU %.3f ns a "
-        "byte of float32%s",
-        context->rank, gpu - 1, cost.start * 1e6, cost.per_byte * 1e9, cost.cpu_per_byte[BRAID_FLOAT32] * 1e9,
-        context->settings.gpu_reduce == BR_GPU_REDUCE_GPU ? "; BRAID_GPU_REDUCE=gpu chooses the GPU" : "");
+    br_log_info("rank %d: a reduction on GPU %d takes %.0f us and %.3f ns a byte copied, on the "
+                "CPU %.3f ns a "
+                "byte of float32%s",
+                context->rank, gpu - 1, cost.start * 1e6, cost.per_byte * 1e9,
+                cost.cpu_per_byte[BRAID_FLOAT32] * 1e9,
+                context->settings.gpu_reduce == BR_GPU_REDUCE_GPU
+                    ? "; BRAID_GPU_REDUCE=gpu chooses the GPU"
+                    : "");
     if (context->settings.gpu_reduce == BR_GPU_REDUCE_GPU)
         cost.start = -INFINITY;
     br_offload_set(context->offload, gpu, &cost);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------- */
+/* ---- calls -------------------------------------------------------------------------------------
+ */
 
 static int open_now(struct br_context *context, int gpu)
 {
@@ -128,18 +136,19 @@ static int open_now(struct br_context *context, int gpu)
         return rc;
     if (!br_gpudirect_open(context, gpu)) {
         br_downgrade(gpu_staging);
-        br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)", context->rank,
-                    gpu - 1);
+        br_log_warn("rank %d: memory of GPU %d goes through pinned host memory (doc/gpu.md)",
+                    context->rank, gpu - 1);
     }
     open_reductions(context, gpu);
     return 0;
 }
 
-/* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are loaded, which may wait for all that stands in
- * streams (passage.h, note 7). */
+/* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are
+ * loaded, which may wait for all that stands in streams (passage.h, note 7). */
 int br_gpus_open(struct br_context *context, int gpu)
 {
-    uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0; /* others br_copier_open() refuses */
+    /* others br_copier_open() refuses */
+    uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0;
     int rc;
 
     if (!gpu || atomic_load_explicit(&context->opened_gpus, memory_order_acquire) & bit)
@@ -163,8 +172,8 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
     rc = br_gpus_open(comm->context, gpu);
     if (rc)
         return rc;
-    return br_copier_copy_now(comm->context->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, to, from,
-                              bytes);
+    return br_copier_copy_now(comm->context->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST,
+                              to, from, bytes);
 }
 
 static bool is_foreign(const struct br_context *context, int gpu, const void *memory)
@@ -181,7 +190,8 @@ int br_comm_probe_memory(const char *name, struct br_operation *op)
     if (!op->send_gpu && !op->recv_gpu)
         return 0;
     if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
-        return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's", name);
+        return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's",
+                        name);
     rc = br_gpus_open(op->comm->context, op->send_gpu);
     if (!rc)
         rc = br_gpus_open(op->comm->context, op->recv_gpu);

@@ -16,13 +16,15 @@
 struct br_gpu_hosts {
     struct braid_comm *comm; /* the ranks with our number on every host */
     struct br_operation op;  /* the one that is under way, or was the last */
-    int32_t vote;         /* of this host, then of all: 1 is yes */
+    int32_t vote;            /* of this host, then of all: 1 is yes */
 };
 
-/* ---- operations -------------------------------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------------------------------
+ */
 
-static void gpu_hosts_start(struct br_gpu_hosts *hosts, struct br_operation *whole, void *memory, size_t count,
-                  enum braid_type type, enum braid_reduction reduction, int gpu, int32_t priority)
+static void gpu_hosts_start(struct br_gpu_hosts *hosts, struct br_operation *whole, void *memory,
+                            size_t count, enum braid_type type, enum braid_reduction reduction,
+                            int gpu, int32_t priority)
 {
     struct br_operation *op = &hosts->op;
 
@@ -61,10 +63,11 @@ bool br_gpu_hosts_agreed(const struct br_gpu_hosts *hosts)
     return hosts->vote == 1;
 }
 
-void br_gpu_hosts_reduce(struct br_gpu_hosts *hosts, struct br_operation *whole, size_t first, size_t count)
+void br_gpu_hosts_reduce(struct br_gpu_hosts *hosts, struct br_operation *whole, size_t first,
+                         size_t count)
 {
-    gpu_hosts_start(hosts, whole, (uint8_t *)whole->recv + first * br_type_size(whole->type), count, whole->type,
-          whole->reduction, whole->recv_gpu, whole->priority);
+    gpu_hosts_start(hosts, whole, (uint8_t *)whole->recv + first * br_type_size(whole->type), count,
+                    whole->type, whole->reduction, whole->recv_gpu, whole->priority);
 }
 
 static bool gpu_hosts_has_ended(const struct br_gpu_hosts *hosts)
@@ -84,14 +87,16 @@ bool br_gpu_hosts_ends(struct br_gpu_hosts *hosts, struct br_operation *whole)
     return hosts->op.parent == whole && !gpu_hosts_has_ended(hosts);
 }
 
-/* ---- levels ------------------------------------------------------------------------------------ */
+/* ---- levels ------------------------------------------------------------------------------------
+ */
 
 static bool gpu_hosts_possible(const struct br_context *context)
 {
     const struct br_topology *topology = &context->network.topology;
 
-    return context->gpu_local_possible && context->settings.shm_collective_bytes && topology->kind == BR_TOPOLOGY_HOSTS &&
-           topology->hosts > 1 && topology->per_host > 1 && topology->per_host <= BR_SHM_COLL_RANKS;
+    return context->gpu_local_possible && context->settings.shm_collective_bytes &&
+           topology->kind == BR_TOPOLOGY_HOSTS && topology->hosts > 1 && topology->per_host > 1 &&
+           topology->per_host <= BR_SHM_COLL_RANKS;
 }
 
 static int gpu_hosts_create_one(struct br_context *context, struct braid_comm *comm)
@@ -113,7 +118,8 @@ static bool gpu_hosts_can_start(const struct braid_comm *host)
 }
 
 /* Not in the report, which is of the program's calls. */
-static int gpu_hosts_split(struct br_context *context, struct braid_comm **host, struct braid_comm **others)
+static int gpu_hosts_split(struct br_context *context, struct braid_comm **host,
+                           struct braid_comm **others)
 {
     int per_host = (int)context->network.topology.per_host, rc;
     struct br_algorithm_report *report = context->report;
@@ -148,8 +154,8 @@ int br_gpu_hosts_create(struct br_context *context)
     first->host_shm = host->shm;
     host->group->internal = others->group->internal = true;
     br_progress_unlock(context);
-    br_log_info("rank %d: all-reduces of GPU memory are combined within each of %u hosts first", context->rank,
-                context->network.topology.hosts);
+    br_log_info("rank %d: all-reduces of GPU memory are combined within each of %u hosts first",
+                context->rank, context->network.topology.hosts);
     return 0;
 }
 

@@ -65,7 +65,8 @@ bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *
 
     if (asks && shm->gpu_local && shm->gpu_local->gpu_hosts)
         asks = gpu_local_uses_hosts(op);
-    if (!shm->gpu_local || op->kind != BR_OPERATION_COLLECTIVE || (!asks && br_list_empty(&shm->queue)))
+    if (!shm->gpu_local || op->kind != BR_OPERATION_COLLECTIVE ||
+        (!asks && br_list_empty(&shm->queue)))
         return false;
     op->shm_role = asks ? BR_SHM_ROLE_GPU_LOCAL : BR_SHM_ROLE_ENGINE;
     op->shm_staging.has_ended = false;
@@ -73,20 +74,24 @@ bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *
     return true;
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------ */
+/* ---- pieces ------------------------------------------------------------------------------------
+ */
 
 /* Bytes before piece `rank`. */
-static size_t gpu_local_offset(const struct br_shm_executor *shm, const struct br_operation *op, uint32_t rank)
+static size_t gpu_local_offset(const struct br_shm_executor *shm, const struct br_operation *op,
+                               uint32_t rank)
 {
     return br_piece_offset(op->count, shm->n, rank) * br_type_size(op->type);
 }
 
-static size_t piece_bytes(const struct br_shm_executor *shm, const struct br_operation *op, uint32_t rank)
+static size_t piece_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
+                          uint32_t rank)
 {
     return gpu_local_offset(shm, op, rank + 1) - gpu_local_offset(shm, op, rank);
 }
 
-/* ---- combine, fetch ---------------------------------------------------------------------------- */
+/* ---- combine, fetch ----------------------------------------------------------------------------
+ */
 
 static void gpu_local_work_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
@@ -101,7 +106,8 @@ static bool gpu_local_busy(const struct br_operation *op)
     return !br_list_empty(&op->shm_staging.batch.node);
 }
 
-static int gpu_local_reduce(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_reduce(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                            struct br_operation *op)
 {
     size_t at = gpu_local_offset(shm, op, shm->rank), bytes = piece_bytes(shm, op, shm->rank);
     const void *sources[BR_SHM_COLL_RANKS];
@@ -114,11 +120,13 @@ static int gpu_local_reduce(struct br_gpu_local *gpu_local, const struct br_shm_
     if (rc)
         return rc;
     br_copier_count(gpu_local->context->copier, BR_COPY_SHARED, (shm->n - 1) * bytes);
-    br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu, BR_COPY_REDUCTION, gpu_local_work_done);
+    br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu,
+                      BR_COPY_REDUCTION, gpu_local_work_done);
     return 0;
 }
 
-static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                           struct br_operation *op)
 {
     int rc = 0;
 
@@ -130,14 +138,16 @@ static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_e
                               (const uint8_t *)gpu_local->recv[r] + at, piece_bytes(shm, op, r));
     }
     /* Those before a refused one are waited for. */
-    br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu, BR_COPY_REDUCTION, gpu_local_work_done);
+    br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu,
+                      BR_COPY_REDUCTION, gpu_local_work_done);
     return rc;
 }
 
-/* ---- the rounds -------------------------------------------------------------------------------- */
+/* ---- the rounds --------------------------------------------------------------------------------
+ */
 
-static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_executor *shm, const struct br_operation *op,
-                    const void *data, size_t bytes)
+static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                              const struct br_operation *op, const void *data, size_t bytes)
 {
     if (!br_shm_executor_publish(shm, op, data, bytes))
         return false;
@@ -146,17 +156,20 @@ static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_exec
     return true;
 }
 
-static int gpu_local_tell_note(struct br_gpu_local *gpu_local, struct br_shm_executor *shm, const struct br_operation *op)
+static int gpu_local_tell_note(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                               const struct br_operation *op)
 {
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
         return BR_GPU_LOCAL_WAITS;
     br_gpu_local_write_note(gpu_local, shm, op);
-    gpu_local_publish(gpu_local, shm, op, &gpu_local->mine, br_gpu_local_note_bytes(&gpu_local->mine));
+    gpu_local_publish(gpu_local, shm, op, &gpu_local->mine,
+                      br_gpu_local_note_bytes(&gpu_local->mine));
     return BR_GPU_LOCAL_WAITS;
 }
 
 /* All know whether every rank of this host could. */
-static int gpu_local_decide(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_operation *op, bool all)
+static int gpu_local_decide(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                            struct br_operation *op, bool all)
 {
     if (gpu_local->gpu_hosts) {
         gpu_local->phase = ASKS;
@@ -169,7 +182,8 @@ static int gpu_local_decide(struct br_gpu_local *gpu_local, const struct br_shm_
     return gpu_local_reduce(gpu_local, shm, op);
 }
 
-static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                            struct br_operation *op)
 {
     bool owes = br_gpu_local_take_fds(gpu_local, shm, op);
     uint64_t has;
@@ -197,7 +211,8 @@ static void gpu_local_to_engine(struct br_gpu_local *gpu_local)
 }
 
 /* What was asked between hosts, and what was done there. */
-static int gpu_local_start_hosts(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_start_hosts(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                                 struct br_operation *op)
 {
     int rc = br_gpu_hosts_done(gpu_local->gpu_hosts);
 
@@ -214,7 +229,8 @@ static int gpu_local_start_hosts(struct br_gpu_local *gpu_local, const struct br
 }
 
 /* Our piece of this host's values is there. */
-static void gpu_local_reduced(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_operation *op)
+static void gpu_local_reduced(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                              struct br_operation *op)
 {
     size_t first = br_piece_offset(op->count, shm->n, shm->rank),
            count = br_piece_offset(op->count, shm->n, shm->rank + 1) - first;
@@ -225,7 +241,8 @@ static void gpu_local_reduced(struct br_gpu_local *gpu_local, const struct br_sh
 }
 
 /* Everybody is here: on to the next stage. */
-static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                                struct br_operation *op)
 {
     int rc = br_shm_executor_check_agreement(shm, op);
 
@@ -238,7 +255,9 @@ static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_ex
     case TOLD:
         return gpu_local_answer(gpu_local, shm, op);
     case ANSWERED:
-        return gpu_local_decide(gpu_local, shm, op, br_gpu_local_all_agree(shm, sizeof((struct br_gpu_local_note *)0)->has));
+        return gpu_local_decide(
+            gpu_local, shm, op,
+            br_gpu_local_all_agree(shm, sizeof((struct br_gpu_local_note *)0)->has));
     case TOLD_COMBINED:
         gpu_local->phase = FETCHES;
         return gpu_local_fetch(gpu_local, shm, op);
@@ -248,7 +267,8 @@ static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_ex
     }
 }
 
-static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor *shm, struct br_operation *op)
+static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                          struct br_operation *op)
 {
     switch (gpu_local->phase) {
     case TELL:
@@ -269,7 +289,8 @@ static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor
         gpu_local_publish(gpu_local, shm, op, NULL, 0);
         return BR_GPU_LOCAL_WAITS;
     default:
-        return br_shm_executor_waits_for(shm, op) >= 0 ? BR_GPU_LOCAL_WAITS : gpu_local_next_phase(gpu_local, shm, op);
+        return br_shm_executor_waits_for(shm, op) >= 0 ? BR_GPU_LOCAL_WAITS
+                                                       : gpu_local_next_phase(gpu_local, shm, op);
     }
 }
 
@@ -311,7 +332,8 @@ bool br_gpu_local_end(struct br_operation *op)
 {
     struct br_gpu_hosts *hosts = op->comm->context->gpu_hosts;
 
-    if (op->shm_role != BR_SHM_ROLE_GPU_LOCAL || (!gpu_local_busy(op) && !(hosts && br_gpu_hosts_ends(hosts, op))))
+    if (op->shm_role != BR_SHM_ROLE_GPU_LOCAL ||
+        (!gpu_local_busy(op) && !(hosts && br_gpu_hosts_ends(hosts, op))))
         return false;
     op->shm_staging.has_ended = true;
     br_list_init(&op->node);

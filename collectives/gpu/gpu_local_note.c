@@ -16,10 +16,10 @@ static void gpu_local_note_refuse(struct br_gpu_local *gpu_local, bool *said)
         return;
     *said = true;
     br_downgrade(gpu_sharing);
-    br_log_warn(
-        "rank %d: GPU memory is not shared with other processes of this host, all-reduces go through host "
-        "memory: %s",
-        gpu_local->context->rank, br_error_message());
+    br_log_warn("rank %d: GPU memory is not shared with other processes of this host, all-reduces "
+                "go through host "
+                "memory: %s",
+                gpu_local->context->rank, br_error_message());
 }
 
 static struct br_extent *extents_of_send(struct br_gpu_local_note *note)
@@ -39,7 +39,8 @@ size_t br_gpu_local_note_bytes(const struct br_gpu_local_note *note)
     return offsetof(struct br_gpu_local_note, extents) + n * sizeof note->extents[0];
 }
 
-static void tell_gone(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, struct br_gpu_local_note *note)
+static void tell_gone(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                      struct br_gpu_local_note *note)
 {
     int ranks[BR_SHM_COLL_RANKS];
 
@@ -49,15 +50,16 @@ static void tell_gone(struct br_gpu_local *gpu_local, const struct br_shm_execut
 }
 
 /* Note 17. Negative errno with words. */
-static int gpu_local_pass_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, int gpu,
-                     struct br_gpu_local_note *note)
+static int gpu_local_pass_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                              int gpu, struct br_gpu_local_note *note)
 {
     const struct br_extent *extents = extents_of_send(note);
     struct br_context *context = gpu_local->context;
     uint32_t n = note->send.extents + note->recv.extents;
     bool lacks = br_fd_passing_needed(context, shm, extents, n);
 
-    if (lacks && gpu_local->passes_fds && (!context->fd_sender || context->fd_sender == gpu_local)) {
+    if (lacks && gpu_local->passes_fds &&
+        (!context->fd_sender || context->fd_sender == gpu_local)) {
         int rc = br_fd_passing_send(context, shm, gpu, extents, n);
 
         if (rc)
@@ -70,7 +72,8 @@ static int gpu_local_pass_fds(struct br_gpu_local *gpu_local, const struct br_sh
     return 0;
 }
 
-void br_gpu_local_write_note(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, const struct br_operation *op)
+void br_gpu_local_write_note(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                             const struct br_operation *op)
 {
     struct br_ipc *ipc = gpu_local->context->ipc;
     struct br_gpu_local_note *note = &gpu_local->mine;
@@ -93,21 +96,27 @@ void br_gpu_local_write_note(struct br_gpu_local *gpu_local, const struct br_shm
     gpu_local_note_refuse(gpu_local, &gpu_local->warned_handle);
 }
 
-/* That of another rank: a copy, as it may write there, and what it says is looked at before it is used. */
-static struct br_gpu_local_note *read_note(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, uint32_t r)
+/* That of another rank: a copy, as it may write there, and what it says is looked at before it is
+ * used. */
+static struct br_gpu_local_note *read_note(struct br_gpu_local *gpu_local,
+                                           const struct br_shm_executor *shm, uint32_t r)
 {
-    const struct br_gpu_local_note *note = br_shm_coll_data(&shm->coll, r, shm->epoch, sizeof *note);
+    const struct br_gpu_local_note *note =
+        br_shm_coll_data(&shm->coll, r, shm->epoch, sizeof *note);
     struct br_gpu_local_note *copy = &gpu_local->theirs;
 
     memcpy(copy, note, offsetof(struct br_gpu_local_note, extents));
-    if (copy->n_gone > BR_GONE || copy->send.extents > BR_EXTENTS || copy->recv.extents > BR_EXTENTS)
+    if (copy->n_gone > BR_GONE || copy->send.extents > BR_EXTENTS ||
+        copy->recv.extents > BR_EXTENTS)
         memset(copy, 0, offsetof(struct br_gpu_local_note, extents));
-    memcpy(copy->extents, note->extents, br_gpu_local_note_bytes(copy) - offsetof(struct br_gpu_local_note, extents));
+    memcpy(copy->extents, note->extents,
+           br_gpu_local_note_bytes(copy) - offsetof(struct br_gpu_local_note, extents));
     return copy;
 }
 
 /* Whatever follows: others count on the room. */
-bool br_gpu_local_take_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, const struct br_operation *op)
+bool br_gpu_local_take_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                           const struct br_operation *op)
 {
     struct br_context *context = gpu_local->context;
     bool owes = false;
@@ -121,7 +130,7 @@ bool br_gpu_local_take_fds(struct br_gpu_local *gpu_local, const struct br_shm_e
             br_ipc_drop(context->ipc, rank, &note->extents[i]);
         if (r != shm->rank && op->send_gpu && /* else nobody has sent us anything */
             br_fd_passing_receive(context, shm, op->send_gpu, r, extents_of_send(note),
-                         note->send.extents + note->recv.extents))
+                                  note->send.extents + note->recv.extents))
             gpu_local_note_refuse(gpu_local, &gpu_local->refused);
     }
     return owes;
@@ -138,8 +147,8 @@ bool br_gpu_local_all_agree(const struct br_shm_executor *shm, size_t bytes)
     return true;
 }
 
-static int map_rank(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, const struct br_operation *op,
-                    uint32_t r)
+static int map_rank(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                    const struct br_operation *op, uint32_t r)
 {
     struct br_gpu_local_note *note = read_note(gpu_local, shm, r);
     struct br_ipc *ipc = gpu_local->context->ipc;
@@ -150,10 +159,13 @@ static int map_rank(struct br_gpu_local *gpu_local, const struct br_shm_executor
     if (rc)
         return rc;
     gpu_local->send[r] = send;
-    return br_ipc_map(ipc, gpu, rank, &note->recv, extents_of_recv(note), op->recv_bytes, &gpu_local->recv[r]);
+    return br_ipc_map(ipc, gpu, rank, &note->recv, extents_of_recv(note), op->recv_bytes,
+                      &gpu_local->recv[r]);
 }
 
-static bool gpu_local_note_is_known(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, const struct br_operation *op)
+static bool gpu_local_note_is_known(struct br_gpu_local *gpu_local,
+                                    const struct br_shm_executor *shm,
+                                    const struct br_operation *op)
 {
     const struct br_ipc *ipc = gpu_local->context->ipc;
 
@@ -162,7 +174,7 @@ static bool gpu_local_note_is_known(struct br_gpu_local *gpu_local, const struct
         int rank = br_group_in_job(shm->group, (int)r), gpu = op->send_gpu;
 
         if (r != shm->rank && (!br_ipc_has(ipc, gpu, rank, &note->send, extents_of_send(note)) ||
-                                 !br_ipc_has(ipc, gpu, rank, &note->recv, extents_of_recv(note))))
+                               !br_ipc_has(ipc, gpu, rank, &note->recv, extents_of_recv(note))))
             return false;
     }
     return true;
@@ -171,13 +183,15 @@ static bool gpu_local_note_is_known(struct br_gpu_local *gpu_local, const struct
 /* What is gone is unmapped when it can be. */
 static void gpu_local_note_clear(const struct br_gpu_local *gpu_local)
 {
-    if (!br_ipc_is_stale(gpu_local->context->ipc) || !br_streams_block(gpu_local->context)) /* note 9 */
+    /* note 9 */
+    if (!br_ipc_is_stale(gpu_local->context->ipc) || !br_streams_block(gpu_local->context))
         return;
     br_ipc_clear(gpu_local->context->ipc);
     br_streams_unblock(gpu_local->context);
 }
 
-bool br_gpu_local_map(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm, const struct br_operation *op)
+bool br_gpu_local_map(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
+                      const struct br_operation *op)
 {
     bool known = gpu_local_note_is_known(gpu_local, shm, op);
     int rc = 0;

@@ -7,7 +7,8 @@
 #include "gpu/direct.h"
 #include "gpu/kernels.h"
 
-/* ---- may it be direct? ------------------------------------------------------------------------ */
+/* ---- may it be direct? ------------------------------------------------------------------------
+ */
 
 /* The region of a buffer that the call has, if it lies on this GPU; NULL: NICs do not reach it. */
 static const struct br_region *on_gpu(const struct br_region *region, int lies_on, int gpu)
@@ -15,7 +16,8 @@ static const struct br_region *on_gpu(const struct br_region *region, int lies_o
     return lies_on == gpu && region && region->gpu ? region : NULL;
 }
 
-/* Both are known to the same devices, which is all that NICs of a GPU differ in. 0: a buffer is not theirs. */
+/* Both are known to the same devices, which is all that NICs of a GPU differ in. 0: a buffer is not
+ * theirs. */
 static uint32_t gpu_pipeline_devices_of(const struct br_operation *op, int gpu)
 {
     const struct br_region *send = on_gpu(op->send_region, op->send_gpu, gpu),
@@ -26,14 +28,16 @@ static uint32_t gpu_pipeline_devices_of(const struct br_operation *op, int gpu)
     return (send ? send->gpu->devices : UINT32_MAX) & (recv ? recv->gpu->devices : UINT32_MAX);
 }
 
-static bool gpu_pipeline_may_reduce(const struct br_engine *engine, const struct br_operation *op, int gpu)
+static bool gpu_pipeline_may_reduce(const struct br_engine *engine, const struct br_operation *op,
+                                    int gpu)
 {
     return engine->config.offload && op->fragments.plan->schedule->max_sources <= BR_GPU_SOURCES &&
            br_offload_reaches(engine->config.offload, gpu, op->send_gpu ? op->send : op->recv);
 }
 
-static bool gpu_pipeline_peer_eligible(const struct br_engine *engine, const struct br_operation *op, const struct br_step *step,
-                    uint32_t devices)
+static bool gpu_pipeline_peer_eligible(const struct br_engine *engine,
+                                       const struct br_operation *op, const struct br_step *step,
+                                       uint32_t devices)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
     size_t elements = br_fragment_elements(op, op->fragments.next);
@@ -45,7 +49,8 @@ static bool gpu_pipeline_peer_eligible(const struct br_engine *engine, const str
            !br_transfer_is_eager(engine->worker, peer, (uint32_t)(length * br_type_size(op->type)));
 }
 
-static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct br_operation *op, int gpu)
+static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct br_operation *op,
+                                  int gpu)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
     uint32_t devices = gpu ? gpu_pipeline_devices_of(op, gpu) : 0;
@@ -64,7 +69,7 @@ static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct b
 }
 
 void br_gpu_pipeline_begin(struct br_engine *engine, const struct br_operation *op, size_t scratch,
-                         struct br_gpu_pipeline *direct)
+                           struct br_gpu_pipeline *direct)
 {
     const struct br_engine_workspace *workspace = &engine->config.workspace;
     int gpu = op->send_gpu ? op->send_gpu : op->recv_gpu;
@@ -87,7 +92,8 @@ void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direc
     *direct = (struct br_gpu_pipeline){0};
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------------------------
+ */
 
 static void gpu_pipeline_step_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
@@ -95,15 +101,17 @@ static void gpu_pipeline_step_done(struct br_engine *engine, struct br_copy_batc
         br_fragment_step_reduced(engine, br_container_of(batch, struct br_fragment_step, batch));
 }
 
-static int gpu_pipeline_reduce(struct br_engine *engine, const struct br_fragment *fragment, const struct br_step *step)
+static int gpu_pipeline_reduce(struct br_engine *engine, const struct br_fragment *fragment,
+                               const struct br_step *step)
 {
     const struct br_source *sources = &fragment->schedule->sources[step->first_source];
 
     for (uint32_t i = 0; i < step->n_sources; i++)
         engine->sources[i] = br_fragment_address(fragment, &sources[i].span);
-    return br_offload_combine(engine->config.offload, fragment->gpu_pipeline.gpu, fragment->op->type, fragment->op->reduction,
-                              br_fragment_address(fragment, &step->span), engine->sources, (int)step->n_sources,
-                              br_fragment_step_bytes(fragment, step),
+    return br_offload_combine(engine->config.offload, fragment->gpu_pipeline.gpu,
+                              fragment->op->type, fragment->op->reduction,
+                              br_fragment_address(fragment, &step->span), engine->sources,
+                              (int)step->n_sources, br_fragment_step_bytes(fragment, step),
                               step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
 }
 
@@ -114,14 +122,16 @@ void br_gpu_pipeline_step(struct br_engine *engine, struct br_fragment_step *rs)
     const struct br_source *source = &fragment->schedule->sources[step->first_source];
     bool reduces = step->kind == BR_STEP_REDUCE;
     int rc = reduces ? gpu_pipeline_reduce(engine, fragment, step)
-                     : br_copier_move(engine->config.copier, fragment->gpu_pipeline.gpu, br_fragment_address(fragment, &step->span),
-                                      br_fragment_address(fragment, &source->span), br_fragment_step_bytes(fragment, step));
+                     : br_copier_move(engine->config.copier, fragment->gpu_pipeline.gpu,
+                                      br_fragment_address(fragment, &step->span),
+                                      br_fragment_address(fragment, &source->span),
+                                      br_fragment_step_bytes(fragment, step));
 
     if (rc)
         br_worker_fail(engine->worker, -rc, br_error_message());
     else
-        br_staging_submit(engine, &rs->batch, fragment->gpu_pipeline.gpu, reduces ? BR_COPY_REDUCTION : BR_COPY_TO_GPU,
-                    gpu_pipeline_step_done);
+        br_staging_submit(engine, &rs->batch, fragment->gpu_pipeline.gpu,
+                          reduces ? BR_COPY_REDUCTION : BR_COPY_TO_GPU, gpu_pipeline_step_done);
 }
 
 bool br_gpu_pipeline_arrived(struct br_engine *engine, const struct br_fragment *fragment)

@@ -23,12 +23,12 @@ struct br_gpudirect {
     struct br_gpu_cache *cache;
     bool warned_relayed; /* something went by other hosts: that is said once */
     struct br_gpudirect_gpu {
-        uint32_t devices;               /* of these those that reach the GPU */
-        bool writable;                   /* they may write, too (note 6) */
-        struct br_gpu_trial *trial;     /* NULL: not opened yet */
-        struct br_workspace *workspace; /* NULL: there is none, or NICs do not know it */
-        struct br_region *workspace_region;         /* that it is */
-    } gpus[GPUS];                       /* written once, before the GPU's first operation */
+        uint32_t devices;                   /* of these those that reach the GPU */
+        bool writable;                      /* they may write, too (note 6) */
+        struct br_gpu_trial *trial;         /* NULL: not opened yet */
+        struct br_workspace *workspace;     /* NULL: there is none, or NICs do not know it */
+        struct br_region *workspace_region; /* that it is */
+    } gpus[GPUS];                           /* written once, before the GPU's first operation */
 };
 
 int br_gpudirect_create(struct br_context *context)
@@ -72,13 +72,14 @@ void br_gpudirect_destroy(struct br_context *context)
     context->gpudirect = NULL;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void gpudirect_warn_unusable(const struct br_context *context, const char *device, int gpu)
 {
     br_downgrade(gpu_direct);
-    br_log_warn("rank %d: %s does not reach the memory of GPU %d, which goes through host memory: %s",
-                context->rank, device, gpu - 1, br_error_message());
+    br_log_warn(
+        "rank %d: %s does not reach the memory of GPU %d, which goes through host memory: %s",
+        context->rank, device, gpu - 1, br_error_message());
 }
 
 static void try_device(struct br_context *context, struct br_gpudirect_gpu *way, int i, int gpu)
@@ -91,10 +92,10 @@ static void try_device(struct br_context *context, struct br_gpudirect_gpu *way,
         return;
     }
     way->devices |= 1u << i;
-    br_log_info(
-        "rank %d: %s reads and writes memory of GPU %d itself, by %s: messages, put, get and collectives go "
-        "that way",
-        context->rank, device->name, gpu - 1, rc ? "the peer-memory module" : "dma-buf");
+    br_log_info("rank %d: %s reads and writes memory of GPU %d itself, by %s: messages, put, get "
+                "and collectives go "
+                "that way",
+                context->rank, device->name, gpu - 1, rc ? "the peer-memory module" : "dma-buf");
 }
 
 /* Scratch of direct runs. What NICs cannot be told of the cache has said. */
@@ -104,14 +105,16 @@ static void open_workspace(struct br_context *context, struct br_gpudirect_gpu *
 
     if (br_workspace_create(context->copier, gpu, &workspace)) {
         br_downgrade(gpu_direct);
-        br_log_warn("rank %d: collectives of GPU %d's memory that need scratch go through host memory: %s",
-                    context->rank, gpu - 1, br_error_message());
+        br_log_warn(
+            "rank %d: collectives of GPU %d's memory that need scratch go through host memory: %s",
+            context->rank, gpu - 1, br_error_message());
         return;
     }
     way->workspace = workspace;
     br_progress_lock(context);
-    way->workspace_region = br_gpu_cache_get(context->gpudirect->cache, br_workspace_memory(workspace), BR_WORKSPACE_BYTES,
-                                 way->devices, true);
+    way->workspace_region =
+        br_gpu_cache_get(context->gpudirect->cache, br_workspace_memory(workspace),
+                         BR_WORKSPACE_BYTES, way->devices, true);
     br_progress_unlock(context);
 }
 
@@ -131,18 +134,19 @@ int br_gpudirect_open(struct br_context *context, int gpu)
     way->writable = way->devices && !br_direct_can_flush(gpu);
     if (way->devices && !way->writable) {
         br_downgrade(gpu_direct);
-        br_log_warn("rank %d: what arrives for GPU %d goes through host memory: %s", context->rank, gpu - 1,
-                    br_error_message());
+        br_log_warn("rank %d: what arrives for GPU %d goes through host memory: %s", context->rank,
+                    gpu - 1, br_error_message());
     }
     if (way->writable)
         open_workspace(context, way, gpu);
     return __builtin_popcount(way->devices);
 }
 
-/* ---- use --------------------------------------------------------------------------------------------------- */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 /* Can frames of `bytes` between us and that rank of the job go by these devices alone? */
-static bool gpudirect_reaches_peer(const struct br_context *context, int peer, size_t bytes, uint32_t devices)
+static bool gpudirect_reaches_peer(const struct br_context *context, int peer, size_t bytes,
+                                   uint32_t devices)
 {
     return peer != context->rank &&
            !br_transfer_is_eager(context->worker, peer,
@@ -150,17 +154,20 @@ static bool gpudirect_reaches_peer(const struct br_context *context, int peer, s
            br_worker_goes_by(context->worker, peer, devices);
 }
 
-/* Between us and the other end; of a collective, which peers it has is not known yet, and any will do. */
-static bool gpudirect_eligible(const struct br_context *context, const struct br_operation *op, size_t bytes,
-                   uint32_t devices)
+/* Between us and the other end; of a collective, which peers it has is not known yet, and any will
+ * do. */
+static bool gpudirect_eligible(const struct br_context *context, const struct br_operation *op,
+                               size_t bytes, uint32_t devices)
 {
     switch (op->kind) {
     case BR_OPERATION_SEND:
     case BR_OPERATION_RECV:
         return op->peer >= 0 && op->peer < op->group->size &&
-               gpudirect_reaches_peer(context, br_group_in_job(op->group, op->peer), bytes, devices);
+               gpudirect_reaches_peer(context, br_group_in_job(op->group, op->peer), bytes,
+                                      devices);
     case BR_OPERATION_PUT:
-        return op->key.rank < (uint32_t)context->size && gpudirect_reaches_peer(context, (int)op->key.rank, bytes, devices);
+        return op->key.rank < (uint32_t)context->size &&
+               gpudirect_reaches_peer(context, (int)op->key.rank, bytes, devices);
     case BR_OPERATION_GET: /* note 4 */
         return op->key.rank < (uint32_t)context->size && (int)op->key.rank != context->rank &&
                br_worker_goes_by(context->worker, (int)op->key.rank, devices);
@@ -174,10 +181,12 @@ static bool gpudirect_eligible(const struct br_context *context, const struct br
     }
 }
 
-static struct br_region *gpudirect_get(struct br_context *context, const void *memory, size_t bytes, uint32_t devices)
+static struct br_region *gpudirect_get(struct br_context *context, const void *memory, size_t bytes,
+                                       uint32_t devices)
 {
     bool may = br_streams_block(context); /* note 7 */
-    struct br_region *region = br_gpu_cache_get(context->gpudirect->cache, memory, bytes, devices, may);
+    struct br_region *region =
+        br_gpu_cache_get(context->gpudirect->cache, memory, bytes, devices, may);
 
     if (may)
         br_streams_unblock(context);
@@ -185,23 +194,28 @@ static struct br_region *gpudirect_get(struct br_context *context, const void *m
 }
 
 /* That bytes may leave by, or arrive by; NULL: none. */
-static const struct br_gpudirect_gpu *gpudirect_gpu_of(const struct br_context *context, int gpu, bool arrives)
+static const struct br_gpudirect_gpu *gpudirect_gpu_of(const struct br_context *context, int gpu,
+                                                       bool arrives)
 {
-    const struct br_gpudirect_gpu *way = context->gpudirect ? &context->gpudirect->gpus[gpu - 1] : NULL;
+    const struct br_gpudirect_gpu *way =
+        context->gpudirect ? &context->gpudirect->gpus[gpu - 1] : NULL;
 
     return way && way->devices && (way->writable || !arrives) ? way : NULL;
 }
 
-struct br_region *br_gpudirect_get_region(struct br_context *context, const struct br_operation *op, const void *memory,
-                               size_t bytes, int gpu, bool arrives)
+struct br_region *br_gpudirect_get_region(struct br_context *context, const struct br_operation *op,
+                                          const void *memory, size_t bytes, int gpu, bool arrives)
 {
     const struct br_gpudirect_gpu *way = gpudirect_gpu_of(context, gpu, arrives);
 
-    return way && gpudirect_eligible(context, op, bytes, way->devices) ? gpudirect_get(context, memory, bytes, way->devices) : NULL;
+    return way && gpudirect_eligible(context, op, bytes, way->devices)
+               ? gpudirect_get(context, memory, bytes, way->devices)
+               : NULL;
 }
 
-struct br_region *br_gpudirect_get_peer_region(struct br_context *context, int peer, const void *memory, size_t bytes,
-                                 int gpu, bool arrives)
+struct br_region *br_gpudirect_get_peer_region(struct br_context *context, int peer,
+                                               const void *memory, size_t bytes, int gpu,
+                                               bool arrives)
 {
     const struct br_gpudirect_gpu *way = gpudirect_gpu_of(context, gpu, arrives);
 
@@ -235,16 +249,16 @@ int br_gpudirect_copy(void *opaque, bool to_gpu, void *to, const void *from, uin
     if (!context->gpudirect->warned_relayed) {
         context->gpudirect->warned_relayed = true;
         br_downgrade(gpu_direct);
-        br_log_warn(
-            "rank %d: a rail is lost: memory of GPU %d goes by other hosts, and through host memory, in "
-            "operations that have begun",
-            context->rank, gpu - 1);
+        br_log_warn("rank %d: a rail is lost: memory of GPU %d goes by other hosts, and through "
+                    "host memory, in "
+                    "operations that have begun",
+                    context->rank, gpu - 1);
     }
-    return br_copier_copy_within(context->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, to, from,
-                                 bytes, BR_STAGING_TIMEOUT_NS);
+    return br_copier_copy_within(context->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST,
+                                 to, from, bytes, BR_STAGING_TIMEOUT_NS);
 }
 
-/* ---- scratch ----------------------------------------------------------------------------------------------- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 static void *get_workspace(void *opaque, int gpu, size_t bytes, struct br_region **region)
 {

@@ -12,7 +12,8 @@ static bool onesided_target_begin(void *opaque, struct br_target *t)
     struct br_context *context = opaque;
 
     if (!t->carried)
-        t->region = br_gpudirect_get_peer_region(context, t->peer, t->place, t->bytes, t->gpu, t->arrives);
+        t->region =
+            br_gpudirect_get_peer_region(context, t->peer, t->place, t->bytes, t->gpu, t->arrives);
     if (!t->region)
         return br_staging_target_begin(context->engine, t);
     t->memory = t->place;
@@ -46,4 +47,5 @@ static void onesided_target_done(void *opaque, struct br_target *t)
     br_region_done(context, t->owner);
 }
 
-const struct br_target_hooks br_target_hooks = {.begin = onesided_target_begin, .store = onesided_target_store, .done = onesided_target_done};
+const struct br_target_hooks br_target_hooks = {
+    .begin = onesided_target_begin, .store = onesided_target_store, .done = onesided_target_done};

@@ -43,7 +43,7 @@ void br_staging_destroy(struct br_engine *engine)
         free_buffer(engine, br_container_of(node, struct br_staging_buffer, node));
 }
 
-/* ---- copies --------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static void staging_failed(struct br_engine *engine, int rc)
 {
@@ -52,18 +52,20 @@ static void staging_failed(struct br_engine *engine, int rc)
 }
 
 bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
-                   const void *from, size_t bytes)
+                     const void *from, size_t bytes)
 {
-    int rc =
-        engine->worker->failed ? 0 : br_copier_copy(engine->config.copier, gpu, direction, to, from, bytes);
+    int rc = engine->worker->failed
+                 ? 0
+                 : br_copier_copy(engine->config.copier, gpu, direction, to, from, bytes);
 
     if (rc)
         staging_failed(engine, rc);
     return !engine->worker->failed;
 }
 
-void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu, enum br_copy_direction direction,
-                 void (*then)(struct br_engine *, struct br_copy_batch *))
+void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu,
+                       enum br_copy_direction direction,
+                       void (*then)(struct br_engine *, struct br_copy_batch *))
 {
     int rc = br_copier_mark(engine->config.copier, gpu, direction, &batch->copy);
 
@@ -94,14 +96,17 @@ static bool staging_timed_out(struct br_engine *engine, uint64_t now)
 
 int br_staging_poll(struct br_engine *engine, uint64_t now)
 {
-    uint64_t pending[BR_COPY_DIRECTIONS] = {0}; /* GPUs whose stream of that direction has said "not yet" */
+    /* GPUs whose stream of that direction has said "not yet" */
+    uint64_t pending[BR_COPY_DIRECTIONS] = {0};
     bool lost = staging_timed_out(engine, now);
     int n = 0;
 
     br_list_for_each_safe (node, &engine->copying) {
         struct br_copy_batch *batch = br_container_of(node, struct br_copy_batch, node);
         uint64_t bit = batch->copy.event ? 1ull << (batch->copy.gpu - 1) : 0;
-        int rc = pending[batch->direction] & bit ? 0 : br_copier_done(engine->config.copier, &batch->copy);
+        int rc = pending[batch->direction] & bit
+                     ? 0
+                     : br_copier_done(engine->config.copier, &batch->copy);
 
         if (rc == 0 && !lost) {
             pending[batch->direction] |= bit;
@@ -117,7 +122,7 @@ int br_staging_poll(struct br_engine *engine, uint64_t now)
     return n;
 }
 
-/* ---- buffers -------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 static struct br_staging_buffer *staging_best_fit(struct br_engine *engine, size_t bytes)
 {
@@ -141,7 +146,8 @@ static struct br_staging_buffer *make_buffer(struct br_engine *engine, size_t by
     while (room < bytes)
         room *= 2;
     rc = buffer ? br_scratch_get(engine, room, &buffer->memory, &buffer->region)
-                : br_error(ENOMEM, "rank %d: no memory for a buffer of a GPU's memory", engine->config.rank);
+                : br_error(ENOMEM, "rank %d: no memory for a buffer of a GPU's memory",
+                           engine->config.rank);
     if (rc) {
         staging_failed(engine, rc);
         free(buffer);
@@ -158,7 +164,8 @@ int br_staging_add_buffer(struct br_engine *engine, const struct br_staging_buff
     struct br_staging_buffer *buffer = malloc(sizeof *buffer);
 
     if (!buffer)
-        return br_error(ENOMEM, "rank %d: no memory for a buffer of a GPU's memory", engine->config.rank);
+        return br_error(ENOMEM, "rank %d: no memory for a buffer of a GPU's memory",
+                        engine->config.rank);
     *buffer = *memory;
     br_list_push_back(&engine->free_buffers, &buffer->node);
     return 0;

@@ -1,25 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging: operations on memory of a GPU, by way of pinned host memory. Those that NICs serve without it: reach.h, direct_run.h.
+ * Staging: operations on memory of a GPU, by way of pinned host memory. Those that NICs serve
+ * without it: reach.h, direct_run.h.
  *
- * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the input into its own host memory, goes
- *    through the schedule as always, on the copies, and ends when its range of the output has been copied back. As several runs are under
- *    way at once, one is copied while another travels and a third is reduced: the copy engines, the network and the CPU overlap. Every byte
- *    crosses PCIe once in each direction, whatever the algorithm. Rejected: staging each message at the transport, below the schedule:
- *    what is reduced on the CPU would cross PCIe twice at every step of a ring.
- * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as that (late_allocations); persistent
- *    operations, but those on the board, have theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
- * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers that are kept; a collective on the
- *    host's board (local.h) as a whole, which is a few KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender
- *    comes, who may wait for buffers held by receives of ours: a deadlock.
- * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker that would sleep looks again after
- *    BR_STAGING_POLL_NS. One turn asks a stream no more once it has said "not yet".
- * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done on the GPU (gpu/offload.h) where
- *    that is faster as measured; all others on the CPU: below that size, without room there, where the peer lends its memory (schedule.h, note 6; it
- *    is not pinned here), and of operations in streams. A launch that is refused only moves them to the CPU,
- *    when what of it is under way already has ended: that reads the user's memory and the run's.
- * 6. When the worker has failed, its operations end after their copies: a copy engine must not write into memory that is the user's again. For
- *    at most BR_STAGING_TIMEOUT_NS; then the GPU counts as lost.
+ * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the
+ *    input into its own host memory, goes through the schedule as always, on the copies, and ends
+ *    when its range of the output has been copied back. As several runs are under way at once, one
+ *    is copied while another travels and a third is reduced: the copy engines, the network and the
+ *    CPU overlap. Every byte crosses PCIe once in each direction, whatever the algorithm. Rejected:
+ *    staging each message at the transport, below the schedule: what is reduced on the CPU would
+ *    cross PCIe twice at every step of a ring.
+ * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as
+ *    that (late_allocations); persistent operations, but those on the board, have theirs reserved.
+ *    Pinned when a run first serves a GPU. Peers of the host read it in place.
+ * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers
+ *    that are kept; a collective on the host's board (local.h) as a whole, which is a few KiB.
+ *    Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who may wait
+ *    for buffers held by receives of ours: a deadlock.
+ * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker
+ *    that would sleep looks again after BR_STAGING_POLL_NS. One turn asks a stream no more once it
+ *    has said "not yet".
+ * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done
+ *    on the GPU (gpu/offload.h) where that is faster as measured; all others on the CPU: below that
+ *    size, without room there, where the peer lends its memory (schedule.h, note 6; it is not
+ *    pinned here), and of operations in streams. A launch that is refused only moves them to the
+ *    CPU, when what of it is under way already has ended: that reads the user's memory and the
+ *    run's.
+ * 6. When the worker has failed, its operations end after their copies: a copy engine must not
+ *    write into memory that is the user's again. For at most BR_STAGING_TIMEOUT_NS; then the GPU
+ *    counts as lost.
  *
  * Everything here is the engine's, under its rules (engine.h).
  */
@@ -34,8 +43,8 @@
 #include "gpu/copier.h"
 #include "gpu/offload.h"
 
-#define BR_STAGING_POLL_NS       20000ull      /* ns */
-#define BR_STAGING_TIMEOUT_NS   1000000000ull /* ns */
+#define BR_STAGING_POLL_NS    20000ull      /* ns */
+#define BR_STAGING_TIMEOUT_NS 1000000000ull /* ns */
 #define BR_STAGING_REDUCTIONS 64            /* on GPUs at once, over all runs */
 
 struct br_engine;
@@ -52,7 +61,8 @@ struct br_copy_batch {
     struct br_list node; /* in the engine's `copying`; alone: nothing is under way */
     struct br_copy copy;
     enum br_copy_direction direction;
-    /* All has been copied. Not called with an error: that fails the worker, and is called with worker->failed set. */
+    /* All has been copied. Not called with an error: that fails the worker, and is called with
+     * worker->failed set. */
     void (*then)(struct br_engine *engine, struct br_copy_batch *batch);
 };
 
@@ -74,7 +84,7 @@ struct br_staging {
     int gpu;          /* of it */
     const void *send; /* board: the user's; the operation has the buffer instead */
     void *recv;       /* likewise */
-    bool has_ended;        /* board: it has ended, and waits for its copies */
+    bool has_ended;   /* board: it has ended, and waits for its copies */
     bool lost;        /* board: what it was to publish has not come; the worker has failed */
 };
 
@@ -92,62 +102,76 @@ bool br_operation_is_staged(const struct br_operation *op);
 /* stage.c */
 void br_staging_init(struct br_engine *engine);
 void br_staging_destroy(struct br_engine *engine);
-/* Starts a copy; the first of a batch, and further ones, up to br_staging_submit(). false: the worker has failed. */
+/* Starts a copy; the first of a batch, and further ones, up to br_staging_submit(). false: the
+ * worker has failed. */
 bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
-                   const void *from, size_t bytes);
-void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu, enum br_copy_direction direction,
-                 void (*then)(struct br_engine *, struct br_copy_batch *));
+                     const void *from, size_t bytes);
+void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu,
+                       enum br_copy_direction direction,
+                       void (*then)(struct br_engine *, struct br_copy_batch *));
 int br_staging_poll(struct br_engine *engine, uint64_t now); /* batches that are through */
 bool br_staging_busy(const struct br_engine *engine);
 /* NULL: no memory, the worker has failed. */
 struct br_staging_buffer *br_staging_get(struct br_engine *engine, int gpu, size_t bytes);
-void br_staging_put(struct br_engine *engine, struct br_staging *staged); /* nothing without a buffer */
+/* nothing without a buffer */
+void br_staging_put(struct br_engine *engine, struct br_staging *staged);
 /* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with words. */
 int br_staging_add_buffer(struct br_engine *engine, const struct br_staging_buffer *memory);
 
-/* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of its scratch. */
+/* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of
+ * its scratch. */
 size_t br_staging_fragment_bytes(const struct br_operation *op, size_t elements);
 /* Where block `block` of a user buffer begins in the run's copy of it; NULL: it is not staged. */
-uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer, size_t block);
-int br_staging_fragment_gpu(const struct br_fragment *fragment, uint32_t buffer); /* whose memory it is; 0: it is not staged */
+uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer,
+                                   size_t block);
+/* whose memory it is; 0: it is not staged */
+int br_staging_fragment_gpu(const struct br_fragment *fragment, uint32_t buffer);
 /* true: copies are under way, and `then` comes. */
 bool br_staging_fragment_load(struct br_engine *engine, struct br_fragment *fragment,
-                       void (*then)(struct br_engine *, struct br_copy_batch *));
+                              void (*then)(struct br_engine *, struct br_copy_batch *));
 bool br_staging_fragment_store(struct br_engine *engine, struct br_fragment *fragment,
-                        void (*then)(struct br_engine *, struct br_copy_batch *));
+                               void (*then)(struct br_engine *, struct br_copy_batch *));
 
 /* stage_reduce.c: is the step done on a GPU? It may still go to the CPU. */
 bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_step *step);
 /* A REDUCE that may start. true: it is under way, and br_fragment_step_reduced() comes. */
 bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs);
 
-/* stage_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a buffer instead of the user's memory, for bytes
- * that come; false: the worker has failed. load: a buffer, and the bytes that leave in it. store: what has come back into the user's memory;
- * false: it is not staged. */
+/*
+ * stage_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a
+ * buffer instead of the user's memory, for bytes that come; false: the worker has failed. load: a
+ * buffer, and the bytes that leave in it. store: what has come back into the user's memory; false:
+ * it is not staged.
+ */
 bool br_staging_part_get(struct br_engine *engine, struct br_operation *op, int i, int gpu);
 void br_staging_part_load(struct br_engine *engine, struct br_operation *op, int i, int gpu,
-                        void (*then)(struct br_engine *, struct br_copy_batch *));
+                          void (*then)(struct br_engine *, struct br_copy_batch *));
 bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, int i,
-                         void (*then)(struct br_engine *, struct br_copy_batch *));
-/* flush: of bytes that a NIC has written into the GPU's memory itself, so that the GPU reads them; nothing for others. false: the worker has
- * failed. */
+                           void (*then)(struct br_engine *, struct br_copy_batch *));
+/* flush: of bytes that a NIC has written into the GPU's memory itself, so that the GPU reads them;
+ * nothing for others. false: the worker has failed. */
 bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *op,
-                         const struct br_transfer *t);
-void br_staging_parts_put(struct br_engine *engine, struct br_operation *op); /* gives all buffers back */
+                           const struct br_transfer *t);
+/* gives all buffers back */
+void br_staging_parts_put(struct br_engine *engine, struct br_operation *op);
 
-/* stage_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of protocol/target.h. */
+/* stage_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of
+ * protocol/target.h. */
 bool br_staging_target_begin(struct br_engine *engine, struct br_target *target);
 void br_staging_target_store(struct br_engine *engine,
-                           struct br_target *target); /* br_onesided_resume() comes */
+                             struct br_target *target); /* br_onesided_resume() comes */
 void br_staging_target_done(struct br_engine *engine, struct br_target *target);
 void br_staging_targets_destroy(struct br_engine *engine);
 
-/* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's memory; false: the worker has failed. */
+/* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's
+ * memory; false: the worker has failed. */
 bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op);
 bool br_staging_shm_ready(const struct br_operation *op); /* what it publishes is there */
 int br_staging_shm_gpu(
-    const struct br_operation *op); /* whose copies it waits for, as br_gpu_of() names it; 0: none */
-/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through, or its deadline has passed. */
+    /* whose copies it waits for, as br_gpu_of() names it; 0: none */
+    const struct br_operation *op);
+/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through,
+ * or its deadline has passed. */
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fragments of collectives: [scratch | copy of the input | copy of the output], in the run's host memory. A copy holds the fragment's range
- * of each block, one behind the other. */
+/* Fragments of collectives: [scratch | copy of the input | copy of the output], in the run's host
+ * memory. A copy holds the fragment's range of each block, one behind the other. */
 #include "collectives/engine/internal.h"
 #include "collectives/gpu/staging.h"
 #include "collectives/schedule/type.h"
@@ -20,7 +20,9 @@ static bool is_staged(const struct br_operation *op, enum br_buffer buffer)
 
 static size_t copy_bytes(const struct br_operation *op, enum br_buffer buffer, size_t elements)
 {
-    size_t bytes = is_staged(op, buffer) ? staging_fragment_blocks(op, buffer) * elements * br_type_size(op->type) : 0;
+    size_t bytes = is_staged(op, buffer)
+                       ? staging_fragment_blocks(op, buffer) * elements * br_type_size(op->type)
+                       : 0;
 
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
@@ -44,7 +46,8 @@ int br_staging_fragment_gpu(const struct br_fragment *fragment, uint32_t buffer)
     return buffer == BR_INPUT ? fragment->op->send_gpu : fragment->op->recv_gpu;
 }
 
-uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer, size_t block)
+uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer,
+                                   size_t block)
 {
     const struct br_operation *op = fragment->op;
     size_t at = (fragment->scratch_used + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -65,18 +68,20 @@ static uint8_t *user_block(const struct br_fragment *fragment, enum br_buffer bu
 }
 
 /* Blocks [first, last) of one buffer, there or back. */
-static bool staging_fragment_copy(struct br_engine *engine, struct br_fragment *fragment, enum br_buffer buffer,
-                 enum br_copy_direction direction, size_t first, size_t last)
+static bool staging_fragment_copy(struct br_engine *engine, struct br_fragment *fragment,
+                                  enum br_buffer buffer, enum br_copy_direction direction,
+                                  size_t first, size_t last)
 {
     int gpu = buffer == BR_INPUT ? fragment->op->send_gpu : fragment->op->recv_gpu;
     size_t bytes = fragment->elements * br_type_size(fragment->op->type);
     bool ok = true;
 
     for (size_t b = first; b < last && ok; b++) {
-        uint8_t *host = br_staging_fragment_block(fragment, buffer, b), *user = user_block(fragment, buffer, b);
+        uint8_t *host = br_staging_fragment_block(fragment, buffer, b),
+                *user = user_block(fragment, buffer, b);
 
         ok = br_staging_copy(engine, gpu, direction, direction == BR_COPY_TO_HOST ? host : user,
-                           direction == BR_COPY_TO_HOST ? user : host, bytes);
+                             direction == BR_COPY_TO_HOST ? user : host, bytes);
     }
     return ok;
 }
@@ -91,31 +96,36 @@ static void input_in_output(const struct br_operation *op, size_t *first, size_t
 }
 
 bool br_staging_fragment_load(struct br_engine *engine, struct br_fragment *fragment,
-                       void (*then)(struct br_engine *, struct br_copy_batch *))
+                              void (*then)(struct br_engine *, struct br_copy_batch *))
 {
     const struct br_operation *op = fragment->op;
-    bool input = fragment_is_staged(fragment, BR_INPUT), output = fragment->schedule->in_place && fragment_is_staged(fragment, BR_OUTPUT);
+    bool input = fragment_is_staged(fragment, BR_INPUT),
+         output = fragment->schedule->in_place && fragment_is_staged(fragment, BR_OUTPUT);
     size_t first, last;
 
     if (!fragment->elements || (!input && !output))
         return false;
     /* In place nothing but reduce-scatter and scatter read the input as such. */
-    if (input && (!output || staging_fragment_blocks(op, BR_INPUT) > staging_fragment_blocks(op, BR_OUTPUT)))
-        staging_fragment_copy(engine, fragment, BR_INPUT, BR_COPY_TO_HOST, 0, staging_fragment_blocks(op, BR_INPUT));
+    if (input &&
+        (!output || staging_fragment_blocks(op, BR_INPUT) > staging_fragment_blocks(op, BR_OUTPUT)))
+        staging_fragment_copy(engine, fragment, BR_INPUT, BR_COPY_TO_HOST, 0,
+                              staging_fragment_blocks(op, BR_INPUT));
     if (output) {
         input_in_output(op, &first, &last);
         staging_fragment_copy(engine, fragment, BR_OUTPUT, BR_COPY_TO_HOST, first, last);
     }
-    br_staging_submit(engine, &fragment->batch, input ? op->send_gpu : op->recv_gpu, BR_COPY_TO_HOST, then);
+    br_staging_submit(engine, &fragment->batch, input ? op->send_gpu : op->recv_gpu,
+                      BR_COPY_TO_HOST, then);
     return true;
 }
 
 bool br_staging_fragment_store(struct br_engine *engine, struct br_fragment *fragment,
-                        void (*then)(struct br_engine *, struct br_copy_batch *))
+                               void (*then)(struct br_engine *, struct br_copy_batch *))
 {
     if (!fragment->elements || !fragment_is_staged(fragment, BR_OUTPUT))
         return false;
-    staging_fragment_copy(engine, fragment, BR_OUTPUT, BR_COPY_TO_GPU, 0, staging_fragment_blocks(fragment->op, BR_OUTPUT));
+    staging_fragment_copy(engine, fragment, BR_OUTPUT, BR_COPY_TO_GPU, 0,
+                          staging_fragment_blocks(fragment->op, BR_OUTPUT));
     br_staging_submit(engine, &fragment->batch, fragment->op->recv_gpu, BR_COPY_TO_GPU, then);
     return true;
 }

@@ -27,7 +27,7 @@ bool br_staging_part_get(struct br_engine *engine, struct br_operation *op, int 
 }
 
 void br_staging_part_load(struct br_engine *engine, struct br_operation *op, int i, int gpu,
-                        void (*then)(struct br_engine *, struct br_copy_batch *))
+                          void (*then)(struct br_engine *, struct br_copy_batch *))
 {
     struct br_staging *s = staged_of(op, i);
     struct br_transfer *t = &op->parts.transfers[i];
@@ -39,7 +39,7 @@ void br_staging_part_load(struct br_engine *engine, struct br_operation *op, int
 }
 
 bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, int i,
-                         void (*then)(struct br_engine *, struct br_copy_batch *))
+                           void (*then)(struct br_engine *, struct br_copy_batch *))
 {
     struct br_staging *s = staged_of(op, i);
     struct br_transfer *t = &op->parts.transfers[i];
@@ -51,7 +51,8 @@ bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, in
     return true;
 }
 
-bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *op, const struct br_transfer *t)
+bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *op,
+                           const struct br_transfer *t)
 {
     int rc = t->region && t->region->gpu ? br_direct_flush(op->recv_gpu) : 0;
 

@@ -30,7 +30,8 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
     const struct br_operation *op = fragment->op;
     int n_host = 0;
 
-    if (!fragment->engine->config.offload || !gpu_of(op) || fragment->scratch_pinned <= 0 || !staging_reduce_is_ours(fragment, &step->span))
+    if (!fragment->engine->config.offload || !gpu_of(op) || fragment->scratch_pinned <= 0 ||
+        !staging_reduce_is_ours(fragment, &step->span))
         return false;
     for (uint32_t i = 0; i < step->n_sources; i++) {
         if (!staging_reduce_is_ours(fragment, &sources[i].span))
@@ -38,13 +39,14 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
         n_host += !lies_there(fragment, &sources[i]);
     }
     return br_fragment_step_bytes(fragment, step) > 0 &&
-           br_offload_pays(fragment->engine->config.offload, gpu_of(op), op->type, br_fragment_step_bytes(fragment, step),
-                           (int)step->n_sources, n_host);
+           br_offload_pays(fragment->engine->config.offload, gpu_of(op), op->type,
+                           br_fragment_step_bytes(fragment, step), (int)step->n_sources, n_host);
 }
 
 static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    struct br_staging_reduction *reduction = br_container_of(batch, struct br_staging_reduction, batch);
+    struct br_staging_reduction *reduction =
+        br_container_of(batch, struct br_staging_reduction, batch);
 
     br_offload_end(engine->config.offload, reduction->gpu, reduction->mark);
     br_list_push_front(&engine->free_reductions, &batch->node);
@@ -57,7 +59,8 @@ static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batc
 }
 
 /* false: one of them is in a peer's memory. */
-static bool find_sources(const struct br_fragment *fragment, const struct br_step *step, struct br_offload_source *out)
+static bool find_sources(const struct br_fragment *fragment, const struct br_step *step,
+                         struct br_offload_source *out)
 {
     const struct br_source *sources = &fragment->schedule->sources[step->first_source];
 
@@ -66,8 +69,10 @@ static bool find_sources(const struct br_fragment *fragment, const struct br_ste
 
         if (sources[i].recv >= 0 && fragment->steps[sources[i].recv].transfer.mapped)
             return false;
-        out[i] = (struct br_offload_source){
-            on_gpu ? br_fragment_user_address(fragment, &sources[i].span) : br_fragment_address(fragment, &sources[i].span), on_gpu};
+        out[i] =
+            (struct br_offload_source){on_gpu ? br_fragment_user_address(fragment, &sources[i].span)
+                                              : br_fragment_address(fragment, &sources[i].span),
+                                       on_gpu};
     }
     return true;
 }
@@ -81,16 +86,17 @@ bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs)
     int gpu = gpu_of(fragment->op), rc;
     uint64_t mark;
 
-    if (rs->done || !br_staging_reduce_pays(fragment, step) || br_list_empty(&engine->free_reductions) ||
-        !find_sources(fragment, step, sources))
+    if (rs->done || !br_staging_reduce_pays(fragment, step) ||
+        br_list_empty(&engine->free_reductions) || !find_sources(fragment, step, sources))
         return false;
     rc = br_offload_reduce(engine->config.offload, gpu, fragment->op->type, fragment->op->reduction,
-                           br_fragment_address(fragment, &step->span), sources, (int)step->n_sources,
-                           br_fragment_step_bytes(fragment, step),
+                           br_fragment_address(fragment, &step->span), sources,
+                           (int)step->n_sources, br_fragment_step_bytes(fragment, step),
                            step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0, &mark);
     if (rc < 0)
         return false;
-    reduction = br_container_of(engine->free_reductions.next, struct br_staging_reduction, batch.node);
+    reduction =
+        br_container_of(engine->free_reductions.next, struct br_staging_reduction, batch.node);
     br_list_remove(&reduction->batch.node);
     reduction->step = rs;
     reduction->gpu = gpu;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations on the board: the whole of the user's memory, a few KiB, in one buffer: [what is read | what is written]. */
+/* Operations on the board: the whole of the user's memory, a few KiB, in one buffer: [what is read
+ * | what is written]. */
 #include "collectives/engine/internal.h"
 #include "collectives/gpu/staging.h"
 
@@ -28,7 +29,8 @@ bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op)
     s->recv = op->recv;
     s->has_ended = s->lost = false;
     br_list_init(&s->batch.node);
-    s->buffer = br_staging_get(engine, op->send_gpu ? op->send_gpu : op->recv_gpu, behind + op->recv_bytes);
+    s->buffer =
+        br_staging_get(engine, op->send_gpu ? op->send_gpu : op->recv_gpu, behind + op->recv_bytes);
     if (!s->buffer)
         return false;
     if (op->recv_gpu && op->recv_bytes)
@@ -36,7 +38,8 @@ bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op)
     if (!op->send_gpu || !op->send_bytes)
         return true;
     op->send = s->buffer->memory;
-    br_staging_copy(engine, op->send_gpu, BR_COPY_TO_HOST, s->buffer->memory, s->send, op->send_bytes);
+    br_staging_copy(engine, op->send_gpu, BR_COPY_TO_HOST, s->buffer->memory, s->send,
+                    op->send_bytes);
     br_staging_submit(engine, &s->batch, op->send_gpu, BR_COPY_TO_HOST, staging_shm_loaded);
     return true;
 }
@@ -86,7 +89,8 @@ bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op)
 
     if (!s->buffer)
         return false;
-    if (s->has_ended || (!staging_shm_copies(op) && (op->status || !op->recv_gpu || !op->recv_bytes))) {
+    if (s->has_ended ||
+        (!staging_shm_copies(op) && (op->status || !op->recv_gpu || !op->recv_bytes))) {
         staging_shm_give_back(engine, op);
         return false;
     }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What peers put to and get from in memory of a GPU that NICs do not reach: it goes through a buffer of the stage (stage.h, note 3).
+ * What peers put to and get from in memory of a GPU that NICs do not reach: it goes through a
+ * buffer of the stage (stage.h, note 3).
  *
- * 1. A request has its buffer from its begin to its end. There are as many as requests are served at once: one of each of the peers' operations, at most.
- *    Rejected: a bound, and a queue. A get holds its buffer until the requester's READY comes, and that may wait for slots of gets which the requester
- *    began before and which stand behind in the queue: a deadlock.
- * 2. When the worker has failed it lets go of all targets at once. What a copy engine still writes to or reads, the registered region too, is given
- *    back when it is through, or the GPU counts as lost (stage.h, note 6).
+ * 1. A request has its buffer from its begin to its end. There are as many as requests are served
+ *    at once: one of each of the peers' operations, at most. Rejected: a bound, and a queue. A get
+ *    holds its buffer until the requester's READY comes, and that may wait for slots of gets which
+ *    the requester began before and which stand behind in the queue: a deadlock.
+ * 2. When the worker has failed it lets go of all targets at once. What a copy engine still writes
+ *    to or reads, the registered region too, is given back when it is through, or the GPU counts as
+ *    lost (stage.h, note 6).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,12 +64,14 @@ static void staging_target_copied(struct br_engine *engine, struct br_copy_batch
         br_onesided_resume(engine->worker, st->target);
 }
 
-static void staging_target_copy(struct br_engine *engine, struct stage_target *st, enum br_copy_direction direction)
+static void staging_target_copy(struct br_engine *engine, struct stage_target *st,
+                                enum br_copy_direction direction)
 {
     const struct br_target *t = st->target;
     bool up = direction == BR_COPY_TO_GPU;
 
-    br_staging_copy(engine, t->gpu, direction, up ? t->place : t->memory, up ? t->memory : t->place, t->bytes);
+    br_staging_copy(engine, t->gpu, direction, up ? t->place : t->memory, up ? t->memory : t->place,
+                    t->bytes);
     br_staging_submit(engine, &st->staging.batch, t->gpu, direction, staging_target_copied);
 }
 

@@ -2,16 +2,19 @@
 /*
  * Operations on streams of the program's GPUs (gpu.h). What stands in the stream: gpu/stream_op.h.
  *
- * 1. Here such an operation is one on host memory like any other, in place of the GPU's that which the stream copies there and
- *    back. It differs by its beginning and its end: it begins when its passage has arrived, and its end releases the passage
- *    instead of telling a caller.
- * 2. Collectives of a communicator begin in the order of their submission. While one waits for its stream, those behind it wait with it: in
- *    `held`. Rejected: to let them overtake. Then ranks begin them in different orders, as their GPUs come, and each rank's runs, or its
- *    turn at the board, are with operations that wait for one of another rank that waits for a stream behind one of those. NCCL
- *    has the same rule. Streams that shall not wait for each other get a communicator each.
+ * 1. Here such an operation is one on host memory like any other, in place of the GPU's that which
+ *    the stream copies there and back. It differs by its beginning and its end: it begins when its
+ *    passage has arrived, and its end releases the passage instead of telling a caller.
+ * 2. Collectives of a communicator begin in the order of their submission. While one waits for its
+ *    stream, those behind it wait with it: in `held`. Rejected: to let them overtake. Then ranks
+ *    begin them in different orders, as their GPUs come, and each rank's runs, or its turn at the
+ *    board, are with operations that wait for one of another rank that waits for a stream behind
+ *    one of those. NCCL has the same rule. Streams that shall not wait for each other get a
+ *    communicator each.
  * 3. Its place in the order, sequence number and deadline, an operation gets before it is held.
- * 4. Nobody tells the worker that a passage has arrived: it looks, more seldom the longer it waits, so that a stream that computes for a
- *    long time costs little, and the look comes late by at most a 16th of what was waited for.
+ * 4. Nobody tells the worker that a passage has arrived: it looks, more seldom the longer it waits,
+ *    so that a stream that computes for a long time costs little, and the look comes late by at
+ *    most a 16th of what was waited for.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +26,7 @@
 #include "gpu/pointer.h"
 
 #define POLL_MIN_NS BR_STAGING_POLL_NS
-#define POLL_MAX_NS  (50 * BR_STAGING_POLL_NS)
+#define POLL_MAX_NS (50 * BR_STAGING_POLL_NS)
 
 /* ---- host memory ----------------------------------------------------------------------------- */
 
@@ -41,7 +44,9 @@ int br_streams_create(struct br_context *context)
 {
     pthread_mutex_init(&context->stream_lock, NULL);
     br_list_init(&context->deferring);
-    return br_stream_ops_create(&(struct br_stream_op_memory){gpu_stream_take, gpu_stream_give_back, context}, &context->stream_ops);
+    return br_stream_ops_create(
+        &(struct br_stream_op_memory){gpu_stream_take, gpu_stream_give_back, context},
+        &context->stream_ops);
 }
 
 bool br_streams_block(struct br_context *context)
@@ -80,9 +85,9 @@ static void use_host_memory(struct br_operation *op)
 static int begin_and_submit(struct br_operation *op, void *stream)
 {
     const struct br_stream_op_plan plan = {.stream = stream,
-                                         .send = op->send_gpu ? op->send : NULL,
-                                         .recv = op->recv_gpu ? op->recv : NULL,
-                                         .bytes = op->recv_bytes};
+                                           .send = op->send_gpu ? op->send : NULL,
+                                           .recv = op->recv_gpu ? op->recv : NULL,
+                                           .bytes = op->recv_bytes};
     int rc = br_stream_op_begin(op->comm->context->stream_ops, &plan, &op->stream_op);
 
     if (rc)
@@ -101,7 +106,8 @@ int br_stream_submit(struct br_operation *op, void *stream)
 
     rc = rc ? br_error_prefix(-ECANCELED, "the communicator has failed before: ") : br_gpu_check();
     pthread_mutex_lock(
-        &context->stream_lock); /* operations are submitted in the order in which they are in the stream */
+        /* operations are submitted in the order in which they are in the stream */
+        &context->stream_lock);
     if (!rc)
         rc = begin_and_submit(op, stream);
     pthread_mutex_unlock(&context->stream_lock);
@@ -149,7 +155,8 @@ static void gpu_stream_check_deadlines(struct braid_comm *comm, uint64_t now)
         used = br_operation_describe(op, text, sizeof text);
         snprintf(text + used, sizeof text - used,
                  " missed its deadline of %llu ms: waits for work before %s in a stream of a GPU",
-                 (unsigned long long)(op->timeout / 1000000), op == gpu_stream_first(&comm->deferred) ? "it" : "another");
+                 (unsigned long long)(op->timeout / 1000000),
+                 op == gpu_stream_first(&comm->deferred) ? "it" : "another");
         br_worker_fail(w, ETIMEDOUT, text);
         return;
     }
@@ -191,7 +198,8 @@ uint64_t br_stream_oldest(const struct br_context *context)
     uint64_t oldest = UINT64_MAX;
 
     br_list_for_each (node, &context->deferring) {
-        uint64_t order = gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred)->order;
+        uint64_t order =
+            gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred)->order;
 
         if (order < oldest)
             oldest = order;
@@ -204,7 +212,8 @@ uint64_t br_stream_next_poll(const struct br_context *context, uint64_t now)
     uint64_t least = UINT64_MAX;
 
     br_list_for_each (node, &context->deferring) {
-        const struct br_operation *op = gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred);
+        const struct br_operation *op =
+            gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred);
         uint64_t look = (now - (op->deadline - op->timeout)) / 16; /* note 4 */
 
         look = look < POLL_MIN_NS ? POLL_MIN_NS : look > POLL_MAX_NS ? POLL_MAX_NS : look;
@@ -216,7 +225,8 @@ uint64_t br_stream_next_poll(const struct br_context *context, uint64_t now)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the communicator's, too. */
+/* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the
+ * communicator's, too. */
 void br_stream_end(struct br_operation *op)
 {
     struct br_worker *w = op->comm->context->worker;

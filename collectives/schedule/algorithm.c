@@ -61,10 +61,10 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
         }
     }
     for (unsigned i = 0; i < BR_ALGORITHMS && used < sizeof names; i++)
-        used +=
-            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", algorithms[i].name);
-    return br_error(EINVAL, "no algorithm is called '%s'; there are %s, server (which is direct)", name,
-                    names);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                                 algorithms[i].name);
+    return br_error(EINVAL, "no algorithm is called '%s'; there are %s, server (which is direct)",
+                    name, names);
 }
 
 bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape)
@@ -97,8 +97,8 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     default:
         return false;
     }
-    *shape =
-        (struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions[0] = {size, method, BR_LEVEL_ANY}};
+    *shape = (struct br_shape){
+        .n_dimensions = 1, .threads = 1, .dimensions[0] = {size, method, BR_LEVEL_ANY}};
     return true;
 }
 
@@ -107,7 +107,8 @@ bool br_algorithm_digits(enum br_algorithm algorithm)
     return algorithm == BR_TREE || algorithm == BR_BRUCK || algorithm == BR_DISSEMINATION;
 }
 
-/* A barrier, alltoall or tree digit by digit exchanges messages as an allreduce does, but nobody folds. */
+/* A barrier, alltoall or tree digit by digit exchanges messages as an allreduce does, but nobody
+ * folds. */
 static int check_digits(const struct br_schedule_request *request)
 {
     const struct br_shape *shape = &request->shape;
@@ -131,8 +132,9 @@ static int algorithm_check_hosts(const struct br_schedule_request *request)
 
     if (request->shape.n_dimensions != 2 || d[0].size < 2 || d[1].size < 2 ||
         (uint64_t)d[0].size * d[1].size != request->n)
-        return br_error(EINVAL, "host_tree needs two hosts or more with the same number of ranks, two or "
-                                "more on each, one host after the other");
+        return br_error(EINVAL,
+                        "host_tree needs two hosts or more with the same number of ranks, two or "
+                        "more on each, one host after the other");
     return 0;
 }
 
@@ -140,15 +142,18 @@ int br_algorithm_check(const struct br_schedule_request *request)
 {
     struct br_shape shape;
 
-    if ((unsigned)request->collective >= BR_COLLECTIVES || (unsigned)request->algorithm >= BR_ALGORITHMS)
-        return br_error(EINVAL, "no such collective (%d) or algorithm (%d)", (int)request->collective,
-                        (int)request->algorithm);
+    if ((unsigned)request->collective >= BR_COLLECTIVES ||
+        (unsigned)request->algorithm >= BR_ALGORITHMS)
+        return br_error(EINVAL, "no such collective (%d) or algorithm (%d)",
+                        (int)request->collective, (int)request->algorithm);
     if (request->n == 0 || request->n > INT32_MAX || request->root >= request->n)
         return br_error(EINVAL, "there is no root %u among %u ranks", request->root, request->n);
     if (!(algorithms[request->algorithm].collectives & BIT(request->collective)))
-        return br_error(EINVAL, "algorithm %s does not do %s", br_algorithm_name(request->algorithm),
+        return br_error(EINVAL, "algorithm %s does not do %s",
+                        br_algorithm_name(request->algorithm),
                         br_collective_name(request->collective));
-    if (request->algorithm == BR_DISJOINT_TREES && (!request->disjoint_trees || request->disjoint_trees->hosts != request->n))
+    if (request->algorithm == BR_DISJOINT_TREES &&
+        (!request->disjoint_trees || request->disjoint_trees->hosts != request->n))
         return br_error(EINVAL, "forest needs a BCube of at most %u hosts", BR_FOREST_HOSTS);
     if (request->algorithm == BR_HOST_TREE)
         return algorithm_check_hosts(request);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The list of algorithms: from a request to the schedule of one rank. Pure; thread-safe; allocates only the
- * schedule. What an algorithm sends depends on (collective, n, root, algorithm, shape), which all ranks must
- * agree on.
+ * The list of algorithms: from a request to the schedule of one rank. Pure; thread-safe; allocates
+ * only the schedule. What an algorithm sends depends on (collective, n, root, algorithm, shape),
+ * which all ranks must agree on.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_ALGORITHM_H
 #define BR_COLLECTIVES_SCHEDULE_ALGORITHM_H
@@ -12,22 +12,26 @@
 #include "collectives/schedule/schedule.h"
 
 enum br_algorithm {
-    BR_FLAT,        /* allreduce, and where there is a root: all at once in one step */
-    BR_TREE,        /* where there is a root: binomial tree; digit by digit where the request has a shape */
-    BR_CHAIN,       /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
+    BR_FLAT,  /* allreduce, and where there is a root: all at once in one step */
+    BR_TREE,  /* where there is a root: binomial tree; digit by digit where the request has a shape
+               */
+    BR_CHAIN, /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
     BR_DOUBLE_TREE, /* likewise, halves of the buffer on two trees */
     BR_DOUBLING,    /* allreduce: recursive doubling of whole sums */
-    BR_HOST_TREE, /* allreduce: binary trees in hosts, doubling between them; the shape says ranks of a host, hosts */
-    BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter, gather */
+    BR_HOST_TREE,   /* allreduce: binary trees in hosts, doubling between them; the shape says ranks
+                       of a host, hosts */
+    BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter,
+                   gather */
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
     BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; likewise */
-    BR_DIMENSIONAL,   /* the shape in the request, as are the two that follow (way.h) */
-    BR_BML,           /* a thread for each level of a BCube, each starting on another level */
-    BR_BLUECONNECT,   /* a stage for each factor of the number of ranks */
-    BR_DISJOINT_TREES,        /* allreduce: spanning trees over the links that work, of the forest in the request */
-    BR_DISSEMINATION, /* barrier; likewise */
+    BR_DIMENSIONAL,    /* the shape in the request, as are the two that follow (way.h) */
+    BR_BML,            /* a thread for each level of a BCube, each starting on another level */
+    BR_BLUECONNECT,    /* a stage for each factor of the number of ranks */
+    BR_DISJOINT_TREES, /* allreduce: spanning trees over the links that work, of the forest in the
+                          request */
+    BR_DISSEMINATION,  /* barrier; likewise */
     BR_ALGORITHMS,
 };
 
@@ -36,21 +40,23 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
-    /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks */
+    /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks
+     */
     struct br_shape shape;
     const struct br_forest *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);
-/* Knows "server", too: parameter servers spread over all ranks (push, sum, pull) are BR_DIRECT. -EINVAL with
- * words. */
+/* Knows "server", too: parameter servers spread over all ranks (push, sum, pull) are BR_DIRECT.
+ * -EINVAL with words. */
 int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
 
-/* 0, or -EINVAL with words that say why this algorithm cannot serve this request. The rank is not looked at.
- */
+/* 0, or -EINVAL with words that say why this algorithm cannot serve this request. The rank is not
+ * looked at. */
 int br_algorithm_check(const struct br_schedule_request *request);
 
-/* Whether it goes digit by digit where the request has a shape (direct dimensions with all ranks): in a BCube. */
+/* Whether it goes digit by digit where the request has a shape (direct dimensions with all ranks):
+ * in a BCube. */
 bool br_algorithm_digits(enum br_algorithm algorithm);
 
 /* The shape of an algorithm that the dimensional generator serves; false: it is none of those. */

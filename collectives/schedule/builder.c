@@ -2,13 +2,19 @@
 /*
  * How edges are derived.
  *
- * 1. For each chunk of OUTPUT and SCRATCH the builder knows the last writer and the readers since. A reader
- * waits for the last writer; a writer waits for the readers since, or for the last writer when nobody has
+ * 1. For each chunk of OUTPUT and SCRATCH the builder knows the last writer and the readers since.
+ *    A reader
+ * waits for the last writer; a writer waits for the readers since, or for the last writer when
+ * nobody has
  *    read. INPUT is never written, so it is not tracked.
- * 2. An edge u -> w is left out when some v with u -> v -> w is among the direct dependencies of w. That is
- * cheap and removes most of the redundant ones; a full reduction would cost more than the engine gains.
- * 3. A receive into scratch may be mapped when only REDUCEs read it, none of which waits for one of our own
- * SENDs to finish with the chunk it writes: two ranks that each hold back the end of the other's SEND would
+ * 2. An edge u -> w is left out when some v with u -> v -> w is among the direct dependencies of w.
+ *    That is
+ * cheap and removes most of the redundant ones; a full reduction would cost more than the engine
+ * gains.
+ * 3. A receive into scratch may be mapped when only REDUCEs read it, none of which waits for one of
+ *    our own
+ * SENDs to finish with the chunk it writes: two ranks that each hold back the end of the other's
+ * SEND would
  *    wait for ever. This rule is local; the verifier checks the whole.
  */
 #include "collectives/schedule/builder.h"
@@ -37,7 +43,8 @@ static struct chunk *chunk_at(const struct br_builder *b, struct br_span span, u
 }
 
 /* Room for `more` further items; NULL and a sticky -ENOMEM when there is none. Counts them in. */
-static void *builder_append(struct br_builder *b, struct br_builder_array *array, uint32_t more, size_t size)
+static void *builder_append(struct br_builder *b, struct br_builder_array *array, uint32_t more,
+                            size_t size)
 {
     if (array->capacity - array->n < more) {
         uint32_t capacity = array->n + more + array->n / 2 + 16;
@@ -69,14 +76,18 @@ static void add_chunks(struct br_builder *b, enum br_buffer buffer, uint32_t cou
         chunks[i] = (struct chunk){BR_BUILDER_NONE, BR_BUILDER_NONE};
 }
 
-int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n, uint32_t rank,
-                   uint32_t root, bool in_place)
+int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n,
+                   uint32_t rank, uint32_t root, bool in_place)
 {
     struct br_builder *b = calloc(1, sizeof *b);
 
     if (b) {
-        b->head = (struct br_schedule){
-            .collective = collective, .n = n, .rank = rank, .root = root, .in_place = in_place, .packed = 1};
+        b->head = (struct br_schedule){.collective = collective,
+                                       .n = n,
+                                       .rank = rank,
+                                       .root = root,
+                                       .in_place = in_place,
+                                       .packed = 1};
         b->sends = calloc(n, sizeof *b->sends);
         b->recvs = calloc(n, sizeof *b->recvs);
     }
@@ -95,7 +106,8 @@ const struct br_schedule *br_builder_schedule(const struct br_builder *b)
 
 void br_builder_set_pieces(struct br_builder *b, uint32_t pieces)
 {
-    uint64_t chunks = (uint64_t)br_collective_blocks(b->head.collective, b->head.n, BR_OUTPUT) * pieces;
+    uint64_t chunks =
+        (uint64_t)br_collective_blocks(b->head.collective, b->head.n, BR_OUTPUT) * pieces;
 
     b->head.pieces = pieces;
     if (chunks == 0 || chunks > INT32_MAX)
@@ -128,7 +140,8 @@ struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
     return span;
 }
 
-/* First piece that a span read holds; scratch must be read as it was written, unless a block is one piece. */
+/* First piece that a span read holds; scratch must be read as it was written, unless a block is one
+ * piece. */
 static uint32_t piece_read(struct br_builder *b, struct br_span span)
 {
     int32_t writer;
@@ -246,8 +259,8 @@ static void note_write(struct br_builder *b, uint32_t last, struct br_span span)
         *chunk_at(b, span, i) = (struct chunk){(int32_t)last, BR_BUILDER_NONE};
 }
 
-/* Tells the RECVs that filled a scratch span who reads it. Returns the step of the one, or BR_BUILDER_NONE when none did
- * or several. */
+/* Tells the RECVs that filled a scratch span who reads it. Returns the step of the one, or
+ * BR_BUILDER_NONE when none did or several. */
 static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, struct br_span span,
                             bool waits_send)
 {
@@ -261,7 +274,8 @@ static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, 
         if (work->step.kind != BR_STEP_RECV)
             continue;
         work->reduced = true;
-        if (reader->kind != BR_STEP_REDUCE || waits_send || br_span_overlap(reader->span, span) || !whole)
+        if (reader->kind != BR_STEP_REDUCE || waits_send || br_span_overlap(reader->span, span) ||
+            !whole)
             work->unmappable = true;
         if (whole)
             one = writer;
@@ -271,7 +285,7 @@ static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, 
 
 /* Checks the spans of a step and finds step->piece; false on a fault. */
 static bool builder_check(struct br_builder *b, struct br_step *step, const struct br_span *sources,
-                  uint32_t n_sources)
+                          uint32_t n_sources)
 {
     bool write = step->kind != BR_STEP_SEND;
     const char *fault = br_span_fault(&b->head, step->span, write);
@@ -284,9 +298,11 @@ static bool builder_check(struct br_builder *b, struct br_step *step, const stru
         step->piece = piece_read(b, sources[0]);
     for (uint32_t i = 0; !fault && b->error == 0 && i < n_sources; i++) {
         fault = br_span_fault(&b->head, sources[i], false);
-        if (!fault && (sources[i].count != step->span.count || piece_read(b, sources[i]) != step->piece))
+        if (!fault &&
+            (sources[i].count != step->span.count || piece_read(b, sources[i]) != step->piece))
             fault = "a source has other pieces than the destination";
-        if (!fault && br_span_overlap(sources[i], step->span) && sources[i].first != step->span.first)
+        if (!fault && br_span_overlap(sources[i], step->span) &&
+            sources[i].first != step->span.first)
             fault = "a source overlaps the destination in part";
     }
     if (step->kind <= BR_STEP_RECV && (step->peer >= b->head.n || step->peer == b->head.rank))
@@ -299,7 +315,8 @@ static bool builder_check(struct br_builder *b, struct br_step *step, const stru
 }
 
 /* Appends a step; its spans are under their names in place. */
-static void builder_add(struct br_builder *b, struct br_step step, const struct br_span *sources, uint32_t n_sources)
+static void builder_add(struct br_builder *b, struct br_step step, const struct br_span *sources,
+                        uint32_t n_sources)
 {
     uint32_t last = b->works.n;
     struct br_builder_work *work;
@@ -341,10 +358,11 @@ static struct br_span builder_alias(const struct br_builder *b, struct br_span s
 }
 
 /* A SEND or a RECV; `piece` matters only where scratch is received into. */
-static void builder_message(struct br_builder *b, enum br_step_kind kind, uint32_t peer, uint8_t level,
-                    struct br_span span, uint32_t piece)
+static void builder_message(struct br_builder *b, enum br_step_kind kind, uint32_t peer,
+                            uint8_t level, struct br_span span, uint32_t piece)
 {
-    struct br_step step = {.kind = (uint8_t)kind, .level = level, .peer = peer, .span = span, .piece = piece};
+    struct br_step step = {
+        .kind = (uint8_t)kind, .level = level, .peer = peer, .span = span, .piece = piece};
 
     if (peer < b->head.n)
         step.match = kind == BR_STEP_SEND ? b->sends[peer]++ : b->recvs[peer]++;
@@ -368,7 +386,8 @@ struct br_span br_builder_recv_scratch(struct br_builder *b, uint32_t peer, uint
 
     if (like.buffer == BR_SCRATCH)
         builder_fail(b, "the pieces of a message are told by a span of a user buffer");
-    builder_message(b, BR_STEP_RECV, peer, level, span, b->head.pieces ? like.first % b->head.pieces : 0);
+    builder_message(b, BR_STEP_RECV, peer, level, span,
+                    b->head.pieces ? like.first % b->head.pieces : 0);
     return span;
 }
 

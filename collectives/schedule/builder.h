@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The builder: takes the steps of one rank in a legal order from a generator and derives everything else:
- * edges, matches, sizes, which receives may be mapped. The first error sticks: later calls do nothing and
- * br_builder_finish reports it, so generators need no checks. Not thread-safe; never blocks.
+ * The builder: takes the steps of one rank in a legal order from a generator and derives everything
+ * else: edges, matches, sizes, which receives may be mapped. The first error sticks: later calls do
+ * nothing and br_builder_finish reports it, so generators need no checks. Not thread-safe; never
+ * blocks.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_BUILDER_H
 #define BR_COLLECTIVES_SCHEDULE_BUILDER_H
@@ -12,8 +13,8 @@
 struct br_builder;
 
 /* -ENOMEM. The generator then says br_builder_set_pieces before its first step. */
-int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n, uint32_t rank,
-                   uint32_t root, bool in_place);
+int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n,
+                   uint32_t rank, uint32_t root, bool in_place);
 
 /* The head of the schedule so far: collective, n, rank, root, pieces. */
 const struct br_schedule *br_builder_schedule(const struct br_builder *builder);
@@ -21,7 +22,8 @@ const struct br_schedule *br_builder_schedule(const struct br_builder *builder);
 /* Cuts each block into `pieces` pieces. Once, before the first step. */
 void br_builder_set_pieces(struct br_builder *builder, uint32_t pieces);
 
-/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece. */
+/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece.
+ */
 void br_builder_set_packed(struct br_builder *builder, uint32_t blocks);
 
 /* Fragments go one behind the other (br_schedule.follows). */
@@ -36,20 +38,21 @@ void br_builder_send(struct br_builder *builder, uint32_t peer, uint8_t level, s
 /* Receives into a user buffer, or into scratch that is there already where a block is one piece. */
 void br_builder_recv(struct br_builder *builder, uint32_t peer, uint8_t level, struct br_span span);
 
-/* Receives into fresh scratch a message with the pieces of `like`, a span of a user buffer. Returns the
- * scratch. */
+/* Receives into fresh scratch a message with the pieces of `like`, a span of a user buffer. Returns
+ * the scratch. */
 struct br_span br_builder_recv_scratch(struct br_builder *builder, uint32_t peer, uint8_t level,
                                        struct br_span like);
 
-/* span = sources[0] op sources[1] op ... One source may be span itself. final: the value is then complete. */
-void br_builder_reduce(struct br_builder *builder, struct br_span span, const struct br_span *sources,
-                       uint32_t n_sources, bool final);
+/* span = sources[0] op sources[1] op ... One source may be span itself. final: the value is then
+ * complete. */
+void br_builder_reduce(struct br_builder *builder, struct br_span span,
+                       const struct br_span *sources, uint32_t n_sources, bool final);
 
 /* span = source; no step where they are the same in place. */
 void br_builder_copy(struct br_builder *builder, struct br_span span, struct br_span source);
 
-/* Frees the builder and gives its schedule, which the caller frees. -EINVAL: the generator broke a rule, with
- * words that name rank and step; -ENOMEM. */
+/* Frees the builder and gives its schedule, which the caller frees. -EINVAL: the generator broke a
+ * rule, with words that name rank and step; -ENOMEM. */
 int br_builder_finish(struct br_builder *builder, struct br_schedule **schedule);
 
 #endif

@@ -45,7 +45,8 @@ static void link_successors(const struct br_builder *b, struct br_step *steps, u
     }
 }
 
-static void copy_sources(const struct br_builder *b, const struct br_step *steps, struct br_source *sources)
+static void copy_sources(const struct br_builder *b, const struct br_step *steps,
+                         struct br_source *sources)
 {
     if (b->sources.n > 0)
         memcpy(sources, b->sources.data, b->sources.n * sizeof *sources);
@@ -83,8 +84,9 @@ struct br_schedule *br_builder_compact(const struct br_builder *b)
     struct br_source *sources;
     uint32_t *successors, *ready;
 
-    schedule = malloc(sizeof *schedule + b->works.n * sizeof *steps + b->sources.n * sizeof *sources +
-                      ((size_t)b->needs.n + n_ready) * sizeof *successors);
+    schedule =
+        malloc(sizeof *schedule + b->works.n * sizeof *steps + b->sources.n * sizeof *sources +
+               ((size_t)b->needs.n + n_ready) * sizeof *successors);
     if (!schedule)
         return NULL;
     steps = (struct br_step *)(schedule + 1);

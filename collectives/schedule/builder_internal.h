@@ -15,15 +15,17 @@ struct br_builder_array {
 struct br_builder_work {
     struct br_step step;
     uint32_t first_need, n_needs; /* in needs[] */
-    uint32_t mark;                /* step number + 1 that has already listed this one as a dependency */
-    bool reduced, unmappable;     /* RECV into scratch: who reads it */
+    /* step number + 1 that has already listed this one as a dependency */
+    uint32_t mark;
+    bool reduced, unmappable; /* RECV into scratch: who reads it */
 };
 
 struct br_builder {
     struct br_schedule head;
     int error;
     struct br_builder_array works, sources, needs,
-        readers;                                /* of br_builder_work, br_source, uint32_t, reader */
+        /* of br_builder_work, br_source, uint32_t, reader */
+        readers;
     struct br_builder_array chunks[BR_BUFFERS]; /* of chunk */
     uint32_t *sends, *recvs;                    /* messages to and from each rank */
 };

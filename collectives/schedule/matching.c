@@ -24,7 +24,8 @@ static int matching_compare(const void *left, const void *right)
 }
 
 /* The ends of one kind of all ranks, sorted. Returns how many. */
-static uint32_t matching_collect(const struct br_matching *m, enum br_step_kind kind, struct end *ends)
+static uint32_t matching_collect(const struct br_matching *m, enum br_step_kind kind,
+                                 struct end *ends)
 {
     uint32_t n = 0;
 
@@ -40,7 +41,8 @@ static uint32_t matching_collect(const struct br_matching *m, enum br_step_kind 
     return n;
 }
 
-static int matching_alone(const struct br_matching *m, const struct end *end, const char *what, const char *other)
+static int matching_alone(const struct br_matching *m, const struct end *end, const char *what,
+                          const char *other)
 {
     uint32_t rank = m->rank[end->number];
 
@@ -48,8 +50,8 @@ static int matching_alone(const struct br_matching *m, const struct end *end, co
                     end->number - m->base[rank], what, end->match, end->from, end->to, other);
 }
 
-static int matching_pair(struct br_matching *m, const struct end *sends, uint32_t n_sends, const struct end *recvs,
-                uint32_t n_recvs)
+static int matching_pair(struct br_matching *m, const struct end *sends, uint32_t n_sends,
+                         const struct end *recvs, uint32_t n_recvs)
 {
     for (uint32_t i = 0; i < n_sends || i < n_recvs; i++) {
         int order = i >= n_sends ? 1 : i >= n_recvs ? -1 : matching_compare(&sends[i], &recvs[i]);
@@ -64,10 +66,11 @@ static int matching_pair(struct br_matching *m, const struct end *sends, uint32_
         send = br_matching_step(m, sends[i].number);
         recv = br_matching_step(m, recvs[i].number);
         if (send->piece != recv->piece || send->span.count != recv->span.count)
-            return br_error(EINVAL, "rank %u step %u sends pieces %u+%u, but rank %u step %u receives %u+%u",
-                            sends[i].from, sends[i].number - m->base[sends[i].from], send->piece,
-                            send->span.count, recvs[i].to, recvs[i].number - m->base[recvs[i].to],
-                            recv->piece, recv->span.count);
+            return br_error(
+                EINVAL, "rank %u step %u sends pieces %u+%u, but rank %u step %u receives %u+%u",
+                sends[i].from, sends[i].number - m->base[sends[i].from], send->piece,
+                send->span.count, recvs[i].to, recvs[i].number - m->base[recvs[i].to], recv->piece,
+                recv->span.count);
         m->partner[sends[i].number] = recvs[i].number;
         m->partner[recvs[i].number] = sends[i].number;
     }
@@ -92,7 +95,8 @@ int br_matching_init(struct br_matching *m, const struct br_schedule *const *sch
             for (uint32_t i = m->base[r]; i < m->base[r + 1]; i++)
                 m->rank[i] = r;
         }
-        rc = matching_pair(m, sends, matching_collect(m, BR_STEP_SEND, sends), recvs, matching_collect(m, BR_STEP_RECV, recvs));
+        rc = matching_pair(m, sends, matching_collect(m, BR_STEP_SEND, sends), recvs,
+                           matching_collect(m, BR_STEP_RECV, recvs));
     } else {
         br_error(ENOMEM, "no memory to match the messages of %u ranks", m->n);
     }

@@ -70,8 +70,8 @@ const char *br_span_fault(const struct br_schedule *schedule, struct br_span spa
     uint64_t chunks = schedule->n_scratch;
 
     if (span.buffer != BR_SCRATCH)
-        chunks =
-            (uint64_t)br_collective_blocks(schedule->collective, schedule->n, span.buffer) * schedule->pieces;
+        chunks = (uint64_t)br_collective_blocks(schedule->collective, schedule->n, span.buffer) *
+                 schedule->pieces;
     if (span.buffer >= BR_BUFFERS || span.count == 0 || (uint64_t)span.first + span.count > chunks)
         return "a span lies outside its buffer";
     if (span.buffer != BR_SCRATCH && span.first % schedule->pieces + span.count > schedule->pieces)

@@ -2,37 +2,43 @@
 /*
  * A schedule: the immutable list of steps of one collective for one rank.
  *
- * 1. Chunks. Steps name chunks, never bytes, so one schedule serves every size, data type and fragment. A
- * user buffer has `blocks` blocks (br_collective_blocks), each cut into `pieces` pieces: chunk c is piece c %
- * pieces of block c / pieces. A fragment covers the same element range of every block; the engine cuts this
- * range into `pieces` near-equal parts (br_piece_offset). A piece may be empty; its messages are sent all the
- * same, with no bytes.
+ * 1. Chunks. Steps name chunks, never bytes, so one schedule serves every size, data type and
+ *    fragment. A
+ * user buffer has `blocks` blocks (br_collective_blocks), each cut into `pieces` pieces: chunk c is
+ * piece c % pieces of block c / pieces. A fragment covers the same element range of every block;
+ * the engine cuts this range into `pieces` near-equal parts (br_piece_offset). A piece may be
+ * empty; its messages are sent all the same, with no bytes.
  *
- * 2. Spans. A span of a user buffer stays inside one block, hence its bytes are contiguous. A scratch chunk
- * has room for the largest piece. A span of scratch is packed: it starts at first * (size of the largest
- *    piece) and its pieces follow each other without gaps. Therefore scratch is read by exactly the span by
- *    which it was written. All spans of one step, and both ends of a message, hold the same pieces
- *    (br_step.piece and count), hence the same bytes.
- *    Where a block is one piece, scratch chunks have no gaps: there a span of scratch may hold several blocks,
- *    and be written and read in any parts. So many small blocks travel as one message.
+ * 2. Spans. A span of a user buffer stays inside one block, hence its bytes are contiguous. A
+ *    scratch chunk
+ * has room for the largest piece. A span of scratch is packed: it starts at first * (size of the
+ * largest
+ *    piece) and its pieces follow each other without gaps. Therefore scratch is read by exactly the
+ * span by which it was written. All spans of one step, and both ends of a message, hold the same
+ * pieces (br_step.piece and count), hence the same bytes. Where a block is one piece, scratch
+ * chunks have no gaps: there a span of scratch may hold several blocks, and be written and read in
+ * any parts. So many small blocks travel as one message.
  *
- * 3. In place. Where INPUT is OUTPUT (br_span_alias says which chunks), steps say OUTPUT. What travels does
- * not depend on in_place, so ranks may differ in it. INPUT is never written, nor is, in a reduce or a gather,
+ * 3. In place. Where INPUT is OUTPUT (br_span_alias says which chunks), steps say OUTPUT. What
+ *    travels does
+ * not depend on in_place, so ranks may differ in it. INPUT is never written, nor is, in a reduce or
+ * a gather,
  *    the OUTPUT of a rank that is not the root.
  *
- * 4. Order. The order of steps[] is a legal order to run them one by one. Every order that keeps the edges
- *    gives the same bits. A SEND reads its span from its start to its end; a RECV owns its span from its
- *    start, when it is posted, to its end.
+ * 4. Order. The order of steps[] is a legal order to run them one by one. Every order that keeps
+ *    the edges gives the same bits. A SEND reads its span from its start to its end; a RECV owns
+ *    its span from its start, when it is posted, to its end.
  *
- * 5. Messages. `match` counts the messages from a to b: the SEND of a and the RECV of b with the same match
- *    belong together, whatever the order in which they start.
+ * 5. Messages. `match` counts the messages from a to b: the SEND of a and the RECV of b with the
+ *    same match belong together, whatever the order in which they start.
  *
- * 6. Mapping. A RECV with BR_STEP_MAY_MAP may end as soon as its bytes can be read in the peer's memory; the
- *    REDUCEs that read it (br_source.recv) then read them there, and the peer's SEND ends when the last of
- *    them has ended. The verifier proves that no deadlock comes from that.
+ * 6. Mapping. A RECV with BR_STEP_MAY_MAP may end as soon as its bytes can be read in the peer's
+ *    memory; the REDUCEs that read it (br_source.recv) then read them there, and the peer's SEND
+ *    ends when the last of them has ended. The verifier proves that no deadlock comes from that.
  *
- * Rejected: edges written by generators (nobody gets them right twice); scratch cut like a user block (the
- * direct algorithm would waste (n-1)/n of it); steps with byte offsets (one schedule per size).
+ * Rejected: edges written by generators (nobody gets them right twice); scratch cut like a user
+ * block (the direct algorithm would waste (n-1)/n of it); steps with byte offsets (one schedule per
+ * size).
  *
  * Thread-safe: immutable after br_builder_finish, may be shared by any number of operations.
  */
@@ -50,9 +56,9 @@ enum br_collective {
     BR_BROADCAST,      /* INPUT counts on the root only */
     BR_REDUCE,         /* OUTPUT counts on the root only */
     BR_BARRIER,        /* an allreduce of no elements: every message is empty */
-    BR_ALLTOALL,       /* INPUT: n blocks, block r for rank r; OUTPUT: n blocks, block r from rank r */
-    BR_GATHER,         /* INPUT: 1 block; OUTPUT: n blocks, counts on the root only */
-    BR_SCATTER,        /* INPUT: n blocks, counts on the root only; OUTPUT: block `rank` */
+    BR_ALLTOALL, /* INPUT: n blocks, block r for rank r; OUTPUT: n blocks, block r from rank r */
+    BR_GATHER,   /* INPUT: 1 block; OUTPUT: n blocks, counts on the root only */
+    BR_SCATTER,  /* INPUT: n blocks, counts on the root only; OUTPUT: block `rank` */
     BR_COLLECTIVES,
 };
 
@@ -61,7 +67,8 @@ enum br_buffer { BR_INPUT, BR_OUTPUT, BR_SCRATCH, BR_BUFFERS };
 enum br_step_kind { BR_STEP_SEND, BR_STEP_RECV, BR_STEP_REDUCE, BR_STEP_COPY };
 
 enum br_step_flag {
-    BR_STEP_FINAL = 1,   /* REDUCE: completes the value; BRAID_AVG divides by n here and only here */
+    /* REDUCE: completes the value; BRAID_AVG divides by n here and only here */
+    BR_STEP_FINAL = 1,
     BR_STEP_MAY_MAP = 2, /* RECV: see note 6 */
 };
 
@@ -75,22 +82,28 @@ struct br_span {
 
 struct br_source {
     struct br_span span;
-    int32_t recv; /* the RECV step with BR_STEP_MAY_MAP whose bytes these are; -1: they are in `span` */
-    bool given;   /* what the caller gave: no step before has written there */
+    /* the RECV step with BR_STEP_MAY_MAP whose bytes these are; -1: they are in `span` */
+    int32_t recv;
+    bool given; /* what the caller gave: no step before has written there */
 };
 
 struct br_step {
-    uint8_t kind;   /* enum br_step_kind */
-    uint8_t flags;  /* enum br_step_flag, or-ed */
-    uint8_t level;  /* SEND, RECV: the level of the network that the generator meant, or BR_LEVEL_ANY */
-    uint32_t peer;  /* SEND, RECV: rank */
-    uint32_t match; /* SEND, RECV: number of the message among those of this pair and direction, from 0 */
+    uint8_t kind;  /* enum br_step_kind */
+    uint8_t flags; /* enum br_step_flag, or-ed */
+    /* SEND, RECV: the level of the network that the generator meant, or BR_LEVEL_ANY */
+    uint8_t level;
+    uint32_t peer; /* SEND, RECV: rank */
+    /* SEND, RECV: number of the message among those of this pair and direction, from 0 */
+    uint32_t match;
     struct br_span span; /* SEND: what is read; else what is written */
-    uint32_t piece; /* bytes of every span of the step = those of pieces piece .. piece + span.count - 1 */
+    /* bytes of every span of the step = those of pieces piece .. piece + span.count - 1 */
+    uint32_t piece;
     uint32_t first_source; /* REDUCE, COPY: index into sources[] */
-    uint32_t n_sources; /* REDUCE: at least 1, combined in this order; one may be exactly `span`. COPY: 1 */
-    uint32_t n_dependencies;  /* steps that must end before this one may start */
-    uint32_t first_successor; /* index into successors[]: the steps that wait for the end of this one */
+    /* REDUCE: at least 1, combined in this order; one may be exactly `span`. COPY: 1 */
+    uint32_t n_sources;
+    uint32_t n_dependencies; /* steps that must end before this one may start */
+    /* index into successors[]: the steps that wait for the end of this one */
+    uint32_t first_successor;
     uint32_t n_successors;
 };
 
@@ -98,9 +111,11 @@ struct br_schedule {
     enum br_collective collective;
     uint32_t n, rank, root;
     bool in_place;
-    bool follows; /* fragments go one behind the other: transfers of an earlier one first (run.c, note 3) */
+    /* fragments go one behind the other: transfers of an earlier one first (run.c, note 3) */
+    bool follows;
     uint32_t pieces; /* of each block */
-    uint32_t packed; /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
+    /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
+    uint32_t packed;
     uint32_t n_steps, n_sources, n_successors, n_ready;
     const struct br_step *steps;
     const struct br_source *sources;
@@ -137,7 +152,8 @@ static inline bool br_collective_reduces(enum br_collective collective)
 }
 
 /* Blocks of a user buffer: 1, or n where the buffer holds a block of each rank. */
-static inline uint32_t br_collective_blocks(enum br_collective collective, uint32_t n, enum br_buffer buffer)
+static inline uint32_t br_collective_blocks(enum br_collective collective, uint32_t n,
+                                            enum br_buffer buffer)
 {
     switch (collective) {
     case BR_REDUCE_SCATTER:
@@ -157,8 +173,8 @@ static inline uint32_t br_collective_blocks(enum br_collective collective, uint3
 const char *br_collective_name(enum br_collective collective);
 int br_collective_find(const char *name, enum br_collective *collective);
 
-/* First element of a piece when `elements` of one block are cut into `pieces`; piece == pieces gives
- * elements. */
+/* First element of a piece when `elements` of one block are cut into `pieces`; piece == pieces
+ * gives elements. */
 static inline size_t br_piece_offset(size_t elements, uint32_t pieces, uint32_t piece)
 {
     size_t longer = elements % pieces; /* the first pieces are one element longer */
@@ -173,10 +189,10 @@ static inline size_t br_piece_max(size_t elements, uint32_t pieces)
 }
 
 /*
- * The in-place rule: gives the name under which the steps of a rank know a span. Allreduce, broadcast,
- * reduce, alltoall: INPUT is OUTPUT (reduce: on the root only). Allgather, gather: INPUT is block `rank` of
- * OUTPUT (gather: on the root only). Reduce-scatter, scatter: block `rank` of INPUT is OUTPUT (scatter: on
- * the root only). Barrier: nothing, its buffers have no bytes.
+ * The in-place rule: gives the name under which the steps of a rank know a span. Allreduce,
+ * broadcast, reduce, alltoall: INPUT is OUTPUT (reduce: on the root only). Allgather, gather: INPUT
+ * is block `rank` of OUTPUT (gather: on the root only). Reduce-scatter, scatter: block `rank` of
+ * INPUT is OUTPUT (scatter: on the root only). Barrier: nothing, its buffers have no bytes.
  */
 struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span);
 

@@ -20,7 +20,8 @@ static const char *span_text(struct br_span span, char text[SPAN_TEXT])
     if (span.count == 1)
         snprintf(text, SPAN_TEXT, "%s[%u]", names[span.buffer], span.first);
     else
-        snprintf(text, SPAN_TEXT, "%s[%u..%u]", names[span.buffer], span.first, span.first + span.count - 1);
+        snprintf(text, SPAN_TEXT, "%s[%u..%u]", names[span.buffer], span.first,
+                 span.first + span.count - 1);
     return text;
 }
 
@@ -45,8 +46,9 @@ static void show_step(const struct br_schedule *schedule, const struct br_step *
 
 static int show_end(FILE *stream)
 {
-    return fflush(stream) != 0 || ferror(stream) ? br_error(EIO, "cannot write the drawing of a schedule")
-                                                 : 0;
+    return fflush(stream) != 0 || ferror(stream)
+               ? br_error(EIO, "cannot write the drawing of a schedule")
+               : 0;
 }
 
 int br_show_text(const struct br_schedule *schedule, FILE *stream)
@@ -56,29 +58,32 @@ int br_show_text(const struct br_schedule *schedule, FILE *stream)
     if (br_collective_rooted(schedule->collective))
         fprintf(stream, ", root %u", schedule->root);
     fprintf(stream, "%s: %u pieces a block, %u scratch chunks, %u steps\n",
-            schedule->in_place ? ", in place" : "", schedule->pieces, schedule->n_scratch, schedule->n_steps);
+            schedule->in_place ? ", in place" : "", schedule->pieces, schedule->n_scratch,
+            schedule->n_steps);
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
         const struct br_step *step = &schedule->steps[i];
 
         fprintf(stream, "%4u  ", i);
         show_step(schedule, step, stream);
         for (uint32_t j = 0; j < step->n_successors; j++)
-            fprintf(stream, "%s%u", j == 0 ? "  -> " : " ", schedule->successors[step->first_successor + j]);
+            fprintf(stream, "%s%u", j == 0 ? "  -> " : " ",
+                    schedule->successors[step->first_successor + j]);
         fprintf(stream, "\n");
     }
     return show_end(stream);
 }
 
-/* ---- drawing -------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 /*
- * Time runs downwards in rounds, a column is a rank. A SEND is in round 0 when nothing that it needs has come in a message,
- * else in the round after the last such message; its message arrives a row below. A box says what a rank adds up and copies
- * of what has arrived, then what it sends.
+ * Time runs downwards in rounds, a column is a rank. A SEND is in round 0 when nothing that it
+ * needs has come in a message, else in the round after the last such message; its message arrives a
+ * row below. A box says what a rank adds up and copies of what has arrived, then what it sends.
  */
 struct drawing {
     struct br_matching m;
-    uint32_t *rounds; /* of each step number: SEND, RECV: its message's round; else the row of the box */
+    /* of each step number: SEND, RECV: its message's round; else the row of the box */
+    uint32_t *rounds;
     uint32_t n_rounds;
 };
 
@@ -107,7 +112,8 @@ static uint32_t row_after(const struct drawing *d, uint32_t number)
     return d->rounds[number] + (br_matching_step(&d->m, number)->kind == BR_STEP_RECV);
 }
 
-/* Passes rounds on from steps to those that wait for them and from SENDs to their RECVs, until all have settled. */
+/* Passes rounds on from steps to those that wait for them and from SENDs to their RECVs, until all
+ * have settled. */
 static void find_rounds(struct drawing *d)
 {
     bool moved = true;
@@ -121,7 +127,8 @@ static void find_rounds(struct drawing *d)
             if (step->kind == BR_STEP_SEND)
                 moved |= show_settle(d, d->m.partner[i], d->rounds[i]);
             for (uint32_t j = 0; j < step->n_successors; j++) {
-                uint32_t next = d->m.base[schedule->rank] + schedule->successors[step->first_successor + j];
+                uint32_t next =
+                    d->m.base[schedule->rank] + schedule->successors[step->first_successor + j];
 
                 if (br_matching_step(&d->m, next)->kind !=
                     BR_STEP_RECV) /* a RECV may only wait for its place */
@@ -131,7 +138,8 @@ static void find_rounds(struct drawing *d)
     }
 }
 
-/* Peers of the SENDs of one span in one row, the first of which is `number`; 0: another one was the first. */
+/* Peers of the SENDs of one span in one row, the first of which is `number`; 0: another one was the
+ * first. */
 static uint32_t show_peers(const struct drawing *d, uint32_t number, FILE *stream)
 {
     const struct br_step *step = br_matching_step(&d->m, number);
@@ -140,9 +148,9 @@ static uint32_t show_peers(const struct drawing *d, uint32_t number, FILE *strea
     for (uint32_t i = d->m.base[rank]; i < d->m.base[rank + 1]; i++) {
         const struct br_step *other = br_matching_step(&d->m, i);
 
-        if (other->kind != BR_STEP_SEND || d->rounds[i] != d->rounds[number] || other->level != step->level ||
-            other->span.buffer != step->span.buffer || other->span.first != step->span.first ||
-            other->span.count != step->span.count)
+        if (other->kind != BR_STEP_SEND || d->rounds[i] != d->rounds[number] ||
+            other->level != step->level || other->span.buffer != step->span.buffer ||
+            other->span.first != step->span.first || other->span.count != step->span.count)
             continue;
         if (i < number)
             return 0;
@@ -159,7 +167,8 @@ static void show_line(const struct drawing *d, uint32_t number, FILE *stream)
     const struct br_step *step = br_matching_step(&d->m, number);
     char text[SPAN_TEXT];
 
-    if (step->kind == BR_STEP_RECV || (step->kind == BR_STEP_SEND && show_peers(d, number, NULL) == 0))
+    if (step->kind == BR_STEP_RECV ||
+        (step->kind == BR_STEP_SEND && show_peers(d, number, NULL) == 0))
         return;
     fprintf(stream, "<tr><td align=\"left\"><font color=\"%s\">",
             step->kind == BR_STEP_SEND ? show_colour_of(step->level) : "#000000");
@@ -169,7 +178,8 @@ static void show_line(const struct drawing *d, uint32_t number, FILE *stream)
         show_peers(d, number, stream);
     } else if (step->kind == BR_STEP_COPY) {
         fprintf(stream, "%s = ", text);
-        fputs(span_text(d->m.schedules[d->m.rank[number]]->sources[step->first_source].span, text), stream);
+        fputs(span_text(d->m.schedules[d->m.rank[number]]->sources[step->first_source].span, text),
+              stream);
     } else {
         fprintf(stream, "%s %s", step->flags & BR_STEP_FINAL ? "<b>&Sigma;</b>" : "&Sigma;", text);
     }
@@ -181,7 +191,8 @@ static bool in_box(const struct drawing *d, uint32_t number, uint32_t row)
     return d->rounds[number] == row && br_matching_step(&d->m, number)->kind != BR_STEP_RECV;
 }
 
-/* What is computed, then what is sent; a dot when there is nothing. The first box names the rank. */
+/* What is computed, then what is sent; a dot when there is nothing. The first box names the rank.
+ */
 static void show_box(const struct drawing *d, uint32_t rank, uint32_t row, FILE *stream)
 {
     uint32_t first = d->m.base[rank], end = d->m.base[rank + 1], lines = row == 0;
@@ -189,7 +200,8 @@ static void show_box(const struct drawing *d, uint32_t rank, uint32_t row, FILE 
     for (uint32_t i = first; i < end; i++)
         lines += in_box(d, i, row);
     fprintf(stream, "    r%uw%u [", rank, row);
-    fputs(lines ? "label=<<table border=\"0\" cellspacing=\"0\" cellpadding=\"1\">" : "shape=point", stream);
+    fputs(lines ? "label=<<table border=\"0\" cellspacing=\"0\" cellpadding=\"1\">" : "shape=point",
+          stream);
     if (row == 0)
         fprintf(stream, "<tr><td><font point-size=\"13\">rank %u</font></td></tr>", rank);
     for (int sends = 0; sends < 2; sends++) {
@@ -209,10 +221,11 @@ static void show_message(const struct drawing *d, uint32_t number, FILE *stream)
     for (uint32_t count = step->span.count; count > 1; count /= 2)
         width++;
     fprintf(stream,
-            "  r%uw%u:s -> r%uw%u:n [color=\"%s\", penwidth=%u, constraint=false, tooltip=\"%u %s from %u to "
+            "  r%uw%u:s -> r%uw%u:n [color=\"%s\", penwidth=%u, constraint=false, tooltip=\"%u %s "
+            "from %u to "
             "%u\"];\n",
-            from, round, step->peer, round + 1, show_colour_of(step->level), width, step->span.count,
-            step->span.count == 1 ? "piece" : "pieces", from, step->peer);
+            from, round, step->peer, round + 1, show_colour_of(step->level), width,
+            step->span.count, step->span.count == 1 ? "piece" : "pieces", from, step->peer);
 }
 
 /* The title, and what the colours mean. */
@@ -221,22 +234,23 @@ static void show_legend(const struct drawing *d, FILE *stream)
     const struct br_schedule *s = d->m.schedules[0];
     bool seen[256] = {false};
 
-    fprintf(stream, "  label=<<b>%s</b>, %u ranks, %u %s a block, %u %s", br_collective_name(s->collective),
-            s->n, s->pieces, s->pieces == 1 ? "piece" : "pieces", d->n_rounds - 1,
-            d->n_rounds == 2 ? "round" : "rounds");
+    fprintf(stream, "  label=<<b>%s</b>, %u ranks, %u %s a block, %u %s",
+            br_collective_name(s->collective), s->n, s->pieces, s->pieces == 1 ? "piece" : "pieces",
+            d->n_rounds - 1, d->n_rounds == 2 ? "round" : "rounds");
     for (uint32_t i = 0; i < d->m.n_steps; i++) {
         if (br_matching_step(&d->m, i)->kind == BR_STEP_SEND)
             seen[br_matching_step(&d->m, i)->level] = true;
     }
     for (unsigned level = 0; level < BR_LEVEL_ANY; level++) {
         if (seen[level])
-            fprintf(stream, " &nbsp; <font color=\"%s\">&#9632; level %u</font>", show_colour_of((uint8_t)level),
-                    level);
+            fprintf(stream, " &nbsp; <font color=\"%s\">&#9632; level %u</font>",
+                    show_colour_of((uint8_t)level), level);
     }
     fprintf(stream, ">;\n");
 }
 
-/* The boxes of a rank below each other. No clusters: dot would mix the columns up for fewer crossings. */
+/* The boxes of a rank below each other. No clusters: dot would mix the columns up for fewer
+ * crossings. */
 static void show_column(const struct drawing *d, uint32_t rank, FILE *stream)
 {
     fprintf(stream, "  {\n    node [group=%u];\n", rank);
@@ -259,13 +273,13 @@ static void show_row(const struct drawing *d, uint32_t row, FILE *stream)
 
 static void show_drawing(const struct drawing *d, FILE *stream)
 {
-    fprintf(
-        stream,
-        "digraph \"%s\" {\n  splines=line; nodesep=0.2; ranksep=1.1; labelloc=t; outputorder=edgesfirst;\n"
-        "  fontname=\"sans-serif\"; fontsize=18;\n"
-        "  node [shape=box, style=\"rounded,filled\", fillcolor=white, color=\"#999999\", "
-        "fontname=\"sans-serif\", fontsize=10, margin=0.04];\n  edge [arrowsize=0.6];\n",
-        br_collective_name(d->m.schedules[0]->collective));
+    fprintf(stream,
+            "digraph \"%s\" {\n  splines=line; nodesep=0.2; ranksep=1.1; labelloc=t; "
+            "outputorder=edgesfirst;\n"
+            "  fontname=\"sans-serif\"; fontsize=18;\n"
+            "  node [shape=box, style=\"rounded,filled\", fillcolor=white, color=\"#999999\", "
+            "fontname=\"sans-serif\", fontsize=10, margin=0.04];\n  edge [arrowsize=0.6];\n",
+            br_collective_name(d->m.schedules[0]->collective));
     show_legend(d, stream);
     for (uint32_t rank = 0; rank < d->m.n; rank++)
         show_column(d, rank, stream);

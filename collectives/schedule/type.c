@@ -20,7 +20,8 @@ static const struct type types[BRAID_TYPES] = {
 };
 
 static const char *const reductions[BRAID_REDUCTIONS] = {
-    [BRAID_SUM] = "sum", [BRAID_PROD] = "prod", [BRAID_MIN] = "min", [BRAID_MAX] = "max", [BRAID_AVG] = "avg",
+    [BRAID_SUM] = "sum", [BRAID_PROD] = "prod", [BRAID_MIN] = "min",
+    [BRAID_MAX] = "max", [BRAID_AVG] = "avg",
 };
 
 const char *br_type_name(enum braid_type type)
@@ -54,5 +55,6 @@ int br_reduction_parse(const char *name, enum braid_reduction *out)
             *out = (enum braid_reduction)i;
             return 0;
         }
-    return br_error(EINVAL, "no reduction is called '%s'; there are sum, prod, min, max, avg", name);
+    return br_error(EINVAL, "no reduction is called '%s'; there are sum, prod, min, max, avg",
+                    name);
 }

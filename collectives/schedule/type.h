@@ -8,7 +8,8 @@
 
 #include "braid/types.h"
 
-/* Bytes of one element; 0 when the value is none of the enum's (it may come from a user or the network). */
+/* Bytes of one element; 0 when the value is none of the enum's (it may come from a user or the
+ * network). */
 static inline size_t br_type_size(enum braid_type type)
 {
     static const unsigned char sizes[BRAID_TYPES] = {
@@ -26,13 +27,15 @@ static inline bool br_type_is_integer(enum braid_type type)
     return type >= BRAID_INT8;
 }
 
-/* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static strings. */
+/* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static strings.
+ */
 const char *br_type_name(enum braid_type type);
 const char *br_reduction_name(enum braid_reduction reduction);
 
 /*
- * The value for a name, for tools and bindings. nccl-tests' and C's names are understood too ("float",
- * "double", "half"). -EINVAL with words listing the names when there is none; *out is then untouched.
+ * The value for a name, for tools and bindings. nccl-tests' and C's names are understood too
+ * ("float", "double", "half"). -EINVAL with words listing the names when there is none; *out is
+ * then untouched.
  */
 int br_type_parse(const char *name, enum braid_type *out);
 int br_reduction_parse(const char *name, enum braid_reduction *out);

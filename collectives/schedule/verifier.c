@@ -27,7 +27,8 @@ static const char *span_fault(const struct br_schedule *schedule, const struct b
         return "a span of OUTPUT is called INPUT in place";
     if (span.buffer != BR_SCRATCH && span.first % schedule->pieces != step->piece)
         return "a span has other pieces than the step";
-    if (step->piece + span.count > schedule->pieces && (span.buffer != BR_SCRATCH || schedule->pieces > 1))
+    if (step->piece + span.count > schedule->pieces &&
+        (span.buffer != BR_SCRATCH || schedule->pieces > 1))
         return "there are no such pieces";
     return NULL;
 }
@@ -43,7 +44,8 @@ static const char *source_fault(const struct br_schedule *schedule, const struct
         return "a source is longer or shorter than the destination";
     if (br_span_overlap(source->span, step->span) && source->span.first != step->span.first)
         return "a source overlaps the destination in part";
-    if (source->recv >= 0 && (step->kind != BR_STEP_REDUCE || (uint32_t)source->recv >= schedule->n_steps))
+    if (source->recv >= 0 &&
+        (step->kind != BR_STEP_REDUCE || (uint32_t)source->recv >= schedule->n_steps))
         return "a source is said to be mapped";
     return NULL;
 }
@@ -64,7 +66,8 @@ static const char *step_fault(const struct br_schedule *schedule, uint32_t index
         return "there are no such sources";
     if (message && (step->peer >= schedule->n || step->peer == schedule->rank))
         return "there is no such peer";
-    if ((step->flags & BR_STEP_MAY_MAP) && (step->kind != BR_STEP_RECV || step->span.buffer != BR_SCRATCH))
+    if ((step->flags & BR_STEP_MAY_MAP) &&
+        (step->kind != BR_STEP_RECV || step->span.buffer != BR_SCRATCH))
         return "only a RECV into scratch can be mapped";
     if (message && schedule->pieces == 1 && step->span.count > schedule->packed)
         return "a message holds more blocks than announced";
@@ -76,7 +79,8 @@ static const char *step_fault(const struct br_schedule *schedule, uint32_t index
     return fault;
 }
 
-/* Edges lead forward and are counted right; ready steps are those without any. waits: room for n_steps. */
+/* Edges lead forward and are counted right; ready steps are those without any. waits: room for
+ * n_steps. */
 static int check_edges(const struct br_schedule *schedule, uint32_t *waits)
 {
     uint32_t ready = 0;
@@ -117,19 +121,22 @@ static int check_counts(const struct br_schedule *schedule)
         max_span = step->span.count > max_span ? step->span.count : max_span;
         max_sources = step->n_sources > max_sources ? step->n_sources : max_sources;
     }
-    if (sends != schedule->n_sends || recvs != schedule->n_recvs || max_span != schedule->max_span ||
-        max_sources != schedule->max_sources)
-        return br_error(EINVAL, "rank %u: the head counts other steps than there are", schedule->rank);
+    if (sends != schedule->n_sends || recvs != schedule->n_recvs ||
+        max_span != schedule->max_span || max_sources != schedule->max_sources)
+        return br_error(EINVAL, "rank %u: the head counts other steps than there are",
+                        schedule->rank);
     return 0;
 }
 
-static int check_form(const struct br_schedule *schedule, const struct br_schedule *first, uint32_t rank)
+static int check_form(const struct br_schedule *schedule, const struct br_schedule *first,
+                      uint32_t rank)
 {
     uint32_t *waits;
     int rc;
 
-    if (schedule->rank != rank || schedule->n != first->n || schedule->collective != first->collective ||
-        schedule->root != first->root || schedule->pieces != first->pieces || schedule->pieces == 0 ||
+    if (schedule->rank != rank || schedule->n != first->n ||
+        schedule->collective != first->collective || schedule->root != first->root ||
+        schedule->pieces != first->pieces || schedule->pieces == 0 ||
         schedule->packed != first->packed)
         return br_error(EINVAL, "rank %u: the head is that of another collective or rank", rank);
     for (uint32_t i = 0; i < schedule->n_steps; i++) {

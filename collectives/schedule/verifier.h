@@ -4,9 +4,11 @@
  *
  * - Form: everything that schedule.h promises about spans, edges, counts and flags.
  * - Conflicts, exactly: any two steps on one chunk of which one writes are ordered by the edges.
- * - Messages: every SEND has its RECV with the same pieces. No deadlock, though every SEND may wait for its
+ * - Messages: every SEND has its RECV with the same pieces. No deadlock, though every SEND may wait
+ *   for its
  * RECV and, where receives are mapped, for the REDUCEs that read them.
- * - Values, symbolically, in random legal orders: every output chunk holds the input of each rank it should,
+ * - Values, symbolically, in random legal orders: every output chunk holds the input of each rank
+ *   it should,
  * exactly once, and passed exactly one REDUCE that was final.
  *
  * Pure; thread-safe; time grows with the square of the steps of a rank.
@@ -16,8 +18,8 @@
 
 #include "collectives/schedule/schedule.h"
 
-/* schedules[r]: of rank r, n = schedules[0]->n of them. orders: random orders to try, at least 1. 0; -EINVAL
- * with words that name rank and step; -ENOMEM. */
+/* schedules[r]: of rank r, n = schedules[0]->n of them. orders: random orders to try, at least 1.
+ * 0; -EINVAL with words that name rank and step; -ENOMEM. */
 int br_verify(const struct br_schedule *const *schedules, uint32_t orders, uint64_t seed);
 
 #endif

@@ -34,7 +34,8 @@ static void close_edges(struct state *s)
         uint64_t *own = &s->before[i * s->words];
 
         for (uint32_t j = 0; j < step->n_successors; j++) {
-            uint64_t *next = &s->before[s->schedule->successors[step->first_successor + j] * s->words];
+            uint64_t *next =
+                &s->before[s->schedule->successors[step->first_successor + j] * s->words];
 
             for (size_t w = 0; w < s->words; w++)
                 next[w] |= own[w];
@@ -54,8 +55,10 @@ static int verify_order_use(struct state *s, uint32_t step, struct br_span span,
         for (uint32_t at = *head; at != 0; at = s->accesses[at - 1].next) {
             const struct access *other = &s->accesses[at - 1];
 
-            if ((write || other->write) && other->step != step && !verify_order_ordered(s, other->step, step))
-                return br_error(EINVAL, "rank %u: steps %u and %u both use chunk %u of %s, in no order",
+            if ((write || other->write) && other->step != step &&
+                !verify_order_ordered(s, other->step, step))
+                return br_error(EINVAL,
+                                "rank %u: steps %u and %u both use chunk %u of %s, in no order",
                                 s->schedule->rank, other->step, step, c, names[span.buffer]);
         }
         s->accesses[s->n_accesses] = (struct access){step, *head, write};
@@ -90,13 +93,15 @@ int br_verify_order(const struct br_schedule *schedule)
     s.before = calloc(schedule->n_steps + (size_t)1, s.words * sizeof *s.before);
     s.accesses = calloc(n_accesses, sizeof *s.accesses);
     for (uint32_t b = 0; b < BR_BUFFERS; b++) {
-        size_t chunks = b == BR_SCRATCH ? schedule->n_scratch
-                                        : (size_t)schedule->pieces *
-                                              br_collective_blocks(schedule->collective, schedule->n, b);
+        size_t chunks = b == BR_SCRATCH
+                            ? schedule->n_scratch
+                            : (size_t)schedule->pieces *
+                                  br_collective_blocks(schedule->collective, schedule->n, b);
 
         s.heads[b] = calloc(chunks + 1, sizeof *s.heads[b]);
     }
-    if (!s.before || !s.accesses || !s.heads[BR_INPUT] || !s.heads[BR_OUTPUT] || !s.heads[BR_SCRATCH]) {
+    if (!s.before || !s.accesses || !s.heads[BR_INPUT] || !s.heads[BR_OUTPUT] ||
+        !s.heads[BR_SCRATCH]) {
         rc = br_error(ENOMEM, "no memory to verify the schedule of rank %u", schedule->rank);
     } else {
         close_edges(&s);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks stand; in
- *    an alltoall its number among the inputs of all ranks. Inputs of different ranks with one identity may be
- *    added, others not; identity % pieces tells the size.
- * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among the
- *    orders. That a SEND may read later than it runs here is the business of the conflict check.
+ * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks
+ *    stand; in an alltoall its number among the inputs of all ranks. Inputs of different ranks with
+ *    one identity may be added, others not; identity % pieces tells the size.
+ * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among
+ *    the orders. That a SEND may read later than it runs here is the business of the conflict
+ *    check.
  */
 #include "collectives/schedule/verify_values.h"
 
@@ -41,7 +42,8 @@ static uint64_t *set_of(const struct state *s, uint32_t value)
     return &s->sets[value * s->words];
 }
 
-static uint32_t verify_values_value_of(const struct state *s, uint32_t rank, struct br_span span, uint32_t i)
+static uint32_t verify_values_value_of(const struct state *s, uint32_t rank, struct br_span span,
+                                       uint32_t i)
 {
     return s->base[span.buffer][rank] + span.first + i;
 }
@@ -99,7 +101,8 @@ static int check_read(const struct state *s, uint32_t number, struct br_span spa
         (schedule->pieces > 1 || (writer->flags & BR_STEP_MAY_MAP)))
         return verify_values_wrong(s, number, "reads scratch by another span than it was written");
     if ((writer && (writer->flags & BR_STEP_MAY_MAP) ? first : -1) != recv)
-        return verify_values_wrong(s, number, "reads a mapped message that it does not know of, or none");
+        return verify_values_wrong(s, number,
+                                   "reads a mapped message that it does not know of, or none");
     return 0;
 }
 
@@ -111,7 +114,8 @@ static void copy_value(struct state *s, uint32_t to, uint32_t from, int32_t writ
 }
 
 /* Adds one source to a sum. */
-static const char *verify_values_add(struct state *s, struct value *sum, uint64_t *set, uint32_t from)
+static const char *verify_values_add(struct state *s, struct value *sum, uint64_t *set,
+                                     uint32_t from)
 {
     const struct value *value = &s->values[from];
     const uint64_t *more = set_of(s, from);
@@ -148,12 +152,14 @@ static int run_reduce(struct state *s, uint32_t number, uint64_t *set)
     const char *fault = NULL;
 
     for (uint32_t c = 0; c < step->span.count; c++) {
-        struct value sum = {.identity = UNDEFINED, .writer = writer, .final = step->flags & BR_STEP_FINAL};
+        struct value sum = {
+            .identity = UNDEFINED, .writer = writer, .final = step->flags & BR_STEP_FINAL};
         uint32_t to = verify_values_value_of(s, rank, step->span, c);
 
         memset(set, 0, s->words * sizeof *set);
         for (uint32_t i = 0; i < step->n_sources && !fault; i++)
-            fault = verify_values_add(s, &sum, set, verify_values_value_of(s, rank, sources[i].span, c));
+            fault = verify_values_add(s, &sum, set,
+                                      verify_values_value_of(s, rank, sources[i].span, c));
         if (!fault && sum.final != verify_values_full(s, set))
             fault = sum.final ? "is final, but lacks ranks" : "has all ranks, but is not final";
         if (fault)
@@ -224,13 +230,16 @@ static int verify_values_run_all(struct state *s, uint64_t seed, uint64_t *set)
         if (step->kind == BR_STEP_SEND)
             verify_values_release(s, s->m->partner[number]);
         for (uint32_t i = 0; i < step->n_successors; i++)
-            verify_values_release(s, s->m->base[schedule->rank] + schedule->successors[step->first_successor + i]);
+            verify_values_release(s, s->m->base[schedule->rank] +
+                                         schedule->successors[step->first_successor + i]);
     }
-    return done == s->m->n_steps ? 0 : br_error(EINVAL, "only %u of %u steps ran", done, s->m->n_steps);
+    return done == s->m->n_steps ? 0
+                                 : br_error(EINVAL, "only %u of %u steps ran", done, s->m->n_steps);
 }
 
 /* Whether the final value of a chunk of OUTPUT should hold the input of a rank. */
-static bool verify_values_expected(const struct br_schedule *schedule, uint32_t identity, uint32_t rank)
+static bool verify_values_expected(const struct br_schedule *schedule, uint32_t identity,
+                                   uint32_t rank)
 {
     if (schedule->collective == BR_ALLGATHER || schedule->collective == BR_GATHER)
         return rank == identity / schedule->pieces;
@@ -244,16 +253,19 @@ static int verify_values_check_output(const struct state *s, const struct br_sch
     if (br_collective_to_root(schedule->collective) && schedule->rank != schedule->root)
         return 0;
     for (uint32_t c = 0; c < chunks_of(schedule, BR_OUTPUT); c++) {
-        uint32_t value = s->base[BR_OUTPUT][schedule->rank] + c, want = identity_of(schedule, BR_OUTPUT, c);
+        uint32_t value = s->base[BR_OUTPUT][schedule->rank] + c,
+                 want = identity_of(schedule, BR_OUTPUT, c);
         const uint64_t *set = set_of(s, value);
 
         if (s->values[value].identity != want)
             return br_error(EINVAL, "rank %u: chunk %u of OUTPUT ends %s", schedule->rank, c,
-                            s->values[value].identity == UNDEFINED ? "without a value" : "as another chunk");
+                            s->values[value].identity == UNDEFINED ? "without a value"
+                                                                   : "as another chunk");
         for (uint32_t r = 0; r < schedule->n; r++) {
             if ((set[r / 64] >> (r % 64) & 1) != verify_values_expected(schedule, want, r))
-                return br_error(EINVAL, "rank %u: chunk %u of OUTPUT %s the input of rank %u", schedule->rank,
-                                c, verify_values_expected(schedule, want, r) ? "lacks" : "should not hold", r);
+                return br_error(
+                    EINVAL, "rank %u: chunk %u of OUTPUT %s the input of rank %u", schedule->rank,
+                    c, verify_values_expected(schedule, want, r) ? "lacks" : "should not hold", r);
         }
     }
     return 0;

@@ -22,7 +22,7 @@
 
 _Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
 
-/* ---- sharing ----------------------------------------------------------------------------------------------- */
+/* ---- sharing --------------------------------------------------------------------------------- */
 
 static bool all_shm(const struct braid_comm *comm)
 {
@@ -74,7 +74,8 @@ int br_shm_executor_create(struct braid_comm *comm)
     br_list_init(&shm->queue);
     br_list_init(&shm->ended);
     br_list_init(&shm->to_engine);
-    rc = comm->context->gpu_local_possible ? br_gpu_local_create(comm->context, &shm->gpu_local) : 0;
+    rc =
+        comm->context->gpu_local_possible ? br_gpu_local_create(comm->context, &shm->gpu_local) : 0;
     if (!rc)
         rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
     if (rc) {
@@ -100,7 +101,7 @@ void br_shm_executor_destroy(struct braid_comm *comm)
     comm->shm = NULL;
 }
 
-/* ---- one round --------------------------------------------------------------------------------------------- */
+/* ---- one round ------------------------------------------------------------------------------- */
 
 static size_t block_bytes(const struct br_operation *op)
 {
@@ -108,7 +109,8 @@ static size_t block_bytes(const struct br_operation *op)
 }
 
 /* What a rank publishes; the lengths follow from the call, nothing on the board says them. */
-static size_t published_bytes(const struct br_shm_executor *shm, const struct br_operation *op, uint32_t rank)
+static size_t published_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
+                              uint32_t rank)
 {
     size_t bytes = block_bytes(op);
 
@@ -129,14 +131,16 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 {
     size_t bytes;
 
-    if (op->kind != BR_OPERATION_COLLECTIVE || (op->algorithm[0] && strcmp(op->algorithm, "board") != 0))
+    if (op->kind != BR_OPERATION_COLLECTIVE ||
+        (op->algorithm[0] && strcmp(op->algorithm, "board") != 0))
         return false;
     bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
     return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : shm->max_bytes);
 }
 
 /* Does this rank need what `rank` publishes? */
-static bool executor_needs(const struct br_shm_executor *shm, const struct br_operation *op, uint32_t rank)
+static bool executor_needs(const struct br_shm_executor *shm, const struct br_operation *op,
+                           uint32_t rank)
 {
     if (br_collective_from_root(op->collective))
         return rank == (uint32_t)op->root;
@@ -146,19 +150,22 @@ static bool executor_needs(const struct br_shm_executor *shm, const struct br_op
 int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br_operation *op)
 {
     for (uint32_t r = 0; r < shm->n; r++)
-        if (r != shm->rank && executor_needs(shm, op, r) && !br_shm_coll_ready(&shm->coll, r, shm->epoch))
+        if (r != shm->rank && executor_needs(shm, op, r) &&
+            !br_shm_coll_ready(&shm->coll, r, shm->epoch))
             return (int)r;
     return -1;
 }
 
-static const void *executor_part(const struct br_shm_executor *shm, const struct br_operation *op, uint32_t rank)
+static const void *executor_part(const struct br_shm_executor *shm, const struct br_operation *op,
+                                 uint32_t rank)
 {
     if (rank == shm->rank)
         return op->send;
     return br_shm_coll_data(&shm->coll, rank, shm->epoch, published_bytes(shm, op, rank));
 }
 
-static void executor_reduce(const struct br_shm_executor *shm, const struct br_operation *op, size_t skip)
+static void executor_reduce(const struct br_shm_executor *shm, const struct br_operation *op,
+                            size_t skip)
 {
     const void *in[BR_SHM_COLL_RANKS];
 
@@ -179,7 +186,8 @@ static void copy_all(const struct br_shm_executor *shm, const struct br_operatio
     size_t bytes = block_bytes(op);
 
     for (uint32_t r = 0; r < shm->n; r++)
-        executor_copy((uint8_t *)op->recv + r * bytes, (const uint8_t *)executor_part(shm, op, r) + skip, bytes);
+        executor_copy((uint8_t *)op->recv + r * bytes,
+                      (const uint8_t *)executor_part(shm, op, r) + skip, bytes);
 }
 
 static void executor_reduce_all(const struct br_shm_executor *shm, const struct br_operation *op)
@@ -211,14 +219,17 @@ static void executor_reduce_all(const struct br_shm_executor *shm, const struct 
         executor_copy(op->recv, executor_part(shm, op, (uint32_t)op->root), bytes);
         break;
     case BR_SCATTER:
-        executor_copy(op->recv, (const uint8_t *)executor_part(shm, op, (uint32_t)op->root) + bytes * shm->rank, bytes);
+        executor_copy(
+            op->recv,
+            (const uint8_t *)executor_part(shm, op, (uint32_t)op->root) + bytes * shm->rank, bytes);
         break;
     default:
         break;
     }
 }
 
-/* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the same (0). */
+/* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the
+ * same (0). */
 static uint16_t executor_digest(const struct br_operation *op)
 {
     uint64_t words[] = {(uint64_t)op->collective << 32 | (uint64_t)op->type,
@@ -234,7 +245,8 @@ static struct br_call call_of(const struct br_operation *op)
 }
 
 /* all: those that are needed have published; else those that have are looked at. */
-static int executor_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all)
+static int executor_check(const struct br_shm_executor *shm, const struct br_operation *op,
+                          bool all)
 {
     uint16_t mine = br_shm_coll_check(&shm->coll, shm->rank, shm->epoch);
     struct br_call theirs, ours;
@@ -256,12 +268,14 @@ static int executor_check(const struct br_shm_executor *shm, const struct br_ope
 }
 
 /* Nobody's data is used before everybody whose data is needed has shown to make the same call. */
-int br_shm_executor_check_agreement(const struct br_shm_executor *shm, const struct br_operation *op)
+int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
+                                    const struct br_operation *op)
 {
     return executor_check(shm, op, true);
 }
 
-bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op, const void *data, size_t bytes)
+bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
+                             const void *data, size_t bytes)
 {
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
         return false;
@@ -311,7 +325,7 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
-/* ---- the queue --------------------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op)
 {
@@ -322,18 +336,20 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 static struct br_operation *executor_head(const struct br_shm_executor *shm)
 {
     return br_list_empty(&shm->queue) ? NULL
-                                        : br_container_of(shm->queue.next, struct br_operation, node);
+                                      : br_container_of(shm->queue.next, struct br_operation, node);
 }
 
 /* Off the queue, into another list. */
-static void executor_leave(struct br_shm_executor *shm, struct br_operation *op, struct br_list *list)
+static void executor_leave(struct br_shm_executor *shm, struct br_operation *op,
+                           struct br_list *list)
 {
     br_list_remove(&op->node);
     br_list_push_back(list, &op->node);
     shm->published = false;
 }
 
-static void executor_end(struct br_shm_executor *shm, struct br_operation *op, int status, const char *text)
+static void executor_end(struct br_shm_executor *shm, struct br_operation *op, int status,
+                         const char *text)
 {
     op->status = status;
     snprintf(op->message, sizeof op->message, "%s", text);
@@ -346,7 +362,8 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op)
     int rc;
 
     if (op->shm_role != BR_SHM_ROLE_COLLECTIVE) {
-        rc = op->shm_role == BR_SHM_ROLE_ENGINE ? BR_GPU_LOCAL_TO_ENGINE : br_gpu_local_step(shm, op);
+        rc = op->shm_role == BR_SHM_ROLE_ENGINE ? BR_GPU_LOCAL_TO_ENGINE
+                                                : br_gpu_local_step(shm, op);
         if (rc == BR_GPU_LOCAL_TO_ENGINE)
             executor_leave(shm, op, &shm->to_engine);
         else if (rc == BR_GPU_LOCAL_ENDED)
@@ -403,7 +420,8 @@ struct br_operation *br_shm_executor_passed(struct br_shm_executor *shm)
     return executor_pop(&shm->to_engine);
 }
 
-/* The lowest rank whose round of before is missing, without which the head cannot publish; -1: none. */
+/* The lowest rank whose round of before is missing, without which the head cannot publish; -1:
+ * none. */
 static int executor_behind(const struct br_shm_executor *shm)
 {
     for (uint32_t r = 0; shm->epoch && r < shm->n; r++)
@@ -429,7 +447,8 @@ void br_shm_executor_report_last(struct br_shm_executor *shm, struct br_worker *
     shm->unreported = false;
 }
 
-void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op, struct br_worker *w, uint64_t now)
+void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
+                           struct br_worker *w, uint64_t now)
 {
     const struct br_operation *first = op ? op : executor_head(shm);
     bool published = op || shm->published;
@@ -459,12 +478,13 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
                                 first->sequence, executor_digest(first), &call);
 }
 
-const char *br_shm_executor_name_waited(const struct br_shm_executor *shm, const struct br_operation *op, char *text,
-                                 size_t bytes)
+const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
+                                        const struct br_operation *op, char *text, size_t bytes)
 {
     const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
     bool unpublished = first && !shm->published;
-    int rank = unpublished ? executor_behind(shm) : br_shm_executor_waits_for(shm, first ? first : op);
+    int rank =
+        unpublished ? executor_behind(shm) : br_shm_executor_waits_for(shm, first ? first : op);
     char name[80];
 
     if (first && br_staging_shm_gpu(first))
@@ -472,7 +492,8 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm, const
                  first->shm_role == BR_SHM_ROLE_GPU_LOCAL ? "a reduction on" : "copies of",
                  br_staging_shm_gpu(first) - 1);
     else if (first && shm->gpu_local && br_gpu_local_waits_for_hosts(shm->gpu_local))
-        snprintf(text, bytes, "%s part between hosts", first == op ? "its" : "an earlier operation's");
+        snprintf(text, bytes, "%s part between hosts",
+                 first == op ? "its" : "an earlier operation's");
     else if (rank >= 0)
         snprintf(text, bytes, "%s (level 0, device shm0)",
                  br_group_name_rank(shm->group, rank, name, sizeof name));

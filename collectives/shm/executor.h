@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small collectives of ranks that share a host: one round on the board (transport/shm/coll.h) instead of a schedule.
+ * Small collectives of ranks that share a host: one round on the board (transport/shm/coll.h)
+ * instead of a schedule.
  *
- * 1. Every rank publishes what it gives, waits for what it needs, and combines it in the order of ranks: the same bits
- *    everywhere, in every repetition.
- * 2. Whether an operation goes here follows from its arguments alone, so all ranks agree. Rounds are taken in the order of
- *    submission.
+ * 1. Every rank publishes what it gives, waits for what it needs, and combines it in the order of
+ *    ranks: the same bits everywhere, in every repetition.
+ * 2. Whether an operation goes here follows from its arguments alone, so all ranks agree. Rounds
+ *    are taken in the order of submission.
  * 3. Ranks that disagree notice by a digest that stands beside the data.
- * 4. A blocking call with nothing before it takes the short way: no operation object, no queue, just the round.
+ * 4. A blocking call with nothing before it takes the short way: no operation object, no queue,
+ *    just the round.
  */
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
@@ -28,25 +30,29 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    size_t max_bytes;          /* bytes that a rank publishes, at most */
-    uint64_t epoch;       /* of the last operation that has published */
-    bool busy;            /* an operation of the short way has the round; the queue waits */
-    bool published;       /* the head of `queue` has */
-    struct br_list queue; /* operations, by submission: those of the board, and those that share (share.h) */
+    size_t max_bytes; /* bytes that a rank publishes, at most */
+    uint64_t epoch;   /* of the last operation that has published */
+    bool busy;        /* an operation of the short way has the round; the queue waits */
+    bool published;   /* the head of `queue` has */
+    /* operations, by submission: those of the board, and those that share (share.h) */
+    struct br_list queue;
     struct br_list ended, to_engine;
     uint64_t operations;
-    /* The last operation that has published, and whether the worker has been told that it has begun (br_shm_executor_watch()). */
+    /* The last operation that has published, and whether the worker has been told that it has begun
+     * (br_shm_executor_watch()). */
     struct br_call last;
     const struct br_group *last_group;
     uint64_t last_sequence;
     bool unreported;
     uint64_t watched_sequence,
-        notify_at; /* 1 + the sequence of the operation that waits; when to tell those that it waits for, ns */
+        /* 1 + the sequence of the operation that waits; when to tell those that it waits for, ns */
+        notify_at;
     struct br_gpu_local *gpu_local; /* all-reduces of GPUs' memory; NULL: there are none */
 };
 
-/* Under the lock, when all of comm are connected: if they reach each other through shm, shares the board's descriptor; otherwise
- * comm->local stays NULL. -EAGAIN: the descriptor of comm's rank 0 has not come yet, make a turn and call again. */
+/* Under the lock, when all of comm are connected: if they reach each other through shm, shares the
+ * board's descriptor; otherwise comm->local stays NULL. -EAGAIN: the descriptor of comm's rank 0
+ * has not come yet, make a turn and call again. */
 int br_shm_executor_create(struct braid_comm *comm);
 void br_shm_executor_destroy(struct braid_comm *comm);
 
@@ -55,7 +61,8 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 
 /* All under the lock. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
-/* Operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of br_gpu_local_step(): fail the worker. */
+/* Operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of
+ * br_gpu_local_step(): fail the worker. */
 int br_shm_executor_step(struct br_shm_executor *shm);
 /* status != 0: ends all with it and `words`. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text);
@@ -65,29 +72,35 @@ struct br_operation *br_shm_executor_passed(struct br_shm_executor *shm);
 /* The order of the first in the queue, which is the oldest there; UINT64_MAX: none. */
 uint64_t br_shm_executor_oldest(const struct br_shm_executor *shm);
 struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm,
-                                      uint64_t now); /* in the queue; NULL: none */
+                                             uint64_t now); /* in the queue; NULL: none */
 
-/* For share.h, of the head of the queue: publishes in the next round. false: not everybody has published in this one. */
-bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op, const void *data, size_t bytes);
+/* For share.h, of the head of the queue: publishes in the next round. false: not everybody has
+ * published in this one. */
+bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
+                             const void *data, size_t bytes);
 /* Do all make the same call? All have published. -EPROTO with words. */
-int br_shm_executor_check_agreement(const struct br_shm_executor *shm, const struct br_operation *op);
+int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
+                                    const struct br_operation *op);
 
-/* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until it is complete: 1; 0: not
- * yet; -EPROTO with words: the ranks disagree. */
+/* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until
+ * it is complete: 1; 0: not yet; -EPROTO with words: the ranks disagree. */
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op);
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op);
 /* The lowest rank that op, which has published, still waits for; -1: none. */
 int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br_operation *op);
-/* The lowest rank that has not published its part in shared memory: for op, which a caller drives, or (NULL) for the head of
- * the queue; -1: none. */
+/* The lowest rank that has not published its part in shared memory: for op, which a caller drives,
+ * or (NULL) for the head of the queue; -1: none. */
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op);
-/* An operation that waits, as br_shm_executor_missing() has it: does it agree with what others have published? Lets the worker notice ranks that have begun
- * another, which nothing in shared memory shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
-void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op, struct br_worker *w, uint64_t now);
+/* An operation that waits, as br_shm_executor_missing() has it: does it agree with what others have
+ * published? Lets the worker notice ranks that have begun another, which nothing in shared memory
+ * shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
+void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
+                           struct br_worker *w, uint64_t now);
 /* Before the engine begins an operation: what has been published since is known to the worker. */
 void br_shm_executor_report_last(struct br_shm_executor *shm, struct br_worker *w);
-/* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or in the queue. Returns words. */
-const char *br_shm_executor_name_waited(const struct br_shm_executor *shm, const struct br_operation *op, char *text,
-                                 size_t bytes);
+/* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or
+ * in the queue. Returns words. */
+const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
+                                        const struct br_operation *op, char *text, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which algorithm ran for which size, how often, how long, and why: what BRAID_REPORT prints when a job ends. Under the
- * family's lock. Recording costs a short search and touches no other memory.
+ * Which algorithm ran for which size, how often, how long, and why: what BRAID_REPORT prints when a
+ * job ends. Under the family's lock. Recording costs a short search and touches no other memory.
  */
 #ifndef BR_COLLECTIVES_STATS_ALGORITHM_REPORT_H
 #define BR_COLLECTIVES_STATS_ALGORITHM_REPORT_H
@@ -30,15 +30,17 @@ struct br_algorithm_report {
 };
 
 /* An operation of `ranks` ranks that began at `began` has ended well. */
-void br_algorithm_report_add(struct br_algorithm_report *report, const struct br_operation *op, uint32_t ranks, uint64_t began,
-                   uint64_t now);
+void br_algorithm_report_add(struct br_algorithm_report *report, const struct br_operation *op,
+                             uint32_t ranks, uint64_t began, uint64_t now);
 
 /* One line an entry. model: of the job; says why where the ranks are those of the job. */
-void br_algorithm_report_print(const struct br_algorithm_report *report, const struct br_cost_model *model, FILE *stream);
+void br_algorithm_report_print(const struct br_algorithm_report *report,
+                               const struct br_cost_model *model, FILE *stream);
 
-/* The same with a line of what the network is and `more` below, to stderr for "1", else into the file of this name. A warning when that cannot
- * be written. */
-void br_algorithm_report_write(const struct br_algorithm_report *report, const struct br_network *network, const char *more,
-                      const char *path);
+/* The same with a line of what the network is and `more` below, to stderr for "1", else into the
+ * file of this name. A warning when that cannot be written. */
+void br_algorithm_report_write(const struct br_algorithm_report *report,
+                               const struct br_network *network, const char *more,
+                               const char *path);
 
 #endif

@@ -13,8 +13,10 @@
 #define IS_COUNTER               false
 #define IS_GAUGE                 true
 #define RANK(field, kind, words) {#field, offsetof(struct braid_stats, field), IS_##kind, words},
-#define PEER(field, kind, words) {#field, offsetof(struct braid_peer_stats, field), IS_##kind, words},
-#define RAIL(field, kind, words) {#field, offsetof(struct braid_rail_stats, field), IS_##kind, words},
+#define PEER(field, kind, words)                                                                   \
+    {#field, offsetof(struct braid_peer_stats, field), IS_##kind, words},
+#define RAIL(field, kind, words)                                                                   \
+    {#field, offsetof(struct braid_rail_stats, field), IS_##kind, words},
 
 const struct br_counter br_counters_rank[] = {BRAID_RANK_FIELDS(RANK){0}};
 const struct br_counter br_counters_peer[] = {BRAID_PEER_FIELDS(PEER){0}};
@@ -44,7 +46,7 @@ void br_snapshot_free(struct br_snapshot *s)
     s->n_peers = s->n_rails = 0;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static bool add_fields(cJSON *object, const void *of, const struct br_counter *counter)
 {
@@ -99,10 +101,12 @@ char *br_snapshot_json(const struct br_snapshot *s)
     char *text = NULL;
 
     if (root && cJSON_AddStringToObject(root, "job", s->job) &&
-        cJSON_AddNumberToObject(root, "rank", s->rank) && cJSON_AddNumberToObject(root, "size", s->size) &&
+        cJSON_AddNumberToObject(root, "rank", s->rank) &&
+        cJSON_AddNumberToObject(root, "size", s->size) &&
         cJSON_AddNumberToObject(root, "pid", s->pid) &&
         cJSON_AddNumberToObject(root, "at_ns", (double)s->at) &&
-        (stats = cJSON_AddObjectToObject(root, "stats")) && add_fields(stats, &s->stats, br_counters_rank) &&
+        (stats = cJSON_AddObjectToObject(root, "stats")) &&
+        add_fields(stats, &s->stats, br_counters_rank) &&
         (peers = cJSON_AddArrayToObject(root, "peers")) && add_peers(peers, s) &&
         (rails = cJSON_AddArrayToObject(root, "rails")) && snapshot_add_rails(rails, s))
         text = cJSON_PrintUnformatted(root);
@@ -114,7 +118,9 @@ static double snapshot_number(const cJSON *object, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
 
-    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e19 ? item->valuedouble : 0;
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1e19
+               ? item->valuedouble
+               : 0;
 }
 
 static int snapshot_small(const cJSON *object, const char *name)
@@ -134,7 +140,8 @@ static void snapshot_copy_text(const cJSON *object, const char *name, char *to, 
 static void read_fields(const cJSON *object, void *to, const struct br_counter *counter)
 {
     for (; counter->name; counter++)
-        *(uint64_t *)((char *)to + counter->offset) = (uint64_t)snapshot_number(object, counter->name);
+        *(uint64_t *)((char *)to + counter->offset) =
+            (uint64_t)snapshot_number(object, counter->name);
 }
 
 static int read_lists(const cJSON *peers, const cJSON *rails, struct br_snapshot *s)
@@ -192,7 +199,7 @@ int br_snapshot_parse(const char *json, struct br_snapshot *s)
     return rc;
 }
 
-/* ---- Prometheus ------------------------------------------------------------------------------------------- */
+/* ---- Prometheus ------------------------------------------------------------------------------ */
 
 /* A metric: its name has the base unit, and _total if it only grows. */
 struct metric {
@@ -280,8 +287,8 @@ static void put_rails(const struct br_snapshot *snapshots, int n, FILE *out)
                 const struct braid_rail_stats *rail = &snapshots[i].rails[k];
 
                 put_rank(out, &m, &snapshots[i]);
-                fprintf(out, ",peer=\"%d\",rail=\"%d\",level=\"%d\",device=\"", rail->peer, rail->rail,
-                        rail->level);
+                fprintf(out, ",peer=\"%d\",rail=\"%d\",level=\"%d\",device=\"", rail->peer,
+                        rail->rail, rail->level);
                 put_escaped(out, rail->device);
                 fputc('"', out);
                 put_value(out, &m, snapshot_value(rail, counter));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The counters of one rank at one moment, as text and back. Everything here follows the tables of braid/stats.h; no clock, no lock. */
+/* The counters of one rank at one moment, as text and back. Everything here follows the tables of
+ * braid/stats.h; no clock, no lock. */
 #ifndef BR_COLLECTIVES_STATS_SNAPSHOT_H
 #define BR_COLLECTIVES_STATS_SNAPSHOT_H
 
@@ -41,10 +42,12 @@ void br_snapshot_free(struct br_snapshot *snapshot); /* what is in it */
 
 /* For free(); NULL: no memory. */
 char *br_snapshot_json(const struct br_snapshot *snapshot);
-/* What br_snapshot_json() has written. Fields that are missing are 0. -EPROTO with words for any other text; -ENOMEM. */
+/* What br_snapshot_json() has written. Fields that are missing are 0. -EPROTO with words for any
+ * other text; -ENOMEM. */
 int br_snapshot_parse(const char *json, struct br_snapshot *snapshot);
 
-/* All of them in Prometheus' text format, version 0.0.4; each metric once, with the ranks as labels. */
+/* All of them in Prometheus' text format, version 0.0.4; each metric once, with the ranks as
+ * labels. */
 void br_snapshot_prometheus(const struct br_snapshot *snapshots, int n, FILE *out);
 
 #endif

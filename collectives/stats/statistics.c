@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters for the user: braid_stats(), braid_rail_stats(), braid_peer_stats(), braid_algorithm() (doc/stats.md). */
+/* Counters for the user: braid_stats(), braid_rail_stats(), braid_peer_stats(), braid_algorithm()
+ * (doc/stats.md). */
 #include "collectives/comm/comm.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
 static void stats_statistics_add_rails(const struct br_worker *w, struct braid_stats *s)
 {
     for (int r = 0; r < w->config.size; r++)
-        for (int i = 0; i < w->peers[r].n_rails - w->peers[r].n_alternates; i++) { /* detours run over these */
+        /* detours run over these */
+        for (int i = 0; i < w->peers[r].n_rails - w->peers[r].n_alternates; i++) {
             s->tx_bytes += w->peers[r].rails[i].total_tx;
             s->rx_bytes += w->peers[r].rails[i].total_rx;
         }
@@ -120,7 +122,8 @@ static void describe_rail(const struct br_worker *w, const struct br_rail *rail,
     };
     if (rail->link)
         out->resent_packets += rail->device->ops->link_resent(rail->link);
-    snprintf(out->device, sizeof out->device, "%s:%.40s", rail->device->ops->name, rail->device->name);
+    snprintf(out->device, sizeof out->device, "%s:%.40s", rail->device->ops->name,
+             rail->device->name);
 }
 
 static void count_queued(const struct br_queue *queue, bool data, struct braid_peer_stats *out)
@@ -185,9 +188,10 @@ void br_statistics_take(struct braid_comm *comm, struct br_snapshot *s)
     s->n_rails = stats_statistics_least(take_rails(comm, s->rails, s->n_rails), s->n_rails);
 }
 
-/* ---- the public calls ------------------------------------------------------------------------------------- */
+/* ---- the public calls ------------------------------------------------------------------------ */
 
-static int stats_statistics_check(struct braid_comm *comm, const void *out, int max, const char *name)
+static int stats_statistics_check(struct braid_comm *comm, const void *out, int max,
+                                  const char *name)
 {
     int rc = br_comm_check(comm, name);
 

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A running rank lets itself be looked at: its counters on a local socket (base/http.h), for `braid top` and Prometheus (doc/stats.md).
+ * A running rank lets itself be looked at: its counters on a local socket (base/http.h), for `braid
+ * top` and Prometheus (doc/stats.md).
  *
- * 1. A thread that sleeps until somebody asks. It takes the family's lock for a snapshot, as braid_stats() does, and makes the text without
- *    it. Rejected: counters that are read without the lock, as atomics: queues could not be counted, and numbers would not belong together.
+ * 1. A thread that sleeps until somebody asks. It takes the family's lock for a snapshot, as
+ *    braid_stats() does, and makes the text without it. Rejected: counters that are read without
+ *    the lock, as atomics: queues could not be counted, and numbers would not belong together.
  * 2. What cannot be served is said at level info, and the job goes on without.
- * 3. The name has job, rank and process. JOB is a digest of a key of its own (protocol/bootstrap/secret.h) and the port; a job of one rank has
- *    neither and takes the process.
+ * 3. The name has job, rank and process. JOB is a digest of a key of its own
+ *    (protocol/bootstrap/secret.h) and the port; a job of one rank has neither and takes the
+ *    process.
  */
 #include "collectives/comm/comm.h"
 
@@ -86,13 +89,15 @@ static void name_job(struct br_context *context)
 {
     static _Atomic uint32_t families; /* of this process */
     uint64_t words[] = {br_secret_number(&context->settings.secret, BR_SECRET_JOB_NAME),
-                        context->settings.environment.port, context->size == 1 ? (uint64_t)getpid() : 0,
+                        context->settings.environment.port,
+                        context->size == 1 ? (uint64_t)getpid() : 0,
                         context->size == 1 ? ++families : 0};
 
     snprintf(context->job, sizeof context->job, "%08x", (unsigned)(br_digest(words, 4) >> 32));
 }
 
-/* Names that processes have left which were killed. Whether one is really gone says its socket, as it may count its processes apart. */
+/* Names that processes have left which were killed. Whether one is really gone says its socket, as
+ * it may count its processes apart. */
 static void stats_server_remove_stale(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -122,7 +127,8 @@ int br_stats_server_open(struct br_context *context)
     rc = br_http_folder(wanted[0] ? wanted : NULL, folder, sizeof folder);
     if (!rc) {
         stats_server_remove_stale(folder);
-        snprintf(path, sizeof path, "%s/" BR_RANK_SOCKET, folder, context->job, context->rank, (int)getpid());
+        snprintf(path, sizeof path, "%s/" BR_RANK_SOCKET, folder, context->job, context->rank,
+                 (int)getpid());
         rc = br_http_open(path, pages, context, &context->stats_server);
     }
     if (rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are run.c's, slices protocol/tracing.c's. */
+/* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are
+ * run.c's, slices protocol/tracing.c's. */
 #include "collectives/comm/comm.h"
 
 int br_tracing_open(struct br_context *context)
@@ -11,7 +12,9 @@ int br_tracing_open(struct br_context *context)
     if (!s->trace[0])
         return 0;
     rc = br_trace_path(s->trace, context->rank, context->size, path);
-    return rc ? rc : br_trace_open(path, context->rank, s->trace_bytes, s->trace_details, &context->trace);
+    return rc ? rc
+              : br_trace_open(path, context->rank, s->trace_bytes, s->trace_details,
+                              &context->trace);
 }
 
 void br_tracing_close(struct br_context *context)
@@ -44,9 +47,10 @@ void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t 
 
 void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now)
 {
-    static const struct br_trace_kind kind = {.category = "operation",
-                                              .label = "algorithm",
-                                              .args = {"order", "number", "bytes", "priority", "status"}};
+    static const struct br_trace_kind kind = {
+        .category = "operation",
+        .label = "algorithm",
+        .args = {"order", "number", "bytes", "priority", "status"}};
     static const char *const names[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
     struct br_trace_event event = {
@@ -54,9 +58,11 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
         .name = collective                     ? br_collective_name(op->collective)
                 : op->kind >= BR_OPERATION_PUT ? br_onesided_name(op)
                                                : names[op->kind],
-        .label = collective && op->algorithm_config ? br_algorithm_name(op->algorithm_config->algorithm) : NULL,
-        .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1, (int64_t)stats_tracing_bytes_of(op),
-                 op->priority, op->status},
+        .label = collective && op->algorithm_config
+                     ? br_algorithm_name(op->algorithm_config->algorithm)
+                     : NULL,
+        .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1,
+                 (int64_t)stats_tracing_bytes_of(op), op->priority, op->status},
     };
 
     br_trace_end(trace, &op->span, now, &event);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which factorings are worth comparing. Where all ranks are equally far, each stage of s ranks costs a latency and s - 1 messages, and
- * all factorings carry the same bytes. So for each number of factors the one with the least sum is the best by the model, whatever the
- * latency, and one for each number of factors is compared. Rejected: all factorings, of which 55,440 ranks have thousands. Of two
- * factors those near the square root are compared in both orders, and with every method, as a ring or halving may be what is measured to be
- * fastest. Of more factors all but that of a host's memory are direct: halving is the same as more factors, a ring has more latency.
+ * Which factorings are worth comparing. Where all ranks are equally far, each stage of s ranks
+ * costs a latency and s - 1 messages, and all factorings carry the same bytes. So for each number
+ * of factors the one with the least sum is the best by the model, whatever the latency, and one for
+ * each number of factors is compared. Rejected: all factorings, of which 55,440 ranks have
+ * thousands. Of two factors those near the square root are compared in both orders, and with every
+ * method, as a ring or halving may be what is measured to be fastest. Of more factors all but that
+ * of a host's memory are direct: halving is the same as more factors, a ring has more latency.
  */
 #include "collectives/tuning/algorithm_config.h"
 
@@ -18,17 +20,21 @@
 
 static const char letters[] = "drh"; /* by enum br_method */
 
-#define MOST_FACTORS                                                                                         \
+#define MOST_FACTORS                                                                               \
     6 /* of a factoring that is compared: 65,536 ranks are best in 5, by the default figures */
 #define MOST_DIVISORS 128 /* numbers up to 65,536 have 120 at most */
-#define NEAR_ROOT     5   /* divisors on each side of the square root: all that numbers up to 64 have */
+/* Divisors on each side of the square root: all that numbers up to 64 have */
+#define NEAR_ROOT 5
 
-static void add_dimension(struct br_algorithm_config *config, uint32_t size, enum br_method method, uint8_t level)
+static void add_dimension(struct br_algorithm_config *config, uint32_t size, enum br_method method,
+                          uint8_t level)
 {
-    config->shape.dimensions[config->shape.n_dimensions++] = (struct br_dimension){size, method, level};
+    config->shape.dimensions[config->shape.n_dimensions++] =
+        (struct br_dimension){size, method, level};
 }
 
-static void set_cube(struct br_algorithm_config *config, const struct br_bcube *cube, uint32_t threads, enum br_method method)
+static void set_cube(struct br_algorithm_config *config, const struct br_bcube *cube,
+                     uint32_t threads, enum br_method method)
 {
     config->shape.threads = threads;
     for (uint32_t level = 0; level < cube->k; level++)
@@ -47,15 +53,17 @@ static void set_levels(const struct br_topology *t, struct br_shape *shape)
         bool host = t->kind == BR_TOPOLOGY_HOSTS && t->per_host &&
                     (stride % t->per_host == 0 || t->per_host % (stride * d->size) == 0);
 
-        if (d->size > 1 && (cube || host) && br_topology_route(t, 0, stride, BR_LEVEL_ANY, hops) == 1)
+        if (d->size > 1 && (cube || host) &&
+            br_topology_route(t, 0, stride, BR_LEVEL_ANY, hops) == 1)
             d->level = hops[0].level;
         stride *= d->size;
     }
 }
 
-/* ---- parsing -------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
-static int parse_bml(const struct br_topology *t, const char *arguments, struct br_algorithm_config *config)
+static int parse_bml(const struct br_topology *t, const char *arguments,
+                     struct br_algorithm_config *config)
 {
     struct br_bcube cube = t->cube;
     int rc = 0;
@@ -63,8 +71,9 @@ static int parse_bml(const struct br_topology *t, const char *arguments, struct 
     if (arguments)
         rc = br_bcube_parse(&cube, arguments);
     else if (!br_topology_is_whole_cube(t))
-        rc = br_error(EINVAL,
-                      "bml needs a BCube with all its hosts: set BRAID_TOPOLOGY=bcube:N,K, or write bml:N,K");
+        rc = br_error(
+            EINVAL,
+            "bml needs a BCube with all its hosts: set BRAID_TOPOLOGY=bcube:N,K, or write bml:N,K");
     if (!rc && cube.hosts != t->n)
         rc = br_error(EINVAL, "bml:%s has %u ranks, this job %u", arguments, cube.hosts, t->n);
     if (!rc)
@@ -106,13 +115,15 @@ static int parse_first(const char *at, struct br_algorithm_config *config)
 
 static int refuse_factors(const char *arguments)
 {
-    return br_error(EINVAL,
-                    "blueconnect:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d direct, r "
-                    "ring, h halving), or 4x2/2 to begin with the second",
-                    arguments);
+    return br_error(
+        EINVAL,
+        "blueconnect:%s: write the factors of the number of ranks, as 4x2 or 16h,6r (d direct, r "
+        "ring, h halving), or 4x2/2 to begin with the second",
+        arguments);
 }
 
-static int parse_factors(const struct br_topology *t, const char *arguments, struct br_algorithm_config *config)
+static int parse_factors(const struct br_topology *t, const char *arguments,
+                         struct br_algorithm_config *config)
 {
     uint64_t product = 1;
     const char *at = arguments;
@@ -125,8 +136,9 @@ static int parse_factors(const struct br_topology *t, const char *arguments, str
     if (*at == '/' && parse_first(at, config))
         return refuse_factors(arguments);
     if (product != t->n)
-        return br_error(EINVAL, "blueconnect:%s: the product of the factors is %llu, but there are %u ranks",
-                        arguments, (unsigned long long)product, t->n);
+        return br_error(
+            EINVAL, "blueconnect:%s: the product of the factors is %llu, but there are %u ranks",
+            arguments, (unsigned long long)product, t->n);
     return 0;
 }
 
@@ -165,9 +177,8 @@ static void default_factors(const struct br_topology *t, struct br_algorithm_con
 static int set_hosts(const struct br_topology *t, struct br_algorithm_config *config)
 {
     if (t->kind != BR_TOPOLOGY_HOSTS || !t->per_host)
-        return br_error(
-            EINVAL,
-            "host_tree needs several hosts with the same number of ranks on each, one host after the other");
+        return br_error(EINVAL, "host_tree needs several hosts with the same number of ranks on "
+                                "each, one host after the other");
     set_factors(config, t->per_host, t->hosts);
     return 0;
 }
@@ -177,11 +188,14 @@ static int parse_disjoint_trees(const struct br_topology *t, struct br_algorithm
     config->disjoint_trees = t->disjoint_trees;
     return config->disjoint_trees
                ? 0
-               : br_error(EINVAL, "forest needs the communicator of all ranks of a BCube of at most %u hosts",
-                          BR_FOREST_HOSTS);
+               : br_error(
+                     EINVAL,
+                     "forest needs the communicator of all ranks of a BCube of at most %u hosts",
+                     BR_FOREST_HOSTS);
 }
 
-int br_algorithm_config_parse(const struct br_topology *t, const char *text, struct br_algorithm_config *config)
+int br_algorithm_config_parse(const struct br_topology *t, const char *text,
+                              struct br_algorithm_config *config)
 {
     const char *colon = strchr(text, ':');
     char name[BR_ALGORITHM_TEXT];
@@ -193,8 +207,9 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text, str
     if (rc)
         return rc;
     if (config->algorithm == BR_DIMENSIONAL)
-        return br_error(EINVAL,
-                        "dimensional is what others are made of: name bml, blueconnect, ring or halving");
+        return br_error(
+            EINVAL,
+            "dimensional is what others are made of: name bml, blueconnect, ring or halving");
     if (colon && config->algorithm != BR_BML && config->algorithm != BR_BLUECONNECT)
         return br_error(EINVAL, "algorithm %s takes nothing behind a colon", name);
     config->shape.threads = 1;
@@ -219,48 +234,58 @@ int br_algorithm_config_parse(const struct br_topology *t, const char *text, str
     return rc;
 }
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-const char *br_algorithm_config_name(const struct br_algorithm_config *config, char text[BR_ALGORITHM_TEXT])
+const char *br_algorithm_config_name(const struct br_algorithm_config *config,
+                                     char text[BR_ALGORITHM_TEXT])
 {
     const struct br_shape *shape = &config->shape;
-    size_t used = (size_t)snprintf(text, BR_ALGORITHM_TEXT, "%s", br_algorithm_name(config->algorithm));
+    size_t used =
+        (size_t)snprintf(text, BR_ALGORITHM_TEXT, "%s", br_algorithm_name(config->algorithm));
 
     if (config->algorithm == BR_BML)
-        snprintf(text, BR_ALGORITHM_TEXT, "bml:%u,%u", shape->dimensions[0].size, shape->n_dimensions);
-    for (uint32_t i = 0; config->algorithm == BR_BLUECONNECT && i < shape->n_dimensions && used < BR_ALGORITHM_TEXT;
+        snprintf(text, BR_ALGORITHM_TEXT, "bml:%u,%u", shape->dimensions[0].size,
+                 shape->n_dimensions);
+    for (uint32_t i = 0;
+         config->algorithm == BR_BLUECONNECT && i < shape->n_dimensions && used < BR_ALGORITHM_TEXT;
          i++)
-        used += (size_t)snprintf(text + used, BR_ALGORITHM_TEXT - used, "%c%u%.1s", i ? ',' : ':',
-                                 shape->dimensions[i].size,
-                                 config->undecided & 1u << i ? "" : &letters[shape->dimensions[i].method]);
+        used += (size_t)snprintf(
+            text + used, BR_ALGORITHM_TEXT - used, "%c%u%.1s", i ? ',' : ':',
+            shape->dimensions[i].size,
+            config->undecided & 1u << i ? "" : &letters[shape->dimensions[i].method]);
     if (shape->first && used < BR_ALGORITHM_TEXT)
         snprintf(text + used, BR_ALGORITHM_TEXT - used, "/%u", shape->first + 1);
     return text;
 }
 
-bool br_algorithm_config_equal(const struct br_algorithm_config *a, const struct br_algorithm_config *b)
+bool br_algorithm_config_equal(const struct br_algorithm_config *a,
+                               const struct br_algorithm_config *b)
 {
-    return a->algorithm == b->algorithm && a->undecided == b->undecided && br_algorithm_config_digest(a) == br_algorithm_config_digest(b);
+    return a->algorithm == b->algorithm && a->undecided == b->undecided &&
+           br_algorithm_config_digest(a) == br_algorithm_config_digest(b);
 }
 
 uint64_t br_algorithm_config_digest(const struct br_algorithm_config *config)
 {
-    uint64_t words[2 + BR_DIMENSIONS_MAX] = {config->disjoint_trees ? config->disjoint_trees->digest : 0,
-                                             (uint64_t)config->algorithm << 32 |
-                                                 (uint64_t)config->shape.first << 16 | config->shape.threads};
+    uint64_t words[2 + BR_DIMENSIONS_MAX] = {
+        config->disjoint_trees ? config->disjoint_trees->digest : 0,
+        (uint64_t)config->algorithm << 32 | (uint64_t)config->shape.first << 16 |
+            config->shape.threads};
     size_t n = 2;
 
     for (uint32_t i = 0; i < config->shape.n_dimensions; i++)
-        words[n++] = (uint64_t)config->shape.dimensions[i].size << 8 | config->shape.dimensions[i].method;
+        words[n++] =
+            (uint64_t)config->shape.dimensions[i].size << 8 | config->shape.dimensions[i].method;
     return br_digest(words, n);
 }
 
-/* ---- the ways there are --------------------------------------------------------------------- */
+/* ---- the ways there are ---------------------------------------------------------------------- */
 
-/* Of BlueConnect, with these sizes, beginning with dimension `first`; bit i of `open`: the method of dimension i is left to the cost
- * model, else it is direct. */
-static void algorithm_config_add_shape(struct br_algorithm_config *configs, uint32_t *n, const struct br_topology *t, const uint32_t *sizes,
-                      uint32_t n_sizes, uint32_t first, uint32_t open)
+/* Of BlueConnect, with these sizes, beginning with dimension `first`; bit i of `open`: the method
+ * of dimension i is left to the cost model, else it is direct. */
+static void algorithm_config_add_shape(struct br_algorithm_config *configs, uint32_t *n,
+                                       const struct br_topology *t, const uint32_t *sizes,
+                                       uint32_t n_sizes, uint32_t first, uint32_t open)
 {
     struct br_algorithm_config *config = &configs[*n];
 
@@ -305,8 +330,10 @@ static bool may_reach(uint32_t n, uint32_t count, uint32_t most)
     return product >= n;
 }
 
-/* The factors from `at` on, none larger than the one before; those nearest to equal first, so that most others end early. */
-static void algorithm_config_search(struct factoring *f, uint32_t n, uint32_t at, uint32_t count, uint32_t most, uint32_t sum)
+/* The factors from `at` on, none larger than the one before; those nearest to equal first, so that
+ * most others end early. */
+static void algorithm_config_search(struct factoring *f, uint32_t n, uint32_t at, uint32_t count,
+                                    uint32_t most, uint32_t sum)
 {
     if (at + 1 == count) {
         if (n < 2 || n > most || sum + n >= f->least)
@@ -328,10 +355,12 @@ static void algorithm_config_search(struct factoring *f, uint32_t n, uint32_t at
     }
 }
 
-/* A shape for each number of factors of `n` from `least` on: those with the least sum, the largest first. Before them stands a factor
- * `before`, or behind them `behind`, which is the first stage all the same; 0: there is none. */
-static void add_balanced(struct br_algorithm_config *configs, uint32_t *n_ways, const struct br_topology *t, uint32_t n,
-                         uint32_t least, uint32_t before, uint32_t behind)
+/* A shape for each number of factors of `n` from `least` on: those with the least sum, the largest
+ * first. Before them stands a factor `before`, or behind them `behind`, which is the first stage
+ * all the same; 0: there is none. */
+static void add_balanced(struct br_algorithm_config *configs, uint32_t *n_ways,
+                         const struct br_topology *t, uint32_t n, uint32_t least, uint32_t before,
+                         uint32_t behind)
 {
     struct factoring f;
 
@@ -350,12 +379,16 @@ static void add_balanced(struct br_algorithm_config *configs, uint32_t *n_ways, 
         if (behind > 1)
             sizes[used++] = behind;
         host = behind > 1 ? used - 1 : 0;
-        algorithm_config_add_shape(configs, n_ways, t, sizes, used, host, count == 1 ? 3 : before || behind ? 1u << host : 0);
+        algorithm_config_add_shape(configs, n_ways, t, sizes, used, host,
+                                   count == 1         ? 3
+                                   : before || behind ? 1u << host
+                                                      : 0);
     }
 }
 
 /* Two factors, those nearest to the square root, in both orders. */
-static void add_pairs(struct br_algorithm_config *configs, uint32_t *n_ways, const struct br_topology *t)
+static void add_pairs(struct br_algorithm_config *configs, uint32_t *n_ways,
+                      const struct br_topology *t)
 {
     uint32_t divisors[MOST_DIVISORS], n = list_divisors(t->n, divisors), middle = 0;
 
@@ -363,15 +396,18 @@ static void add_pairs(struct br_algorithm_config *configs, uint32_t *n_ways, con
         middle++;
     for (uint32_t i = n; i-- > 0;)
         if (i + NEAR_ROOT >= middle && i < middle + NEAR_ROOT)
-            algorithm_config_add_shape(configs, n_ways, t, (uint32_t[]){divisors[i], t->n / divisors[i]}, 2, 0, 3);
+            algorithm_config_add_shape(configs, n_ways, t,
+                                       (uint32_t[]){divisors[i], t->n / divisors[i]}, 2, 0, 3);
 }
 
-uint32_t br_algorithm_config_list(const struct br_topology *t, struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS])
+uint32_t br_algorithm_config_list(const struct br_topology *t,
+                                  struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS])
 {
     uint32_t n = 0;
 
     for (int a = 0; a < BR_ALGORITHMS; a++) {
-        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_DISJOINT_TREES || a == BR_HOST_TREE)
+        if (a == BR_DIMENSIONAL || a == BR_BML || a == BR_BLUECONNECT || a == BR_DISJOINT_TREES ||
+            a == BR_HOST_TREE)
             continue;
         br_algorithm_config_parse(t, br_algorithm_name((enum br_algorithm)a), &configs[n++]);
     }

@@ -19,7 +19,7 @@
 
 static const char *const classes[BR_COST_CLASSES] = {"4 bytes", "8 bytes", "2 bytes", "1 byte"};
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int not_json(const char *path)
 {
@@ -56,8 +56,10 @@ static int calibration_read_text(const char *path, char **text)
 static int calibration_check_text(const char *path, const char *name, const char *text)
 {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++)
-        if (*at < ' ' || *at == 127 || (*at == 0xc2 && at[1] < 0xa0)) /* UTF-8 has more of them behind 0xc2 */
-            return br_error(EINVAL, "calibration %s: \"%s\" has control characters in it", path, name);
+        /* UTF-8 has more of them behind 0xc2 */
+        if (*at < ' ' || *at == 127 || (*at == 0xc2 && at[1] < 0xa0))
+            return br_error(EINVAL, "calibration %s: \"%s\" has control characters in it", path,
+                            name);
     return 0;
 }
 
@@ -67,18 +69,20 @@ static int calibration_get(const char *path, const cJSON *object, const char *na
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
 
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= BR_COST_MAX))
-        return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no number from 0 to %g", path, name,
-                        BR_COST_MAX);
+        return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no number from 0 to %g",
+                        path, name, BR_COST_MAX);
     *out = item->valuedouble;
     return 0;
 }
 
-static int get_text(const char *path, const cJSON *object, const char *name, char *out, size_t bytes)
+static int get_text(const char *path, const cJSON *object, const char *name, char *out,
+                    size_t bytes)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
 
     if (!cJSON_IsString(item) || (size_t)snprintf(out, bytes, "%s", item->valuestring) >= bytes)
-        return br_error(EINVAL, "calibration %s: \"%s\" is missing, or no text of less than %zu characters",
+        return br_error(EINVAL,
+                        "calibration %s: \"%s\" is missing, or no text of less than %zu characters",
                         path, name, bytes);
     return calibration_check_text(path, name, item->valuestring);
 }
@@ -90,8 +94,8 @@ static int get_levels(const char *path, const cJSON *root, struct br_cost_model 
 
     if (!cJSON_IsArray(levels) || cJSON_GetArraySize(levels) < 1 ||
         cJSON_GetArraySize(levels) > BR_COST_LEVELS)
-        return br_error(EINVAL, "calibration %s: \"levels\" must be a list of 1 to %d objects", path,
-                        BR_COST_LEVELS);
+        return br_error(EINVAL, "calibration %s: \"levels\" must be a list of 1 to %d objects",
+                        path, BR_COST_LEVELS);
     cJSON_ArrayForEach(level, levels)
     {
         struct br_cost_level *out = &model->levels[model->n_levels++];
@@ -101,7 +105,8 @@ static int get_levels(const char *path, const cJSON *root, struct br_cost_model 
             (rc = calibration_get(path, level, "beta", &out->beta)))
             return rc;
         if (out->beta == 0)
-            return br_error(EINVAL, "calibration %s: beta of level %u is 0", path, model->n_levels - 1);
+            return br_error(EINVAL, "calibration %s: beta of level %u is 0", path,
+                            model->n_levels - 1);
     }
     return 0;
 }
@@ -132,9 +137,10 @@ static int get_gammas(const char *path, const cJSON *root, struct br_cost_model 
     return rc;
 }
 
-/* ---- reading what need not be there: older files have none of it ---------------------------- */
+/* ---- reading what need not be there: older files have none of it ----------------------------- */
 
-static int get_text_if(const char *path, const cJSON *object, const char *name, char out[BR_CALIBRATION_TEXT])
+static int get_text_if(const char *path, const cJSON *object, const char *name,
+                       char out[BR_CALIBRATION_TEXT])
 {
     return cJSON_GetObjectItemCaseSensitive(object, name)
                ? get_text(path, object, name, out, BR_CALIBRATION_TEXT)
@@ -145,8 +151,9 @@ static int get_text_if(const char *path, const cJSON *object, const char *name, 
 static int get_list_if(const char *path, const cJSON *root, const char *name, const cJSON **list)
 {
     *list = cJSON_GetObjectItemCaseSensitive(root, name);
-    return !*list || cJSON_IsArray(*list) ? 0
-                                          : br_error(EINVAL, "calibration %s: \"%s\" is no list", path, name);
+    return !*list || cJSON_IsArray(*list)
+               ? 0
+               : br_error(EINVAL, "calibration %s: \"%s\" is no list", path, name);
 }
 
 static int get_types(const char *path, const cJSON *root, struct br_calibration *c)
@@ -185,7 +192,8 @@ static int get_congestion(const char *path, const cJSON *root, struct br_calibra
         if (i++ == c->model.n_levels)
             return br_error(EINVAL, "calibration %s: \"congestion\" has more than %u levels", path,
                             c->model.n_levels);
-        if ((rc = calibration_get(path, level, "alone", &out->alone)) || (rc = calibration_get(path, level, "level", &out->level)) ||
+        if ((rc = calibration_get(path, level, "alone", &out->alone)) ||
+            (rc = calibration_get(path, level, "level", &out->level)) ||
             (rc = calibration_get(path, level, "levels", &out->levels)))
             return rc;
     }
@@ -203,8 +211,9 @@ static int get_points(const char *path, const cJSON *object, struct br_cost_meas
         const cJSON *bytes = cJSON_GetArrayItem(point, 0), *seconds = cJSON_GetArrayItem(point, 1);
         uint32_t i = m->n_points;
 
-        good = good && cJSON_IsNumber(bytes) && cJSON_IsNumber(seconds) && isfinite(bytes->valuedouble) &&
-               bytes->valuedouble >= 1 && seconds->valuedouble > 0 && seconds->valuedouble <= BR_COST_MAX &&
+        good = good && cJSON_IsNumber(bytes) && cJSON_IsNumber(seconds) &&
+               isfinite(bytes->valuedouble) && bytes->valuedouble >= 1 &&
+               seconds->valuedouble > 0 && seconds->valuedouble <= BR_COST_MAX &&
                (!i || bytes->valuedouble > m->bytes[i - 1]);
         if (!good)
             break;
@@ -212,11 +221,13 @@ static int get_points(const char *path, const cJSON *object, struct br_cost_meas
         m->seconds[i] = seconds->valuedouble;
         m->n_points++;
     }
-    return good ? 0
-                : br_error(EINVAL,
-                           "calibration %s: the \"points\" of an algorithm must be 2 to %d pairs [bytes, "
-                           "seconds] with ascending sizes from 1 on",
-                           path, BR_COST_POINTS);
+    return good
+               ? 0
+               : br_error(
+                     EINVAL,
+                     "calibration %s: the \"points\" of an algorithm must be 2 to %d pairs [bytes, "
+                     "seconds] with ascending sizes from 1 on",
+                     path, BR_COST_POINTS);
 }
 
 static int get_algorithm(const char *path, const cJSON *object, struct br_topology *topology,
@@ -229,15 +240,17 @@ static int get_algorithm(const char *path, const cJSON *object, struct br_topolo
     *m = (struct br_cost_measured){0};
     if ((rc = get_text(path, object, "collective", collective, sizeof collective)) ||
         (rc = get_text(path, object, "algorithm", name, sizeof name)) ||
-        (rc = calibration_get(path, object, "ranks", &ranks)) || (rc = calibration_get(path, object, "a", &m->fit.start)) ||
-        (rc = calibration_get(path, object, "b", &m->fit.slope)) || (rc = get_points(path, object, m)))
+        (rc = calibration_get(path, object, "ranks", &ranks)) ||
+        (rc = calibration_get(path, object, "a", &m->fit.start)) ||
+        (rc = calibration_get(path, object, "b", &m->fit.slope)) ||
+        (rc = get_points(path, object, m)))
         return rc;
     m->ranks = ranks < 65536 ? (uint32_t)ranks : 0;
     if (topology->kind == BR_TOPOLOGY_BCUBE && m->ranks && m->ranks <= topology->cube.hosts)
         topology->n = m->ranks; /* the last hosts may be missing */
     if (m->ranks != topology->n)
-        rc = br_error(EINVAL, "calibration %s: an algorithm of %g ranks, on a network of %u", path, ranks,
-                      topology->n);
+        rc = br_error(EINVAL, "calibration %s: an algorithm of %g ranks, on a network of %u", path,
+                      ranks, topology->n);
     if (!rc && (rc = br_collective_find(collective, &m->collective)) == 0)
         rc = br_algorithm_config_parse(topology, name, &m->config);
     return rc ? br_error_prefix(rc, "calibration %s: \"algorithms\": ", path) : 0;
@@ -255,7 +268,8 @@ static int get_algorithms(const char *path, const cJSON *root, struct br_calibra
     cJSON_ArrayForEach(item, list)
     {
         if (!rc && c->n_measured == BR_COST_MEASURED)
-            rc = br_error(EINVAL, "calibration %s: more than %d algorithms", path, BR_COST_MEASURED);
+            rc =
+                br_error(EINVAL, "calibration %s: more than %d algorithms", path, BR_COST_MEASURED);
         if (!rc)
             rc = get_algorithm(path, item, &topology, &c->measured[c->n_measured]);
         if (rc)
@@ -276,13 +290,14 @@ static int calibration_parse(const char *path, const char *text, struct br_calib
         return not_json(path);
     rc = calibration_get(path, root, "format", &format);
     if (!rc && format != FORMAT)
-        rc = br_error(EINVAL, "calibration %s has format %g, this braid reads %d; measure again", path,
-                      format, FORMAT);
+        rc = br_error(EINVAL, "calibration %s has format %g, this braid reads %d; measure again",
+                      path, format, FORMAT);
     if (!rc && !(rc = get_text(path, root, "topology", c->topology, sizeof c->topology)) &&
         !(rc = get_text(path, root, "braid", c->version, sizeof c->version)) &&
         !(rc = get_text(path, root, "date", c->date, sizeof c->date)) &&
         !(rc = calibration_get(path, root, "copy", &c->model.copy)) &&
-        !(rc = calibration_get(path, root, "relay", &c->model.relay)) && !(rc = get_gammas(path, root, &c->model)) &&
+        !(rc = calibration_get(path, root, "relay", &c->model.relay)) &&
+        !(rc = get_gammas(path, root, &c->model)) &&
         !(rc = get_machine(path, root, &c->model.machine)))
         rc = get_levels(path, root, &c->model);
     if (!rc && !(rc = get_types(path, root, c)) && !(rc = get_congestion(path, root, c)) &&
@@ -306,11 +321,12 @@ int br_calibration_read(const char *path, struct br_calibration *calibration)
     return rc;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
-/* Figures of a line, its points, and which sizes do not lie on it. `start` and `slope` are their names. */
-static void add_fit(cJSON *object, const struct br_cost_fit *fit, const char *start, const char *slope,
-                    const double *bytes, const double *seconds, uint32_t n)
+/* Figures of a line, its points, and which sizes do not lie on it. `start` and `slope` are their
+ * names. */
+static void add_fit(cJSON *object, const struct br_cost_fit *fit, const char *start,
+                    const char *slope, const double *bytes, const double *seconds, uint32_t n)
 {
     char name[40];
     cJSON *outliers, *points;
@@ -330,7 +346,8 @@ static void add_fit(cJSON *object, const struct br_cost_fit *fit, const char *st
             cJSON_AddItemToArray(outliers, cJSON_CreateNumber(bytes[i]));
     points = cJSON_AddArrayToObject(object, "points");
     for (uint32_t i = 0; i < n; i++)
-        cJSON_AddItemToArray(points, cJSON_CreateDoubleArray((const double[]){bytes[i], seconds[i]}, 2));
+        cJSON_AddItemToArray(points,
+                             cJSON_CreateDoubleArray((const double[]){bytes[i], seconds[i]}, 2));
 }
 
 static void calibration_add_links(cJSON *root, const struct br_calibration *c)
@@ -344,8 +361,8 @@ static void calibration_add_links(cJSON *root, const struct br_calibration *c)
         cJSON_AddNumberToObject(object, "from", l->from);
         cJSON_AddNumberToObject(object, "to", l->to);
         cJSON_AddNumberToObject(object, "level", l->level);
-        add_fit(cJSON_AddObjectToObject(object, "latency"), &l->trips, "alpha", "each_byte", l->trip_bytes,
-                l->trip_seconds, l->n_trips);
+        add_fit(cJSON_AddObjectToObject(object, "latency"), &l->trips, "alpha", "each_byte",
+                l->trip_bytes, l->trip_seconds, l->n_trips);
         add_fit(cJSON_AddObjectToObject(object, "bandwidth"), &l->streams, "overhead", "beta",
                 l->stream_bytes, l->stream_seconds, l->n_streams);
         cJSON_AddItemToArray(links, object);
@@ -472,17 +489,19 @@ int br_calibration_check(const struct br_calibration *c, const struct br_topolog
 }
 
 /* "; it was A then and is B now" behind what is there already. */
-static void add_change(char text[BR_CALIBRATION_STALE_TEXT], const char *what, const char *then, const char *now)
+static void add_change(char text[BR_CALIBRATION_STALE_TEXT], const char *what, const char *then,
+                       const char *now)
 {
     size_t used = strlen(text);
 
     if (*then && *now && strcmp(then, now) != 0)
-        snprintf(text + used, BR_CALIBRATION_STALE_TEXT - used, "%s%s %.100s, now %.100s", used ? "; " : "", what,
-                 then, now);
+        snprintf(text + used, BR_CALIBRATION_STALE_TEXT - used, "%s%s %.100s, now %.100s",
+                 used ? "; " : "", what, then, now);
 }
 
 bool br_calibration_stale(const struct br_calibration *c, const struct br_topology *topology,
-                          const char *devices, const bool *crowded, char text[BR_CALIBRATION_STALE_TEXT])
+                          const char *devices, const bool *crowded,
+                          char text[BR_CALIBRATION_STALE_TEXT])
 {
     bool was_crowded = c->model.machine.beta > 0;
     char here[BR_TOPOLOGY_TEXT];
@@ -492,7 +511,8 @@ bool br_calibration_stale(const struct br_calibration *c, const struct br_topolo
     add_change(text, "over", c->devices, devices);
     add_change(text, "with braid", c->version, braid_version());
     if (crowded && *crowded != was_crowded)
-        add_change(text, "where all ranks", was_crowded ? "shared few cores" : "did not share few cores",
+        add_change(text, "where all ranks",
+                   was_crowded ? "shared few cores" : "did not share few cores",
                    *crowded ? "they do" : "they do not");
     return text[0] != 0;
 }

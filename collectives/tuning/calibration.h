@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A calibration: the figures of the cost model as somebody has measured them, in a JSON file (doc/calibrate.md). Not thread-safe;
- * blocks on the file.
+ * A calibration: the figures of the cost model as somebody has measured them, in a JSON file
+ * (doc/calibrate.md). Not thread-safe; blocks on the file.
  */
 #ifndef BR_COLLECTIVES_TUNING_CALIBRATION_H
 #define BR_COLLECTIVES_TUNING_CALIBRATION_H
@@ -9,7 +9,7 @@
 #include "braid/types.h"
 #include "collectives/tuning/cost.h"
 
-#define BR_CALIBRATION_TEXT  128
+#define BR_CALIBRATION_TEXT       128
 #define BR_CALIBRATION_STALE_TEXT 400
 
 /* One link while no other one is busy. */
@@ -19,8 +19,9 @@ struct br_calibration_link {
     uint32_t n_trips, n_streams;
     double trip_bytes[BR_COST_FIT_POINTS], trip_seconds[BR_COST_FIT_POINTS];
     double stream_bytes[BR_COST_FIT_POINTS], stream_seconds[BR_COST_FIT_POINTS];
-    struct br_cost_fit trips;   /* start: alpha. Half of there and back over its bytes */
-    struct br_cost_fit streams; /* start: overhead, slope: beta. A message that follows another over its bytes */
+    struct br_cost_fit trips; /* start: alpha. Half of there and back over its bytes */
+    /* start: overhead, slope: beta. A message that follows another over its bytes */
+    struct br_cost_fit streams;
 };
 
 /* Seconds a byte between neighbours of a level; 0: not measured. */
@@ -31,17 +32,19 @@ struct br_calibration_congestion {
 };
 
 struct br_calibration {
-    char topology[BR_TOPOLOGY_TEXT];   /* on which it was measured (br_topology_text) */
-    char version[16];                  /* of braid */
-    char date[32];                     /* "2026-11-21T15:04:05Z" */
-    char system[BR_CALIBRATION_TEXT];  /* of rank 0: "Linux 6.18.1 x86_64"; "": not known, as the next */
+    char topology[BR_TOPOLOGY_TEXT]; /* on which it was measured (br_topology_text) */
+    char version[16];                /* of braid */
+    char date[32];                   /* "2026-11-21T15:04:05Z" */
+    /* of rank 0: "Linux 6.18.1 x86_64"; "": not known, as the next */
+    char system[BR_CALIBRATION_TEXT];
     char devices[BR_CALIBRATION_TEXT]; /* of rank 0's rails, with commas: "tcp:eth0,tcp:eth1" */
     struct br_cost_model model;        /* its topology and what it has measured of ways are NULL */
     double types[BRAID_TYPES];         /* s for a byte of a sum; 0: not measured */
     struct br_calibration_congestion congestion[BR_COST_LEVELS];
     uint32_t n_measured;
     struct br_cost_measured measured[BR_COST_MEASURED];
-    const struct br_calibration_link *links; /* what is written; borrowed. Reading leaves them out: NULL */
+    /* what is written; borrowed. Reading leaves them out: NULL */
+    const struct br_calibration_link *links;
     uint32_t n_links;
 };
 
@@ -49,12 +52,15 @@ struct br_calibration {
 int br_calibration_read(const char *path, struct br_calibration *calibration);
 int br_calibration_write(const char *path, const struct br_calibration *calibration);
 
-/* May a job on this topology use it? It has to be of the same kind with as many levels. -EINVAL with words. */
-int br_calibration_check(const struct br_calibration *calibration, const struct br_topology *topology);
+/* May a job on this topology use it? It has to be of the same kind with as many levels. -EINVAL
+ * with words. */
+int br_calibration_check(const struct br_calibration *calibration,
+                         const struct br_topology *topology);
 
-/* What has changed since, in words for a warning; false: nothing. devices: as in the calibration, "": not known. crowded: do all ranks
- * share fewer cores of one machine? NULL: not known. */
-bool br_calibration_stale(const struct br_calibration *calibration, const struct br_topology *topology,
-                          const char *devices, const bool *crowded, char text[BR_CALIBRATION_STALE_TEXT]);
+/* What has changed since, in words for a warning; false: nothing. devices: as in the calibration,
+ * "": not known. crowded: do all ranks share fewer cores of one machine? NULL: not known. */
+bool br_calibration_stale(const struct br_calibration *calibration,
+                          const struct br_topology *topology, const char *devices,
+                          const bool *crowded, char text[BR_CALIBRATION_STALE_TEXT]);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`, how long
- * its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of 1/F of the bytes
- * follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu), or port + cpu where one core does
- * both. A stage lasts until its busiest
- * port is done; over the whole schedule the ports are counted one by one (`load`), because different stages, and different
+ * The formulas. For one fragment each algorithm has three times: `path`, from start to end; `port`,
+ * how long its busiest port is occupied; `cpu`, how long its busiest rank computes. F fragments of
+ * 1/F of the bytes follow each other at the pace of the scarcest: path + (F - 1) * max(port, cpu),
+ * or port + cpu where one core does both. A stage lasts until its busiest port is done; over the
+ * whole schedule the ports are counted one by one (`load`), because different stages, and different
  * fragments in them, use different levels at the same time.
  */
 #include "collectives/tuning/cost.h"
@@ -60,8 +60,9 @@ static void add_round(struct br_cost_problem *p, const struct br_exchange *excha
     br_cost_end_rounds(p, &round, sums * exchange->bytes * p->model->gamma);
 }
 
-void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void *, uint32_t, uint32_t),
-                          const void *context, uint32_t ranks, double messages, double bytes, double sums)
+void br_cost_add_exchange(struct br_cost_problem *p,
+                          uint32_t (*peer)(const void *, uint32_t, uint32_t), const void *context,
+                          uint32_t ranks, double messages, double bytes, double sums)
 {
     struct br_exchange exchange = {.peer = peer,
                                    .context = context,
@@ -75,8 +76,8 @@ void br_cost_add_exchange(struct br_cost_problem *p, uint32_t (*peer)(const void
     add_round(p, &exchange, sums);
 }
 
-void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance, double messages,
-                        double bytes, double sums)
+void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t distance,
+                        double messages, double bytes, double sums)
 {
     uint32_t context[2] = {distance, p->request->n};
     struct br_exchange exchange = {.peer = peer_at_distance,
@@ -93,15 +94,18 @@ void br_cost_add_rounds(struct br_cost_problem *p, double active, uint32_t dista
 }
 
 /* Ranks beyond the core exchange with those below. */
-static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes, double sums)
+static void add_fold(struct br_cost_problem *p, uint32_t core, double messages, double bytes,
+                     double sums)
 {
     uint32_t context[2] = {core, p->request->n};
 
     br_cost_add_exchange(p, peer_at_distance, context, p->request->n - core, messages, bytes, sums);
 }
 
-/* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of them. */
-static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others, double bytes, double sums)
+/* Once: everybody, or `sender` alone, sends all others a message of `bytes`, and adds up `sums` of
+ * them. */
+static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint32_t others,
+                                double bytes, double sums)
 {
     struct br_exchange exchange = {.peer = peer_of_all,
                                    .context = &p->request->n,
@@ -118,10 +122,11 @@ static void tuning_cost_add_all(struct br_cost_problem *p, uint32_t sender, uint
 /* ---- algorithms ------------------------------------------------------------------------------ */
 
 /* One stage of all threads. */
-static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages, uint32_t threads, uint32_t w,
-                      bool reduces)
+static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_stages *stages,
+                                  uint32_t threads, uint32_t w, bool reduces)
 {
-    bool blocks = p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
+    bool blocks =
+        p->request->collective == BR_REDUCE_SCATTER || p->request->collective == BR_ALLGATHER;
     double share = p->bytes / threads, cpu = 0;
     struct br_port_load round;
 
@@ -141,7 +146,8 @@ static void tuning_cost_add_stage(struct br_cost_problem *p, const struct br_sta
                                        .messages = messages,
                                        .bytes = bytes};
 
-        br_port_load_add(&round, p->model, p->topology, &exchange, stage->ring ? stage->size - 1 : 1);
+        br_port_load_add(&round, p->model, p->topology, &exchange,
+                         stage->ring ? stage->size - 1 : 1);
         cpu += reduces ? (stage->size - 1) * messages * bytes * p->model->gamma : 0;
     }
     br_cost_end_rounds(p, &round, cpu);
@@ -183,8 +189,10 @@ static void add_ends(struct br_cost_problem *p, uint32_t core)
 static void tuning_cost_add_shape(struct br_cost_problem *p, const struct br_shape *shape)
 {
     enum br_collective collective = p->request->collective;
-    bool reduces = collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
-    bool gathers = collective == BR_ALLREDUCE || collective == BR_ALLGATHER || collective == BR_BROADCAST;
+    bool reduces =
+        collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
+    bool gathers =
+        collective == BR_ALLREDUCE || collective == BR_ALLGATHER || collective == BR_BROADCAST;
     struct br_stages stages[BR_DIMENSIONS_MAX];
     uint32_t thread = 0;
 
@@ -255,7 +263,8 @@ static void add_doubling(struct br_cost_problem *p)
         add_fold(p, core, 1, p->bytes, 0);
 }
 
-/* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree travel together. */
+/* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree
+ * travel together. */
 static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 {
     bool bruck = p->request->algorithm == BR_BRUCK, tree = p->request->algorithm == BR_TREE;
@@ -289,12 +298,14 @@ static void add_digits(struct br_cost_problem *p, double sum, bool packed)
 static void add_flat(struct br_cost_problem *p, double sum)
 {
     uint32_t others = p->request->n - 1;
-    uint32_t sender = br_collective_rooted(p->request->collective) ? p->request->root : BR_PORT_LOAD_ALL;
+    uint32_t sender =
+        br_collective_rooted(p->request->collective) ? p->request->root : BR_PORT_LOAD_ALL;
 
     tuning_cost_add_all(p, sender, others, p->bytes, sum * others);
 }
 
-/* A rank serves all its children at once: the largest subtree's share of the port grows as the others end. */
+/* A rank serves all its children at once: the largest subtree's share of the port grows as the
+ * others end. */
 static void add_tree(struct br_cost_problem *p, double sum)
 {
     bool down = p->request->collective == BR_BROADCAST;
@@ -324,7 +335,8 @@ static void add_chain(struct br_cost_problem *p, double sum)
     p->path = path;
 }
 
-/* Every tree at once: the busiest NIC carries a piece for each of its edges, and the last piece goes up and down the deepest tree. */
+/* Every tree at once: the busiest NIC carries a piece for each of its edges, and the last piece
+ * goes up and down the deepest tree. */
 static void add_forest(struct br_cost_problem *p)
 {
     const struct br_forest *trees = p->request->disjoint_trees;
@@ -380,7 +392,8 @@ static void add_algorithm(struct br_cost_problem *p)
     }
 }
 
-static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments, struct br_cost_parts *parts)
+static void tuning_cost_estimate(struct br_cost_problem *p, double bytes, uint32_t fragments,
+                                 struct br_cost_parts *parts)
 {
     p->bytes = p->request->collective == BR_BARRIER ? 0 : bytes / fragments;
     p->path = p->cpu = 0;
@@ -403,7 +416,8 @@ static int tuning_cost_prepare(struct br_cost_problem *p, struct br_topology *fl
         rc = br_cost_model_check(p->model);
     p->topology = p->model->topology;
     if (rc == 0 && p->topology && p->topology->n != p->request->n)
-        rc = br_error(EINVAL, "the topology has %u ranks, the schedule %u", p->topology->n, p->request->n);
+        rc = br_error(EINVAL, "the topology has %u ranks, the schedule %u", p->topology->n,
+                      p->request->n);
     if (!p->topology) {
         br_topology_flat(flat, p->request->n);
         p->topology = flat;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate, from closed
- * formulas in no time, for choosing; br_timing_run (timing.h), from the schedules of all ranks, for plans
- * and to check the formulas. Pure; thread-safe.
+ * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate,
+ * from closed formulas in no time, for choosing; br_timing_run (timing.h), from the schedules of
+ * all ranks, for plans and to check the formulas. Pure; thread-safe.
  *
- * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of that level
- * for overhead + m * beta, and is there alpha later. Messages that need a port at the same time share it. Which levels it uses is
- * the topology's matter: a relayed one uses the ports of every link of its routes; ranks of one host share the host's ports and its memory, which is one port; a
- * message of a FLAT network that may use any level holds the ports of all of them, for the time of their common rate. A rank
- * reduces and copies one step at a time. Where all ranks are on one machine with fewer cores, every link of every message keeps
- * these busy as well, for what `machine` says.
+ * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of
+ * that level for overhead + m * beta, and is there alpha later. Messages that need a port at the
+ * same time share it. Which levels it uses is the topology's matter: a relayed one uses the ports
+ * of every link of its routes; ranks of one host share the host's ports and its memory, which is
+ * one port; a message of a FLAT network that may use any level holds the ports of all of them, for
+ * the time of their common rate. A rank reduces and copies one step at a time. Where all ranks are
+ * on one machine with fewer cores, every link of every message keeps these busy as well, for what
+ * `machine` says.
  */
 #ifndef BR_COLLECTIVES_TUNING_COST_H
 #define BR_COLLECTIVES_TUNING_COST_H
@@ -21,7 +23,7 @@
 
 #define BR_COST_LEVELS        16
 #define BR_COST_MACHINE_LEVEL BR_COST_LEVELS
-#define BR_COST_MAX          1e9 /* of any figure: with all bytes of all ranks it stays finite */
+#define BR_COST_MAX           1e9 /* of any figure: with all bytes of all ranks it stays finite */
 
 struct br_cost_level {
     double alpha;    /* s, latency of a message */
@@ -29,16 +31,24 @@ struct br_cost_level {
     double beta;     /* s for a byte */
 };
 
-/* What a message takes of the cores that all ranks share, on each link that it goes over; 0: they have enough, or it is not known. */
+/* What a message takes of the cores that all ranks share, on each link that it goes over; 0: they
+ * have enough, or it is not known. */
 struct br_cost_machine {
     double overhead, beta; /* s, s for a byte: the reciprocal of what the whole machine can carry */
     double relayed_overhead, relayed_beta; /* of messages that somebody passes on */
 };
 
 /* What is added up, by the bytes of a number: reductions of different widths cost differently. */
-enum br_cost_class { BR_COST_4_BYTES, BR_COST_8_BYTES, BR_COST_2_BYTES, BR_COST_1_BYTE, BR_COST_CLASSES };
+enum br_cost_class {
+    BR_COST_4_BYTES,
+    BR_COST_8_BYTES,
+    BR_COST_2_BYTES,
+    BR_COST_1_BYTE,
+    BR_COST_CLASSES
+};
 
-/* What one way of a collective was measured to take, for blocks of float32 of these sizes, ascending. */
+/* What one way of a collective was measured to take, for blocks of float32 of these sizes,
+ * ascending. */
 #define BR_COST_POINTS   12
 #define BR_COST_MEASURED 96
 struct br_cost_measured {
@@ -46,16 +56,18 @@ struct br_cost_measured {
     uint32_t ranks;
     struct br_algorithm_config config;
     struct br_cost_fit fit; /* a and b of a + b * bytes, s and s/byte, through the points */
-    uint32_t n_points; /* at least 2 */
+    uint32_t n_points;      /* at least 2 */
     double bytes[BR_COST_POINTS], seconds[BR_COST_POINTS];
 };
 
 struct br_cost_model {
-    const struct br_topology *topology;      /* borrowed; NULL: FLAT */
-    const struct br_cost_measured *measured; /* borrowed; the choice believes them more than the formulas */
+    const struct br_topology *topology; /* borrowed; NULL: FLAT */
+    /* borrowed; the choice believes them more than the formulas */
+    const struct br_cost_measured *measured;
     uint32_t n_measured;
-    size_t chunk_bytes; /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
-    uint32_t n_levels;  /* 1 to BR_COST_LEVELS */
+    /* how the engine cuts (fragment.h); 0: as it is best, into 1 to 64 fragments */
+    size_t chunk_bytes;
+    uint32_t n_levels; /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
     double gamma;                   /* s for a byte of each source of a REDUCE after the first */
@@ -66,39 +78,48 @@ struct br_cost_model {
     bool shared;  /* likewise, and the figures of the levels do not have it in them */
 };
 
-/* What lies between the ranks, for the default figures: shared memory of one host, TCP between processes of one machine, a network. */
+/* What lies between the ranks, for the default figures: shared memory of one host, TCP between
+ * processes of one machine, a network. */
 enum br_cost_locality { BR_COST_HOST, BR_COST_MACHINE, BR_COST_NETWORK };
 
-/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to BR_COST_LEVELS). */
-void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality place, uint32_t rails);
+/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to BR_COST_LEVELS).
+ */
+void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality place,
+                           uint32_t rails);
 
-/* Likewise for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for FLAT and between HOSTS. */
+/* Likewise for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for
+ * FLAT and between HOSTS. */
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_locality place, uint32_t rails);
 
-/* -EINVAL with words when a figure is not a number, negative, above BR_COST_MAX, or there are too many or no levels. */
+/* -EINVAL with words when a figure is not a number, negative, above BR_COST_MAX, or there are too
+ * many or no levels. */
 int br_cost_model_check(const struct br_cost_model *model);
 
 /* gamma of a class, and the class of numbers of so many bytes. */
 double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class);
 enum br_cost_class br_cost_class_of(size_t bytes);
 
-/* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as BR_LEVEL_ANY. */
+/* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as
+ * BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
 
-/* br_topology_route for a message of so many bytes: what a single relayed frame carries goes one way. */
-uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
-                       double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS]);
+/* br_topology_route for a message of so many bytes: what a single relayed frame carries goes one
+ * way. */
+uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to,
+                       uint8_t level, double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS]);
 
-/* The latency of a message over the links of br_topology_route: that of the longest route. A host in between passes on whole frames, so
- * the last one of them is late by its own time on each further link. */
+/* The latency of a message over the links of br_topology_route: that of the longest route. A host
+ * in between passes on whole frames, so the last one of them is late by its own time on each
+ * further link. */
 double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                        double bytes);
 
 /* Seconds for which a message of so many bytes occupies one of these links. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
 
-/* Seconds for which all the links of a message, as br_topology_route says them, occupy the machine. */
+/* Seconds for which all the links of a message, as br_topology_route says them, occupy the machine.
+ */
 double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                           double bytes);
 
@@ -106,7 +127,8 @@ double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop
 const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
                                                      const struct br_schedule_request *request);
 
-/* Seconds by what was measured for blocks of `bytes` bytes: between two points as the logarithms say; 0: outside of them. */
+/* Seconds by what was measured for blocks of `bytes` bytes: between two points as the logarithms
+ * say; 0: outside of them. */
 double br_cost_measured_at(const struct br_cost_measured *measured, double bytes);
 
 /* What an estimate is made of, in seconds. */
@@ -118,8 +140,8 @@ struct br_cost_parts {
     uint8_t level;  /* of the busiest port; BR_COST_MACHINE_LEVEL: the machine is what is busiest */
 };
 
-/* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula. rank and
- * in_place are not looked at. -EINVAL with words: br_algorithm_check fails. */
+/* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula.
+ * rank and in_place are not looked at. -EINVAL with words: br_algorithm_check fails. */
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds);
 

@@ -11,13 +11,15 @@
 /* 97.5 % quantile of Student's t. */
 static double cost_fit_student(uint32_t freedom)
 {
-    static const double table[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-                                   2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
+    static const double table[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                   2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                                   2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
 
     return freedom <= sizeof table / sizeof *table ? table[freedom - 1] : 1.96 + 2.5 / freedom;
 }
 
-/* Relative error of a point, of the larger of both: a time of nearly nothing is not more wrong than one of nothing. */
+/* Relative error of a point, of the larger of both: a time of nearly nothing is not more wrong than
+ * one of nothing. */
 static double cost_fit_off(const struct br_cost_fit *f, double x, double y)
 {
     double line = f->start + f->slope * x;
@@ -35,7 +37,8 @@ static double all_off(const struct br_cost_fit *f, const double *x, const double
 }
 
 /* The line through two points; lines that fall or begin below 0 are bent up. */
-static bool cost_fit_through(const double *x, const double *y, uint32_t i, uint32_t j, struct br_cost_fit *f)
+static bool cost_fit_through(const double *x, const double *y, uint32_t i, uint32_t j,
+                             struct br_cost_fit *f)
 {
     if (x[i] == x[j])
         return false;
@@ -48,7 +51,8 @@ static bool cost_fit_through(const double *x, const double *y, uint32_t i, uint3
     return true;
 }
 
-static bool cost_fit_first_line(const double *x, const double *y, uint32_t n, struct br_cost_fit *best)
+static bool cost_fit_first_line(const double *x, const double *y, uint32_t n,
+                                struct br_cost_fit *best)
 {
     double least = INFINITY;
 
@@ -65,14 +69,16 @@ static bool cost_fit_first_line(const double *x, const double *y, uint32_t n, st
     return isfinite(least);
 }
 
-static uint32_t find_outliers(const struct br_cost_fit *f, const double *x, const double *y, uint32_t n)
+static uint32_t find_outliers(const struct br_cost_fit *f, const double *x, const double *y,
+                              uint32_t n)
 {
     double sizes[BR_COST_FIT_POINTS], scale;
     uint32_t outliers = 0;
 
     for (uint32_t i = 0; i < n; i++)
         sizes[i] = fabs(cost_fit_off(f, x[i], y[i]));
-    scale = 1.4826 * br_median(sizes, n) * (n > 2 ? 1 + 5.0 / (n - 2) : 1); /* two points leave nothing */
+    /* two points leave nothing */
+    scale = 1.4826 * br_median(sizes, n) * (n > 2 ? 1 + 5.0 / (n - 2) : 1);
     for (uint32_t i = 0; i < n; i++) {
         double size = fabs(cost_fit_off(f, x[i], y[i]));
 
@@ -86,7 +92,8 @@ struct sums {
     double w, x, y, xx, xy, yy;
 };
 
-static struct sums cost_fit_sum_up(const struct br_cost_fit *f, const double *x, const double *y, uint32_t n)
+static struct sums cost_fit_sum_up(const struct br_cost_fit *f, const double *x, const double *y,
+                                   uint32_t n)
 {
     struct sums s = {0};
 
@@ -132,7 +139,8 @@ static void cost_fit_refine(const double *x, const double *y, uint32_t n, struct
     if (f->n < 3 || !straight)
         return;
     variance = left / (f->n - 2);
-    f->slope_error = cost_fit_student(f->n - 2) * sqrt(variance * (from_zero ? 1 / s.xx : s.w / spread));
+    f->slope_error =
+        cost_fit_student(f->n - 2) * sqrt(variance * (from_zero ? 1 / s.xx : s.w / spread));
     f->start_error = from_zero ? 0 : cost_fit_student(f->n - 2) * sqrt(variance * s.xx / spread);
 }
 

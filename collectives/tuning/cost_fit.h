@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The line start + slope * x through measured times, by which alpha and beta are found. Errors count in proportion to the time, because
- * the sizes spread over powers of ten and a clock's noise grows with what it measures. Pure; thread-safe.
+ * The line start + slope * x through measured times, by which alpha and beta are found. Errors
+ * count in proportion to the time, because the sizes spread over powers of ten and a clock's noise
+ * grows with what it measures. Pure; thread-safe.
  *
- * 1. The first line is the one through two of the points that leaves the least sum of relative errors: few wild points do not
- *    move it. All pairs are tried; there are few.
- * 2. A point is an outlier when it is off by more than 3 robust standard deviations of what that line leaves, and by more than 1 %.
- * 3. The result is the weighted least squares of the others, with the half widths of its 95 % confidence intervals.
+ * 1. The first line is the one through two of the points that leaves the least sum of relative
+ *    errors: few wild points do not move it. All pairs are tried; there are few.
+ * 2. A point is an outlier when it is off by more than 3 robust standard deviations of what that
+ *    line leaves, and by more than 1 %.
+ * 3. The result is the weighted least squares of the others, with the half widths of its 95 %
+ *    confidence intervals.
  *
- * Rejected: Theil and Sen, whose start is the median of what is left: that is noise of the large sizes.
+ * Rejected: Theil and Sen, whose start is the median of what is left: that is noise of the large
+ * sizes.
  */
 #ifndef BR_COLLECTIVES_TUNING_COST_FIT_H
 #define BR_COLLECTIVES_TUNING_COST_FIT_H
@@ -19,14 +23,17 @@
 #define BR_COST_FIT_POINTS 32
 
 struct br_cost_fit {
-    double start, slope;             /* neither below 0 */
-    double start_error, slope_error; /* half of the 95 % interval; 0: fewer than 3 points are left */
-    double r2;         /* share of the weighted variance that the line explains, without the outliers */
+    double start, slope; /* neither below 0 */
+    /* half of the 95 % interval; 0: fewer than 3 points are left */
+    double start_error, slope_error;
+    /* share of the weighted variance that the line explains, without the outliers */
+    double r2;
     uint32_t outliers; /* bit i: point i */
     uint32_t n;        /* points without the outliers */
 };
 
-/* n points, 2 to BR_COST_FIT_POINTS, y above 0. false: fewer than two different x, or numbers that are none. */
+/* n points, 2 to BR_COST_FIT_POINTS, y above 0. false: fewer than two different x, or numbers that
+ * are none. */
 bool br_cost_fit_line(const double *x, const double *y, uint32_t n, struct br_cost_fit *fit);
 
 #endif

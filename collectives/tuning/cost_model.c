@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "protocol/message.h"
 
-/* MACHINE: measured with 2 ranks on loopback, 64 KiB to 1 MiB by `direct` and `flat`; what has come over a socket is cold when it is added up. */
+/* MACHINE: measured with 2 ranks on loopback, 64 KiB to 1 MiB by `direct` and `flat`; what has come
+ * over a socket is cold when it is added up. */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality place, uint32_t rails)
 {
     static const struct br_cost_level levels[] = {[BR_COST_HOST] = {0.6e-6, 0.4e-6, 0.1e-9},
@@ -25,13 +26,18 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality pl
         model->levels[i] = levels[place];
 }
 
-/* Of ranks that take turns on few cores: nothing waits for a network, but every message costs its sender and its receiver time of a
- * core, and a change between them. Measured with 4 ranks on 2 cores, shared memory and TCP on loopback and veth. Between HOSTS a message in
- * memory costs more, because who waits for it looks at its sockets, too: there 8 bytes took 25 us by binary_tree, 38 by doubling. */
-static struct br_cost_level cost_model_crowded(const struct br_topology *topology, enum br_cost_locality place,
-                                    uint32_t level)
+/*
+ * Of ranks that take turns on few cores: nothing waits for a network, but every message costs its
+ * sender and its receiver time of a core, and a change between them. Measured with 4 ranks on 2
+ * cores, shared memory and TCP on loopback and veth. Between HOSTS a message in memory costs more,
+ * because who waits for it looks at its sockets, too: there 8 bytes took 25 us by binary_tree, 38
+ * by doubling.
+ */
+static struct br_cost_level cost_model_crowded(const struct br_topology *topology,
+                                               enum br_cost_locality place, uint32_t level)
 {
-    static const struct br_cost_level host = {1e-6, 3e-6, 0.2e-9}, beside_sockets = {1e-6, 9e-6, 0.2e-9},
+    static const struct br_cost_level host = {1e-6, 3e-6, 0.2e-9},
+                                      beside_sockets = {1e-6, 9e-6, 0.2e-9},
                                       rail = {3e-6, 12e-6, 0.6e-9};
     struct br_cost_level cost = rail;
 
@@ -52,7 +58,8 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
 
     if (topology->kind != BR_TOPOLOGY_FLAT || (topology->cores && place == BR_COST_MACHINE))
         place = BR_COST_NETWORK;
-    br_cost_model_default(model, place, topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube.k : rails);
+    br_cost_model_default(model, place,
+                          topology->kind == BR_TOPOLOGY_BCUBE ? topology->cube.k : rails);
     if (topology->kind == BR_TOPOLOGY_HOSTS) {
         br_cost_model_default(&memory, BR_COST_HOST, 1);
         model->levels[1] = br_cost_message(model, BR_LEVEL_ANY);
@@ -126,8 +133,8 @@ struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t 
     return all;
 }
 
-uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
-                       double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS])
+uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to,
+                       uint8_t level, double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS])
 {
     uint32_t n = br_topology_route(topology, from, to, level, hops), first = n < 1 ? 0 : 1;
 
@@ -140,15 +147,17 @@ uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32
     return first;
 }
 
-double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n, double bytes)
+double br_cost_latency(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
+                       double bytes)
 {
     double longest = 0, latency = 0, frame = fmin(bytes, BR_RELAY_PAYLOAD);
 
     for (uint32_t i = 0; i < n; i++) {
         struct br_cost_level link = br_cost_message(model, hops[i].level);
 
-        latency =
-            hops[i].from == hops[0].from ? 0 : latency + model->relay + link.overhead + frame * link.beta;
+        latency = hops[i].from == hops[0].from
+                      ? 0
+                      : latency + model->relay + link.overhead + frame * link.beta;
         latency += link.alpha;
         longest = fmax(longest, latency);
     }
@@ -182,7 +191,8 @@ const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model 
     for (uint32_t i = 0; i < model->n_measured; i++) {
         const struct br_cost_measured *m = &model->measured[i];
 
-        if (m->collective == request->collective && m->ranks == request->n && br_algorithm_config_equal(&m->config, &config))
+        if (m->collective == request->collective && m->ranks == request->n &&
+            br_algorithm_config_equal(&m->config, &config))
             return m;
     }
     return NULL;

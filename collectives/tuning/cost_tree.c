@@ -19,7 +19,8 @@ static struct br_tree_node cost_node_of(const struct edges *edges, uint32_t rank
     struct br_schedule head = edges->head;
 
     head.rank = rank;
-    return edges->per_host ? br_host_tree_node(rank, edges->per_host) : br_tree_node(&head, edges->tree);
+    return edges->per_host ? br_host_tree_node(rank, edges->per_host)
+                           : br_tree_node(&head, edges->tree);
 }
 
 static uint32_t peer_in_tree(const void *context, uint32_t rank, uint32_t i)
@@ -36,14 +37,17 @@ static uint32_t peer_in_tree(const void *context, uint32_t rank, uint32_t i)
 }
 
 /* All trees at once, in one direction, from or to the ranks of one height. */
-static void add_edges(struct br_cost_problem *p, struct br_port_load *load, uint32_t trees, uint32_t height,
-                      bool up)
+static void add_edges(struct br_cost_problem *p, struct br_port_load *load, uint32_t trees,
+                      uint32_t height, bool up)
 {
-    struct edges edges = {
-        .head = {.collective = p->request->collective, .n = p->request->n, .root = p->request->root},
-        .per_host = p->request->algorithm == BR_HOST_TREE ? p->request->shape.dimensions[0].size : 0,
-        .height = height,
-        .up = up};
+    struct edges edges = {.head = {.collective = p->request->collective,
+                                   .n = p->request->n,
+                                   .root = p->request->root},
+                          .per_host = p->request->algorithm == BR_HOST_TREE
+                                          ? p->request->shape.dimensions[0].size
+                                          : 0,
+                          .height = height,
+                          .up = up};
     struct br_exchange exchange = {.peer = peer_in_tree,
                                    .context = &edges,
                                    .peers = up ? 1 : 2,
@@ -67,8 +71,10 @@ static void add_height(struct br_cost_problem *p, uint32_t trees, uint32_t heigh
     br_cost_end_rounds(p, &round, up ? 2 * p->bytes / trees * p->model->gamma : 0);
 }
 
-/* One height after the other; every port is counted. Then the pace, by what each port carries of all heights. */
-static void add_counted_tree(struct br_cost_problem *p, uint32_t trees, uint32_t depth, bool up, bool down)
+/* One height after the other; every port is counted. Then the pace, by what each port carries of
+ * all heights. */
+static void add_counted_tree(struct br_cost_problem *p, uint32_t trees, uint32_t depth, bool up,
+                             bool down)
 {
     double sums = 2 * p->bytes / trees * p->model->gamma;
 
@@ -81,8 +87,9 @@ static void add_counted_tree(struct br_cost_problem *p, uint32_t trees, uint32_t
     p->cpu = up ? sums : 0;
 }
 
-/* A rank of a tree has two children; in two trees it is a leaf of one. `carried`: messages that a fragment sends through the
- * busiest port of a network in which all ranks are neighbours, one way and both. */
+/* A rank of a tree has two children; in two trees it is a leaf of one. `carried`: messages that a
+ * fragment sends through the busiest port of a network in which all ranks are neighbours, one way
+ * and both. */
 void br_cost_add_binary_tree(struct br_cost_problem *p, uint32_t trees)
 {
     static const double carried[2][2] = {{2, 3}, {2, 4}};
@@ -126,8 +133,9 @@ static uint32_t peer_of_top(const void *context, uint32_t rank, uint32_t i)
     uint32_t peer = tops->across ? host ^ tops->distance : host + tops->distance;
 
     (void)i;
-    return rank % tops->per_host == tops->top && peer < tops->hosts ? peer * tops->per_host + tops->top
-                                                                    : rank;
+    return rank % tops->per_host == tops->top && peer < tops->hosts
+               ? peer * tops->per_host + tops->top
+               : rank;
 }
 
 static void add_tops(struct br_cost_problem *p, const struct tops *tops, double sums)
@@ -137,7 +145,8 @@ static void add_tops(struct br_cost_problem *p, const struct tops *tops, double 
 
 void br_cost_add_host_tree(struct br_cost_problem *p)
 {
-    uint32_t per_host = p->request->shape.dimensions[0].size, hosts = p->request->shape.dimensions[1].size;
+    uint32_t per_host = p->request->shape.dimensions[0].size,
+             hosts = p->request->shape.dimensions[1].size;
     uint32_t depth = 0, core = 1;
     struct tops tops = {.per_host = per_host};
 

@@ -33,8 +33,9 @@ static size_t tuning_network_bytes_of(const struct figures *figures)
     return offsetof(struct figures, configs) + figures->n_configs * sizeof *figures->configs;
 }
 
-static void read_calibration(const struct br_network *network, const char *path, const char *devices,
-                             struct br_calibration *calibration, struct figures *out)
+static void read_calibration(const struct br_network *network, const char *path,
+                             const char *devices, struct br_calibration *calibration,
+                             struct figures *out)
 {
     char text[BR_CALIBRATION_STALE_TEXT];
 
@@ -45,10 +46,11 @@ static void read_calibration(const struct br_network *network, const char *path,
         snprintf(out->message, sizeof out->message, "BRAID_CALIBRATION: %s", br_error_message());
         return;
     }
-    if (br_calibration_stale(calibration, &network->topology, devices, &network->oversubscribed, text))
-        br_log_warn(
-            "BRAID_CALIBRATION: %s of %s is stale, but used (%s); measure again with `braid calibrate`", path,
-            calibration->date, text);
+    if (br_calibration_stale(calibration, &network->topology, devices, &network->oversubscribed,
+                             text))
+        br_log_warn("BRAID_CALIBRATION: %s of %s is stale, but used (%s); measure again with "
+                    "`braid calibrate`",
+                    path, calibration->date, text);
     out->measured = 1;
     out->n_configs = calibration->n_measured;
     memcpy(out->configs, calibration->measured, out->n_configs * sizeof *out->configs);
@@ -82,7 +84,8 @@ static int use_figures(struct br_network *network, const struct figures *figures
     struct br_cost_model *model = &network->model;
 
     if (figures->error)
-        return br_error(-figures->error, "%.*s", (int)sizeof figures->message - 1, figures->message);
+        return br_error(-figures->error, "%.*s", (int)sizeof figures->message - 1,
+                        figures->message);
     network->measured = figures->measured != 0;
     network->topology.cores = figures->cores;
     model->serial = figures->serial;
@@ -101,14 +104,16 @@ static int use_figures(struct br_network *network, const struct figures *figures
     network->measured_configs = calloc(figures->n_configs, sizeof *network->measured_configs);
     if (!network->measured_configs)
         return br_error(ENOMEM, "no memory for the figures of %u algorithms", figures->n_configs);
-    memcpy(network->measured_configs, figures->configs, figures->n_configs * sizeof *network->measured_configs);
+    memcpy(network->measured_configs, figures->configs,
+           figures->n_configs * sizeof *network->measured_configs);
     model->measured = network->measured_configs;
     model->n_measured = figures->n_configs;
     return 0;
 }
 
-int br_network_init(struct br_network *network, int rank, enum br_cost_locality place, uint32_t rails,
-                    const char *calibration, const char *devices, struct br_store *store, uint64_t deadline)
+int br_network_init(struct br_network *network, int rank, enum br_cost_locality place,
+                    uint32_t rails, const char *calibration, const char *devices,
+                    struct br_store *store, uint64_t deadline)
 {
     struct figures figures;
     size_t n = sizeof figures;
@@ -117,12 +122,14 @@ int br_network_init(struct br_network *network, int rank, enum br_cost_locality 
     br_cost_model_on(&network->model, &network->topology, place, rails);
     if (rank == 0) {
         get_figures(network, calibration, devices, &figures);
-        rc = store ? br_store_put(store, KEY, &figures, tuning_network_bytes_of(&figures), deadline) : 0;
+        rc = store ? br_store_put(store, KEY, &figures, tuning_network_bytes_of(&figures), deadline)
+                   : 0;
     } else {
         rc = br_store_get(store, KEY, &figures, sizeof figures, &n, deadline);
         if (!rc && (n < offsetof(struct figures, configs) || figures.n_configs > BR_COST_MEASURED ||
                     n != tuning_network_bytes_of(&figures)))
-            rc = br_error(EPROTO, "rank 0 told figures of %zu bytes, which are none of this version", n);
+            rc = br_error(EPROTO,
+                          "rank 0 told figures of %zu bytes, which are none of this version", n);
     }
     return rc ? rc : use_figures(network, &figures);
 }
@@ -134,7 +141,8 @@ void br_network_destroy(struct br_network *network)
     network->measured_configs = NULL;
 }
 
-static int part_of_hosts(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+static int part_of_hosts(const struct br_network *whole, const int *ranks, int n,
+                         struct br_network *part)
 {
     uint64_t *host = calloc((size_t)n, sizeof *host);
     int rc;
@@ -152,7 +160,8 @@ static int part_of_hosts(const struct br_network *whole, const int *ranks, int n
     return rc;
 }
 
-static void part_of_cube(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+static void part_of_cube(const struct br_network *whole, const int *ranks, int n,
+                         struct br_network *part)
 {
     bool all = (uint32_t)n == whole->topology.n;
 
@@ -169,7 +178,8 @@ static void part_of_cube(const struct br_network *whole, const int *ranks, int n
             part->model.levels[0] = whole->model.levels[i];
 }
 
-int br_network_part(const struct br_network *whole, const int *ranks, int n, struct br_network *part)
+int br_network_part(const struct br_network *whole, const int *ranks, int n,
+                    struct br_network *part)
 {
     int rc = 0;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a job knows of its network for choosing algorithms: the topology, which each rank derives from what all have published
- * (rendezvous.c), and the figures of the cost model, which come from rank 0: its calibration (BRAID_CALIBRATION) or the
- * defaults. So all ranks have the same to the bit.
+ * What a job knows of its network for choosing algorithms: the topology, which each rank derives
+ * from what all have published (rendezvous.c), and the figures of the cost model, which come from
+ * rank 0: its calibration (BRAID_CALIBRATION) or the defaults. So all ranks have the same to the
+ * bit.
  */
 #ifndef BR_COLLECTIVES_TUNING_NETWORK_H
 #define BR_COLLECTIVES_TUNING_NETWORK_H
@@ -21,15 +22,22 @@ struct br_network {
     struct br_cost_measured *measured_configs;
 };
 
-/* Fills in the model; the topology stands, but for its cores, which rank 0 knows, and so does `crowded`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration file
- * ("": none), warns when it is stale (devices: its rails, as in a calibration), and puts the figures into the store, the others get
- * them there. store NULL: a job of one. Blocks until the deadline at most. Errors of the store; of the file, with the same words on all ranks. */
-int br_network_init(struct br_network *network, int rank, enum br_cost_locality place, uint32_t rails,
-                    const char *calibration, const char *devices, struct br_store *store, uint64_t deadline);
+/*
+ * Fills in the model; the topology stands, but for its cores, which rank 0 knows, and so does
+ * `crowded`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration
+ * file ("": none), warns when it is stale (devices: its rails, as in a calibration), and puts the
+ * figures into the store, the others get them there. store NULL: a job of one. Blocks until the
+ * deadline at most. Errors of the store; of the file, with the same words on all ranks.
+ */
+int br_network_init(struct br_network *network, int rank, enum br_cost_locality place,
+                    uint32_t rails, const char *calibration, const char *devices,
+                    struct br_store *store, uint64_t deadline);
 void br_network_destroy(struct br_network *network);
 
-/* What `n` of its ranks have between them, with the whole's figures; each of them finds the same. Hosts stay hosts; of a BCube
- * nothing but the whole is one, other parts count as FLAT and as slow as its slowest level. -ENOMEM with words. */
-int br_network_part(const struct br_network *whole, const int *ranks, int n, struct br_network *part);
+/* What `n` of its ranks have between them, with the whole's figures; each of them finds the same.
+ * Hosts stay hosts; of a BCube nothing but the whole is one, other parts count as FLAT and as slow
+ * as its slowest level. -ENOMEM with words. */
+int br_network_part(const struct br_network *whole, const int *ranks, int n,
+                    struct br_network *part);
 
 #endif

@@ -11,7 +11,8 @@
 #define KEPT       64u    /* plans; more only while operations hold them */
 #define MOST_MATCH 65536u /* messages of one pair and direction: 16 bits in the tag */
 
-void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model, uint32_t rank, uint32_t n)
+void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model,
+                        uint32_t rank, uint32_t n)
 {
     memset(cache, 0, sizeof *cache);
     cache->model = model;
@@ -39,10 +40,11 @@ void br_plan_cache_destroy(struct br_plan_cache *cache)
         free(br_container_of(node, struct br_plan_config, node));
 }
 
-/* ---- choosing ------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
-static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache, enum br_collective collective,
-                                        const char *text, size_t bytes)
+static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache,
+                                              enum br_collective collective, const char *text,
+                                              size_t bytes)
 {
     uint64_t hash = bytes * 8 + (size_t)collective;
 
@@ -51,7 +53,8 @@ static struct br_plan_tuning *plan_cache_find(struct br_plan_cache *cache, enum 
     return &cache->tunings[hash * 0x9e3779b97f4a7c15ull >> 56];
 }
 
-static const struct br_plan_config *plan_cache_keep(struct br_plan_cache *cache, const struct br_algorithm_config *config)
+static const struct br_plan_config *plan_cache_keep(struct br_plan_cache *cache,
+                                                    const struct br_algorithm_config *config)
 {
     struct br_plan_config *kept;
 
@@ -75,8 +78,9 @@ static bool is_auto(const char *text)
     return !*text || strcmp(text, "auto") == 0;
 }
 
-static int plan_cache_reuse(const struct br_plan_cache *cache, enum br_collective collective, enum br_cost_class class,
-                        const char *text, size_t bytes, struct br_tuning *tuning)
+static int plan_cache_reuse(const struct br_plan_cache *cache, enum br_collective collective,
+                            enum br_cost_class class, const char *text, size_t bytes,
+                            struct br_tuning *tuning)
 {
     const struct br_plan_tuning *theirs;
     int rc;
@@ -84,13 +88,15 @@ static int plan_cache_reuse(const struct br_plan_cache *cache, enum br_collectiv
     cache->shared_with->disjoint_trees = cache->disjoint_trees;
     rc = br_plan_cache_choose(cache->shared_with, collective, class, text, bytes, &theirs);
     if (!rc)
-        *tuning = (struct br_tuning){
-            .config = theirs->config->config, .chunk_bytes = theirs->chunk_bytes, .seconds = theirs->seconds};
+        *tuning = (struct br_tuning){.config = theirs->config->config,
+                                     .chunk_bytes = theirs->chunk_bytes,
+                                     .seconds = theirs->seconds};
     return rc;
 }
 
-static int plan_cache_decide(struct br_plan_cache *cache, enum br_collective collective, enum br_cost_class class,
-                  const char *text, size_t bytes, struct br_tuning *tuning)
+static int plan_cache_decide(struct br_plan_cache *cache, enum br_collective collective,
+                             enum br_cost_class class, const char *text, size_t bytes,
+                             struct br_tuning *tuning)
 {
     struct br_cost_model model = *cache->model;
     struct br_topology topology = model.topology ? *model.topology : cache->flat;
@@ -104,8 +110,8 @@ static int plan_cache_decide(struct br_plan_cache *cache, enum br_collective col
     model.gamma = br_cost_gamma(cache->model, class);
     if (class != BR_COST_4_BYTES && br_collective_reduces(collective)) /* measured was float32 */
         model.n_measured = 0;
-    if (is_auto(text) && collective == BR_ALLREDUCE && bytes >= BR_DISJOINT_TREES_MIN_BYTES && cache->disjoint_trees &&
-        cache->disjoint_trees->broken)
+    if (is_auto(text) && collective == BR_ALLREDUCE && bytes >= BR_DISJOINT_TREES_MIN_BYTES &&
+        cache->disjoint_trees && cache->disjoint_trees->broken)
         text = br_algorithm_name(BR_DISJOINT_TREES);
     if (is_auto(text))
         return br_tuning_choose(&model, collective, cache->n, (double)bytes, tuning);
@@ -115,31 +121,39 @@ static int plan_cache_decide(struct br_plan_cache *cache, enum br_collective col
     return br_tuning_choose_methods(&model, collective, cache->n, (double)bytes, &config, tuning);
 }
 
-int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective, enum br_cost_class class,
-                    const char *text, size_t bytes, const struct br_plan_tuning **out)
+int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective,
+                         enum br_cost_class class, const char *text, size_t bytes,
+                         const struct br_plan_tuning **out)
 {
     struct br_plan_tuning *known = plan_cache_find(cache, collective, text, bytes);
     const struct br_plan_config *config;
     struct br_tuning tuning;
     int rc;
 
-    if (!known->config || known->collective != collective || known->class != class || known->bytes != bytes ||
-        known->disjoint_trees != cache->disjoint_trees || strcmp(known->text, text) != 0) {
+    if (!known->config || known->collective != collective || known->class != class ||
+        known->bytes != bytes || known->disjoint_trees != cache->disjoint_trees ||
+        strcmp(known->text, text) != 0) {
         rc = plan_cache_decide(cache, collective, class, text, bytes, &tuning);
         if (rc)
             return rc;
         config = plan_cache_keep(cache, &tuning.config);
         if (!config)
             return br_error(ENOMEM, "no memory for the choice of rank %u", cache->rank);
-        *known = (struct br_plan_tuning){
-            config, bytes, collective, class, "", tuning.chunk_bytes, tuning.seconds, cache->disjoint_trees};
+        *known = (struct br_plan_tuning){config,
+                                         bytes,
+                                         collective,
+                                         class,
+                                         "",
+                                         tuning.chunk_bytes,
+                                         tuning.seconds,
+                                         cache->disjoint_trees};
         snprintf(known->text, sizeof known->text, "%s", text);
     }
     *out = known;
     return 0;
 }
 
-/* ---- building ------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static int count_readers(struct br_plan *plan)
 {
@@ -153,13 +167,14 @@ static int count_readers(struct br_plan *plan)
             plan->readers[s->sources[i].recv]++;
     for (uint32_t i = 0; i < s->n_steps; i++)
         if (s->steps[i].kind <= BR_STEP_RECV && s->steps[i].match >= MOST_MATCH)
-            return br_error(EINVAL, "algorithm %s needs more than %u messages between two of %u ranks",
+            return br_error(EINVAL,
+                            "algorithm %s needs more than %u messages between two of %u ranks",
                             plan->config->name, MOST_MATCH, s->n);
     return 0;
 }
 
 static int plan_cache_build(struct br_plan_cache *cache, const struct br_plan_config *config,
-                 const struct br_schedule_request *request, struct br_plan **out)
+                            const struct br_schedule_request *request, struct br_plan **out)
 {
     struct br_plan *plan = calloc(1, sizeof *plan);
     int rc;
@@ -197,8 +212,9 @@ static void plan_cache_shrink(struct br_plan_cache *cache)
     }
 }
 
-int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective, const struct br_plan_config *config,
-                 uint32_t root, bool in_place, struct br_plan **out)
+int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
+                      const struct br_plan_config *config, uint32_t root, bool in_place,
+                      struct br_plan **out)
 {
     struct br_schedule_request request = {.collective = collective,
                                           .algorithm = config->config.algorithm,
@@ -215,7 +231,8 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
         struct br_plan *known = br_container_of(node, struct br_plan, node);
         const struct br_schedule_request *r = &known->request;
 
-        if (known->config == config && r->collective == collective && r->root == root && r->in_place == in_place) {
+        if (known->config == config && r->collective == collective && r->root == root &&
+            r->in_place == in_place) {
             plan = known;
             break;
         }

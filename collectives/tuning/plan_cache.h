@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans: schedules that the engine has built, kept for the next operation of the same kind. Choosing an
- * algorithm and building a schedule cost microseconds to milliseconds; a repeated operation finds both by
- * a short search, most recent first. Owned by one engine, not thread-safe.
+ * Plans: schedules that the engine has built, kept for the next operation of the same kind.
+ * Choosing an algorithm and building a schedule cost microseconds to milliseconds; a repeated
+ * operation finds both by a short search, most recent first. Owned by one engine, not thread-safe.
  */
 #ifndef BR_COLLECTIVES_TUNING_PLAN_CACHE_H
 #define BR_COLLECTIVES_TUNING_PLAN_CACHE_H
@@ -33,9 +33,9 @@ struct br_plan_tuning {
     size_t bytes;
     enum br_collective collective;
     enum br_cost_class class;
-    char text[BR_ALGORITHM_TEXT];         /* by which it was asked for */
-    size_t chunk_bytes;             /* of its fragments (fragment.h) */
-    double seconds;                 /* that it should take; 0: not estimated, as it was named */
+    char text[BR_ALGORITHM_TEXT]; /* by which it was asked for */
+    size_t chunk_bytes;           /* of its fragments (fragment.h) */
+    double seconds;               /* that it should take; 0: not estimated, as it was named */
     const struct br_forest *disjoint_trees; /* when it was chosen */
 };
 
@@ -47,7 +47,8 @@ struct br_plan_cache {
     struct br_topology flat; /* when the model has none */
     /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
     const struct br_forest *disjoint_trees;
-    /* of another rank in this process (a simulation), with the same model: what it chooses holds here too. Borrowed, or NULL */
+    /* of another rank in this process (a simulation), with the same model: what it chooses holds
+     * here too. Borrowed, or NULL */
     struct br_plan_cache *shared_with;
     struct br_list configs;
     struct br_list plans; /* most recent first */
@@ -56,21 +57,27 @@ struct br_plan_cache {
     struct br_plan_tuning tunings[BR_PLAN_TUNINGS]; /* by hash */
 };
 
-void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model, uint32_t rank, uint32_t n);
+void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model *model,
+                        uint32_t rank, uint32_t n);
 void br_plan_cache_destroy(struct br_plan_cache *cache);
 
 #define BR_DISJOINT_TREES_MIN_BYTES (256u << 10) /* bytes */
 
-/* The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for all-reduces of BR_DISJOINT_TREES_MIN_BYTES and
- * more where links of a BCube are broken, a forest: the cost model knows whole networks only. The result stays until the next
- * call. -EINVAL, -E2BIG with words; -ENOMEM. */
-int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective, enum br_cost_class class,
-                    const char *text, size_t bytes, const struct br_plan_tuning **tuning);
+/*
+ * The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for
+ * all-reduces of BR_DISJOINT_TREES_MIN_BYTES and more where links of a BCube are broken, a forest:
+ * the cost model knows whole networks only. The result stays until the next call. -EINVAL, -E2BIG
+ * with words; -ENOMEM.
+ */
+int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective,
+                         enum br_cost_class class, const char *text, size_t bytes,
+                         const struct br_plan_tuning **tuning);
 
-/* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL (words;
- * the same on all ranks), -ENOMEM. */
-int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective, const struct br_plan_config *config,
-                 uint32_t root, bool in_place, struct br_plan **plan);
+/* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL
+ * (words; the same on all ranks), -ENOMEM. */
+int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
+                      const struct br_plan_config *config, uint32_t root, bool in_place,
+                      struct br_plan **plan);
 void br_plan_put(struct br_plan *plan);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "collectives/schedule/schedule.h"
 
-void br_port_load_init(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t)
+void br_port_load_init(struct br_port_load *load, const struct br_cost_model *model,
+                       const struct br_topology *t)
 {
     memset(load, 0, sizeof *load);
     load->ports = t->n < BR_PORT_LOAD_PORTS ? t->n : BR_PORT_LOAD_PORTS;
@@ -32,7 +33,8 @@ static double port_load_asked(const struct br_topology *t, const struct sample *
 
 static struct sample sample_of(const struct br_topology *t, const struct br_exchange *exchange)
 {
-    struct sample sample = {.whole = t->n <= BR_PORT_LOAD_PORTS && (t->kind != BR_TOPOLOGY_FLAT || t->cores),
+    struct sample sample = {.whole = t->n <= BR_PORT_LOAD_PORTS &&
+                                     (t->kind != BR_TOPOLOGY_FLAT || t->cores),
                             .senders = exchange->ranks,
                             .stands_for = 1};
 
@@ -41,12 +43,14 @@ static struct sample sample_of(const struct br_topology *t, const struct br_exch
     else if (!sample.whole && t->kind == BR_TOPOLOGY_BCUBE && exchange->ranks > BR_PORT_LOAD_PORTS)
         sample.senders = BR_PORT_LOAD_PORTS;
     if (exchange->sender == BR_PORT_LOAD_ALL)
-        sample.stands_for = (exchange->active > 0 ? exchange->active : exchange->ranks) / port_load_asked(t, &sample);
+        sample.stands_for = (exchange->active > 0 ? exchange->active : exchange->ranks) /
+                            port_load_asked(t, &sample);
     return sample;
 }
 
-static void add_hop(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t,
-                    const struct sample *sample, const struct br_hop *hop, uint32_t sender, double time)
+static void add_hop(struct br_port_load *load, const struct br_cost_model *model,
+                    const struct br_topology *t, const struct sample *sample,
+                    const struct br_hop *hop, uint32_t sender, double time)
 {
     uint32_t from = br_topology_port(t, sample->whole ? hop->from : sender, hop->level);
     uint32_t to = br_topology_port(t, hop->to, hop->level);
@@ -79,8 +83,9 @@ static double add_message(struct br_port_load *load, const struct br_cost_model 
     return br_cost_latency(model, hops, n, exchange->bytes);
 }
 
-void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *t,
-                 const struct br_exchange *exchange, double rounds)
+void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model,
+                      const struct br_topology *t, const struct br_exchange *exchange,
+                      double rounds)
 {
     struct sample sample = sample_of(t, exchange);
     uint32_t first = exchange->sender == BR_PORT_LOAD_ALL ? 0 : exchange->sender;
@@ -94,8 +99,8 @@ void br_port_load_add(struct br_port_load *load, const struct br_cost_model *mod
             uint32_t to = exchange->peer(exchange->context, rank, i);
 
             if (to != rank)
-                load->alpha = fmax(load->alpha,
-                                   rounds * add_message(load, model, t, exchange, &sample, rank, to, rounds));
+                load->alpha = fmax(load->alpha, rounds * add_message(load, model, t, exchange,
+                                                                     &sample, rank, to, rounds));
         }
     }
 }

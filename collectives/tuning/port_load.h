@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a round of messages does to the ports of the network, by the cost model. For estimates (cost.h). Pure.
+ * What a round of messages does to the ports of the network, by the cost model. For estimates
+ * (cost.h). Pure.
  *
- * Up to BR_PORT_LOAD_PORTS ranks every port is counted. In larger networks the first ranks, or those of one host, stand for all, and
- * count what is relayed for them as their own: exact where the pattern looks the same from every rank.
+ * Up to BR_PORT_LOAD_PORTS ranks every port is counted. In larger networks the first ranks, or
+ * those of one host, stand for all, and count what is relayed for them as their own: exact where
+ * the pattern looks the same from every rank.
  */
 #ifndef BR_COLLECTIVES_TUNING_PORT_LOAD_H
 #define BR_COLLECTIVES_TUNING_PORT_LOAD_H
@@ -23,7 +25,8 @@ struct br_exchange {
     uint32_t sender;        /* the only one; BR_PORT_LOAD_ALL: everybody */
     uint8_t level;          /* what the schedule says (br_topology_route) */
     double messages, bytes; /* to each partner: how many, and of what size */
-    double active; /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */
+    /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */
+    double active;
 };
 
 /* Seconds for which each port is occupied. */
@@ -35,16 +38,19 @@ struct br_port_load {
 };
 
 void br_port_load_init(struct br_port_load *load, const struct br_cost_model *model,
-                  const struct br_topology *topology);
+                       const struct br_topology *topology);
 
-/* Adds `rounds` rounds one after the other. alpha becomes the longest, times rounds, of all that was added. */
-void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model, const struct br_topology *topology,
-                 const struct br_exchange *exchange, double rounds);
+/* Adds `rounds` rounds one after the other. alpha becomes the longest, times rounds, of all that
+ * was added. */
+void br_port_load_add(struct br_port_load *load, const struct br_cost_model *model,
+                      const struct br_topology *topology, const struct br_exchange *exchange,
+                      double rounds);
 
 /* load += other; alpha stays. */
 void br_port_load_sum(struct br_port_load *load, const struct br_port_load *other);
 
-/* The busiest port's seconds, or the machine's; *level: which level that is (NULL allowed), or BR_COST_MACHINE_LEVEL. */
+/* The busiest port's seconds, or the machine's; *level: which level that is (NULL allowed), or
+ * BR_COST_MACHINE_LEVEL. */
 double br_port_load_busiest(const struct br_port_load *load, uint8_t *level);
 
 #endif

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So of the
- *    jobs of a rank the smallest is the one to do first.
- * 2. Messages from one rank to another, and the local work of a rank, stand in queues. The first of each queue is under way: a
- *    flow. Earlier fragments and steps overtake, as the protocol's queues let them: the flow keeps what it has done.
- * 3. A flow holds resources, each for a part of its time: the ports of all links of its route, or the processor of its rank. Which
- *    ports is the topology's matter (topology.h): both ends of each link, all levels of a FLAT message that may use any, the
- *    shared ports of a host. Flows share a resource as connections share a link: all go equally fast, none faster than alone,
- *    and what one of them cannot use is for the others (max-min fairness, by filling up: the scarcest resource first says how fast
- *    its flows are, the next one divides what these leave over).
- * 4. Between two events all speeds are constant, so a run jumps from event to event: a flow that ends, a message that arrives
- *    alpha after its flow has ended.
+ * 1. A job is a step in one fragment; job = fragment * steps of all ranks + number of the step. So
+ *    of the jobs of a rank the smallest is the one to do first.
+ * 2. Messages from one rank to another, and the local work of a rank, stand in queues. The first of
+ *    each queue is under way: a flow. Earlier fragments and steps overtake, as the protocol's
+ *    queues let them: the flow keeps what it has done.
+ * 3. A flow holds resources, each for a part of its time: the ports of all links of its route, or
+ *    the processor of its rank. Which ports is the topology's matter (topology.h): both ends of
+ *    each link, all levels of a FLAT message that may use any, the shared ports of a host. Flows
+ *    share a resource as connections share a link: all go equally fast, none faster than alone, and
+ *    what one of them cannot use is for the others (max-min fairness, by filling up: the scarcest
+ *    resource first says how fast its flows are, the next one divides what these leave over).
+ * 4. Between two events all speeds are constant, so a run jumps from event to event: a flow that
+ *    ends, a message that arrives alpha after its flow has ended.
  *
- * Rejected: messages that hold their ports alone, and start only when all of them are idle. A rank that hears from several is
- * then blind to all but one, and a message over several links keeps all of them waiting for one; trees, direct exchange and
- * relayed messages took up to twice the measured time.
+ * Rejected: messages that hold their ports alone, and start only when all of them are idle. A rank
+ * that hears from several is then blind to all but one, and a message over several links keeps all
+ * of them waiting for one; trees, direct exchange and relayed messages took up to twice the
+ * measured time.
  */
 #include "collectives/tuning/timing.h"
 
@@ -71,7 +74,8 @@ struct state {
     struct job *jobs;
     uint32_t *queues; /* by from, to, level; then by rank, for local work: the first job, NONE */
     struct flow *flows;
-    struct resource *resources; /* by rank, level, direction; then processors by rank; then the machine */
+    /* by rank, level, direction; then processors by rank; then the machine */
+    struct resource *resources;
     struct event *heap;
     bool changed; /* flows have come or gone */
     bool failed;  /* no memory */
@@ -95,7 +99,7 @@ static uint32_t timing_partner_of(const struct state *s, uint32_t job)
     return job - number + s->m.partner[number];
 }
 
-/* ---- arrivals ------------------------------------------------------------------------------- */
+/* ---- arrivals -------------------------------------------------------------------------------- */
 
 static bool timing_before(const struct event *a, const struct event *b)
 {
@@ -128,7 +132,7 @@ static struct event timing_pop(struct state *s)
     return top;
 }
 
-/* ---- flows ---------------------------------------------------------------------------------- */
+/* ---- flows ----------------------------------------------------------------------------------- */
 
 static void timing_use(struct flow *flow, uint32_t resource, double part)
 {
@@ -136,8 +140,8 @@ static void timing_use(struct flow *flow, uint32_t resource, double part)
 }
 
 /* The ports of one end of a link. */
-static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, bool in, uint8_t level,
-                      double part)
+static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, bool in,
+                      uint8_t level, double part)
 {
     uint32_t levels = s->model->n_levels;
 
@@ -153,14 +157,16 @@ static void use_ports(const struct state *s, struct flow *flow, uint32_t rank, b
             timing_use(flow, (rank * levels + l) * 2 + in, part);
 }
 
-/* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or as the machine is busy with it. */
+/* Says what a message uses and how long it takes alone: as long as on the slowest of its links, or
+ * as the machine is busy with it. */
 static double open_message(const struct state *s, struct flow *flow)
 {
     struct br_hop hops[BR_TOPOLOGY_HOPS];
     const struct br_step *step = step_of(s, flow->job);
     double bytes = step->span.count * s->piece, machine, slowest;
-    uint32_t n = br_cost_links(s->topology, timing_rank_of(s, flow->job), timing_rank_of(s, timing_partner_of(s, flow->job)),
-                               step->level, bytes, hops);
+    uint32_t n =
+        br_cost_links(s->topology, timing_rank_of(s, flow->job),
+                      timing_rank_of(s, timing_partner_of(s, flow->job)), step->level, bytes, hops);
 
     flow->alpha = br_cost_latency(s->model, hops, n, bytes);
     slowest = machine = br_cost_of_machine(s->model, hops, n, bytes);
@@ -187,7 +193,8 @@ static double timing_open_work(const struct state *s, struct flow *flow)
                                       : bytes * s->model->gamma * (step->n_sources - 1);
 }
 
-/* The first job of a queue is under way from now on, in the place of another flow or in a new one. */
+/* The first job of a queue is under way from now on, in the place of another flow or in a new one.
+ */
 static void set_flow(struct state *s, uint32_t queue, uint32_t at)
 {
     uint32_t job = s->queues[queue];
@@ -195,7 +202,8 @@ static void set_flow(struct state *s, uint32_t queue, uint32_t at)
     double alone;
 
     *flow = (struct flow){.job = job, .queue = queue};
-    alone = step_of(s, job)->kind == BR_STEP_SEND ? open_message(s, flow) : timing_open_work(s, flow);
+    alone =
+        step_of(s, job)->kind == BR_STEP_SEND ? open_message(s, flow) : timing_open_work(s, flow);
     if (s->jobs[job].left < 0)
         s->jobs[job].left = alone;
     s->jobs[job].flow = at;
@@ -250,7 +258,8 @@ static void timing_start(struct state *s, uint32_t job)
         rank = timing_rank_of(s, job);
     }
     timing_enqueue(s, job,
-            (rank * n + timing_rank_of(s, partner)) * (levels + 1) + (step->level < levels ? step->level : levels));
+                   (rank * n + timing_rank_of(s, partner)) * (levels + 1) +
+                       (step->level < levels ? step->level : levels));
 }
 
 static void timing_release(struct state *s, uint32_t job)
@@ -267,7 +276,8 @@ static void timing_finish(struct state *s, uint32_t job)
 
     s->done++;
     for (uint32_t i = 0; i < step->n_successors; i++)
-        timing_release(s, job - number + s->m.base[rank] + schedule->successors[step->first_successor + i]);
+        timing_release(s, job - number + s->m.base[rank] +
+                              schedule->successors[step->first_successor + i]);
 }
 
 /* The next one of its queue takes its place, or the last flow does. */
@@ -288,7 +298,7 @@ static void end_flow(struct state *s, uint32_t at)
     timing_finish(s, ended.job);
 }
 
-/* ---- speeds --------------------------------------------------------------------------------- */
+/* ---- speeds ---------------------------------------------------------------------------------- */
 
 /* The speed that the scarcest resource allows; 1 at most. */
 static double timing_scarcest(const struct state *s)
@@ -324,7 +334,8 @@ static void timing_settle(struct state *s, struct flow *flow, double speed)
     }
 }
 
-/* Settles the flows that the scarcest resource binds; returns how many. All are found first, as settling changes what binds. */
+/* Settles the flows that the scarcest resource binds; returns how many. All are found first, as
+ * settling changes what binds. */
 static uint32_t settle_bound(struct state *s)
 {
     double speed = timing_scarcest(s);
@@ -354,7 +365,7 @@ static void set_speeds(struct state *s)
     s->changed = false;
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Seconds until the next flow ends or message arrives; INFINITY: none. */
 static double next_event(const struct state *s)
@@ -399,7 +410,8 @@ static int timing_run(struct state *s, double *seconds)
     *seconds = s->now;
     if (s->failed)
         return br_error(ENOMEM, "no memory for the messages of %u ranks", s->m.n);
-    return s->done == s->n_jobs ? 0 : br_error(EINVAL, "only %u of %u steps ran", s->done, s->n_jobs);
+    return s->done == s->n_jobs ? 0
+                                : br_error(EINVAL, "only %u of %u steps ran", s->done, s->n_jobs);
 }
 
 static bool timing_allocate(struct state *s, uint32_t n)
@@ -416,8 +428,8 @@ static bool timing_allocate(struct state *s, uint32_t n)
     return s->jobs && s->queues && s->resources && s->heap;
 }
 
-int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules, double bytes,
-                  uint32_t fragments, double *seconds)
+int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules,
+                  double bytes, uint32_t fragments, double *seconds)
 {
     struct state s = {.model = model, .topology = model->topology};
     int rc = br_cost_model_check(model);
@@ -436,7 +448,8 @@ int br_timing_run(const struct br_cost_model *model, const struct br_schedule *c
     rc = br_matching_init(&s.m, schedules);
     s.n_jobs = s.m.n_steps * fragments;
     if (rc == 0 && (uint64_t)s.m.n_steps * fragments > INT32_MAX)
-        rc = br_error(EINVAL, "%u steps in %u fragments are too many to simulate", s.m.n_steps, fragments);
+        rc = br_error(EINVAL, "%u steps in %u fragments are too many to simulate", s.m.n_steps,
+                      fragments);
     if (rc == 0 && !timing_allocate(&s, s.m.n))
         rc = br_error(ENOMEM, "no memory to time the schedules of %u ranks", s.m.n);
     if (rc == 0)

@@ -71,15 +71,17 @@ bool br_topology_is_whole_cube(const struct br_topology *topology)
            br_bcube_power(&topology->cube, topology->cube.k) == topology->n;
 }
 
-/* Where hosts are missing, which are the last ones: digits that fall before those that rise, the lowest first. Then no host on
- * the way has a larger number than both ends. */
-static uint32_t single_route(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+/* Where hosts are missing, which are the last ones: digits that fall before those that rise, the
+ * lowest first. Then no host on the way has a larger number than both ends. */
+static uint32_t single_route(const struct br_topology *t, uint32_t from, uint32_t to,
+                             struct br_hop *hops)
 {
     uint32_t n = 0, at = from;
 
     for (int rises = 0; rises < 2; rises++)
         for (uint32_t level = 0; level < t->cube.k; level++) {
-            uint32_t next = br_bcube_with_digit(&t->cube, at, level, br_bcube_digit(&t->cube, to, level));
+            uint32_t next =
+                br_bcube_with_digit(&t->cube, at, level, br_bcube_digit(&t->cube, to, level));
 
             if (next == at || (next > at) != rises)
                 continue;
@@ -89,8 +91,10 @@ static uint32_t single_route(const struct br_topology *t, uint32_t from, uint32_
     return n;
 }
 
-/* The routes that the protocol's detours take (protocol/relay/peer.c), which share the bytes alike. */
-static uint32_t disjoint_routes(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+/* The routes that the protocol's detours take (protocol/relay/peer.c), which share the bytes alike.
+ */
+static uint32_t disjoint_routes(const struct br_topology *t, uint32_t from, uint32_t to,
+                                struct br_hop *hops)
 {
     uint32_t ways = t->cube.k < BR_TOPOLOGY_ROUTES ? t->cube.k : BR_TOPOLOGY_ROUTES, n = 0;
     struct br_route routes[BR_BCUBE_LEVELS_MAX];
@@ -103,14 +107,16 @@ static uint32_t disjoint_routes(const struct br_topology *t, uint32_t from, uint
         for (uint32_t i = 0; i < routes[way].hops; i++) {
             uint32_t next = routes[way].hosts[i];
 
-            hops[n++] = (struct br_hop){at, next, (uint8_t)br_bcube_level(&t->cube, at, next), 1.0 / ways};
+            hops[n++] =
+                (struct br_hop){at, next, (uint8_t)br_bcube_level(&t->cube, at, next), 1.0 / ways};
             at = next;
         }
     }
     return n;
 }
 
-static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to, struct br_hop *hops)
+static uint32_t route_in_cube(const struct br_topology *t, uint32_t from, uint32_t to,
+                              struct br_hop *hops)
 {
     int level = br_bcube_level(&t->cube, from, to);
 
@@ -148,7 +154,7 @@ bool br_topology_is_memory(const struct br_topology *topology, uint8_t level)
     return topology->cores || (topology->kind == BR_TOPOLOGY_HOSTS && level == 0);
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 const char *br_topology_text(const struct br_topology *t, char text[BR_TOPOLOGY_TEXT])
 {
@@ -184,8 +190,8 @@ static int place_ranks(struct br_topology *t, uint32_t hosts, uint32_t ranks, ui
 static int parse_hosts(struct br_topology *t, uint32_t hosts, uint32_t ranks, uint32_t block)
 {
     if (hosts < 1 || ranks < 1 || (uint64_t)hosts * ranks > MOST_RANKS)
-        return br_error(EINVAL, "hosts:%ux%u: must be at least 1x1 and %u ranks at most", hosts, ranks,
-                        MOST_RANKS);
+        return br_error(EINVAL, "hosts:%ux%u: must be at least 1x1 and %u ranks at most", hosts,
+                        ranks, MOST_RANKS);
     return place_ranks(t, hosts, hosts * ranks, block);
 }
 
@@ -194,10 +200,12 @@ static int parse_uneven(struct br_topology *t, uint32_t hosts, uint32_t ranks)
     int rc;
 
     if (hosts < 2 || ranks <= hosts || ranks > MOST_RANKS)
-        return br_error(EINVAL, "hosts:%u uneven, %u ranks: must be 2 hosts and more ranks, %u at most",
+        return br_error(EINVAL,
+                        "hosts:%u uneven, %u ranks: must be 2 hosts and more ranks, %u at most",
                         hosts, ranks, MOST_RANKS);
     rc = place_ranks(t, hosts, ranks, 1);
-    t->cyclic = false; /* nobody knows, and who has such hosts is not to find other names for them */
+    /* nobody knows, and who has such hosts is not to find other names for them */
+    t->cyclic = false;
     return rc;
 }
 
@@ -221,10 +229,11 @@ int br_topology_parse(struct br_topology *t, const char *text)
     end = 0;
     if (sscanf(text, "hosts:%5u uneven, %5u ranks%n", &a, &b, &end) == 2 && end && !text[end])
         return parse_uneven(t, a, b);
-    if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) && !text[end] &&
-        a >= 1 && a <= MOST_RANKS) {
+    if ((sscanf(text, "flat:%5u%n", &a, &end) == 1 || sscanf(text, "%5u%n", &a, &end) == 1) &&
+        !text[end] && a >= 1 && a <= MOST_RANKS) {
         br_topology_flat(t, a);
         return 0;
     }
-    return br_error(EINVAL, "'%s' is no topology; write bcube:3,2 or hosts:2x4 or a number of ranks", text);
+    return br_error(EINVAL,
+                    "'%s' is no topology; write bcube:3,2 or hosts:2x4 or a number of ranks", text);
 }

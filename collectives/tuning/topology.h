@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the choice of an algorithm knows of the network: which links a message between two ranks loads. The same on all
- * ranks, because each derives it from what all have published. Pure; immutable after its init; thread-safe.
+ * What the choice of an algorithm knows of the network: which links a message between two ranks
+ * loads. The same on all ranks, because each derives it from what all have published. Pure;
+ * immutable after its init; thread-safe.
  *
- * FLAT   one network. A message may use all rails between two ranks, or one level where a schedule names it.
- * HOSTS  level 0 is the memory of a host, which all its ranks share; level 1 is its network, which they share too.
- * BCUBE  level i joins ranks that differ in digit i alone; other pairs are relayed through the ranks in between, over several
+ * FLAT   one network. A message may use all rails between two ranks, or one level where a schedule
+ * names it. HOSTS  level 0 is the memory of a host, which all its ranks share; level 1 is its
+ * network, which they share too. BCUBE  level i joins ranks that differ in digit i alone; other
+ * pairs are relayed through the ranks in between, over several
  *        disjoint routes at once, which share the bytes.
  *
- * Ranks that are more than the cores of the one machine on which they all are have a single port: whatever any of them sends keeps the
- * same cores busy, and the algorithm with the least messages and bytes in all is the best.
+ * Ranks that are more than the cores of the one machine on which they all are have a single port:
+ * whatever any of them sends keeps the same cores busy, and the algorithm with the least messages
+ * and bytes in all is the best.
  */
 #ifndef BR_COLLECTIVES_TUNING_TOPOLOGY_H
 #define BR_COLLECTIVES_TUNING_TOPOLOGY_H
@@ -24,7 +27,7 @@
 
 /* routes at once between two ranks that are no neighbours, as the protocol takes them */
 #define BR_TOPOLOGY_ROUTES 4
-#define BR_TOPOLOGY_HOPS (BR_TOPOLOGY_ROUTES * BR_ROUTE_HOPS)
+#define BR_TOPOLOGY_HOPS   (BR_TOPOLOGY_ROUTES * BR_ROUTE_HOPS)
 
 enum br_topology_kind { BR_TOPOLOGY_FLAT, BR_TOPOLOGY_HOSTS, BR_TOPOLOGY_BCUBE };
 
@@ -33,11 +36,14 @@ struct br_topology {
     uint32_t n;           /* ranks */
     struct br_bcube cube; /* BCUBE; rank = host number, the last ones may be missing */
     uint32_t hosts;       /* HOSTS: how many */
-    uint32_t per_host;    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
-    bool cyclic; /* HOSTS: rank r is on host r mod hosts, and as many are on each (mpirun --map-by node) */
-    const struct br_forest *disjoint_trees; /* BCUBE: for the way of this name; borrowed, NULL: there is none */
-    uint32_t *leader;               /* HOSTS: [n] lowest rank of each rank's host; owned */
-    uint32_t cores; /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
+    /* HOSTS: ranks of each, one host after the other; 0: they lie in another way */
+    uint32_t per_host;
+    /* HOSTS: rank r is on host r mod hosts, and as many are on each (mpirun --map-by node) */
+    bool cyclic;
+    /* BCUBE: for the way of this name; borrowed, NULL: there is none */
+    const struct br_forest *disjoint_trees;
+    uint32_t *leader; /* HOSTS: [n] lowest rank of each rank's host; owned */
+    uint32_t cores;   /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
 };
 
 /* One link that a message loads. */
@@ -48,34 +54,38 @@ struct br_hop {
 };
 
 void br_topology_flat(struct br_topology *topology, uint32_t n);
-/* Ranks with the same value in host[] share a host. One host, or one rank on each, is FLAT. -ENOMEM. */
+/* Ranks with the same value in host[] share a host. One host, or one rank on each, is FLAT.
+ * -ENOMEM. */
 int br_topology_hosts(struct br_topology *topology, uint32_t n, const uint64_t *host);
 void br_topology_bcube(struct br_topology *topology, const struct br_bcube *cube);
 void br_topology_destroy(struct br_topology *topology);
 
-/* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are rails. */
+/* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are
+ * rails. */
 uint32_t br_topology_levels(const struct br_topology *topology);
 
-/* The links of a message; returns how many. One route after the other, each in order: a link that begins at `from` begins a
- * route. `level`: the schedule's, counts where the network is FLAT. */
-uint32_t br_topology_route(const struct br_topology *topology, uint32_t from, uint32_t to, uint8_t level,
-                           struct br_hop hops[BR_TOPOLOGY_HOPS]);
+/* The links of a message; returns how many. One route after the other, each in order: a link that
+ * begins at `from` begins a route. `level`: the schedule's, counts where the network is FLAT. */
+uint32_t br_topology_route(const struct br_topology *topology, uint32_t from, uint32_t to,
+                           uint8_t level, struct br_hop hops[BR_TOPOLOGY_HOPS]);
 
 /* A BCube without a missing host? */
 bool br_topology_is_whole_cube(const struct br_topology *topology);
 
-/* The rank by which the port of a rank on a level is named: itself, or the leader of the host that shares it. */
+/* The rank by which the port of a rank on a level is named: itself, or the leader of the host that
+ * shares it. */
 uint32_t br_topology_port(const struct br_topology *topology, uint32_t rank, uint8_t level);
 
 /* Is a level a memory that is occupied once by a message, not a link with two ends? */
 bool br_topology_is_memory(const struct br_topology *topology, uint8_t level);
 
-/* "bcube:3,2", "hosts:2x4", "hosts:2x4 cyclic", "hosts:2 uneven, 5 ranks", "flat:9", for people and files. */
+/* "bcube:3,2", "hosts:2x4", "hosts:2x4 cyclic", "hosts:2 uneven, 5 ranks", "flat:9", for people and
+ * files. */
 #define BR_TOPOLOGY_TEXT 48
 const char *br_topology_text(const struct br_topology *topology, char text[BR_TOPOLOGY_TEXT]);
 
-/* From such a text; a number alone is FLAT. Who is on which uneven host is not in it: they are taken in turns. -EINVAL with
- * words, -ENOMEM. */
+/* From such a text; a number alone is FLAT. Who is on which uneven host is not in it: they are
+ * taken in turns. -EINVAL with words, -ENOMEM. */
 int br_topology_parse(struct br_topology *topology, const char *text);
 
 #endif

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "collectives/schedule/fragment_size.h"
 
-#define MOST_FRAGMENTS 64
-#define DISJOINT_TREES_CHUNK   (32u << 10)
+#define MOST_FRAGMENTS       64
+#define DISJOINT_TREES_CHUNK (32u << 10)
 
 static struct br_schedule_request request_of(enum br_collective collective, uint32_t n,
                                              const struct br_algorithm_config *config)
@@ -23,8 +23,9 @@ static struct br_schedule_request request_of(enum br_collective collective, uint
 }
 
 /* Takes so many fragments if that is the cheapest so far. */
-static int try_fragments(const struct br_cost_model *model, const struct br_schedule_request *request,
-                         double bytes, uint32_t fragments, size_t chunk, struct br_tuning *tuning)
+static int try_fragments(const struct br_cost_model *model,
+                         const struct br_schedule_request *request, double bytes,
+                         uint32_t fragments, size_t chunk, struct br_tuning *tuning)
 {
     double seconds;
     int rc = br_cost_estimate(model, request, bytes, fragments, &seconds);
@@ -37,25 +38,33 @@ static int try_fragments(const struct br_cost_model *model, const struct br_sche
     return 0;
 }
 
-/* Between hosts of several ranks memory and link take turns within a fragment, so more fragments than the engine's own cut makes can
- * keep the link busier. Elsewhere all of a schedule's steps want the same thing, and smaller pieces gained nothing: of 2 ranks
- * in shared memory 64 KiB instead of 512 KiB cost up to half more time. */
+/*
+ * Between hosts of several ranks memory and link take turns within a fragment, so more fragments
+ * than the engine's own cut makes can keep the link busier. Elsewhere all of a schedule's steps
+ * want the same thing, and smaller pieces gained nothing: of 2 ranks in shared memory 64 KiB
+ * instead of 512 KiB cost up to half more time.
+ */
 static size_t least_chunk(const struct br_cost_model *model)
 {
     bool hosts = model->topology && model->topology->kind == BR_TOPOLOGY_HOSTS;
 
-    return hosts && model->chunk_bytes > BR_CHUNK_MIN_BYTES ? BR_CHUNK_MIN_BYTES : model->chunk_bytes;
+    return hosts && model->chunk_bytes > BR_CHUNK_MIN_BYTES ? BR_CHUNK_MIN_BYTES
+                                                            : model->chunk_bytes;
 }
 
 /* In a forest a fragment goes up and down deep trees, and many of them fill the links meanwhile. */
-static size_t first_chunk(const struct br_cost_model *model, const struct br_schedule_request *request)
+static size_t first_chunk(const struct br_cost_model *model,
+                          const struct br_schedule_request *request)
 {
-    return request->disjoint_trees && model->chunk_bytes > DISJOINT_TREES_CHUNK ? DISJOINT_TREES_CHUNK : model->chunk_bytes;
+    return request->disjoint_trees && model->chunk_bytes > DISJOINT_TREES_CHUNK
+               ? DISJOINT_TREES_CHUNK
+               : model->chunk_bytes;
 }
 
 /* A plan for nobody takes the number of fragments that is best. */
-static int tuning_estimate(const struct br_cost_model *model, const struct br_schedule_request *request, double bytes,
-                 struct br_tuning *tuning)
+static int tuning_estimate(const struct br_cost_model *model,
+                           const struct br_schedule_request *request, double bytes,
+                           struct br_tuning *tuning)
 {
     const struct br_cost_measured *measured = br_cost_measured_find(model, request);
     int rc = br_algorithm_check(request);
@@ -64,7 +73,8 @@ static int tuning_estimate(const struct br_cost_model *model, const struct br_sc
     tuning->seconds = INFINITY;
     for (uint32_t f = 1; !model->chunk_bytes && f <= MOST_FRAGMENTS && !rc; f *= 2)
         rc = try_fragments(model, request, bytes, f, 0, tuning);
-    for (size_t chunk = first_chunk(model, request), least = least_chunk(model); chunk && !rc; chunk /= 2) {
+    for (size_t chunk = first_chunk(model, request), least = least_chunk(model); chunk && !rc;
+         chunk /= 2) {
         uint32_t f = br_fragment_count((size_t)bytes, br_algorithm_packed(request),
                                        br_algorithm_pieces(request), chunk, model->serial);
 
@@ -77,14 +87,16 @@ static int tuning_estimate(const struct br_cost_model *model, const struct br_sc
     if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)
         tuning->seconds = seconds;
     if (!rc && !isfinite(tuning->seconds))
-        rc = br_error(EINVAL, "%s takes more seconds than a number can say, by the figures of the cost model",
-                      br_algorithm_name(request->algorithm));
+        rc = br_error(
+            EINVAL, "%s takes more seconds than a number can say, by the figures of the cost model",
+            br_algorithm_name(request->algorithm));
     return rc;
 }
 
 /* The stages do not depend on each other, so each may be decided for itself. */
-int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
-                      double bytes, struct br_algorithm_config *config, struct br_tuning *tuning)
+int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collective collective,
+                             uint32_t n, double bytes, struct br_algorithm_config *config,
+                             struct br_tuning *tuning)
 {
     struct br_schedule_request request = request_of(collective, n, config);
     struct br_tuning trial = {.fragments = 0};
@@ -113,8 +125,8 @@ int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collecti
     return tuning_estimate(model, &request, bytes, tuning);
 }
 
-int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
-                  struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
+int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective,
+                         uint32_t n, double bytes, struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
 {
     struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS];
     struct br_topology flat;
@@ -136,11 +148,12 @@ int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective c
         found++;
     }
     return found ? (int)found
-                 : br_error(EINVAL, "no algorithm does %s on %u ranks", br_collective_name(collective), n);
+                 : br_error(EINVAL, "no algorithm does %s on %u ranks",
+                            br_collective_name(collective), n);
 }
 
-int br_tuning_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n, double bytes,
-              struct br_tuning *tuning)
+int br_tuning_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
+                     double bytes, struct br_tuning *tuning)
 {
     struct br_tuning all[BR_ALGORITHM_CONFIGS];
     int rc = br_tuning_choose_all(model, collective, n, bytes, all);
@@ -162,8 +175,8 @@ int br_tuning_explain(const struct br_cost_model *model, enum br_collective coll
     if (rc)
         return rc;
     if (measured && br_cost_measured_at(measured, bytes) > 0) {
-        snprintf(text, BR_TUNING_TEXT, "as measured: a %.3g us, b %.3g ns/B", measured->fit.start * 1e6,
-                 measured->fit.slope * 1e9);
+        snprintf(text, BR_TUNING_TEXT, "as measured: a %.3g us, b %.3g ns/B",
+                 measured->fit.start * 1e6, measured->fit.slope * 1e9);
         return 0;
     }
     if (parts.latency > 0.5 * parts.total)

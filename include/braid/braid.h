@@ -8,40 +8,47 @@
  *     braid_allreduce(comm, grad, grad, count, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
  *     braid_finalize(comm);
  *
- * Return values. Every function that can fail returns 0 or a negative errno; braid_last_error() then has the words.
+ * Return values. Every function that can fail returns 0 or a negative errno; braid_last_error()
+ * then has the words.
  *
- * Threads. Any thread may call any function on a communicator. Collective operations must be submitted in the
- * same order on every rank, so a program that submits from several threads must order them itself.
+ * Threads. Any thread may call any function on a communicator. Collective operations must be
+ * submitted in the same order on every rank, so a program that submits from several threads must
+ * order them itself.
  *
- * Signals. All signals are blocked in the threads that braid starts: the program's handlers run on the program's threads. No
- * function of braid is async-signal-safe: do not call any in a signal handler.
+ * Signals. All signals are blocked in the threads that braid starts: the program's handlers run on
+ * the program's threads. No function of braid is async-signal-safe: do not call any in a signal
+ * handler.
  *
- * Cancellation. pthread_cancel() of a thread that is in a function of braid takes effect when the function has returned: the
- * operation ends first, at the latest by its deadline.
+ * Cancellation. pthread_cancel() of a thread that is in a function of braid takes effect when the
+ * function has returned: the operation ends first, at the latest by its deadline.
  *
- * fork(). A child of fork() cannot use what its parent has made: every call with a communicator, an operation or a region of the
- * parent's returns -EPERM (pointers: NULL), and neither the parent nor a peer notices. braid_finalize() in the child returns 0,
- * unmaps the child's copy of braid_alloc() memory and tells nobody; it need not be called. braid_init() makes a communicator of
- * the child's own. Memory of braid_alloc() is copied on write in the child as any other memory is: the child may read and write it,
- * and the parent sees none of that; a page that the child has not written may show what the parent or its peers write later. The
- * child keeps descriptors of the parent's connections until it ends or calls execve(): a parent that dies before is noticed only after
+ * fork(). A child of fork() cannot use what its parent has made: every call with a communicator, an
+ * operation or a region of the parent's returns -EPERM (pointers: NULL), and neither the parent nor
+ * a peer notices. braid_finalize() in the child returns 0, unmaps the child's copy of braid_alloc()
+ * memory and tells nobody; it need not be called. braid_init() makes a communicator of the child's
+ * own. Memory of braid_alloc() is copied on write in the child as any other memory is: the child
+ * may read and write it, and the parent sees none of that; a page that the child has not written
+ * may show what the parent or its peers write later. The child keeps descriptors of the parent's
+ * connections until it ends or calls execve(): a parent that dies before is noticed only after
  * peer_timeout_ms.
  *
- * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result. With `op`
- * it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(), and the buffers belong to
- * braid until the operation has ended. *op is NULL when the call fails. The first failing operation takes its communicator with it: every other
- * operation ends with an error too, and only braid_finalize() makes sense then (as with NCCL).
+ * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result.
+ * With `op` it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(),
+ * and the buffers belong to braid until the operation has ended. *op is NULL when the call fails.
+ * The first failing operation takes its communicator with it: every other operation ends with an
+ * error too, and only braid_finalize() makes sense then (as with NCCL).
  *
- * Handles. A communicator, operation or region that is used after its end (waited for, freed, deregistered, its job finalized) is
- * answered with -EINVAL; so is one that is freed twice. Not recognised are a communicator of an earlier job that 64 others of ended
- * jobs have followed, and a call that is under way in another thread while the handle ends.
+ * Handles. A communicator, operation or region that is used after its end (waited for, freed,
+ * deregistered, its job finalized) is answered with -EINVAL; so is one that is freed twice. Not
+ * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, and a
+ * call that is under way in another thread while the handle ends.
  *
- * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT (deadline),
- * -EPERM (this process is a fork of the one that the communicator belongs to),
- * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED (the
- * communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations are outstanding),
- * -EPROTO (the ranks disagree: different collective, count, type or order; where memory of GPUs is shared
- * some of that is found at the deadline only, doc/gpu.md).
+ * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT
+ * (deadline), -EPERM (this process is a fork of the one that the communicator belongs to),
+ * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED
+ * (the communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations
+ * are outstanding), -EPROTO (the ranks disagree: different collective, count, type or order; where
+ * memory of GPUs is shared some of that is found at the deadline only, doc/gpu.md).
  */
 #ifndef BRAID_BRAID_H
 #define BRAID_BRAID_H
@@ -67,93 +74,118 @@ struct braid_region; /* registered memory */
 /* "0.1.0". Static. */
 const char *braid_version(void);
 
-/* What went wrong in the calling thread's last failing call, naming rank, level, device and operation where they
- * matter. Never NULL; valid until the thread's next failing call. */
+/* What went wrong in the calling thread's last failing call, naming rank, level, device and
+ * operation where they matter. Never NULL; valid until the thread's next failing call. */
 const char *braid_last_error(void);
 
-/* ---- communicators ---------------------------------------------------------------------------------------- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
-/* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the environment, else the
- * default". The environment variable of each field stands behind it. */
+/* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the
+ * environment, else the default". The environment variable of each field stands behind it. */
 struct braid_config {
-    /* ranks of the job (WORLD_SIZE; unset: 1, but -EINVAL if mpirun, srun or another launcher that braid does not know has started
-     * several processes) */
+    /* ranks of the job (WORLD_SIZE; unset: 1, but -EINVAL if mpirun, srun or another launcher that
+     * braid does not know has started several processes) */
     int size;
     int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
     const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
     int master_port;         /* TCP port of the store on it (MASTER_PORT) */
     /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
     const char *secret;
-    /* auto | tcp | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs if every rank has RDMA devices, else tcp */
+    /* auto | tcp | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs
+     * if every rank has RDMA devices, else tcp */
     const char *backend;
-    /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are up; loopback when there is only one host */
+    /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are up;
+     * loopback when there is only one host */
     const char *devices;
-    /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with all. In a BCube rank r is host r, its device i is
-     * on level i, and it is linked to its neighbours of each level */
+    /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with
+     * all. In a BCube rank r is host r, its device i is on level i, and it is linked to its
+     * neighbours of each level */
     const char *topology;
-    /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is on which level. Rank r is its host r */
+    /* a BCube's inventory, a YAML file (BRAID_INVENTORY): its shape, and which NIC of each host is
+     * on which level. Rank r is its host r */
     const char *inventory;
     int rails; /* connections to each peer, dealt round over the devices (BRAID_RAILS); default: one
                                 a device */
-    /* unit of scheduling (BRAID_SLICE_BYTES), 4 KiB to 2 MiB; default 256 KiB, after P3's 50,000 parameters */
+    /* unit of scheduling (BRAID_SLICE_BYTES), 4 KiB to 2 MiB; default 256 KiB, after P3's 50,000
+     * parameters */
     uint32_t slice_bytes;
-    /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a BCube 16 KiB */
+    /* up to this size a message travels without asking (BRAID_EAGER_BYTES); default 32 KiB, in a
+     * BCube 16 KiB */
     uint32_t eager_bytes;
-    /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000. braid_init() takes an eighth longer at most, and at
-     * most 2 s, so that all ranks hear who is missing */
+    /* for all ranks to come and connect (BRAID_INIT_TIMEOUT, seconds); default 60,000. braid_init()
+     * takes an eighth longer at most, and at most 2 s, so that all ranks hear who is missing */
     int init_timeout_ms;
-    int timeout_ms; /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
-    int peer_timeout_ms; /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
-    int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default: 1,000 when there is
-                                a core for each rank of the host, else 200 */
-    int starvation_ms; /* a priority waits no longer than this for a turn, of one frame (BRAID_STARVATION_MS); default 100 */
-    int pin_cpu; /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
+    /* deadline of an operation that names none (BRAID_TIMEOUT, seconds); default 300,000 */
+    int timeout_ms;
+    /* silence after which a peer counts as dead (BRAID_PEER_TIMEOUT, seconds); default 10,000 */
+    int peer_timeout_ms;
+    int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default:
+                    1,000 when there is a core for each rank of the host, else 200 */
+    /* a priority waits no longer than this for a turn, of one frame (BRAID_STARVATION_MS); default
+     * 100 */
+    int starvation_ms;
+    /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
+    int pin_cpu;
 };
 
-/* Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective. Blocks up to
- * init_timeout_ms. config may be NULL. On success *comm belongs to the caller until braid_finalize(); on failure it is NULL. Errors besides the
- * common ones: -EINVAL (environment), -ENFILE (the process is in 256 jobs already), -EEXIST (two processes with one rank), -ETIMEDOUT (words name the ranks that
- * did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid version). */
+/*
+ * Joins the job: finds the other ranks, connects to them and starts the worker thread. Collective.
+ * Blocks up to init_timeout_ms. config may be NULL. On success *comm belongs to the caller until
+ * braid_finalize(); on failure it is NULL. Errors besides the common ones: -EINVAL (environment),
+ * -ENFILE (the process is in 256 jobs already), -EEXIST (two processes with one rank), -ETIMEDOUT
+ * (words name the ranks that did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid
+ * version).
+ */
 int braid_init(const struct braid_config *config, struct braid_comm **comm);
 
-/* Leaves the job and frees everything: communicators made by braid_comm_split() and all braid_alloc() memory included. Waits
- * for operations that are under way, at most for their deadlines; peers learn that this rank left in good order, and operations of
- * theirs that still wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split() see there.
- * Everything has been freed whatever it returns: 0, or the first error of those operations that nobody has waited for; the words say how
- * many there are, which is the first of them, and that error. Where all of them ended well it returns 0 and a warning is logged.
- * -EINVAL: finalized before. */
+/*
+ * Leaves the job and frees everything: communicators made by braid_comm_split() and all
+ * braid_alloc() memory included. Waits for operations that are under way, at most for their
+ * deadlines; peers learn that this rank left in good order, and operations of theirs that still
+ * wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split()
+ * see there. Everything has been freed whatever it returns: 0, or the first error of those
+ * operations that nobody has waited for; the words say how many there are, which is the first of
+ * them, and that error. Where all of them ended well it returns 0 and a warning is logged. -EINVAL:
+ * finalized before.
+ */
 int braid_finalize(struct braid_comm *comm);
 
-/* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED, here and at all peers,
- * with `reason` (may be NULL) in the words. From any thread; does not wait. */
+/* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED,
+ * here and at all peers, with `reason` (may be NULL) in the words. From any thread; does not wait.
+ */
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
 
-/* 0: well; else what has ended the communicator and its family, with its words: the error of the first operation that failed, a lost rank,
- * braid_comm_abort(). For those who have no operation to ask (gpu.h). From any thread; waits for no operation and does not progress:
- * at most for the turn that another thread is at. */
+/*
+ * 0: well; else what has ended the communicator and its family, with its words: the error of the
+ * first operation that failed, a lost rank, braid_comm_abort(). For those who have no operation to
+ * ask (gpu.h). From any thread; waits for no operation and does not progress: at most for the turn
+ * that another thread is at.
+ */
 int braid_comm_error(struct braid_comm *comm);
 
 /*
- * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks. Ranks that give the
- * same color >= 0 come together in *out, ordered by key, then by their rank in comm. With BRAID_UNDEFINED *out is NULL.
- * On failure *out is NULL, too. With one color and key on all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
- * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024 communicators,
- * of which one or two may be the library's own).
+ * Communicators of some of the ranks, as MPI_Comm_split() makes them. Collective over comm; blocks.
+ * Ranks that give the same color >= 0 come together in *out, ordered by key, then by their rank in
+ * comm. With BRAID_UNDEFINED *out is NULL. On failure *out is NULL, too. With one color and key on
+ * all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
+ * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024
+ * communicators, of which one or two may be the library's own).
  *
- * A family. The communicator of braid_init() and all that are split from it share the links, the worker thread, the pool of
- * operations and registered memory. So: memory and keys serve with every communicator of the family (braid_key.rank is the
- * rank in the job), at most 1,024 operations are outstanding over all of them, and the first failing operation, a lost
- * rank or braid_comm_abort() ends the whole family, also communicators that the lost rank is not in. Messages and
- * collectives of different communicators never match each other.
+ * A family. The communicator of braid_init() and all that are split from it share the links, the
+ * worker thread, the pool of operations and registered memory. So: memory and keys serve with every
+ * communicator of the family (braid_key.rank is the rank in the job), at most 1,024 operations are
+ * outstanding over all of them, and the first failing operation, a lost rank or braid_comm_abort()
+ * ends the whole family, also communicators that the lost rank is not in. Messages and collectives
+ * of different communicators never match each other.
  *
- * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over several communicators the
- * rule is that of blocking calls in MPI: the program must be such that it would end if every call blocked. Other
- * orders may wait for each other until the deadline, when so much is under way that runs and credits are used up
- * (doc/context.md).
+ * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over
+ * several communicators the rule is that of blocking calls in MPI: the program must be such that it
+ * would end if every call blocked. Other orders may wait for each other until the deadline, when so
+ * much is under way that runs and credits are used up (doc/context.md).
  *
- * End. braid_finalize(*out) is collective over *out and frees it with its persistent operations; its parent, its parts and
- * registered memory stay. braid_finalize() of braid_init()'s communicator ends the whole family; no handle of it may be
- * used then.
+ * End. braid_finalize(*out) is collective over *out and frees it with its persistent operations;
+ * its parent, its parts and registered memory stay. braid_finalize() of braid_init()'s communicator
+ * ends the whole family; no handle of it may be used then.
  */
 #define BRAID_UNDEFINED (-1)
 int braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
@@ -161,116 +193,144 @@ int braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_c
 int braid_rank(const struct braid_comm *comm);
 int braid_size(const struct braid_comm *comm);
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Zeroed, page-aligned memory that peers of this host read in place and NICs reach without a copy. NULL on failure,
- * with words. Freed by braid_free() or braid_finalize(). Any other memory works as a buffer too; it may cost a
- * copy or a registration. For fork() see above. */
+/* Zeroed, page-aligned memory that peers of this host read in place and NICs reach without a copy.
+ * NULL on failure, with words. Freed by braid_free() or braid_finalize(). Any other memory works as
+ * a buffer too; it may cost a copy or a registration. For fork() see above. */
 void *braid_alloc(struct braid_comm *comm, size_t bytes);
-int braid_free(struct braid_comm *comm, void *memory); /* -EINVAL: not from braid_alloc(); -EBUSY: as below */
+/* -EINVAL: not from braid_alloc(); -EBUSY: as below */
+int braid_free(struct braid_comm *comm, void *memory);
 
-/* Registers memory of the caller's, host or GPU. The span must stay valid until braid_deregister(). Spans must not overlap
- * another registered span (-EEXIST), nor lie on several GPUs (-EINVAL). A GPU's memory is registered for other ranks to put to and get
- * from: operations of this rank do not need it. It blocks while the GPU is opened, with the errors below. On failure *region is NULL. */
-int braid_register(struct braid_comm *comm, void *memory, size_t bytes, struct braid_region **region);
-/* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key. -EINVAL: deregistered before, or its job
- * has been finalized. */
+/*
+ * Registers memory of the caller's, host or GPU. The span must stay valid until braid_deregister().
+ * Spans must not overlap another registered span (-EEXIST), nor lie on several GPUs (-EINVAL). A
+ * GPU's memory is registered for other ranks to put to and get from: operations of this rank do not
+ * need it. It blocks while the GPU is opened, with the errors below. On failure *region is NULL.
+ */
+int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
+                   struct braid_region **region);
+/* -EBUSY: an operation uses it, or for more than a second one of a peer's that names it by its key.
+ * -EINVAL: deregistered before, or its job has been finalized. */
 int braid_deregister(struct braid_region *region);
 
 /*
- * Memory of GPUs (CUDA device memory) may be given wherever an operation takes a buffer, on any rank, whatever the others give. The driver is
- * loaded only where there is one (doc/gpu.md). A buffer belongs to braid from the call on: who has written it on a stream synchronises that stream
- * first or gives the stream (gpu.h), and what is read after the operation has ended needs no more. Errors of the first operation on a GPU, besides the common ones: -ENODEV,
- * -EIO, -ENOMEM with the driver's words; nothing has left then. Managed memory counts as host memory.
+ * Memory of GPUs (CUDA device memory) may be given wherever an operation takes a buffer, on any
+ * rank, whatever the others give. The driver is loaded only where there is one (doc/gpu.md). A
+ * buffer belongs to braid from the call on: who has written it on a stream synchronises that stream
+ * first or gives the stream (gpu.h), and what is read after the operation has ended needs no more.
+ * Errors of the first operation on a GPU, besides the common ones: -ENODEV, -EIO, -ENOMEM with the
+ * driver's words; nothing has left then. Managed memory counts as host memory.
  */
 
-/* ---- operations ------------------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 /* Options of one operation; NULL or zeros: the defaults. */
 struct braid_options {
-    /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next frame boundary (P3) */
+    /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
+     * frame boundary (P3) */
     int32_t priority;
-    /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same on every rank */
+    /* auto | ring | direct | halving | flat | ... (`braid info` lists them); NULL: auto. The same
+     * on every rank */
     const char *algorithm;
-    int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it ends within
-                              100 ms more, in which the other ranks are told */
+    int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it
+                       ends within 100 ms more, in which the other ranks are told */
     uint32_t tag;   /* point to point: messages match by (peer, tag), in order within a tag */
     uint32_t reserved[4]; /* zero */
 };
 
-/* Waits for the end of op and frees it; a persistent operation is not freed. timeout_ms < 0: until the operation's own deadline. Returns the
- * operation's result; -ETIMEDOUT with words "still running" if timeout_ms passed first: then op lives on. -EINVAL: op is NULL, has not been
- * started, or has been waited for or freed before. From any thread, one for each operation. */
+/*
+ * Waits for the end of op and frees it; a persistent operation is not freed. timeout_ms < 0: until
+ * the operation's own deadline. Returns the operation's result; -ETIMEDOUT with words "still
+ * running" if timeout_ms passed first: then op lives on. -EINVAL: op is NULL, has not been started,
+ * or has been waited for or freed before. From any thread, one for each operation.
+ */
 int braid_wait(struct braid_op *op, int timeout_ms);
 
-/* *done = 1 and the result is returned, and op freed, when it has ended; *done = 0 and 0 otherwise. Progresses. A
- * persistent operation is not freed. -EINVAL as for braid_wait(), or done is NULL. */
+/* *done = 1 and the result is returned, and op freed, when it has ended; *done = 0 and 0 otherwise.
+ * Progresses. A persistent operation is not freed. -EINVAL as for braid_wait(), or done is NULL. */
 int braid_test(struct braid_op *op, int *done);
 
-/* Persistent operations: starts one made by a *_init function again. -EBUSY: it is still running. Wait for it with
- * braid_wait() as for any other; it lives until braid_op_free(). */
+/* Persistent operations: starts one made by a *_init function again. -EBUSY: it is still running.
+ * Wait for it with braid_wait() as for any other; it lives until braid_op_free(). */
 int braid_start(struct braid_op *op);
 
-/* Gives up an operation of any kind, without waiting for it: its handle is void from then on. One that runs goes on and is freed when it has
- * ended; until then its buffers belong to braid, and that it has ended is known only from what follows it (a barrier behind a
- * collective). One that has ended is freed with its result. An error that nobody has waited for ends the communicator, as
- * braid_comm_error() then says. Persistent operations are freed by this alone. NULL is allowed. -EINVAL: waited for or freed
- * before. From any thread; waits for no operation. */
+/*
+ * Gives up an operation of any kind, without waiting for it: its handle is void from then on. One
+ * that runs goes on and is freed when it has ended; until then its buffers belong to braid, and
+ * that it has ended is known only from what follows it (a barrier behind a collective). One that
+ * has ended is freed with its result. An error that nobody has waited for ends the communicator, as
+ * braid_comm_error() then says. Persistent operations are freed by this alone. NULL is allowed.
+ * -EINVAL: waited for or freed before. From any thread; waits for no operation.
+ */
 int braid_op_free(struct braid_op *op);
 
-/* ---- collectives ------------------------------------------------------------------------------------------ */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /*
- * Shapes: count is in elements. In place means send == recv, except where noted; what a rank reads and writes may overlap in no other
- * way (-EINVAL). Any alignment of an element or
- * less, any count including 0. Floating-point results are the same bits in every repetition with the same inputs,
- * ranks and algorithm. float16 and bfloat16 are summed in float32 within a step and rounded once a step.
+ * Shapes: count is in elements. In place means send == recv, except where noted; what a rank reads
+ * and writes may overlap in no other way (-EINVAL). Any alignment of an element or less, any count
+ * including 0. Floating-point results are the same bits in every repetition with the same inputs,
+ * ranks and algorithm. float16 and bfloat16 are summed in float32 within a step and rounded once a
+ * step.
  */
 
 /* recv[i] = reduction over ranks of send[i], i in [0, count), on every rank. */
-int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    enum braid_reduction reduction, const struct braid_options *options,
-                    struct braid_op **op);
+int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, enum braid_reduction reduction,
+                    const struct braid_options *options, struct braid_op **op);
 
-/* send: size * count elements; recv: count elements, block `rank` of the reduction. In place: recv == send + rank * count. */
+/* send: size * count elements; recv: count elements, block `rank` of the reduction. In place: recv
+ * == send + rank * count. */
 int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
                          enum braid_type type, enum braid_reduction reduction,
                          const struct braid_options *options, struct braid_op **op);
 
-/* send: count elements; recv: size * count, block r from rank r. In place: send == recv + rank * count. */
-int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    const struct braid_options *options, struct braid_op **op);
+/* send: count elements; recv: size * count, block r from rank r. In place: send == recv + rank *
+ * count. */
+int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, const struct braid_options *options,
+                    struct braid_op **op);
 
 /* recv on every rank = send of root. send is read on root only; recv may equal send. */
-int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                    int root, const struct braid_options *options, struct braid_op **op);
+int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, int root, const struct braid_options *options,
+                    struct braid_op **op);
 
 /* recv on root = reduction of all sends. recv is written on root only and may be NULL elsewhere. */
-int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 enum braid_reduction reduction, int root, const struct braid_options *options,
+int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, enum braid_reduction reduction, int root,
+                 const struct braid_options *options, struct braid_op **op);
+
+/* send: size * count elements, block r for rank r; recv: size * count, block r from rank r. In
+ * place: recv == send. */
+int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                   enum braid_type type, const struct braid_options *options, struct braid_op **op);
+
+/* send: count elements; recv on root: size * count, block r from rank r. recv is written on root
+ * only and may be NULL elsewhere. In place, on root: send == recv + root * count. */
+int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, int root, const struct braid_options *options,
                  struct braid_op **op);
 
-/* send: size * count elements, block r for rank r; recv: size * count, block r from rank r. In place: recv == send. */
-int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                   const struct braid_options *options, struct braid_op **op);
-
-/* send: count elements; recv on root: size * count, block r from rank r. recv is written on root only and may be NULL
- * elsewhere. In place, on root: send == recv + root * count. */
-int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                 int root, const struct braid_options *options, struct braid_op **op);
-
-/* send on root: size * count elements, block r for rank r; recv: count elements. send is read on root only and may be
- * NULL elsewhere. In place, on root: recv == send + root * count. */
-int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count, enum braid_type type,
-                  int root, const struct braid_options *options, struct braid_op **op);
+/* send on root: size * count elements, block r for rank r; recv: count elements. send is read on
+ * root only and may be NULL elsewhere. In place, on root: recv == send + root * count. */
+int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                  enum braid_type type, int root, const struct braid_options *options,
+                  struct braid_op **op);
 
 /* Ends on no rank before every rank has called it. */
-int braid_barrier(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
+int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
+                  struct braid_op **op);
 
-/* Persistent forms: prepare once, then braid_start() as often as wanted. Collective, in the same order on every rank;
- * braid_start() too. The buffers must stay valid until braid_op_free(). Prepared are schedule and scratch, whose pages are touched here: for
- * all persistent operations that exist, as they may run at once; so the first braid_start() takes no longer than later ones. -EINVAL
- * as of the plain forms, and what they find only when the operation has ended: no such algorithm. */
+/*
+ * Persistent forms: prepare once, then braid_start() as often as wanted. Collective, in the same
+ * order on every rank; braid_start() too. The buffers must stay valid until braid_op_free().
+ * Prepared are schedule and scratch, whose pages are touched here: for all persistent operations
+ * that exist, as they may run at once; so the first braid_start() takes no longer than later ones.
+ * -EINVAL as of the plain forms, and what they find only when the operation has ended: no such
+ * algorithm.
+ */
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                          enum braid_type type, enum braid_reduction reduction,
                          const struct braid_options *options, struct braid_op **op);
@@ -278,7 +338,8 @@ int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *r
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, struct braid_op **op);
 int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
-                         enum braid_type type, const struct braid_options *options, struct braid_op **op);
+                         enum braid_type type, const struct braid_options *options,
+                         struct braid_op **op);
 int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                          enum braid_type type, int root, const struct braid_options *options,
                          struct braid_op **op);
@@ -286,29 +347,35 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
                       enum braid_type type, enum braid_reduction reduction, int root,
                       const struct braid_options *options, struct braid_op **op);
 int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
-                        enum braid_type type, const struct braid_options *options, struct braid_op **op);
+                        enum braid_type type, const struct braid_options *options,
+                        struct braid_op **op);
 int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                       enum braid_type type, int root, const struct braid_options *options,
                       struct braid_op **op);
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                        enum braid_type type, int root, const struct braid_options *options,
                        struct braid_op **op);
-int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options, struct braid_op **op);
+int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
+                       struct braid_op **op);
 
-/* ---- point to point --------------------------------------------------------------------------------------- */
+/* ---- point to point -------------------------------------------------------------------------- */
 
-/* Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the memory may be used
- * again. Up to 32 messages a rail may wait at the peer for their receives; further ones wait for their turn, or until the peer asks for them, which it
- * does when it receives them while others hold the credits. So any order of receiving is good; in order is faster. */
+/*
+ * Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the
+ * memory may be used again. Up to 32 messages a rail may wait at the peer for their receives;
+ * further ones wait for their turn, or until the peer asks for them, which it does when it receives
+ * them while others hold the credits. So any order of receiving is good; in order is faster.
+ */
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 
-/* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. A large one announces itself to the sender, and counts as
- * one of the 32 messages until that sends. */
+/* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. A large one
+ * announces itself to the sender, and counts as one of the 32 messages until that sends. */
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 
-/* What another rank needs to reach a registered region; send it there by any means. Plain data, 32 bytes. */
+/* What another rank needs to reach a registered region; send it there by any means. Plain data, 32
+ * bytes. */
 struct braid_key {
     uint64_t bytes; /* size of the region */
     uint32_t rank;  /* its owner, in the communicator of braid_init() */
@@ -317,47 +384,60 @@ struct braid_key {
     uint64_t reserved;
 };
 
-/* The key of registered or braid_alloc() memory that contains `memory`; offsets count from its start. */
+/* The key of registered or braid_alloc() memory that contains `memory`; offsets count from its
+ * start. */
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key);
 
-/* Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there (in the GPU's memory if it lies on one), in no
- * order among themselves. The remote side's worker serves it; its program does nothing. Up to the eager limit it takes one trip there and
- * back, more bytes take two. -EACCES: the region is gone or too short. */
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes, const struct braid_key *key,
-              uint64_t offset, const struct braid_options *options, struct braid_op **op);
+/*
+ * Writes `bytes` of memory to offset `offset` of the remote region; ends when they stand there (in
+ * the GPU's memory if it lies on one), in no order among themselves. The remote side's worker
+ * serves it; its program does nothing. Up to the eager limit it takes one trip there and back, more
+ * bytes take two. -EACCES: the region is gone or too short.
+ */
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
+              const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+              struct braid_op **op);
 
 /* Reads `bytes` at offset `offset` of the remote region into memory. */
 int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op);
 
-/* Adds `value` to the 64-bit number at offset `offset` of the remote region, modulo 2^64; *before is what stood there. Happens exactly once, also
- * when a rail is lost meanwhile, and atomically: with respect to all atomics of all ranks on that number, and to a program that changes its
- * own memory by atomic instructions (__atomic_*, <stdatomic.h>); not to puts. The number is the remote host's, in its byte order. -EINVAL:
- * its address there is not a multiple of 8; -EOPNOTSUPP: it lies in memory of a GPU; -EACCES as for braid_put(). */
-int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value, const struct braid_key *key,
-                    uint64_t offset, const struct braid_options *options, struct braid_op **op);
+/*
+ * Adds `value` to the 64-bit number at offset `offset` of the remote region, modulo 2^64; *before
+ * is what stood there. Happens exactly once, also when a rail is lost meanwhile, and atomically:
+ * with respect to all atomics of all ranks on that number, and to a program that changes its own
+ * memory by atomic instructions (__atomic_*, <stdatomic.h>); not to puts. The number is the remote
+ * host's, in its byte order. -EINVAL: its address there is not a multiple of 8; -EOPNOTSUPP: it
+ * lies in memory of a GPU; -EACCES as for braid_put().
+ */
+int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value,
+                    const struct braid_key *key, uint64_t offset,
+                    const struct braid_options *options, struct braid_op **op);
 
 /* The same, but writes `value` if `compare` stands there; *before equals `compare` if it did. */
 int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
-                       const struct braid_key *key, uint64_t offset, const struct braid_options *options,
-                       struct braid_op **op);
+                       const struct braid_key *key, uint64_t offset,
+                       const struct braid_options *options, struct braid_op **op);
 
-/* ---- insight ---------------------------------------------------------------------------------------------- */
+/* ---- insight --------------------------------------------------------------------------------- */
 
 /*
- * Counters since braid_init(): stats.h has every field with its meaning. Cheap enough to ask for a few times a second: each call waits
- * until the turn of the worker that is under way is over, and holds it up for some microseconds. While the job runs, `braid top` and Prometheus
- * see the same (doc/stats.md). -EINVAL: comm or the place to write to is missing.
+ * Counters since braid_init(): stats.h has every field with its meaning. Cheap enough to ask for a
+ * few times a second: each call waits until the turn of the worker that is under way is over, and
+ * holds it up for some microseconds. While the job runs, `braid top` and Prometheus see the same
+ * (doc/stats.md). -EINVAL: comm or the place to write to is missing.
  */
 
-/* operations, failed_operations and shm_operations are those of the communicator, all else is of everything in its family. */
+/* operations, failed_operations and shm_operations are those of the communicator, all else is of
+ * everything in its family. */
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
-/* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many there are, which may be more; or
- * -errno. Our own rank is no peer. Ranks that are reached through others only have a rail once something was sent there. */
+/* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many
+ * there are, which may be more; or -errno. Our own rank is no peer. Ranks that are reached through
+ * others only have a rail once something was sent there. */
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
-/* The algorithm that an operation of this kind and size would use or used last: "ring", "board". Static string, or
- * NULL with words. collective: "allreduce", ... */
+/* The algorithm that an operation of this kind and size would use or used last: "ring", "board".
+ * Static string, or NULL with words. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
                             enum braid_type type);
 

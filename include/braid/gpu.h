@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations in the order of a CUDA stream. Without a stream, memory of GPUs goes with the calls of braid.h.
+ * Operations in the order of a CUDA stream. Without a stream, memory of GPUs goes with the calls of
+ * braid.h.
  *
  *     backward<<<..., stream>>>(gradient);
- *     braid_allreduce_on_stream(comm, gradient, gradient, count, BRAID_FLOAT32, BRAID_AVG, NULL, stream);
- *     update<<<..., stream>>>(weights, gradient);             waits on the GPU for the result
+ *     braid_allreduce_on_stream(comm, gradient, gradient, count, BRAID_FLOAT32, BRAID_AVG, NULL,
+ * stream); update<<<..., stream>>>(weights, gradient);             waits on the GPU for the result
  *     ...
  *     cudaStreamSynchronize(stream);
- *     if (braid_comm_error(comm))                             no result before this is to be trusted
- *         fprintf(stderr, "%s\n", braid_last_error());
+ *     if (braid_comm_error(comm))                             no result before this is to be
+ * trusted fprintf(stderr, "%s\n", braid_last_error());
  *
  * This header needs no CUDA: a stream is given as void *, a cudaStream_t or a CUstream.
  */
@@ -22,37 +23,46 @@ extern "C" {
 #endif
 
 /*
- * recv[i] = reduction over ranks of send[i], i in [0, count), on every rank: braid_allreduce() in a stream. Returns at once. It begins when the work
- * that was put into the stream before this call is done; work that is put there after it waits, on the GPU, until recv is written. No
- * thread waits.
+ * recv[i] = reduction over ranks of send[i], i in [0, count), on every rank: braid_allreduce() in a
+ * stream. Returns at once. It begins when the work that was put into the stream before this call is
+ * done; work that is put there after it waits, on the GPU, until recv is written. No thread waits.
  *
- * comm, count, type, reduction, options: as for braid_allreduce(). It is one all-reduce of the communicator, in the order of the calls on this
- * rank; other ranks may take part by braid_allreduce(), with memory of whatever kind. While it waits for its stream, collectives that are
- * submitted behind it on this communicator wait, too, also those without a stream (as with NCCL): streams that shall not
- * wait for each other get a communicator each (braid_comm_split()), and the order over communicators is that of braid.h.
- * Collectives without a stream that are under way on this communicator with memory of a GPU should have ended before the call
- * (braid_wait()): this one begins behind them, and what ends them are copies in streams of braid's that come later than the wait in this one.
- * CUDA does not promise to start such copies: where it puts both streams into one queue of the GPU, all wait until the deadline.
- * send, recv: of `count` elements; equal, or not overlapping; each in memory of any GPU or of the host. They are read and written in the
+ * comm, count, type, reduction, options: as for braid_allreduce(). It is one all-reduce of the
+ * communicator, in the order of the calls on this rank; other ranks may take part by
+ * braid_allreduce(), with memory of whatever kind. While it waits for its stream, collectives that
+ * are submitted behind it on this communicator wait, too, also those without a stream (as with
+ * NCCL): streams that shall not wait for each other get a communicator each (braid_comm_split()),
+ * and the order over communicators is that of braid.h. Collectives without a stream that are under
+ * way on this communicator with memory of a GPU should have ended before the call (braid_wait()):
+ * this one begins behind them, and what ends them are copies in streams of braid's that come later
+ * than the wait in this one. CUDA does not promise to start such copies: where it puts both streams
+ * into one queue of the GPU, all wait until the deadline. send, recv: of `count` elements; equal,
+ * or not overlapping; each in memory of any GPU or of the host. They are read and written in the
  * stream's order: host memory, too, must not be touched before the stream has passed the call.
- * options->timeout_ms: the deadline counts from the call, the time that work before it in the stream takes included.
- * stream: of any context and GPU of this process. NULL is the legacy default stream; a program whose default streams are those of the
- * threads gives cudaStreamPerThread. Default streams are those of the calling thread's current context. The handle must be one of CUDA's: nothing
- * can check it.
+ * options->timeout_ms: the deadline counts from the call, the time that work before it in the
+ * stream takes included. stream: of any context and GPU of this process. NULL is the legacy default
+ * stream; a program whose default streams are those of the threads gives cudaStreamPerThread.
+ * Default streams are those of the calling thread's current context. The handle must be one of
+ * CUDA's: nothing can check it.
  *
- * Errors. What the call returns: -EOPNOTSUPP (the stream is being captured into a graph: an all-reduce cannot be replayed, end the capture before
- * the call; or the driver is older than that of CUDA 11.7), -EINVAL (an argument; a default stream without a current context), -ENOMEM (host
- * memory cannot be pinned), -EAGAIN (more than 1,024 operations are outstanding or in streams), -ECANCELED (the communicator has failed
- * before), -ENOENT, -ENOSYS, -ENODEV, -EIO (CUDA cannot be used). Nothing has been submitted then, the stream waits for nothing, other ranks
- * wait for this one until their deadline.
- * When it fails later, a lost rank, its deadline because a kernel before it never ends, braid_comm_abort(), the stream goes on: what is in
- * recv is undefined, the communicator has failed, and the error is what braid_comm_error() returns from then on; every later
- * call fails with its words. A kernel that fails is found by the deadline.
+ * Errors. What the call returns: -EOPNOTSUPP (the stream is being captured into a graph: an
+ * all-reduce cannot be replayed, end the capture before the call; or the driver is older than that
+ * of CUDA 11.7), -EINVAL (an argument; a default stream without a current context), -ENOMEM (host
+ * memory cannot be pinned), -EAGAIN (more than 1,024 operations are outstanding or in streams),
+ * -ECANCELED (the communicator has failed before), -ENOENT, -ENOSYS, -ENODEV, -EIO (CUDA cannot be
+ * used). Nothing has been submitted then, the stream waits for nothing, other ranks wait for this
+ * one until their deadline. When it fails later, a lost rank, its deadline because a kernel before
+ * it never ends, braid_comm_abort(), the stream goes on: what is in recv is undefined, the
+ * communicator has failed, and the error is what braid_comm_error() returns from then on; every
+ * later call fails with its words. A kernel that fails is found by the deadline.
  *
- * The stream copies a GPU's memory to pinned host memory and back; that of all operations which are in streams at once is kept for later
- * ones: the first time that so much is wanted the call blocks for as long as it takes to allocate and pin it, or to open the GPU. braid_finalize() waits for
- * operations in streams, and at most one second more for the copies behind them. If these are not through then, a kernel before them hangs:
- * what is pinned stays so, and all memory of braid_alloc() allocated, to the end of the process. Thread-safe; calls of several threads go in turn.
+ * The stream copies a GPU's memory to pinned host memory and back; that of all operations which are
+ * in streams at once is kept for later ones: the first time that so much is wanted the call blocks
+ * for as long as it takes to allocate and pin it, or to open the GPU. braid_finalize() waits for
+ * operations in streams, and at most one second more for the copies behind them. If these are not
+ * through then, a kernel before them hangs: what is pinned stays so, and all memory of
+ * braid_alloc() allocated, to the end of the process. Thread-safe; calls of several threads go in
+ * turn.
  */
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
                               enum braid_type type, enum braid_reduction reduction,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameter servers: the weights of a network live on servers, workers push gradients and pull weights. Every rank of the communicator is
- * a worker; some or all of them are servers too, each of an equal share of the weights.
+ * Parameter servers: the weights of a network live on servers, workers push gradients and pull
+ * weights. Every rank of the communicator is a worker; some or all of them are servers too, each of
+ * an equal share of the weights.
  *
  *     braid_parameters_create(comm, layers, n, &options, &parameters);
  *     for (;;) {
@@ -17,35 +18,40 @@
  *     braid_parameters_sync(parameters);       the same weights everywhere: to look at, or to save
  *     braid_parameters_free(parameters);
  *
- * Methods. t counts the iterations from 0, g is a worker's gradient, G the mean of all workers' gradients, summed in the order of the
- * ranks; k is `steps`. The servers do momentum SGD with weight decay:
+ * Methods. t counts the iterations from 0, g is a worker's gradient, G the mean of all workers'
+ * gradients, summed in the order of the ranks; k is `steps`. The servers do momentum SGD with
+ * weight decay:
  *
  *     d = G + decay * w;  velocity = momentum * velocity + d;  w = w - rate * velocity
  *
  *   ssgd   each iteration uses the weights that the servers made of all gradients of the one before
- *   asgd   a server applies each worker's g / ranks as it comes and answers with the weights as they are then. No two runs are the same
- *   ssd    SSD-SGD: as ssgd for `warmup` iterations. Then gradients are pushed in every iteration and weights pulled in every k-th, and
- *          the pull has the whole next iteration to arrive. Behind the warm-up a worker moves its own weights w' in every iteration by
- *          GLU (global gradient for local update), Algorithm 2 of the paper (arXiv:2012.05396, section 3.3), with a = own, b = sync and
- *          loc_lr = local_rate * rate:
- *              grad_sync = (pre_weight - w') * (1 - momentum) / (rate * k)
- *              w' = w' - local_rate * rate * (own * g + decay * w' + sync * grad_sync)
- *          w' are the worker's weights at that moment, the last pull's in the first of the k local updates behind it. pre_weight are
- *          the weights of the pull before that one, the same on all workers for these k updates. Until the first delayed pull, and
- *          behind braid_parameters_sync(), it is what w' began with, so that grad_sync begins at 0
- *   local  local SGD: as ssgd for `warmup` iterations; then each worker does momentum SGD for itself, and every k iterations its weights
+ *   asgd   a server applies each worker's g / ranks as it comes and answers with the weights as
+ * they are then. No two runs are the same ssd    SSD-SGD: as ssgd for `warmup` iterations. Then
+ * gradients are pushed in every iteration and weights pulled in every k-th, and the pull has the
+ * whole next iteration to arrive. Behind the warm-up a worker moves its own weights w' in every
+ * iteration by GLU (global gradient for local update), Algorithm 2 of the paper (arXiv:2012.05396,
+ * section 3.3), with a = own, b = sync and loc_lr = local_rate * rate: grad_sync = (pre_weight -
+ * w') * (1 - momentum) / (rate * k) w' = w' - local_rate * rate * (own * g + decay * w' + sync *
+ * grad_sync) w' are the worker's weights at that moment, the last pull's in the first of the k
+ * local updates behind it. pre_weight are the weights of the pull before that one, the same on all
+ * workers for these k updates. Until the first delayed pull, and behind braid_parameters_sync(), it
+ * is what w' began with, so that grad_sync begins at 0 local  local SGD: as ssgd for `warmup`
+ * iterations; then each worker does momentum SGD for itself, and every k iterations its weights
  *          become the mean of all workers'
  *
- * The same bits in every run but with asgd, on any processor: every formula is rounded to float32 after each operation, in the order
- * written.
+ * The same bits in every run but with asgd, on any processor: every formula is rounded to float32
+ * after each operation, in the order written.
  *
- * Urgency. Pushes and pulls travel in slices, those of the layers that the next forward pass needs first overtake the others, and are
- * served first by the servers (P3). ssd behind its warm-up: pulls and the pushes that they are made of go ahead of other pushes.
+ * Urgency. Pushes and pulls travel in slices, those of the layers that the next forward pass needs
+ * first overtake the others, and are served first by the servers (P3). ssd behind its warm-up:
+ * pulls and the pushes that they are made of go ahead of other pushes.
  *
- * Threads. One thread at a time uses a struct braid_parameters. A thread of its own serves the weights and does the local updates while
- * the program computes. Create, sync and free are collective calls; all ranks do as many iterations.
+ * Threads. One thread at a time uses a struct braid_parameters. A thread of its own serves the
+ * weights and does the local updates while the program computes. Create, sync and free are
+ * collective calls; all ranks do as many iterations.
  *
- * Errors are those of braid.h; after one that is not -EINVAL only braid_parameters_free() makes sense.
+ * Errors are those of braid.h; after one that is not -EINVAL only braid_parameters_free() makes
+ * sense.
  */
 #ifndef BRAID_PARAMETERS_H
 #define BRAID_PARAMETERS_H
@@ -56,7 +62,8 @@
 extern "C" {
 #endif
 
-/* at most; fewer where a server has many workers: all that may be under way in a job, of all objects, are 1,024 operations */
+/* at most; fewer where a server has many workers: all that may be under way in a job, of all
+ * objects, are 1,024 operations */
 #define BRAID_PARAMETERS_LAYERS 192
 #define BRAID_PARAMETERS_DROPS  4
 
@@ -65,57 +72,72 @@ struct braid_parameters;
 /* A layer of the network, float32. Layers count from 0 in the order of the forward pass. */
 struct braid_parameter_layer {
     size_t count; /* elements, at least 1; the same on all ranks */
-    /* Its first weights, in memory of the host or of a GPU: read on rank 0 only, in braid_parameters_create(). NULL: zeros. */
+    /* Its first weights, in memory of the host or of a GPU: read on rank 0 only, in
+     * braid_parameters_create(). NULL: zeros. */
     const float *initial;
 };
 
 /* Zero-initialise, then set what differs; all of it the same on all ranks. */
 struct braid_parameters_options {
-    const char *method;          /* ssgd | asgd | ssd | local; NULL: ssgd */
-    const char *local;           /* ssd, the local update: glu | sgd (own is 1, sync 0); NULL: glu */
+    const char *method; /* ssgd | asgd | ssd | local; NULL: ssgd */
+    /* ssd, the local update: glu | sgd (own is 1, sync 0); NULL: glu */
+    const char *local;
     float rate, momentum, decay; /* rate: default 0.01; the others 0 */
     /* iterations from which on the rate is `drop` times what it was before; 0: none */
     uint64_t drops[BRAID_PARAMETERS_DROPS];
     float drop; /* default 0.1 */
     int warmup; /* ssd, local: iterations of ssgd first; default 500, negative: none */
-    int steps; /* ssd, local: k; 0: by the paper's time model, or what the links need if longer, from times of the warm-up, 1 to 4 */
-    /* GLU: a, b, loc_lr / rate; all 0: 2, 0.5 and 4, which the paper found best. sgd: local_rate 0 is 0.25, as in the paper's comparison */
+    /* ssd, local: k; 0: by the paper's time model, or what the links need if longer, from times of
+     * the warm-up, 1 to 4 */
+    int steps;
+    /* GLU: a, b, loc_lr / rate; all 0: 2, 0.5 and 4, which the paper found best. sgd: local_rate 0
+     * is 0.25, as in the paper's comparison */
     float own, sync, local_rate;
     const int *servers; /* ranks, each once; NULL: all */
     int n_servers;
-    /* of a push or pull at most; default 200,000. They become larger where there would be too many */
+    /* of a push or pull at most; default 200,000. They become larger where there would be too many
+     */
     uint32_t slice_bytes;
     int32_t priority; /* of the least urgent messages; default 0 */
-    /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare with */
+    /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare
+     * with */
     int in_order;
     uint32_t reserved[7]; /* zero */
 };
 
-/* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights. -EINVAL; -EPROTO: the ranks' layers or
- * options differ; -ENOMEM; -EAGAIN, a thread cannot be started. */
-int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
-                            const struct braid_parameters_options *options,
+/* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights.
+ * -EINVAL; -EPROTO: the ranks' layers or options differ; -ENOMEM; -EAGAIN, a thread cannot be
+ * started. */
+int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers,
+                            int n, const struct braid_parameters_options *options,
                             struct braid_parameters **parameters);
 
-/* The layer's weights as this worker computes with them. Read by the program from braid_parameters_wait() to
- * braid_parameters_push(); never written. The pointer stays the same. NULL: there is no such layer. */
+/* The layer's weights as this worker computes with them. Read by the program from
+ * braid_parameters_wait() to braid_parameters_push(); never written. The pointer stays the same.
+ * NULL: there is no such layer. */
 float *braid_parameters_weight(struct braid_parameters *parameters, int layer);
 
-/* Where the backward pass is to leave the layer's gradient of this iteration, the mean over this worker's batch; returns when no push reads it
- * any more. ssd: two places take turns, so that a push has until the gradient after next; else the pointer
- * stays the same. NULL with words: no such layer, or it failed. */
+/*
+ * Where the backward pass is to leave the layer's gradient of this iteration, the mean over this
+ * worker's batch; returns when no push reads it any more. ssd: two places take turns, so that a
+ * push has until the gradient after next; else the pointer stays the same. NULL with words: no such
+ * layer, or it failed.
+ */
 float *braid_parameters_gradient(struct braid_parameters *parameters, int layer);
 
 /* Returns when the layer's weights are those of the next forward pass. */
 int braid_parameters_wait(struct braid_parameters *parameters, int layer);
 
-/* The gradient is written, and the layer's weights are not needed any more in this iteration. Each layer once an iteration, from the last
- * one to layer 0, with ssd behind braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait, but the first push behind a warm-up:
- * there the ranks put their times together. */
+/*
+ * The gradient is written, and the layer's weights are not needed any more in this iteration. Each
+ * layer once an iteration, from the last one to layer 0, with ssd behind
+ * braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait, but
+ * the first push behind a warm-up: there the ranks put their times together.
+ */
 int braid_parameters_push(struct braid_parameters *parameters, int layer);
 
-/* Between two iterations, collective, blocks: all pushes reach the servers, and all workers' weights become the servers' (local: the mean). A pull
- * that was under way is dropped. */
+/* Between two iterations, collective, blocks: all pushes reach the servers, and all workers'
+ * weights become the servers' (local: the mean). A pull that was under way is dropped. */
 int braid_parameters_sync(struct braid_parameters *parameters);
 
 struct braid_parameters_report {
@@ -129,10 +151,12 @@ struct braid_parameters_report {
     uint64_t reserved[8];
 };
 
-int braid_parameters_report(struct braid_parameters *parameters, struct braid_parameters_report *report);
+int braid_parameters_report(struct braid_parameters *parameters,
+                            struct braid_parameters_report *report);
 
-/* Collective; between two iterations. Waits for what is under way, and frees; before braid_finalize(). NULL is allowed. After a failure, or
- * amidst an iteration (-EINVAL), it waits for nobody and aborts the communicator. Returns the first error. */
+/* Collective; between two iterations. Waits for what is under way, and frees; before
+ * braid_finalize(). NULL is allowed. After a failure, or amidst an iteration (-EINVAL), it waits
+ * for nobody and aborts the communicator. Returns the first error. */
 int braid_parameters_free(struct braid_parameters *parameters);
 
 #ifdef __cplusplus

@@ -8,9 +8,9 @@ extern "C" {
 #endif
 
 /*
- * The type of one element, in the host's byte order. All ranks of a job have the same byte order (the
- * handshake refuses others). Buffers need no alignment. The numbers are part of the ABI and of the wire
- * format: new ones are appended.
+ * The type of one element, in the host's byte order. All ranks of a job have the same byte order
+ * (the handshake refuses others). Buffers need no alignment. The numbers are part of the ABI and of
+ * the wire format: new ones are appended.
  */
 enum braid_type {
     BRAID_FLOAT32 = 0,  /* IEEE 754 binary32, C's float */
@@ -28,16 +28,19 @@ enum braid_type {
 #define BRAID_TYPES 10 /* how many there are */
 
 /*
- * How the ranks' elements become one. Sources are combined in an order that depends only on the algorithm,
- * the rank count and the size, so the same inputs give the same bits.
+ * How the ranks' elements become one. Sources are combined in an order that depends only on the
+ * algorithm, the rank count and the size, so the same inputs give the same bits.
  *
- * - Integers: SUM and PROD wrap around (two's complement). AVG is the wrapped sum divided by the number of
+ * - Integers: SUM and PROD wrap around (two's complement). AVG is the wrapped sum divided by the
+ *   number of
  * ranks, truncated toward zero.
- * - float16 and bfloat16 are combined in float32 within one step of an algorithm and rounded to the nearest
+ * - float16 and bfloat16 are combined in float32 within one step of an algorithm and rounded to the
+ *   nearest
  * (ties to even) once at the end of the step; an algorithm of several hops rounds at every hop.
- * - MIN and MAX: a NaN from any rank makes the result a NaN (which one is not specified, nor is its sign);
- *   -0 is less than +0.
- * - AVG of floating-point types: the sum is divided once, at the last step, before that step's rounding.
+ * - MIN and MAX: a NaN from any rank makes the result a NaN (which one is not specified, nor is its
+ *   sign); -0 is less than +0.
+ * - AVG of floating-point types: the sum is divided once, at the last step, before that step's
+ *   rounding.
  */
 enum braid_reduction {
     BRAID_SUM = 0,

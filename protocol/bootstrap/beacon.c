@@ -42,9 +42,10 @@ struct br_beacon {
     int n_sources;
 };
 
-/* ---- datagrams --------------------------------------------------------------------------------------------------- */
+/* ---- datagrams ------------------------------------------------------------------------------- */
 
-static void beacon_prove(const struct br_beacon_config *config, const struct br_beacon_message *m, uint8_t *proof)
+static void beacon_prove(const struct br_beacon_config *config, const struct br_beacon_message *m,
+                         uint8_t *proof)
 {
     crypto_generichash(proof, BR_BEACON_PROOF_BYTES, (const uint8_t *)m,
                        offsetof(struct br_beacon_message, proof), config->key, sizeof config->key);
@@ -52,8 +53,10 @@ static void beacon_prove(const struct br_beacon_config *config, const struct br_
 
 void br_beacon_write(const struct br_beacon_config *config, int nic, struct br_beacon_message *out)
 {
-    *out = (struct br_beacon_message){
-        .magic = BR_BEACON_MAGIC, .version = BR_BEACON_VERSION, .nic = (uint16_t)nic, .rank = config->rank};
+    *out = (struct br_beacon_message){.magic = BR_BEACON_MAGIC,
+                                      .version = BR_BEACON_VERSION,
+                                      .nic = (uint16_t)nic,
+                                      .rank = config->rank};
     memcpy(out->nonce, config->nonce, sizeof out->nonce);
     beacon_prove(config, out, out->proof);
 }
@@ -66,18 +69,20 @@ int br_beacon_read(const struct br_beacon_config *config, const void *bytes, siz
     if (n != sizeof *out)
         return -EPROTO;
     memcpy(out, bytes, sizeof *out);
-    if (out->magic != BR_BEACON_MAGIC || out->version != BR_BEACON_VERSION || out->rank >= config->size ||
-        out->nic >= BR_BEACON_NICS || memcmp(out->nonce, config->nonce, sizeof out->nonce) != 0)
+    if (out->magic != BR_BEACON_MAGIC || out->version != BR_BEACON_VERSION ||
+        out->rank >= config->size || out->nic >= BR_BEACON_NICS ||
+        memcmp(out->nonce, config->nonce, sizeof out->nonce) != 0)
         return -EPROTO;
     beacon_prove(config, out, proof);
     return sodium_memcmp(proof, out->proof, sizeof proof) ? -EPROTO : 0;
 }
 
-/* ---- sockets ----------------------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static uint16_t port_of(const struct br_beacon_config *config)
 {
-    return (uint16_t)(BR_BEACON_PORT_FIRST + (config->nonce[0] | config->nonce[1] << 8) % BR_BEACON_PORTS);
+    return (uint16_t)(BR_BEACON_PORT_FIRST +
+                      (config->nonce[0] | config->nonce[1] << 8) % BR_BEACON_PORTS);
 }
 
 static int beacon_set(int fd, int level, int option, int value)
@@ -87,13 +92,16 @@ static int beacon_set(int fd, int level, int option, int value)
 
 static int beacon_options6(int fd)
 {
-    return beacon_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) || beacon_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) ||
-           beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0) || beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
+    return beacon_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1) ||
+           beacon_set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) ||
+           beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0) ||
+           beacon_set(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, 1);
 }
 
 static int beacon_options4(int fd)
 {
-    return beacon_set(fd, IPPROTO_IP, IP_PKTINFO, 1) || beacon_set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0) ||
+    return beacon_set(fd, IPPROTO_IP, IP_PKTINFO, 1) ||
+           beacon_set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0) ||
            beacon_set(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
 }
 
@@ -107,8 +115,10 @@ static int beacon_open_socket(int family, uint16_t port)
 
     if (fd < 0)
         return -errno;
-    if (!beacon_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) && !(six ? beacon_options6(fd) : beacon_options4(fd)) &&
-        !bind(fd, six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4, six ? sizeof any6 : sizeof any4))
+    if (!beacon_set(fd, SOL_SOCKET, SO_REUSEADDR, 1) &&
+        !(six ? beacon_options6(fd) : beacon_options4(fd)) &&
+        !bind(fd, six ? (struct sockaddr *)&any6 : (struct sockaddr *)&any4,
+              six ? sizeof any6 : sizeof any4))
         return fd;
     err = errno;
     close(fd);
@@ -134,7 +144,8 @@ static void list_sources(struct br_beacon *b)
     if (getifaddrs(&all))
         return; /* the kernel's choice alone, then */
     for (struct ifaddrs *ifa = all; ifa && b->n_sources < SOURCES; ifa = ifa->ifa_next)
-        if (ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_INET && !(ifa->ifa_flags & IFF_LOOPBACK))
+        if (ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_INET &&
+            !(ifa->ifa_flags & IFF_LOOPBACK))
             b->sources[b->n_sources++] = ((struct sockaddr_in *)(void *)ifa->ifa_addr)->sin_addr;
     freeifaddrs(all);
 }
@@ -177,19 +188,21 @@ void br_beacon_close(struct br_beacon *b)
     free(b);
 }
 
-/* ---- speaking ---------------------------------------------------------------------------------------------------- */
+/* ---- speaking -------------------------------------------------------------------------------- */
 
-static int beacon_send6(const struct br_beacon *b, int fd, int index, const struct br_beacon_message *m)
+static int beacon_send6(const struct br_beacon *b, int fd, int index,
+                        const struct br_beacon_message *m)
 {
-    struct sockaddr_in6 all = {
-        .sin6_family = AF_INET6, .sin6_port = htons(port_of(&b->config)), .sin6_scope_id = (uint32_t)index};
+    struct sockaddr_in6 all = {.sin6_family = AF_INET6,
+                               .sin6_port = htons(port_of(&b->config)),
+                               .sin6_scope_id = (uint32_t)index};
 
     inet_pton(AF_INET6, "ff02::1", &all.sin6_addr);
     return sendto(fd, m, sizeof *m, 0, (struct sockaddr *)&all, sizeof all) < 0 ? errno : 0;
 }
 
 static int beacon_send4(const struct br_beacon *b, int fd, int index, struct in_addr source,
-                 const struct br_beacon_message *m)
+                        const struct br_beacon_message *m)
 {
     struct sockaddr_in all = {.sin_family = AF_INET,
                               .sin_port = htons(port_of(&b->config)),
@@ -198,8 +211,9 @@ static int beacon_send4(const struct br_beacon *b, int fd, int index, struct in_
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof through)];
-    } control = {
-        .header = {.cmsg_len = CMSG_LEN(sizeof through), .cmsg_level = IPPROTO_IP, .cmsg_type = IP_PKTINFO}};
+    } control = {.header = {.cmsg_len = CMSG_LEN(sizeof through),
+                            .cmsg_level = IPPROTO_IP,
+                            .cmsg_type = IP_PKTINFO}};
     struct iovec part = {(void *)(uintptr_t)m, sizeof *m};
     struct msghdr header = {.msg_name = &all,
                             .msg_namelen = sizeof all,
@@ -212,7 +226,8 @@ static int beacon_send4(const struct br_beacon *b, int fd, int index, struct in_
     return sendmsg(fd, &header, 0) < 0 ? errno : 0;
 }
 
-/* Out of one NIC; by IPv4 with every address that the host has (note 1). 0 or errno: none has left. */
+/* Out of one NIC; by IPv4 with every address that the host has (note 1). 0 or errno: none has left.
+ */
 static int send_out(const struct br_beacon *b, int f, int index, const struct br_beacon_message *m)
 {
     int error;
@@ -251,12 +266,12 @@ static void beacon_announce(struct br_beacon *b)
             nic->error[f] = send_out(b, f, nic->index, &m);
             nic->spoke = nic->spoke || !nic->error[f];
         }
-        snprintf(nic->message, sizeof nic->message, "IPv6: %.50s; IPv4: %.50s", strerror(nic->error[0]),
-                 strerror(nic->error[1]));
+        snprintf(nic->message, sizeof nic->message, "IPv6: %.50s; IPv4: %.50s",
+                 strerror(nic->error[0]), strerror(nic->error[1]));
     }
 }
 
-/* ---- hearing ----------------------------------------------------------------------------------------------------- */
+/* ---- hearing --------------------------------------------------------------------------------- */
 
 static int beacon_compare(const struct br_beacon_sighting *a, const struct br_beacon_sighting *b)
 {
@@ -266,7 +281,8 @@ static int beacon_compare(const struct br_beacon_sighting *a, const struct br_be
 }
 
 /* Kept in order; when there is no room the last one goes. */
-static void beacon_remember(struct br_beacon *b, struct nic *nic, const struct br_beacon_sighting *s)
+static void beacon_remember(struct br_beacon *b, struct nic *nic,
+                            const struct br_beacon_sighting *s)
 {
     uint32_t at = 0;
 
@@ -308,8 +324,10 @@ static bool receive_one(struct br_beacon *b, int fd)
         struct cmsghdr header;
         char bytes[256];
     } control;
-    struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = &control,
+                            .msg_controllen = sizeof control};
     struct br_beacon_message m;
     ssize_t n = recvmsg(fd, &header, MSG_DONTWAIT);
     int index;
@@ -322,7 +340,8 @@ static bool receive_one(struct br_beacon *b, int fd)
     for (int i = 0; i < b->config.n_nics; i++)
         if (index && b->nics[i].index == index && !(m.rank == b->config.rank && m.nic == i))
             beacon_remember(b, &b->nics[i],
-                     &(struct br_beacon_sighting){.rank = m.rank, .other_nic = m.nic, .nic = (uint16_t)i});
+                            &(struct br_beacon_sighting){
+                                .rank = m.rank, .other_nic = m.nic, .nic = (uint16_t)i});
     return true;
 }
 
@@ -363,7 +382,8 @@ const char *br_beacon_nic_blind(const struct br_beacon *b, int nic)
     return b->nics[nic].up && !b->nics[nic].spoke && !b->nics[nic].n ? b->nics[nic].message : NULL;
 }
 
-uint32_t br_beacon_sightings(const struct br_beacon *b, struct br_beacon_sighting *out, uint32_t max)
+uint32_t br_beacon_sightings(const struct br_beacon *b, struct br_beacon_sighting *out,
+                             uint32_t max)
 {
     uint32_t n = 0;
 

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Beacons: who is on the wire of each NIC. For a short time every rank announces itself on each of its NICs by link-local
- * multicast and collects whom it hears where. What it means is said elsewhere (bcube/wiring.h).
+ * Beacons: who is on the wire of each NIC. For a short time every rank announces itself on each of
+ * its NICs by link-local multicast and collects whom it hears where. What it means is said
+ * elsewhere (bcube/wiring.h).
  *
- * 1. Multicast to all nodes of the link, IPv6 (ff02::1) and IPv4 (224.0.0.1). No switch filters these two groups and nobody has
- *    to join them. IPv6 needs no address but the one that every NIC gives itself; IPv4 serves where IPv6 is off, or
- *    still waits to know that its address is unique. Neither needs root. Linux drops IPv4 packets whose source it has no route to
- *    (rp_filter, also the loose kind), and a NIC on the wrong switch has such an address there. So IPv4 beacons leave
- *    once with each address of the host: the one of the management network is known everywhere. Rejected: Ethernet frames (root), and
- *    asking LLDP (needs switches that speak it, and its daemon on every host).
- * 2. A packet counts for the NIC that it came in through, whatever address it bears: swapped cables have the wrong subnet.
- * 3. Beacons of other jobs, old and forged ones are not heard: each carries a nonce of this start and a proof made
- *    with the job's secret. That keeps strangers out of the picture; who can copy packets from one wire to another
- *    can still paint it wrong.
+ * 1. Multicast to all nodes of the link, IPv6 (ff02::1) and IPv4 (224.0.0.1). No switch filters
+ *    these two groups and nobody has to join them. IPv6 needs no address but the one that every NIC
+ *    gives itself; IPv4 serves where IPv6 is off, or still waits to know that its address is
+ *    unique. Neither needs root. Linux drops IPv4 packets whose source it has no route to
+ *    (rp_filter, also the loose kind), and a NIC on the wrong switch has such an address there. So
+ *    IPv4 beacons leave once with each address of the host: the one of the management network is
+ *    known everywhere. Rejected: Ethernet frames (root), and asking LLDP (needs switches that speak
+ *    it, and its daemon on every host).
+ * 2. A packet counts for the NIC that it came in through, whatever address it bears: swapped cables
+ *    have the wrong subnet.
+ * 3. Beacons of other jobs, old and forged ones are not heard: each carries a nonce of this start
+ *    and a proof made with the job's secret. That keeps strangers out of the picture; who can copy
+ *    packets from one wire to another can still paint it wrong.
  *
  * One thread at a time.
  */
@@ -40,13 +44,15 @@ struct br_beacon_config {
     uint8_t nonce[BR_BEACON_NONCE_BYTES];
     int n_nics;
     char nics[BR_BEACON_NICS][IF_NAMESIZE]; /* "": a number without a NIC */
-    /* Sightings that are kept of each NIC. When there are more, those of the lowest ranks stay, on all ranks alike. */
+    /* Sightings that are kept of each NIC. When there are more, those of the lowest ranks stay, on
+     * all ranks alike. */
     uint32_t max_sightings;
 };
 
 struct br_beacon;
 
-/* On success *out is the caller's until br_beacon_close(). -ENODEV (no such NIC), -ENOMEM, or why there is no socket; words. */
+/* On success *out is the caller's until br_beacon_close(). -ENODEV (no such NIC), -ENOMEM, or why
+ * there is no socket; words. */
 int br_beacon_open(const struct br_beacon_config *config, struct br_beacon **out);
 void br_beacon_close(struct br_beacon *beacon); /* NULL allowed */
 
@@ -54,14 +60,17 @@ void br_beacon_close(struct br_beacon *beacon); /* NULL allowed */
 void br_beacon_listen(struct br_beacon *beacon, uint64_t ns);
 
 bool br_beacon_nic_up(const struct br_beacon *beacon, int nic); /* up, and with carrier */
-/* It is up, but the kernel takes beacons neither by IPv6 nor by IPv4: why, in words; NULL: it does. */
+/* It is up, but the kernel takes beacons neither by IPv6 nor by IPv4: why, in words; NULL: it does.
+ */
 const char *br_beacon_nic_blind(const struct br_beacon *beacon, int nic);
 /* Copies up to max; returns how many there are. In the order of NICs. */
-uint32_t br_beacon_sightings(const struct br_beacon *beacon, struct br_beacon_sighting *out, uint32_t max);
+uint32_t br_beacon_sightings(const struct br_beacon *beacon, struct br_beacon_sighting *out,
+                             uint32_t max);
 
 /* Writes and checks one datagram; pure. */
 void br_beacon_write(const struct br_beacon_config *config, int nic, struct br_beacon_message *out);
-/* -EPROTO: none of ours: too short, another version, job or start, no proof, or a rank that does not exist. */
+/* -EPROTO: none of ours: too short, another version, job or start, no proof, or a rank that does
+ * not exist. */
 int br_beacon_read(const struct br_beacon_config *config, const void *bytes, size_t n,
                    struct br_beacon_message *out);
 

@@ -28,16 +28,17 @@ static const char *environment_pick(const char *own, const char *other)
 }
 
 /* *out = the number in the variable, -EINVAL with advice when it is missing. */
-static int environment_required(const char *own, const char *other, int64_t min, int64_t max, int64_t *out)
+static int environment_required(const char *own, const char *other, int64_t min, int64_t max,
+                                int64_t *out)
 {
     const char *name = environment_pick(own, other);
 
     if (!is_set(name))
-        return br_error(
-            EINVAL,
-            "%s is not set, but WORLD_SIZE is: start the processes with `braid run` or torchrun, or set "
-            "%s (or %s) in each of them",
-            other, other, own);
+        return br_error(EINVAL,
+                        "%s is not set, but WORLD_SIZE is: start the processes with `braid run` or "
+                        "torchrun, or set "
+                        "%s (or %s) in each of them",
+                        other, other, own);
     return br_env_number(name, min, max, 0, out);
 }
 
@@ -47,15 +48,15 @@ static int take_rank(const struct braid_config *config, struct br_environment *o
         return br_error(EINVAL, "braid_config: size=%d, possible are 1 to %d ranks", config->size,
                         BR_ENVIRONMENT_SIZE_MAX);
     if (config->rank < 0 || config->rank >= config->size)
-        return br_error(EINVAL, "braid_config: rank=%d, size=%d: ranks count from 0 to size-1", config->rank,
-                        config->size);
+        return br_error(EINVAL, "braid_config: rank=%d, size=%d: ranks count from 0 to size-1",
+                        config->rank, config->size);
     out->size = (uint32_t)config->size;
     out->rank = (uint32_t)config->rank;
     return 0;
 }
 
-/* braid reads nothing else of these launchers. Without this each process would be a job of one rank: everything would succeed, and
- * nothing would be summed. */
+/* braid reads nothing else of these launchers. Without this each process would be a job of one
+ * rank: everything would succeed, and nothing would be summed. */
 static int refuse_other_launchers(void)
 {
     static const struct {
@@ -66,7 +67,8 @@ static int refuse_other_launchers(void)
         {"MVAPICH's launcher", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", 1},
         {"a launcher with PMI", "PMI_SIZE", "PMI_RANK", 1},
         {"MPICH's or Intel MPI's mpirun", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", 1},
-        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 1}, /* of a step: a batch script has none */
+        /* of a step: a batch script has none */
+        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 1},
         {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", 1},
         {"a launcher with PMIx", "PMIX_RANK", "PMIX_RANK",
          0}, /* the number of ranks is not in the environment */
@@ -78,14 +80,16 @@ static int refuse_other_launchers(void)
 
         if (!value || !*value || strtoll(value, &end, 10) <= signs[i].most || *end)
             continue;
-        return br_error(
-            EINVAL,
-            "%s=%.20s: %s has started several processes, but braid does not take ranks from it, and each "
-            "would be a "
-            "job of its own: start them with `braid run` or torchrun, or set in each WORLD_SIZE, RANK (as "
-            "%s), "
-            "MASTER_ADDR and MASTER_PORT; WORLD_SIZE=1 and RANK=0 if each shall be a job of its own",
-            signs[i].variable, value, signs[i].launcher, signs[i].rank);
+        return br_error(EINVAL,
+                        "%s=%.20s: %s has started several processes, but braid does not take ranks "
+                        "from it, and each "
+                        "would be a "
+                        "job of its own: start them with `braid run` or torchrun, or set in each "
+                        "WORLD_SIZE, RANK (as "
+                        "%s), "
+                        "MASTER_ADDR and MASTER_PORT; WORLD_SIZE=1 and RANK=0 if each shall be a "
+                        "job of its own",
+                        signs[i].variable, value, signs[i].launcher, signs[i].rank);
     }
     return 0;
 }
@@ -104,7 +108,8 @@ static int read_rank(struct br_environment *out)
 
         if (is_set(rank))
             return br_error(
-                EINVAL, "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes", rank);
+                EINVAL,
+                "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes", rank);
         out->rank = 0;
         return refuse_other_launchers();
     }
@@ -113,13 +118,13 @@ static int read_rank(struct br_environment *out)
         return rc;
     out->rank = (uint32_t)value;
     if (out->rank >= out->size)
-        return br_error(EINVAL, "RANK=%u, but WORLD_SIZE=%u: ranks count from 0 to WORLD_SIZE-1", out->rank,
-                        out->size);
+        return br_error(EINVAL, "RANK=%u, but WORLD_SIZE=%u: ranks count from 0 to WORLD_SIZE-1",
+                        out->rank, out->size);
     return 0;
 }
 
-/* given: size and rank are the program's own. What a launcher says of local ranks may then be of another job; it is believed where it
- * fits. */
+/* given: size and rank are the program's own. What a launcher says of local ranks may then be of
+ * another job; it is believed where it fits. */
 static int read_local(bool given, struct br_environment *out)
 {
     const char *rank = environment_pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
@@ -156,7 +161,8 @@ static int environment_read_port(const struct braid_config *config, struct br_en
     int rc;
 
     if (config->master_port < 0 || config->master_port > 65535)
-        return br_error(EINVAL, "braid_config: master_port=%d, ports are 1 to 65535", config->master_port);
+        return br_error(EINVAL, "braid_config: master_port=%d, ports are 1 to 65535",
+                        config->master_port);
     out->port = (uint16_t)config->master_port;
     if (out->port)
         return 0;
@@ -164,8 +170,9 @@ static int environment_read_port(const struct braid_config *config, struct br_en
     if (rc < 0)
         return rc;
     if (out->torchrun && !is_set("BRAID_PORT") && ++value > 65535)
-        return br_error(EINVAL,
-                        "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
+        return br_error(
+            EINVAL,
+            "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
     out->port = (uint16_t)value;
     return 0;
 }
@@ -176,13 +183,14 @@ static int environment_read_address(const struct braid_config *config, struct br
     const char *value = config->master_addr ? config->master_addr : getenv(name);
 
     if (!value || !*value)
-        return br_error(EINVAL,
-                        "MASTER_ADDR is not set, but the job has %u processes: set it to the name or address "
-                        "of the host of rank 0 (or BRAID_MASTER_ADDR)",
-                        out->size);
+        return br_error(
+            EINVAL,
+            "MASTER_ADDR is not set, but the job has %u processes: set it to the name or address "
+            "of the host of rank 0 (or BRAID_MASTER_ADDR)",
+            out->size);
     if (strlen(value) >= sizeof out->address)
-        return br_error(EINVAL, "MASTER_ADDR has %zu characters, at most %zu are allowed", strlen(value),
-                        sizeof out->address - 1);
+        return br_error(EINVAL, "MASTER_ADDR has %zu characters, at most %zu are allowed",
+                        strlen(value), sizeof out->address - 1);
     snprintf(out->address, sizeof out->address, "%s", value);
     return 0;
 }
@@ -193,8 +201,8 @@ static int read_run_id(struct br_environment *out)
 
     out->torchrun = id != NULL;
     if (id && strlen(id) >= sizeof out->run_id)
-        return br_error(EINVAL, "TORCHELASTIC_RUN_ID has %zu characters, at most %zu are allowed", strlen(id),
-                        sizeof out->run_id - 1);
+        return br_error(EINVAL, "TORCHELASTIC_RUN_ID has %zu characters, at most %zu are allowed",
+                        strlen(id), sizeof out->run_id - 1);
     snprintf(out->run_id, sizeof out->run_id, "%s", id ? id : "");
     return 0;
 }
@@ -205,7 +213,8 @@ static int read_timeout(const struct braid_config *config, struct br_environment
     int rc;
 
     if (config->init_timeout_ms < 0)
-        return br_error(EINVAL, "braid_config: init_timeout_ms=%d is negative", config->init_timeout_ms);
+        return br_error(EINVAL, "braid_config: init_timeout_ms=%d is negative",
+                        config->init_timeout_ms);
     out->init_timeout = (unsigned)config->init_timeout_ms * BR_MS;
     if (out->init_timeout)
         return 0;

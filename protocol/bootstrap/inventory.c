@@ -44,8 +44,8 @@ int br_inventory_fill(struct br_inventory *inventory, uint32_t n_hosts)
 
 int br_inventory_default(struct br_inventory *inventory, const struct br_cabling *cabling)
 {
-    *inventory =
-        (struct br_inventory){.cabling = *cabling, .mtu = BR_INVENTORY_MTU, .file = strdup("inventory")};
+    *inventory = (struct br_inventory){
+        .cabling = *cabling, .mtu = BR_INVENTORY_MTU, .file = strdup("inventory")};
     int rc = inventory->file ? br_inventory_fill(inventory, cabling->hosts)
                              : br_error(ENOMEM, "no memory for an inventory");
     if (rc)
@@ -74,8 +74,8 @@ static int bootstrap_inventory_read_file(FILE *in, const char *file, char **text
         if (!larger) {
             free(buffer);
             return room > BR_INVENTORY_BYTES
-                       ? br_error(E2BIG, "%s has more than the %u bytes that an inventory may have", file,
-                                  BR_INVENTORY_BYTES)
+                       ? br_error(E2BIG, "%s has more than the %u bytes that an inventory may have",
+                                  file, BR_INVENTORY_BYTES)
                        : br_error(ENOMEM, "no memory to read %s", file);
         }
         buffer = larger;
@@ -100,7 +100,8 @@ int br_inventory_load(struct br_inventory *inventory, const char *file)
     if (!in) {
         int err = errno;
         return br_error(err, "cannot open the inventory %s: %s%s", file, strerror(err),
-                        err == ENOENT ? "; `braid bcube plan N K --inventory-out FILE` writes one" : "");
+                        err == ENOENT ? "; `braid bcube plan N K --inventory-out FILE` writes one"
+                                      : "");
     }
     int rc = bootstrap_inventory_read_file(in, file, &text, &bytes);
     fclose(in);
@@ -121,12 +122,13 @@ int br_inventory_host(const struct br_inventory *inventory, const char *text, ui
     if (!br_bcube_parse_host(&inventory->cabling.cube, text, host) && *host < inventory->n_hosts)
         return 0;
     return br_error(
-        ENOENT, "there is no host '%.64s' in %s: give a name such as %s, a number from 0 to %u, or digits",
+        ENOENT,
+        "there is no host '%.64s' in %s: give a name such as %s, a number from 0 to %u, or digits",
         text, inventory->file, inventory->hosts[0].name, inventory->n_hosts - 1);
 }
 
-const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory, uint32_t level,
-                                                      uint32_t index)
+const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory,
+                                                      uint32_t level, uint32_t index)
 {
     uint32_t low = 0, high = inventory->n_switches;
     while (low < high) {
@@ -172,7 +174,8 @@ int br_inventory_missing(const struct br_inventory *inventory, struct br_failure
         const struct br_inventory_host *host = &inventory->hosts[i];
         if (host->missing)
             rc = br_failures_add(failures, BR_FAILURE_HOST, i, 0);
-        for (uint32_t level = 0; level < inventory->cabling.cube.k && !rc && !host->missing; level++)
+        for (uint32_t level = 0; level < inventory->cabling.cube.k && !rc && !host->missing;
+             level++)
             if (!host->nics[level].name[0])
                 rc = br_failures_add(failures, BR_FAILURE_NIC, i, level);
     }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inventory of a BCube: one YAML file with the shape, the hosts, how to reach them, their NICs, and the names of the switches.
- * doc/bcube.md describes the format. What the file leaves out is filled in from bcube/cabling.h, so `shape: {n: 3, k: 2}` alone is a
- * whole inventory.
+ * The inventory of a BCube: one YAML file with the shape, the hosts, how to reach them, their NICs,
+ * and the names of the switches. doc/bcube.md describes the format. What the file leaves out is
+ * filled in from bcube/cabling.h, so `shape: {n: 3, k: 2}` alone is a whole inventory.
  *
- * Reading checks form only: YAML, known keys, numbers, addresses, no more hosts and NICs than the shape has. Whether the parts agree with
- * each other and with the shape is another question (inventory_check.h), so that a tool can show all contradictions at once.
+ * Reading checks form only: YAML, known keys, numbers, addresses, no more hosts and NICs than the
+ * shape has. Whether the parts agree with each other and with the shape is another question
+ * (inventory_check.h), so that a tool can show all contradictions at once.
  *
  * An inventory that nobody changes may be read by any thread. Reading blocks in the file.
  */
@@ -20,8 +21,8 @@
 #include "bcube/cabling.h"
 #include "bcube/failures.h"
 
-#define BR_INVENTORY_REACH 192                  /* bytes of what ssh takes, the final zero included */
-#define BR_INVENTORY_MTU   1500                 /* where the file says nothing */
+#define BR_INVENTORY_REACH 192  /* bytes of what ssh takes, the final zero included */
+#define BR_INVENTORY_MTU   1500 /* where the file says nothing */
 #define BR_INVENTORY_BYTES (UINT32_C(32) << 20) /* of a file, at most */
 
 enum br_inventory_reach {
@@ -73,13 +74,16 @@ struct br_inventory {
     char *file;                           /* for words */
 };
 
-/* -ENOENT, -EACCES, ...; -EINVAL with words "FILE:LINE: what is wrong and what to write"; -E2BIG; -ENOMEM. *inventory holds nothing then. */
+/* -ENOENT, -EACCES, ...; -EINVAL with words "FILE:LINE: what is wrong and what to write"; -E2BIG;
+ * -ENOMEM. *inventory holds nothing then. */
 int br_inventory_load(struct br_inventory *inventory, const char *file);
 
 /* The same from memory; `file` is for the words. */
-int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes, const char *file);
+int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes,
+                       const char *file);
 
-/* Room for n_hosts, all with the defaults of inventory->cabling and ->rate. For br_inventory_parse and _default. -ENOMEM. */
+/* Room for n_hosts, all with the defaults of inventory->cabling and ->rate. For br_inventory_parse
+ * and _default. -ENOMEM. */
 int br_inventory_fill(struct br_inventory *inventory, uint32_t n_hosts);
 
 /* All defaults. -ENOMEM. */
@@ -93,10 +97,10 @@ int br_inventory_write(const struct br_inventory *inventory, FILE *out);
 /* Number of the host of a name, a number or digits "[0,1]". -ENOENT with words. */
 int br_inventory_host(const struct br_inventory *inventory, const char *text, uint32_t *host);
 
-/* The switch of the file, NULL when it has none of that place; its name; the label of a port. Out holds BR_HOST_NAME bytes and
- * is returned. */
-const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory, uint32_t level,
-                                                      uint32_t index);
+/* The switch of the file, NULL when it has none of that place; its name; the label of a port. Out
+ * holds BR_HOST_NAME bytes and is returned. */
+const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory,
+                                                      uint32_t level, uint32_t index);
 char *br_inventory_switch_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
                                char *out);
 char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. What must be unique is collected into one array, sorted, and equals stand side by side: n log n for any number of hosts.
- * 2. Nobody says which subnet a switch has. It is the one that most of its NICs are in; among equals the one of bcube/cabling.h. The others are
- *    wrong. Then no two switches may overlap.
+ * 1. What must be unique is collected into one array, sorted, and equals stand side by side: n log
+ *    n for any number of hosts.
+ * 2. Nobody says which subnet a switch has. It is the one that most of its NICs are in; among
+ *    equals the one of bcube/cabling.h. The others are wrong. Then no two switches may overlap.
  */
 #include "protocol/bootstrap/inventory_check.h"
 
@@ -34,8 +35,8 @@ struct subnet {
     uint32_t first, last, line, level, index;
 };
 
-__attribute__((format(printf, 3, 4))) static void inventory_check_find(struct check *check, uint32_t line, const char *format,
-                                                       ...)
+__attribute__((format(printf, 3, 4))) static void
+inventory_check_find(struct check *check, uint32_t line, const char *format, ...)
 {
     char text[BR_ERROR_BYTES];
     va_list arguments;
@@ -60,7 +61,8 @@ static int inventory_check_by_value(const void *a, const void *b)
     return x->level < y->level ? -1 : x->level > y->level;
 }
 
-static void inventory_check_name_of(const struct check *check, const struct item *item, char *out, size_t bytes)
+static void inventory_check_name_of(const struct check *check, const struct item *item, char *out,
+                                    size_t bytes)
 {
     const struct br_inventory_host *host = &check->inventory->hosts[item->host];
     if (item->level < 0)
@@ -83,8 +85,9 @@ static void find_equals(struct check *check, struct item *items, size_t count, c
         const char *value = a->text;
         if (!value && a->number <= UINT32_MAX)
             value = br_address_text((uint32_t)a->number, 33, address);
-        inventory_check_find(check, b->line, "%s has the same %s%s%s as %s (line %u): give it another one", second, what,
-             value ? " " : "", value ? value : "", first, a->line);
+        inventory_check_find(check, b->line,
+                             "%s has the same %s%s%s as %s (line %u): give it another one", second,
+                             what, value ? " " : "", value ? value : "", first, a->line);
     }
 }
 
@@ -122,15 +125,15 @@ static void check_unique(struct check *check, struct item *items)
         items[addresses++] = (struct item){hosts[h].management, NULL, hosts[h].line, h, -1};
         for (uint32_t l = 0; l < inventory->cabling.cube.k; l++)
             if (hosts[h].nics[l].name[0])
-                items[addresses++] =
-                    (struct item){hosts[h].nics[l].address, NULL, nic_line(inventory, h, l), h, (int)l};
+                items[addresses++] = (struct item){hosts[h].nics[l].address, NULL,
+                                                   nic_line(inventory, h, l), h, (int)l};
     }
     find_equals(check, items, addresses, "address");
     for (uint32_t h = 0; h < inventory->n_hosts; h++)
         for (uint32_t l = 0; l < inventory->cabling.cube.k && !hosts[h].missing; l++)
             if (mac_number(hosts[h].nics[l].mac))
-                items[macs++] = (struct item){mac_number(hosts[h].nics[l].mac) | UINT64_C(1) << 63, NULL,
-                                              nic_line(inventory, h, l), h, (int)l};
+                items[macs++] = (struct item){mac_number(hosts[h].nics[l].mac) | UINT64_C(1) << 63,
+                                              NULL, nic_line(inventory, h, l), h, (int)l};
     find_equals(check, items, macs, "MAC");
 }
 
@@ -147,23 +150,26 @@ static void check_host(struct check *check, uint32_t number)
         if (!nic->name[0]) {
             if (!nic->line) /* else it is said that there is none */
                 inventory_check_find(check, line,
-                     "%s has no NIC for level %u: write - {name: %s, address: %s} as number %u of its nics, "
-                     "or ~",
-                     host->name, level, cable.nic, br_address_text(cable.address, cable.bits, text),
-                     level + 1);
+                                     "%s has no NIC for level %u: write - {name: %s, address: %s} "
+                                     "as number %u of its nics, "
+                                     "or ~",
+                                     host->name, level, cable.nic,
+                                     br_address_text(cable.address, cable.bits, text), level + 1);
             continue;
         }
         if (nic->mac[0] & 1)
-            inventory_check_find(check, line, "%s %s: its MAC is a multicast one; look at it again with `ip link`",
-                 host->name, nic->name);
+            inventory_check_find(
+                check, line, "%s %s: its MAC is a multicast one; look at it again with `ip link`",
+                host->name, nic->name);
         if (!(nic->address & ~mask) || !(~nic->address & ~mask))
-            inventory_check_find(check, line, "%s %s: no host can have %s, the %s address of its subnet", host->name,
-                 nic->name, br_address_text(nic->address, nic->bits, text),
-                 nic->address & ~mask ? "broadcast" : "network");
+            inventory_check_find(
+                check, line, "%s %s: no host can have %s, the %s address of its subnet", host->name,
+                nic->name, br_address_text(nic->address, nic->bits, text),
+                nic->address & ~mask ? "broadcast" : "network");
         for (uint32_t other = 0; other < level; other++)
             if (!strcmp(host->nics[other].name, nic->name) && inventory->reach != BR_INVENTORY_HERE)
-                inventory_check_find(check, line, "%s: its NICs of level %u and %u both are %s", host->name, other, level,
-                     nic->name);
+                inventory_check_find(check, line, "%s: its NICs of level %u and %u both are %s",
+                                     host->name, other, level, nic->name);
     }
 }
 
@@ -182,7 +188,8 @@ static bool is_in(const struct br_inventory_nic *nic, uint32_t address, uint32_t
     return nic->bits == bits && !((nic->address ^ address) & br_address_mask(bits));
 }
 
-/* The subnet that most NICs of a switch are in, by Boyer and Moore's vote: exact for a majority. Without one it is the planned one. */
+/* The subnet that most NICs of a switch are in, by Boyer and Moore's vote: exact for a majority.
+ * Without one it is the planned one. */
 static void choose_subnet(const struct br_inventory *inventory, uint32_t level, uint32_t index,
                           uint32_t *address, uint32_t *bits)
 {
@@ -210,7 +217,8 @@ static void choose_subnet(const struct br_inventory *inventory, uint32_t level, 
 }
 
 /* Everybody on the switch against its subnet, which goes to *subnet. false: nobody is on it. */
-static bool inventory_check_check_switch(struct check *check, uint32_t level, uint32_t index, struct subnet *subnet)
+static bool inventory_check_check_switch(struct check *check, uint32_t level, uint32_t index,
+                                         struct subnet *subnet)
 {
     const struct br_inventory *inventory = check->inventory;
     char have[BR_ADDRESS_TEXT], want[BR_ADDRESS_TEXT], write[BR_ADDRESS_TEXT], name[BR_HOST_NAME];
@@ -229,10 +237,12 @@ static bool inventory_check_check_switch(struct check *check, uint32_t level, ui
             continue;
         }
         inventory_check_find(check, nic_line(inventory, host, level),
-             "%s %s: %s is not in %s, the subnet of switch %s: write %s", inventory->hosts[host].name,
-             nic->name, br_address_text(nic->address, nic->bits, have), br_address_text(address, bits, want),
-             br_inventory_switch_name(inventory, level, index, name),
-             br_address_text(address + port + 1, bits, write));
+                             "%s %s: %s is not in %s, the subnet of switch %s: write %s",
+                             inventory->hosts[host].name, nic->name,
+                             br_address_text(nic->address, nic->bits, have),
+                             br_address_text(address, bits, want),
+                             br_inventory_switch_name(inventory, level, index, name),
+                             br_address_text(address + port + 1, bits, write));
     }
     return used;
 }
@@ -253,10 +263,11 @@ static void check_overlaps(struct check *check, struct subnet *subnets, size_t c
     for (size_t i = 1; i < count; i++) {
         const struct subnet *x = &subnets[widest], *y = &subnets[i];
         if (y->first <= x->last)
-            inventory_check_find(check, y->line,
-                 "switches %s and %s (line %u) have subnets that overlap: each needs one of its own",
-                 br_inventory_switch_name(inventory, y->level, y->index, b),
-                 br_inventory_switch_name(inventory, x->level, x->index, a), x->line);
+            inventory_check_find(
+                check, y->line,
+                "switches %s and %s (line %u) have subnets that overlap: each needs one of its own",
+                br_inventory_switch_name(inventory, y->level, y->index, b),
+                br_inventory_switch_name(inventory, x->level, x->index, a), x->line);
         if (y->last > x->last)
             widest = i;
     }
@@ -272,10 +283,12 @@ static void check_overlaps(struct check *check, struct subnet *subnets, size_t c
         }
         if (low && !inventory->hosts[h].missing && management <= subnets[low - 1].last)
             inventory_check_find(check, inventory->hosts[h].line,
-                 "%s: its management address is in the subnet of switch %s; the management network must be "
-                 "another one",
-                 inventory->hosts[h].name,
-                 br_inventory_switch_name(inventory, subnets[low - 1].level, subnets[low - 1].index, a));
+                                 "%s: its management address is in the subnet of switch %s; the "
+                                 "management network must be "
+                                 "another one",
+                                 inventory->hosts[h].name,
+                                 br_inventory_switch_name(inventory, subnets[low - 1].level,
+                                                          subnets[low - 1].index, a));
     }
 }
 
@@ -285,20 +298,24 @@ static void check_named(struct check *check)
     for (uint32_t i = 0; i < inventory->n_switches; i++) {
         const struct br_inventory_switch *at = &inventory->switches[i];
         if (i && at[-1].level == at->level && at[-1].index == at->index)
-            inventory_check_find(check, at->line, "the switch of level %u and index %u stands in line %u already", at->level,
-                 at->index, at[-1].line);
+            inventory_check_find(check, at->line,
+                                 "the switch of level %u and index %u stands in line %u already",
+                                 at->level, at->index, at[-1].line);
         if (at->n_ports && at->n_ports != inventory->cabling.cube.n)
-            inventory_check_find(check, at->line, "switch <%u,%u> lists %u ports, but %u hosts are on it: one for each",
-                 at->level, at->index, at->n_ports, inventory->cabling.cube.n);
+            inventory_check_find(
+                check, at->line,
+                "switch <%u,%u> lists %u ports, but %u hosts are on it: one for each", at->level,
+                at->index, at->n_ports, inventory->cabling.cube.n);
         for (uint32_t a = 0; a < at->n_ports; a++)
             for (uint32_t b = 0; b < a && b < 256; b++)
                 if (!strcmp(at->ports[a], at->ports[b]))
-                    inventory_check_find(check, at->line, "switch <%u,%u> lists port %s twice", at->level, at->index,
-                         at->ports[a]);
+                    inventory_check_find(check, at->line, "switch <%u,%u> lists port %s twice",
+                                         at->level, at->index, at->ports[a]);
     }
 }
 
-int br_inventory_check(const struct br_inventory *inventory, br_inventory_report *report, void *user)
+int br_inventory_check(const struct br_inventory *inventory, br_inventory_report *report,
+                       void *user)
 {
     struct check check = {inventory, report, user, 0};
     const struct br_bcube *cube = &inventory->cabling.cube;
@@ -312,9 +329,11 @@ int br_inventory_check(const struct br_inventory *inventory, br_inventory_report
     }
     if (inventory->n_hosts != inventory->cabling.hosts)
         inventory_check_find(&check, 0,
-             "%u hosts are listed, the shape has %u: list the others, or write shape: {n: %u, k: %u, hosts: "
-             "%u}",
-             inventory->n_hosts, inventory->cabling.hosts, cube->n, cube->k, inventory->n_hosts);
+                             "%u hosts are listed, the shape has %u: list the others, or write "
+                             "shape: {n: %u, k: %u, hosts: "
+                             "%u}",
+                             inventory->n_hosts, inventory->cabling.hosts, cube->n, cube->k,
+                             inventory->n_hosts);
     check_unique(&check, items);
     for (uint32_t host = 0; host < inventory->n_hosts; host++)
         if (!inventory->hosts[host].missing)
@@ -350,7 +369,8 @@ int br_inventory_sound(const struct br_inventory *inventory)
     if (count <= 0)
         return count;
     if (count > 1)
-        snprintf(more, sizeof more, " (and %d more: `braid bcube plan --check FILE` lists them)", count - 1);
-    return br_error(EINVAL, "%s:%u: %.300s%s", inventory->file, first.line ? first.line : 1, first.message,
-                    more);
+        snprintf(more, sizeof more, " (and %d more: `braid bcube plan --check FILE` lists them)",
+                 count - 1);
+    return br_error(EINVAL, "%s:%u: %.300s%s", inventory->file, first.line ? first.line : 1,
+                    first.message, more);
 }

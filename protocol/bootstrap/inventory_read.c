@@ -2,10 +2,11 @@
 /*
  * YAML to inventory.
  *
- * 1. libyaml loads the whole document as an array of nodes; we walk down from the root as the format says, at most four levels deep. So
- *    aliases that point upwards cannot hurt; what is nested deeper is refused before (yaml_depth.h).
- * 2. A mapping is read in one go into an array of its values, in the order of a list of known keys. Unknown and repeated keys are
- *    errors there and nowhere else.
+ * 1. libyaml loads the whole document as an array of nodes; we walk down from the root as the
+ *    format says, at most four levels deep. So aliases that point upwards cannot hurt; what is
+ *    nested deeper is refused before (yaml_depth.h).
+ * 2. A mapping is read in one go into an array of its values, in the order of a list of known keys.
+ *    Unknown and repeated keys are errors there and nowhere else.
  * 3. An empty value (`mac:`, `mac: ~`) is the same as no value.
  */
 #include "protocol/bootstrap/inventory.h"
@@ -38,8 +39,8 @@ static uint32_t inventory_read_line_of(const yaml_node_t *node)
 /* wrong(): the words, and -EINVAL. */
 #define wrong(...) (say_wrong(__VA_ARGS__), -EINVAL)
 
-__attribute__((format(printf, 3, 4))) static void say_wrong(const struct reader *reader,
-                                                            const yaml_node_t *node, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void
+say_wrong(const struct reader *reader, const yaml_node_t *node, const char *format, ...)
 {
     char text[BR_ERROR_BYTES];
     va_list arguments;
@@ -66,7 +67,8 @@ static bool inventory_read_is_empty(const yaml_node_t *node)
 }
 
 /* The text of a scalar; NULL with words when it is none, or has a zero in it. */
-static const char *inventory_read_scalar(const struct reader *reader, const yaml_node_t *node, const char *what)
+static const char *inventory_read_scalar(const struct reader *reader, const yaml_node_t *node,
+                                         const char *what)
 {
     const char *text = (const char *)node->data.scalar.value;
     if (node->type == YAML_SCALAR_NODE && strlen(text) == node->data.scalar.length)
@@ -92,8 +94,8 @@ static int read_mapping(struct reader *reader, const yaml_node_t *node, const ch
     uint32_t seen = 0;
     if (node->type != YAML_MAPPING_NODE)
         return wrong(reader, node, "%s must have keys: %s", what, known);
-    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
-         pair++) {
+    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+         pair < node->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = node_at(reader, pair->key);
         const yaml_node_t *value = node_at(reader, pair->value);
         const char *name = inventory_read_scalar(reader, key, "a key");
@@ -112,8 +114,8 @@ static int read_mapping(struct reader *reader, const yaml_node_t *node, const ch
     return 0;
 }
 
-static int inventory_read_read_number(struct reader *reader, const yaml_node_t *node, const char *what, int64_t min,
-                       int64_t max, int64_t *out)
+static int inventory_read_read_number(struct reader *reader, const yaml_node_t *node,
+                                      const char *what, int64_t min, int64_t max, int64_t *out)
 {
     const char *text = inventory_read_scalar(reader, node, what);
     char *end;
@@ -122,13 +124,14 @@ static int inventory_read_read_number(struct reader *reader, const yaml_node_t *
     errno = 0;
     int64_t number = strtoll(text, &end, 10);
     if (errno || end == text || *end || number < min || number > max)
-        return wrong(reader, node, "%s: '%.40s' is no whole number from %" PRId64 " to %" PRId64, what, text,
-                     min, max);
+        return wrong(reader, node, "%s: '%.40s' is no whole number from %" PRId64 " to %" PRId64,
+                     what, text, min, max);
     *out = number;
     return 0;
 }
 
-/* A word that means nothing else to a shell, to ssh or to a switch: it ends up in commands that people copy. */
+/* A word that means nothing else to a shell, to ssh or to a switch: it ends up in commands that
+ * people copy. */
 static int read_word(struct reader *reader, const yaml_node_t *node, const char *what, char *out,
                      size_t bytes)
 {
@@ -136,12 +139,14 @@ static int read_word(struct reader *reader, const yaml_node_t *node, const char 
     if (!text)
         return -EINVAL;
     if (!text[0] || strlen(text) >= bytes)
-        return wrong(reader, node, "%s: '%.40s' must have from 1 to %zu letters", what, text, bytes - 1);
+        return wrong(reader, node, "%s: '%.40s' must have from 1 to %zu letters", what, text,
+                     bytes - 1);
     if (text[0] == '-')
         return wrong(reader, node, "%s: '%.40s' must not begin with '-'", what, text);
     for (const char *at = text; *at; at++)
         if (!isalnum((unsigned char)*at) && !strchr("-_.:/@+%", *at))
-            return wrong(reader, node, "%s: '%.40s' may have letters, digits and -_.:/@+%% only", what, text);
+            return wrong(reader, node, "%s: '%.40s' may have letters, digits and -_.:/@+%% only",
+                         what, text);
     memset(out, 0, bytes);
     memcpy(out, text, strlen(text) + 1);
     return 0;
@@ -153,7 +158,8 @@ static int read_rate(struct reader *reader, const yaml_node_t *node, uint64_t *r
     if (!text)
         return -EINVAL;
     return br_rate_parse(text, rate)
-               ? wrong(reader, node, "rate: '%.40s' is no rate: write it as 500mbit or 40gbit", text)
+               ? wrong(reader, node, "rate: '%.40s' is no rate: write it as 500mbit or 40gbit",
+                       text)
                : 0;
 }
 
@@ -165,9 +171,11 @@ static int inventory_read_read_mac(struct reader *reader, const yaml_node_t *nod
     if (!text)
         return -EINVAL;
     if (strlen(text) != 17 || strspn(text, "0123456789abcdefABCDEF:") != 17 ||
-        sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &used) != 6 ||
+        sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
+               &used) != 6 ||
         used != 17)
-        return wrong(reader, node, "mac: '%.40s' is no MAC address: write it as 02:00:00:00:00:01", text);
+        return wrong(reader, node, "mac: '%.40s' is no MAC address: write it as 02:00:00:00:00:01",
+                     text);
     for (int i = 0; i < 6; i++)
         mac[i] = (uint8_t)b[i];
     return 0;
@@ -181,17 +189,21 @@ static int inventory_read_read_pci(struct reader *reader, const yaml_node_t *nod
     if (!text)
         return -EINVAL;
     if (strspn(text, "0123456789abcdefABCDEF:.") != strlen(text) || strlen(text) != 12 ||
-        sscanf(text, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 || used != 12)
-        return wrong(reader, node, "pci: '%.40s' is no PCI address: write it as lspci -D does, 0000:3b:00.0",
+        sscanf(text, "%4x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &used) != 4 ||
+        used != 12)
+        return wrong(reader, node,
+                     "pci: '%.40s' is no PCI address: write it as lspci -D does, 0000:3b:00.0",
                      text);
     memcpy(pci, text, 13);
     return 0;
 }
 
-static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *node, struct br_inventory_nic *nic)
+static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *node,
+                                   struct br_inventory_nic *nic)
 {
     enum { NAME, ADDRESS, MAC, RATE, PCI, NUMA, GID_INDEX };
-    static const char *const keys[] = {"name", "address", "mac", "rate", "pci", "numa", "gid_index", NULL};
+    static const char *const keys[] = {"name", "address", "mac",       "rate",
+                                       "pci",  "numa",    "gid_index", NULL};
     const yaml_node_t *values[KEYS_MAX];
     int64_t numa = -1, gid_index = -1;
     int rc = read_mapping(reader, node, "a NIC", keys, values);
@@ -203,9 +215,10 @@ static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *nod
         if (!text)
             return -EINVAL;
         if (br_address_parse(text, &nic->address, &nic->bits) || nic->bits > 30 || nic->bits < 1)
-            return wrong(reader, values[ADDRESS],
-                         "address: '%.40s' is no address with a prefix length: write it as 10.0.0.1/24",
-                         text);
+            return wrong(
+                reader, values[ADDRESS],
+                "address: '%.40s' is no address with a prefix length: write it as 10.0.0.1/24",
+                text);
     }
     if (!rc && values[MAC])
         rc = inventory_read_read_mac(reader, values[MAC], nic->mac);
@@ -223,8 +236,8 @@ static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *nod
 }
 
 /* The children of a sequence of at most max; -EINVAL with words. */
-static int read_sequence(struct reader *reader, const yaml_node_t *node, const char *what, uint32_t max,
-                         const yaml_node_item_t **items)
+static int read_sequence(struct reader *reader, const yaml_node_t *node, const char *what,
+                         uint32_t max, const yaml_node_item_t **items)
 {
     if (node->type != YAML_SEQUENCE_NODE)
         return wrong(reader, node, "%s must be a list: a line with '- ' for each", what);
@@ -249,8 +262,8 @@ static int read_nics(struct reader *reader, const yaml_node_t *node, struct br_i
         if (item && !inventory_read_is_empty(item))
             rc = inventory_read_read_nic(reader, item, &host->nics[level]);
         else
-            host->nics[level] =
-                (struct br_inventory_nic){.numa = -1, .gid_index = -1, .line = item ? inventory_read_line_of(item) : 0};
+            host->nics[level] = (struct br_inventory_nic){
+                .numa = -1, .gid_index = -1, .line = item ? inventory_read_line_of(item) : 0};
     }
     return rc;
 }
@@ -297,9 +310,9 @@ static int read_hosts(struct reader *reader, const yaml_node_t *node)
     if (count < 0)
         return count;
     if (!count)
-        return wrong(
-            reader, node,
-            "hosts: the list is empty; leave the key out for hosts with default names and addresses");
+        return wrong(reader, node,
+                     "hosts: the list is empty; leave the key out for hosts with default names and "
+                     "addresses");
     int rc = br_inventory_fill(inventory, (uint32_t)count);
     for (int i = 0; i < count && items && !rc; i++) {
         const yaml_node_t *item = node_at(reader, items[i]);
@@ -309,10 +322,12 @@ static int read_hosts(struct reader *reader, const yaml_node_t *node)
     return rc;
 }
 
-static int inventory_read_read_ports(struct reader *reader, const yaml_node_t *node, struct br_inventory_switch *entry)
+static int inventory_read_read_ports(struct reader *reader, const yaml_node_t *node,
+                                     struct br_inventory_switch *entry)
 {
     const yaml_node_item_t *items;
-    int rc = 0, count = read_sequence(reader, node, "ports", reader->inventory->cabling.cube.n, &items);
+    int rc = 0,
+        count = read_sequence(reader, node, "ports", reader->inventory->cabling.cube.n, &items);
     if (count <= 0)
         return count;
     entry->ports = calloc((size_t)count, sizeof *entry->ports);
@@ -320,11 +335,13 @@ static int inventory_read_read_ports(struct reader *reader, const yaml_node_t *n
         return br_error(ENOMEM, "no memory for the ports of a switch");
     entry->n_ports = (uint32_t)count;
     for (int i = 0; i < count && !rc; i++)
-        rc = read_word(reader, node_at(reader, items[i]), "a port", entry->ports[i], sizeof entry->ports[i]);
+        rc = read_word(reader, node_at(reader, items[i]), "a port", entry->ports[i],
+                       sizeof entry->ports[i]);
     return rc;
 }
 
-static int read_switch(struct reader *reader, const yaml_node_t *node, struct br_inventory_switch *entry)
+static int read_switch(struct reader *reader, const yaml_node_t *node,
+                       struct br_inventory_switch *entry)
 {
     enum { LEVEL, INDEX, NAME, PORTS };
     static const char *const keys[] = {"level", "index", "name", "ports", NULL};
@@ -334,11 +351,13 @@ static int read_switch(struct reader *reader, const yaml_node_t *node, struct br
     int rc = read_mapping(reader, node, "a switch", keys, values);
     entry->line = inventory_read_line_of(node);
     if (!rc && (!values[LEVEL] || !values[INDEX]))
-        rc = wrong(reader, node, "a switch needs level and index: write {level: 0, index: 0, name: ...}");
+        rc = wrong(reader, node,
+                   "a switch needs level and index: write {level: 0, index: 0, name: ...}");
     if (!rc)
         rc = inventory_read_read_number(reader, values[LEVEL], "level", 0, cube->k - 1, &level);
     if (!rc)
-        rc = inventory_read_read_number(reader, values[INDEX], "index", 0, br_bcube_power(cube, cube->k - 1) - 1, &index);
+        rc = inventory_read_read_number(reader, values[INDEX], "index", 0,
+                                        br_bcube_power(cube, cube->k - 1) - 1, &index);
     if (!rc && values[NAME])
         rc = read_word(reader, values[NAME], "name of a switch", entry->name, sizeof entry->name);
     if (!rc && values[PORTS])
@@ -363,8 +382,8 @@ static int read_switches(struct reader *reader, const yaml_node_t *node)
     struct br_inventory *inventory = reader->inventory;
     const struct br_bcube *cube = &inventory->cabling.cube;
     const yaml_node_item_t *items;
-    int rc = 0,
-        count = read_sequence(reader, node, "switches", cube->k * br_bcube_power(cube, cube->k - 1), &items);
+    int rc = 0, count = read_sequence(reader, node, "switches",
+                                      cube->k * br_bcube_power(cube, cube->k - 1), &items);
     if (count <= 0)
         return count;
     inventory->switches = calloc((size_t)count, sizeof *inventory->switches);
@@ -394,13 +413,15 @@ static int read_shape(struct reader *reader, const yaml_node_t *shape, const yam
     if (!rc)
         rc = inventory_read_read_number(reader, values[K], "k", 1, BR_BCUBE_LEVELS_MAX, &k);
     if (!rc && values[HOSTS])
-        rc = inventory_read_read_number(reader, values[HOSTS], "hosts", 1, BR_BCUBE_HOSTS_MAX, &hosts);
+        rc = inventory_read_read_number(reader, values[HOSTS], "hosts", 1, BR_BCUBE_HOSTS_MAX,
+                                        &hosts);
     if (rc)
         return rc;
     rc = br_bcube_init(&cube, n, k);
     if (!rc)
         rc = br_cabling_init(&reader->inventory->cabling, &cube, hosts, text);
-    return br_error_prefix(rc, "%s:%u: ", reader->file, inventory_read_line_of(network && rc ? network : shape));
+    return br_error_prefix(rc, "%s:%u: ", reader->file,
+                           inventory_read_line_of(network && rc ? network : shape));
 }
 
 static int read_reach(struct reader *reader, const yaml_node_t *node)
@@ -413,14 +434,16 @@ static int read_reach(struct reader *reader, const yaml_node_t *node)
             return 0;
         }
     }
-    return text ? wrong(reader, node, "reach: '%.40s' is unknown: write ssh, emulation or here", text)
+    return text ? wrong(reader, node, "reach: '%.40s' is unknown: write ssh, emulation or here",
+                        text)
                 : -EINVAL;
 }
 
 static int read_root(struct reader *reader, const yaml_node_t *root)
 {
     enum { SHAPE, NETWORK, REACH, RATE, MTU, HOSTS, SWITCHES };
-    static const char *const keys[] = {"shape", "network", "reach", "rate", "mtu", "hosts", "switches", NULL};
+    static const char *const keys[] = {"shape", "network", "reach",    "rate",
+                                       "mtu",   "hosts",   "switches", NULL};
     const yaml_node_t *values[KEYS_MAX];
     int64_t mtu = BR_INVENTORY_MTU;
     int rc = read_mapping(reader, root, "an inventory", keys, values);
@@ -457,9 +480,10 @@ static int inventory_read_load(struct reader *reader, yaml_parser_t *parser)
     if (!yaml_parser_load(parser, &reader->document))
         return no_yaml(parser, reader->file);
     const yaml_node_t *root = yaml_document_get_root_node(&reader->document);
-    int rc = root ? read_root(reader, root)
-                  : br_error(EINVAL, "%s:1: the inventory is empty: write at least shape: {n: 3, k: 2}",
-                             reader->file);
+    int rc =
+        root ? read_root(reader, root)
+             : br_error(EINVAL, "%s:1: the inventory is empty: write at least shape: {n: 3, k: 2}",
+                        reader->file);
     if (!rc && !yaml_parser_load(parser, &rest)) {
         rc = no_yaml(parser, reader->file);
     } else if (!rc) {
@@ -472,7 +496,8 @@ static int inventory_read_load(struct reader *reader, yaml_parser_t *parser)
     return rc;
 }
 
-int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes, const char *file)
+int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes,
+                       const char *file)
 {
     struct reader reader = {.inventory = inventory, .file = file};
     yaml_parser_t parser;

@@ -12,7 +12,8 @@
 /* Does a word read back as itself, in YAML 1.1 and 1.2, also between braces? */
 static bool is_plain(const char *word)
 {
-    static const char *const others[] = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"};
+    static const char *const others[] = {"y",   "n",    "yes",   "no",  "on",
+                                         "off", "true", "false", "null"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcasecmp(word, others[i]))
             return false;
@@ -34,7 +35,8 @@ static void write_word(const char *word, FILE *out)
     fprintf(out, "\"%s\"", word);
 }
 
-static void write_nic(const struct br_inventory *inventory, const struct br_inventory_nic *nic, FILE *out)
+static void write_nic(const struct br_inventory *inventory, const struct br_inventory_nic *nic,
+                      FILE *out)
 {
     static const uint8_t nobody[6];
     char text[BR_RATE_TEXT], address[BR_ADDRESS_TEXT];
@@ -46,8 +48,8 @@ static void write_nic(const struct br_inventory *inventory, const struct br_inve
     write_word(nic->name, out);
     fprintf(out, ", address: %s", br_address_text(nic->address, nic->bits, address));
     if (memcmp(nic->mac, nobody, sizeof nobody) != 0)
-        fprintf(out, ", mac: \"%02x:%02x:%02x:%02x:%02x:%02x\"", nic->mac[0], nic->mac[1], nic->mac[2],
-                nic->mac[3], nic->mac[4], nic->mac[5]);
+        fprintf(out, ", mac: \"%02x:%02x:%02x:%02x:%02x:%02x\"", nic->mac[0], nic->mac[1],
+                nic->mac[2], nic->mac[3], nic->mac[4], nic->mac[5]);
     if (nic->rate != inventory->rate)
         fprintf(out, ", rate: %s", br_rate_print(nic->rate, text));
     if (nic->pci[0])
@@ -65,7 +67,8 @@ static void write_host(const struct br_inventory *inventory, uint32_t number, FI
     char text[BR_BCUBE_TEXT], address[BR_ADDRESS_TEXT];
     fputs("  - name: ", out);
     write_word(host->name, out);
-    fprintf(out, " # host %u %s\n    reach: ", number, br_bcube_text(&inventory->cabling.cube, number, text));
+    fprintf(out, " # host %u %s\n    reach: ", number,
+            br_bcube_text(&inventory->cabling.cube, number, text));
     write_word(host->reach, out);
     fprintf(out, "\n    management: %s\n", br_address_text(host->management, 33, address));
     if (host->missing)
@@ -97,13 +100,16 @@ int br_inventory_write(const struct br_inventory *inventory, FILE *out)
     fprintf(out, "shape: {n: %u, k: %u", cabling->cube.n, cabling->cube.k);
     if (cabling->hosts != cabling->cube.hosts)
         fprintf(out, ", hosts: %u", cabling->hosts);
-    fprintf(out, "}\nnetwork: %s\n", br_address_text(cabling->network, cabling->network_bits, text));
+    fprintf(out, "}\nnetwork: %s\n",
+            br_address_text(cabling->network, cabling->network_bits, text));
     fprintf(out, "reach: %s # how the tools get to a host: ssh, emulation or here\n",
             kinds[inventory->reach]);
     if (inventory->rate)
         fprintf(out, "rate: %s # of each NIC\n", br_rate_print(inventory->rate, text));
-    fprintf(out, "mtu: %u\nhosts: # in the order of their numbers; the NICs in the order of their levels\n",
-            inventory->mtu);
+    fprintf(
+        out,
+        "mtu: %u\nhosts: # in the order of their numbers; the NICs in the order of their levels\n",
+        inventory->mtu);
     for (uint32_t i = 0; i < inventory->n_hosts; i++)
         write_host(inventory, i, out);
     if (inventory->n_switches)

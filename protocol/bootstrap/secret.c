@@ -17,9 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static_assert(BR_SECRET_KEY_BYTES == crypto_generichash_KEYBYTES, "the key is used as a BLAKE2b key");
+static_assert(BR_SECRET_KEY_BYTES == crypto_generichash_KEYBYTES,
+              "the key is used as a BLAKE2b key");
 
-static const char domain[] = "braid job secret"; /* without its final zero exactly the 16 bytes of a key */
+/* without its final zero exactly the 16 bytes of a key */
+static const char domain[] = "braid job secret";
 static_assert(sizeof domain - 1 >= crypto_generichash_KEYBYTES_MIN, "libsodium's shortest key");
 
 int br_secret_derive(const void *text, size_t bytes, struct br_secret *out)
@@ -41,8 +43,8 @@ void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose pur
     };
     const char *label = labels[purpose];
 
-    crypto_generichash(out, BR_SECRET_KEY_BYTES, (const unsigned char *)label, strlen(label), secret->key,
-                       sizeof secret->key);
+    crypto_generichash(out, BR_SECRET_KEY_BYTES, (const unsigned char *)label, strlen(label),
+                       secret->key, sizeof secret->key);
 }
 
 uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose)
@@ -77,13 +79,16 @@ static int secret_check_file(const char *path, const struct stat *st)
     if (!S_ISREG(st->st_mode))
         return br_error(EINVAL, "BRAID_SECRET_FILE=%.80s is not a plain file", path);
     if (st->st_mode & (S_IRWXG | S_IRWXO))
-        return br_error(EACCES, "BRAID_SECRET_FILE=%.80s has mode %03o, others may use it: chmod 600 %.80s",
+        return br_error(EACCES,
+                        "BRAID_SECRET_FILE=%.80s has mode %03o, others may use it: chmod 600 %.80s",
                         path, st->st_mode & 0777u, path);
     if (st->st_uid != geteuid() && st->st_uid != 0)
-        return br_error(EACCES, "BRAID_SECRET_FILE=%.80s belongs to user %u, not to us (%u) or root", path,
+        return br_error(EACCES,
+                        "BRAID_SECRET_FILE=%.80s belongs to user %u, not to us (%u) or root", path,
                         (unsigned)st->st_uid, (unsigned)geteuid());
     if (st->st_size > BR_SECRET_TEXT_MAX)
-        return br_error(EINVAL, "BRAID_SECRET_FILE=%.80s has more than %d bytes", path, BR_SECRET_TEXT_MAX);
+        return br_error(EINVAL, "BRAID_SECRET_FILE=%.80s has more than %d bytes", path,
+                        BR_SECRET_TEXT_MAX);
     return 0;
 }
 
@@ -137,16 +142,18 @@ static void warn_once(const char *text)
 static int derive_torchrun(const struct br_environment *environment, struct br_secret *out)
 {
     char text[sizeof environment->address + sizeof environment->run_id + 32];
-    int n = snprintf(text, sizeof text, "torchrun %s:%u %s", environment->address, environment->port,
-                     environment->run_id);
+    int n = snprintf(text, sizeof text, "torchrun %s:%u %s", environment->address,
+                     environment->port, environment->run_id);
 
-    warn_once(
-        "no BRAID_SECRET under torchrun: the job is identified by MASTER_ADDR, MASTER_PORT and its run id, "
-        "which is no protection against others on the network; set BRAID_SECRET or BRAID_SECRET_FILE");
+    warn_once("no BRAID_SECRET under torchrun: the job is identified by MASTER_ADDR, MASTER_PORT "
+              "and its run id, "
+              "which is no protection against others on the network; set BRAID_SECRET or "
+              "BRAID_SECRET_FILE");
     return br_secret_derive(text, (size_t)n, out);
 }
 
-int br_secret_read(const struct br_environment *environment, const char *given, struct br_secret *out)
+int br_secret_read(const struct br_environment *environment, const char *given,
+                   struct br_secret *out)
 {
     const char *text = getenv("BRAID_SECRET"), *path = getenv("BRAID_SECRET_FILE");
     int64_t insecure;
@@ -157,7 +164,8 @@ int br_secret_read(const struct br_environment *environment, const char *given, 
     if (given)
         return derive_checked("braid_config: secret", given, strlen(given), out);
     if (text && *text && path && *path)
-        return br_error(EINVAL, "BRAID_SECRET and BRAID_SECRET_FILE are both set: unset one of them");
+        return br_error(EINVAL,
+                        "BRAID_SECRET and BRAID_SECRET_FILE are both set: unset one of them");
     if (text && *text)
         return derive_checked("BRAID_SECRET", text, strlen(text), out);
     if (path && *path)
@@ -176,8 +184,9 @@ int br_secret_read(const struct br_environment *environment, const char *given, 
     }
     if (environment->torchrun)
         return derive_torchrun(environment, out);
-    return br_error(EINVAL,
-                    "the job has no secret: start it with `braid run`, or give all %u processes the same "
-                    "BRAID_SECRET (`openssl rand -hex 32`) or BRAID_SECRET_FILE, or set BRAID_INSECURE=1",
-                    environment->size);
+    return br_error(
+        EINVAL,
+        "the job has no secret: start it with `braid run`, or give all %u processes the same "
+        "BRAID_SECRET (`openssl rand -hex 32`) or BRAID_SECRET_FILE, or set BRAID_INSECURE=1",
+        environment->size);
 }

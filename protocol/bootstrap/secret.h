@@ -2,16 +2,18 @@
 /*
  * The job's secret, which every rank must know before another rank or the store listens to it.
  *
- *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64 hexadecimal digits)
- *   BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final newline is ignored
- *   BRAID_INSECURE=1   no secret: whoever reaches the ports can join the job
+ *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64
+ * hexadecimal digits) BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may
+ * read; one final newline is ignored BRAID_INSECURE=1   no secret: whoever reaches the ports can
+ * join the job
  *
- * The job's key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret". It is used for nothing but to derive
- * one key for each purpose (br_secret_subkey()), so that what one purpose shows says nothing about the others.
+ * The job's key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret". It is used
+ * for nothing but to derive one key for each purpose (br_secret_subkey()), so that what one purpose
+ * shows says nothing about the others.
  *
- * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id. That keeps
- * two jobs apart, but it is an identification and no security: somebody on the network can guess all three. A
- * warning says so once a process.
+ * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id.
+ * That keeps two jobs apart, but it is an identification and no security: somebody on the network
+ * can guess all three. A warning says so once a process.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_SECRET_H
 #define BR_PROTOCOL_BOOTSTRAP_SECRET_H
@@ -41,17 +43,19 @@ enum br_secret_purpose {
     BR_SECRET_JOB_NAME, /* the first 8 bytes go into the name of the job's statistics socket */
 };
 
-/* The key of a purpose: BLAKE2b-256 of the purpose's label, keyed with the job's key. Pure; the secret comes from
- * br_secret_derive() or br_secret_read(). The caller wipes what it no longer needs. */
+/* The key of a purpose: BLAKE2b-256 of the purpose's label, keyed with the job's key. Pure; the
+ * secret comes from br_secret_derive() or br_secret_read(). The caller wipes what it no longer
+ * needs. */
 void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose purpose,
                       uint8_t out[BR_SECRET_KEY_BYTES]);
 /* The first 8 bytes of that key as a number, least significant byte first: for what is shown. */
 uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose);
 
-/* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one for a job of
- * one process that has none. -EINVAL, -EACCES or the errno of the file, with words that say what to do. Reads
- * a file, may block on it. */
-int br_secret_read(const struct br_environment *environment, const char *given, struct br_secret *out);
+/* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one
+ * for a job of one process that has none. -EINVAL, -EACCES or the errno of the file, with words
+ * that say what to do. Reads a file, may block on it. */
+int br_secret_read(const struct br_environment *environment, const char *given,
+                   struct br_secret *out);
 
 /* Overwrites the key; call it when the secret is no longer needed. */
 void br_secret_wipe(struct br_secret *secret);

@@ -24,11 +24,13 @@
 #define RETRY_MOST     (500 * BR_MS)
 #define LINGER         (2 * BR_SEC)
 /* beyond the caller's deadline, for the words of a store that stood still for a moment */
-#define GRACE      (2 * BR_SEC)
-#define PART       8 /* of the whole time that GRACE and, when that is over, LINGER may take at most */
+#define GRACE (2 * BR_SEC)
+/* Of the whole time that GRACE and, when that is over, LINGER may take at most */
+#define PART       8
 #define PROBE_TIME (2 * BR_SEC) /* to find out who has our port */
-#define REQUEST_BYTES                                                                                        \
-    (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
+#define REQUEST_BYTES                                                                              \
+    (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX +         \
+     BR_STORE_VALUE_MAX)
 
 struct br_store {
     struct br_store_server *server; /* at rank 0 */
@@ -37,22 +39,24 @@ struct br_store {
     char where[BR_ENVIRONMENT_ADDRESS_MAX + 8];
     pthread_mutex_t lock; /* held by the call under way; guards what follows */
     int fd;               /* -1: not connected */
-    bool told;            /* the last error came from the store, it is no trouble of the connection */
-    int failed;           /* the connection is unusable: its negative errno */
+    /* the last error came from the store, it is no trouble of the connection */
+    bool told;
+    int failed; /* the connection is unusable: its negative errno */
     uint8_t out[REQUEST_BYTES];
     size_t body_max; /* of a message: little until the store has proved that it knows the secret */
     uint8_t *in;     /* the message received last */
     size_t in_size;
 };
 
-/* ---- messages ---- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* The connection cannot be used any more: what was said and what was heard may not match. */
 static int store_broken(struct br_store *store, int rc)
 {
     store->failed = rc;
     if (rc == -ECONNRESET)
-        return br_error(ECONNRESET, "the store at %s is gone: rank 0 has ended or was lost", store->where);
+        return br_error(ECONNRESET, "the store at %s is gone: rank 0 has ended or was lost",
+                        store->where);
     if (rc == -ETIMEDOUT)
         return br_error(ETIMEDOUT, "the store at %s does not answer in time: is rank 0 stopped?",
                         store->where);
@@ -60,7 +64,8 @@ static int store_broken(struct br_store *store, int rc)
 }
 
 /* Receives one message. An ERROR becomes our error, with the store's words. */
-static int store_receive(struct br_store *store, struct br_store_message *message, uint64_t deadline)
+static int store_receive(struct br_store *store, struct br_store_message *message,
+                         uint64_t deadline)
 {
     size_t have = 0;
     int rc;
@@ -75,7 +80,8 @@ static int store_receive(struct br_store *store, struct br_store_message *messag
             uint8_t *larger = realloc(store->in, message->bytes);
 
             if (!larger)
-                return store_broken(store, br_error(ENOMEM, "no memory for %zu bytes", message->bytes));
+                return store_broken(store,
+                                    br_error(ENOMEM, "no memory for %zu bytes", message->bytes));
             store->in = larger;
             store->in_size = message->bytes;
         }
@@ -94,13 +100,14 @@ static int store_receive(struct br_store *store, struct br_store_message *messag
     return 0;
 }
 
-static int receive_kind(struct br_store *store, enum br_store_kind kind, struct br_store_message *message,
-                        uint64_t deadline)
+static int receive_kind(struct br_store *store, enum br_store_kind kind,
+                        struct br_store_message *message, uint64_t deadline)
 {
     int rc = store_receive(store, message, deadline);
 
     if (rc == 0 && message->kind != kind)
-        return store_broken(store, br_error(EPROTO, "message of kind %d where %d was due", message->kind, kind));
+        return store_broken(
+            store, br_error(EPROTO, "message of kind %d where %d was due", message->kind, kind));
     return rc;
 }
 
@@ -111,7 +118,7 @@ static int store_send_all(struct br_store *store, size_t n, uint64_t deadline)
     return rc < 0 ? store_broken(store, rc) : 0;
 }
 
-/* ---- joining ---- */
+/* ---- joining --------------------------------------------------------------------------------- */
 
 static void store_introduce(const struct br_store *store, struct br_store_hello *hello)
 {
@@ -135,7 +142,8 @@ static int store_greet(struct br_store *store, const struct br_secret *secret, u
     int rc;
 
     store_introduce(store, &hello);
-    rc = store_send_all(store, br_store_write(store->out, BR_STORE_HELLO, &hello, sizeof hello), deadline);
+    rc = store_send_all(store, br_store_write(store->out, BR_STORE_HELLO, &hello, sizeof hello),
+                        deadline);
     if (rc < 0)
         return rc;
     rc = receive_kind(store, BR_STORE_CHALLENGE, &message, deadline);
@@ -143,13 +151,15 @@ static int store_greet(struct br_store *store, const struct br_secret *secret, u
         return rc;
     br_store_prove(secret, false, &hello, &message.challenge, &proof);
     br_store_prove(secret, true, &hello, &message.challenge, &expected);
-    rc = store_send_all(store, br_store_write(store->out, BR_STORE_PROOF, &proof, sizeof proof), deadline);
+    rc = store_send_all(store, br_store_write(store->out, BR_STORE_PROOF, &proof, sizeof proof),
+                        deadline);
     if (rc < 0)
         return rc;
     rc = receive_kind(store, BR_STORE_WELCOME, &message, deadline);
     if (rc == 0 && !br_store_proof_equal(&message.proof, &expected))
-        return store_broken(store,
-                      br_error(EPERM, "it does not know the job's secret: another job's or a stranger's?"));
+        return store_broken(
+            store,
+            br_error(EPERM, "it does not know the job's secret: another job's or a stranger's?"));
     return rc;
 }
 
@@ -210,7 +220,7 @@ static void sleep_until(uint64_t then)
 }
 
 static int store_join(struct br_store *store, const struct br_environment *environment,
-                const struct br_secret *secret, uint64_t deadline)
+                      const struct br_secret *secret, uint64_t deadline)
 {
     uint64_t start = br_clock_now(), pause = RETRY_FIRST;
     bool warned = false;
@@ -224,22 +234,25 @@ static int store_join(struct br_store *store, const struct br_environment *envir
         if (store->told || !is_passing(rc))
             return rc;
         if (now >= deadline)
-            return br_error_prefix(-ETIMEDOUT,
-                                   "no store of rank 0 at %s after %u s; is rank 0 running, and are "
-                                   "MASTER_ADDR and MASTER_PORT right? ",
-                                   store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC));
+            return br_error_prefix(
+                -ETIMEDOUT,
+                "no store of rank 0 at %s after %u s; is rank 0 running, and are "
+                "MASTER_ADDR and MASTER_PORT right? ",
+                store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC));
         if (rc == -ENXIO && !warned) {
             br_log_warn("%s; trying again until %u s are over", br_error_message(),
                         (unsigned)(environment->init_timeout / BR_SEC));
             warned = true;
         }
         /* Spread, so that a thousand ranks do not come back in step. */
-        sleep_until(store_earlier(deadline, now + pause / 2 + randombytes_uniform((uint32_t)pause)));
+        sleep_until(
+            store_earlier(deadline, now + pause / 2 + randombytes_uniform((uint32_t)pause)));
         pause = store_earlier(2 * pause, RETRY_MOST);
     }
 }
 
-/* Our port is taken. If by a store of this very job, then rank 0 is there twice, and the store says so to all. */
+/* Our port is taken. If by a store of this very job, then rank 0 is there twice, and the store says
+ * so to all. */
 static int explain_taken_port(struct br_store *store, const struct br_environment *environment,
                               const struct br_secret *secret)
 {
@@ -267,8 +280,9 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     store->deadline = deadline;
     store->grace = store_earlier(GRACE, environment->init_timeout / PART);
     pthread_mutex_init(&store->lock, NULL);
-    snprintf(store->where, sizeof store->where, strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u",
-             environment->address, environment->port);
+    snprintf(store->where, sizeof store->where,
+             strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u", environment->address,
+             environment->port);
     if (sodium_init() < 0)
         rc = br_error(EIO, "libsodium does not start: the system has no random numbers");
     if (rc == 0 && store->rank == 0)
@@ -287,9 +301,10 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     return 0;
 }
 
-/* ---- requests ---- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
-/* What the store may wait. We wait for GRACE longer: its words say who is missing, our clock does not. */
+/* What the store may wait. We wait for GRACE longer: its words say who is missing, our clock does
+ * not. */
 static uint32_t store_timeout_of(uint64_t deadline)
 {
     uint64_t now = br_clock_now(), left = deadline > now ? deadline - now : 0;
@@ -302,7 +317,8 @@ static int check_key(const char *key)
     size_t n = strlen(key);
 
     if (n < 1 || n > BR_STORE_KEY_MAX)
-        return br_error(EINVAL, "store: a key of %zu bytes, possible are 1 to %d", n, BR_STORE_KEY_MAX);
+        return br_error(EINVAL, "store: a key of %zu bytes, possible are 1 to %d", n,
+                        BR_STORE_KEY_MAX);
     for (size_t i = 0; i < n; i++)
         if (key[i] < 0x20 || key[i] > 0x7e)
             return br_error(EINVAL, "store: byte %zu of the key is not printable ASCII", i);
@@ -310,8 +326,9 @@ static int check_key(const char *key)
 }
 
 /* One request and its answer. With the lock held. */
-static int store_request(struct br_store *store, enum br_store_kind kind, const char *key, const void *bytes,
-                   size_t n, struct br_store_message *answer, uint64_t deadline)
+static int store_request(struct br_store *store, enum br_store_kind kind, const char *key,
+                         const void *bytes, size_t n, struct br_store_message *answer,
+                         uint64_t deadline)
 {
     int rc = check_key(key);
 
@@ -321,13 +338,16 @@ static int store_request(struct br_store *store, enum br_store_kind kind, const 
         return br_error(EINVAL, "store: %zu bytes for '%s', at most %u are possible", n, key,
                         BR_STORE_VALUE_MAX);
     if (store->failed)
-        return br_error(-store->failed, "the connection to the store at %s has failed before", store->where);
-    rc = store_send_all(store, br_store_write_request(store->out, kind, store_timeout_of(deadline), key, bytes, n),
-                  deadline + store->grace);
+        return br_error(-store->failed, "the connection to the store at %s has failed before",
+                        store->where);
+    rc = store_send_all(
+        store, br_store_write_request(store->out, kind, store_timeout_of(deadline), key, bytes, n),
+        deadline + store->grace);
     return rc < 0 ? rc : receive_kind(store, BR_STORE_VALUE, answer, deadline + store->grace);
 }
 
-int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n, uint64_t deadline)
+int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n,
+                 uint64_t deadline)
 {
     struct br_store_message answer = {0};
     int rc;
@@ -347,7 +367,8 @@ int br_store_get(struct br_store *store, const char *key, void *bytes, size_t ca
     pthread_mutex_lock(&store->lock);
     rc = store_request(store, BR_STORE_GET, key, NULL, 0, &answer, deadline);
     if (rc == 0 && answer.value_bytes > capacity)
-        rc = br_error(ENOSPC, "store: '%s' has %zu bytes, the buffer %zu", key, answer.value_bytes, capacity);
+        rc = br_error(ENOSPC, "store: '%s' has %zu bytes, the buffer %zu", key, answer.value_bytes,
+                      capacity);
     if (rc == 0) {
         *n = answer.value_bytes;
         if (*n)
@@ -366,8 +387,8 @@ int br_store_gather(struct br_store *store, const char *name, const void *mine, 
     pthread_mutex_lock(&store->lock);
     rc = store_request(store, BR_STORE_GATHER, name, mine, n, &answer, deadline);
     if (rc == 0 && answer.value_bytes != n * store->size)
-        rc = store_broken(store, br_error(EPROTO, "%zu bytes at '%s', expected %zu", answer.value_bytes, name,
-                                    n * store->size));
+        rc = store_broken(store, br_error(EPROTO, "%zu bytes at '%s', expected %zu",
+                                          answer.value_bytes, name, n * store->size));
     if (rc == 0 && n)
         memcpy(all, answer.value, n * store->size);
     pthread_mutex_unlock(&store->lock);
@@ -387,12 +408,14 @@ void br_store_close(struct br_store *store)
     if (store->fd >= 0 && !store->failed) {
         uint8_t bye[sizeof(struct br_store_header)];
 
-        send(store->fd, bye, br_store_write(bye, BR_STORE_BYE, NULL, 0), MSG_NOSIGNAL | MSG_DONTWAIT);
+        send(store->fd, bye, br_store_write(bye, BR_STORE_BYE, NULL, 0),
+             MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     store_disconnect(store);
     /* whoever is late is told why, but not for much longer than the caller wants to wait */
-    br_store_server_stop(store->server,
-                         br_clock_now() < store->deadline ? LINGER : store_earlier(LINGER, store->grace));
+    br_store_server_stop(store->server, br_clock_now() < store->deadline
+                                            ? LINGER
+                                            : store_earlier(LINGER, store->grace));
     pthread_mutex_destroy(&store->lock);
     free(store->in);
     free(store);

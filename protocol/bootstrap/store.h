@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The store: how the ranks of a job find each other. Rank 0 serves it over TCP in a thread of its own, every rank
- * (rank 0 included) is a client. Used while a job starts, never on the data path.
+ * The store: how the ranks of a job find each other. Rank 0 serves it over TCP in a thread of its
+ * own, every rank (rank 0 included) is a client. Used while a job starts, never on the data path.
  *
- * 1. A rank gets in only after a challenge-response with the job's secret (message_store.h). Whoever has not proved
- *    it yet is bounded in bytes, in time and in number, and the newest guests push out the oldest: a stranger can
- *    neither stall the job nor fill the store.
- * 2. What goes wrong with one rank is told to all. Two processes with one rank, different world sizes, a rank that is
- *    lost or never comes: the store fails as a whole, and every call of every rank ends with the same words.
- * 3. A rank that waits, waits in one request at the store, which answers within the caller's deadline. Rejected:
- *    clients that poll, and a server with callbacks per key.
+ * 1. A rank gets in only after a challenge-response with the job's secret (message_store.h).
+ *    Whoever has not proved it yet is bounded in bytes, in time and in number, and the newest
+ *    guests push out the oldest: a stranger can neither stall the job nor fill the store.
+ * 2. What goes wrong with one rank is told to all. Two processes with one rank, different world
+ *    sizes, a rank that is lost or never comes: the store fails as a whole, and every call of every
+ *    rank ends with the same words.
+ * 3. A rank that waits, waits in one request at the store, which answers within the caller's
+ *    deadline. Rejected: clients that poll, and a server with callbacks per key.
  * 4. The proof keeps strangers out, it does not encrypt; see handshake.h, note 3.
  *
- * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver and a store that does not answer (2 s more) aside. Any thread may call, the
- * calls of one store come one after the other.
+ * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver and a
+ * store that does not answer (2 s more) aside. Any thread may call, the calls of one store come one
+ * after the other.
  *
- * Errors of all calls, with words: -ETIMEDOUT (the words name the ranks that did not come), -ECONNRESET (a rank or the store
- * is lost), -EEXIST (two processes with one rank), -EPROTO (ranks disagree; a stranger's program at the port),
- * -EPERM (wrong secret), -EPROTONOSUPPORT (another version), -ENOMEM.
+ * Errors of all calls, with words: -ETIMEDOUT (the words name the ranks that did not come),
+ * -ECONNRESET (a rank or the store is lost), -EEXIST (two processes with one rank), -EPROTO (ranks
+ * disagree; a stranger's program at the port), -EPERM (wrong secret), -EPROTONOSUPPORT (another
+ * version), -ENOMEM.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_H
@@ -41,30 +44,37 @@ struct br_store_counters {
     uint64_t pushed_out; /* too many at once */
 };
 
-/* Joins the store at environment->address and port, waits until all ranks have; rank 0 starts the server first. The time
- * limit is environment->init_timeout from now. On success *out is the caller's until br_store_close(). Besides the
- * common errors: -ENXIO (MASTER_ADDR does not resolve), -ECONNREFUSED and others of connect(), -EADDRINUSE. */
+/*
+ * Joins the store at environment->address and port, waits until all ranks have; rank 0 starts the
+ * server first. The time limit is environment->init_timeout from now. On success *out is the
+ * caller's until br_store_close(). Besides the common errors: -ENXIO (MASTER_ADDR does not
+ * resolve), -ECONNREFUSED and others of connect(), -EADDRINUSE.
+ */
 int br_store_open(const struct br_environment *environment, const struct br_secret *secret,
                   struct br_store **out);
 
-/* Stores bytes (at most BR_STORE_VALUE_MAX) under a key (printable, 1 to BR_STORE_KEY_MAX bytes), over what stood there.
- * -EINVAL, -ENOSPC. */
-int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n, uint64_t deadline);
+/* Stores bytes (at most BR_STORE_VALUE_MAX) under a key (printable, 1 to BR_STORE_KEY_MAX bytes),
+ * over what stood there. -EINVAL, -ENOSPC. */
+int br_store_put(struct br_store *store, const char *key, const void *bytes, size_t n,
+                 uint64_t deadline);
 
-/* Waits until there is a value and copies it; *n is its length. -ENOSPC when it is longer than capacity. */
+/* Waits until there is a value and copies it; *n is its length. -ENOSPC when it is longer than
+ * capacity. */
 int br_store_get(struct br_store *store, const char *key, void *bytes, size_t capacity, size_t *n,
                  uint64_t deadline);
 
-/* Every rank gives n bytes and gets those of all, in the order of ranks: size * n bytes at `all`. All must use the
- * same name and n; a name may be used again. One rank that fails or is late fails the store. */
+/* Every rank gives n bytes and gets those of all, in the order of ranks: size * n bytes at `all`.
+ * All must use the same name and n; a name may be used again. One rank that fails or is late fails
+ * the store. */
 int br_store_gather(struct br_store *store, const char *name, const void *mine, size_t n, void *all,
                     uint64_t deadline);
 
 /* A gather of nothing. */
 int br_store_barrier(struct br_store *store, const char *name, uint64_t deadline);
 
-/* Leaves in good order and frees the store. At rank 0 waits up to two seconds until the others have left too, because
- * the server ends with it, and, when the job has failed, for those who have yet to hear of it. NULL is allowed. */
+/* Leaves in good order and frees the store. At rank 0 waits up to two seconds until the others have
+ * left too, because the server ends with it, and, when the job has failed, for those who have yet
+ * to hear of it. NULL is allowed. */
 void br_store_close(struct br_store *store);
 
 /* Zeros on other ranks than 0. */

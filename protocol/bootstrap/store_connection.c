@@ -98,8 +98,8 @@ void br_store_connection_flush(struct br_store_connection *c)
     c->sent = c->out.used = 0;
 }
 
-void br_store_connection_answer(struct br_store_connection *c, enum br_store_kind kind, const void *body,
-                                size_t n)
+void br_store_connection_answer(struct br_store_connection *c, enum br_store_kind kind,
+                                const void *body, size_t n)
 {
     c->waiting = 0;
     if (store_connection_reserve(&c->out, c->out.used + sizeof(struct br_store_header) + n) < 0) {
@@ -112,7 +112,8 @@ void br_store_connection_answer(struct br_store_connection *c, enum br_store_kin
 
 void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *text)
 {
-    uint8_t message[sizeof(struct br_store_header) + sizeof(struct br_store_error) + BR_STORE_TEXT_MAX];
+    uint8_t
+        message[sizeof(struct br_store_header) + sizeof(struct br_store_error) + BR_STORE_TEXT_MAX];
     size_t n = br_store_write_error(message, err, text);
 
     br_store_connection_answer(c, BR_STORE_ERROR, message + sizeof(struct br_store_header),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One connection at the store's server: buffers, and what the rank behind it waits for. Used by the server's thread only. */
+/* One connection at the store's server: buffers, and what the rank behind it waits for. Used by the
+ * server's thread only. */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_CONNECTION_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_CONNECTION_H
 
@@ -8,11 +9,11 @@
 #include "protocol/bootstrap/store_socket.h"
 
 enum br_store_phase {
-    BR_STORE_UNAUTHENTICATED,   /* has said nothing yet */
-    BR_STORE_CHALLENGED, /* has our challenge */
-    BR_STORE_MEMBER,     /* has proved the secret */
-    BR_STORE_LEAVING,    /* gets what is left in `out`, then is closed */
-    BR_STORE_DEAD,       /* closed at the end of the turn */
+    BR_STORE_UNAUTHENTICATED, /* has said nothing yet */
+    BR_STORE_CHALLENGED,      /* has our challenge */
+    BR_STORE_MEMBER,          /* has proved the secret */
+    BR_STORE_LEAVING,         /* gets what is left in `out`, then is closed */
+    BR_STORE_DEAD,            /* closed at the end of the turn */
 };
 
 struct br_store_buffer {
@@ -41,15 +42,16 @@ struct br_store_connection {
 struct br_store_connection *br_store_connection_create(int fd, const char *name, uint64_t until);
 void br_store_connection_destroy(struct br_store_connection *c);
 
-/* Reads what there is. 0, or a negative errno: -ECONNRESET also when the other end closed. At most what one message
- * with body_max bytes needs is kept. */
+/* Reads what there is. 0, or a negative errno: -ECONNRESET also when the other end closed. At most
+ * what one message with body_max bytes needs is kept. */
 int br_store_connection_read(struct br_store_connection *c, size_t body_max);
 /* Drops the first n bytes of what was read. */
 void br_store_connection_consume(struct br_store_connection *c, size_t n);
 
-/* Queues a message and sends what goes; when that is impossible the connection is DEAD. An answer ends the wait. */
-void br_store_connection_answer(struct br_store_connection *c, enum br_store_kind kind, const void *body,
-                                size_t n);
+/* Queues a message and sends what goes; when that is impossible the connection is DEAD. An answer
+ * ends the wait. */
+void br_store_connection_answer(struct br_store_connection *c, enum br_store_kind kind,
+                                const void *body, size_t n);
 void br_store_connection_answer_error(struct br_store_connection *c, int err, const char *text);
 /* Sends what goes. */
 void br_store_connection_flush(struct br_store_connection *c);

@@ -81,7 +81,7 @@ store_job_fail(struct br_store_job *job, int err, const char *format, ...)
             br_store_connection_answer_error(job->seats[i].connection, err, job->message);
 }
 
-/* ---- members ---- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
 {
@@ -89,17 +89,19 @@ bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
     struct br_store_seat *seat = hello->rank < job->size ? &job->seats[hello->rank] : NULL;
 
     if (hello->size != job->size)
-        store_job_fail(job, EPROTO,
-             "rank %u (process %u on %s) counts %u ranks, rank 0 counts %u: set the same WORLD_SIZE "
-             "everywhere",
-             hello->rank, hello->pid, hello->host, hello->size, job->size);
+        store_job_fail(
+            job, EPROTO,
+            "rank %u (process %u on %s) counts %u ranks, rank 0 counts %u: set the same WORLD_SIZE "
+            "everywhere",
+            hello->rank, hello->pid, hello->host, hello->size, job->size);
     else if (!seat)
-        store_job_fail(job, EPROTO, "process %u on %s has rank %u in a job of %u", hello->pid, hello->host, hello->rank,
-             job->size);
+        store_job_fail(job, EPROTO, "process %u on %s has rank %u in a job of %u", hello->pid,
+                       hello->host, hello->rank, job->size);
     else if (seat->presence != BR_STORE_ABSENT)
         store_job_fail(job, EEXIST,
-             "two processes are rank %u: process %u on %s and process %u on %s; give each its own RANK",
-             hello->rank, seat->pid, seat->host, hello->pid, hello->host);
+                       "two processes are rank %u: process %u on %s and process %u on %s; give "
+                       "each its own RANK",
+                       hello->rank, seat->pid, seat->host, hello->pid, hello->host);
     if (job->failed || !seat) {
         if (seat && seat->presence == BR_STORE_ABSENT)
             seat->presence = BR_STORE_LEFT; /* has heard it now */
@@ -121,18 +123,20 @@ void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c,
     seat->connection = NULL;
     c->waiting = 0;
     if (!in_order) {
-        store_job_fail(job, ECONNRESET,
-             "rank %u (process %u on %s) has ended or was lost while the job was starting; look for "
-             "its own error",
-             c->hello.rank, seat->pid, seat->host);
+        store_job_fail(
+            job, ECONNRESET,
+            "rank %u (process %u on %s) has ended or was lost while the job was starting; look for "
+            "its own error",
+            c->hello.rank, seat->pid, seat->host);
         return;
     }
     br_list_for_each (node, &job->gathers) {
         const struct gather *gather = br_container_of(node, struct gather, node);
 
         if (!gather->has[c->hello.rank]) {
-            store_job_fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but others wait for it at '%s'",
-                 c->hello.rank, seat->pid, seat->host, gather->name);
+            store_job_fail(job, ECONNRESET,
+                           "rank %u (process %u on %s) has left, but others wait for it at '%s'",
+                           c->hello.rank, seat->pid, seat->host, gather->name);
             return;
         }
     }
@@ -146,7 +150,7 @@ bool br_store_job_has_news(const struct br_store_job *job)
     return false;
 }
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static struct br_list *store_job_bucket(struct br_store_job *job, const char *key)
 {
@@ -169,7 +173,7 @@ static struct value *find_value(struct br_store_job *job, const char *key)
 }
 
 static void store_job_put(struct br_store_job *job, struct br_store_connection *c,
-                const struct br_store_message *message)
+                          const struct br_store_message *message)
 {
     struct value *old = find_value(job, c->key), *value;
 
@@ -210,7 +214,7 @@ static void store_job_get(struct br_store_job *job, struct br_store_connection *
     c->waiting_until = until;
 }
 
-/* ---- gathers ---- */
+/* ---- gathers --------------------------------------------------------------------------------- */
 
 static struct gather *find_gather(struct br_store_job *job, const char *name)
 {
@@ -247,7 +251,8 @@ static void finish_gather(struct br_store_job *job, struct gather *gather)
         struct br_store_connection *c = job->seats[i].connection;
 
         if (c && c->waiting == BR_STORE_GATHER && !strcmp(c->key, gather->name))
-            br_store_connection_answer(c, BR_STORE_VALUE, gather->data, (size_t)gather->each * job->size);
+            br_store_connection_answer(c, BR_STORE_VALUE, gather->data,
+                                       (size_t)gather->each * job->size);
     }
     free_gather(gather);
 }
@@ -270,13 +275,15 @@ static void join_gather(struct br_store_job *job, struct br_store_connection *c,
     c->waiting = BR_STORE_GATHER;
     c->waiting_until = until;
     if (!gather && left) {
-        store_job_fail(job, ECONNRESET, "rank %u (process %u on %s) has left, but rank %u waits for it at '%s'",
-             (uint32_t)(left - job->seats), left->pid, left->host, rank, c->key);
+        store_job_fail(job, ECONNRESET,
+                       "rank %u (process %u on %s) has left, but rank %u waits for it at '%s'",
+                       (uint32_t)(left - job->seats), left->pid, left->host, rank, c->key);
         return;
     }
     if (!gather && (uint64_t)each * job->size > BR_STORE_GATHER_MAX) {
-        store_job_fail(job, EINVAL, "%u bytes of each of %u ranks at '%s' are too much for the store", each, job->size,
-             c->key);
+        store_job_fail(job, EINVAL,
+                       "%u bytes of each of %u ranks at '%s' are too much for the store", each,
+                       job->size, c->key);
         return;
     }
     if (!gather)
@@ -286,8 +293,10 @@ static void join_gather(struct br_store_job *job, struct br_store_connection *c,
         return;
     }
     if (gather->each != each) {
-        store_job_fail(job, EPROTO, "rank %u gives %u bytes at '%s', others give %u: different versions or settings?",
-             rank, each, c->key, gather->each);
+        store_job_fail(
+            job, EPROTO,
+            "rank %u gives %u bytes at '%s', others give %u: different versions or settings?", rank,
+            each, c->key, gather->each);
         return;
     }
     memcpy(gather->data + (size_t)rank * each, message->value, each);
@@ -313,10 +322,12 @@ void br_store_job_request(struct br_store_job *job, struct br_store_connection *
         join_gather(job, c, message, until);
 }
 
-/* ---- time ---- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
-/* "ranks 3, 7 of 9": those that have not come yet (gather NULL), or that are not at the gather. Returns how many. */
-static uint32_t store_job_missing(const struct br_store_job *job, const struct gather *gather, char *text, size_t size)
+/* "ranks 3, 7 of 9": those that have not come yet (gather NULL), or that are not at the gather.
+ * Returns how many. */
+static uint32_t store_job_missing(const struct br_store_job *job, const struct gather *gather,
+                                  char *text, size_t size)
 {
     uint32_t count = 0;
     size_t at = 0;
@@ -341,12 +352,12 @@ static void late_gather(struct br_store_job *job, const struct gather *gather)
 
     if (count) {
         store_job_fail(job, ETIMEDOUT, "rank%s %s of %u never came; look for their own errors%s%s",
-             count > 1 ? "s" : "", ranks, job->size, refused, job->refused);
+                       count > 1 ? "s" : "", ranks, job->size, refused, job->refused);
         return;
     }
     count = store_job_missing(job, gather, ranks, sizeof ranks);
-    store_job_fail(job, ETIMEDOUT, "rank%s %s of %u did not come to '%s' in time", count > 1 ? "s" : "", ranks,
-         job->size, gather->name);
+    store_job_fail(job, ETIMEDOUT, "rank%s %s of %u did not come to '%s' in time",
+                   count > 1 ? "s" : "", ranks, job->size, gather->name);
 }
 
 uint64_t br_store_job_expire(struct br_store_job *job, uint64_t now)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the store knows of its job: who has come, which values are stored, which gathers are under way, who waits for what.
- * Belongs to the server's thread; reads no clock and touches no socket but through br_store_connection_answer().
+ * What the store knows of its job: who has come, which values are stored, which gathers are under
+ * way, who waits for what. Belongs to the server's thread; reads no clock and touches no socket but
+ * through br_store_connection_answer().
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_JOB_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_JOB_H
@@ -25,16 +26,16 @@ struct br_store_job {
     struct br_list values[BR_STORE_BUCKETS];
     size_t value_bytes; /* of all values */
     struct br_list gathers;
-    int failed;                         /* positive errno, or 0 */
+    int failed;                          /* positive errno, or 0 */
     char message[BR_STORE_TEXT_MAX + 1]; /* why it failed */
-    char refused[96];                   /* who was refused last and why; it may be who is missing */
+    char refused[96]; /* who was refused last and why; it may be who is missing */
 };
 
 int br_store_job_init(struct br_store_job *job, uint32_t size); /* -ENOMEM */
 void br_store_job_destroy(struct br_store_job *job);
 
-/* A connection has proved the secret: true when it takes the seat of its rank. Otherwise it has been answered, and the
- * job has failed, because somebody's RANK or WORLD_SIZE is wrong. */
+/* A connection has proved the secret: true when it takes the seat of its rank. Otherwise it has
+ * been answered, and the job has failed, because somebody's RANK or WORLD_SIZE is wrong. */
 bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c);
 /* PUT, GET, GATHER of a member that waits for nothing. */
 void br_store_job_request(struct br_store_job *job, struct br_store_connection *c,

@@ -30,7 +30,8 @@ static int parse_hello(const uint8_t *body, size_t bytes, struct br_store_messag
         return store_message_malformed("HELLO of a wrong length");
     memcpy(&out->hello, body, sizeof *hello);
     host_bytes = strnlen(hello->host, sizeof hello->host);
-    if (hello->reserved || host_bytes == sizeof hello->host || !store_message_printable(hello->host, host_bytes))
+    if (hello->reserved || host_bytes == sizeof hello->host ||
+        !store_message_printable(hello->host, host_bytes))
         return store_message_malformed("HELLO with bad fields");
     return 0;
 }
@@ -119,10 +120,11 @@ int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store
     if (header.magic != BR_STORE_MAGIC)
         return store_message_malformed("no braid at the other end, another program's port?");
     if (header.version != BR_STORE_VERSION)
-        return br_error(EPROTONOSUPPORT,
-                        "speaks version %u of the store protocol, we speak %u: install the same braid "
-                        "on all hosts",
-                        header.version, BR_STORE_VERSION);
+        return br_error(
+            EPROTONOSUPPORT,
+            "speaks version %u of the store protocol, we speak %u: install the same braid "
+            "on all hosts",
+            header.version, BR_STORE_VERSION);
     if (header.reserved)
         return store_message_malformed("reserved bits");
     if (header.bytes > body_max)
@@ -156,8 +158,8 @@ size_t br_store_write(void *out, enum br_store_kind kind, const void *body, size
     return at + body_bytes;
 }
 
-size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeout_ms, const char *key,
-                              const void *value, size_t value_bytes)
+size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeout_ms,
+                              const char *key, const void *value, size_t value_bytes)
 {
     struct br_store_request request = {
         .timeout_ms = timeout_ms,
@@ -186,8 +188,9 @@ size_t br_store_write_error(void *out, int err, const char *text)
     return at + sizeof error + bytes;
 }
 
-void br_store_prove(const struct br_secret *secret, bool from_store, const struct br_store_hello *hello,
-                    const struct br_store_challenge *challenge, struct br_store_proof *out)
+void br_store_prove(const struct br_secret *secret, bool from_store,
+                    const struct br_store_hello *hello, const struct br_store_challenge *challenge,
+                    struct br_store_proof *out)
 {
     static const char labels[2][17] = {"braid store rank", "braid store host"};
     crypto_generichash_state state;

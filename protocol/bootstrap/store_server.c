@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. One thread, one poll() a turn. A job has at most a few thousand ranks and the store is used for seconds, so that
- *    nothing better is needed. Rejected: epoll with a state per event, threads per connection.
- * 2. No call blocks but poll(). Connections are closed only at the end of a turn, so that an answer to one may
- *    find that another is dead without anybody holding a dangling pointer.
- * 3. Strangers: when all their places are taken the oldest one has to go, because a rank of ours is through in
- *    milliseconds and comes again when it was the unlucky one. A refused one gets words, if they fit into its
- *    socket, and one second to read them.
+ * 1. One thread, one poll() a turn. A job has at most a few thousand ranks and the store is used
+ *    for seconds, so that nothing better is needed. Rejected: epoll with a state per event, threads
+ *    per connection.
+ * 2. No call blocks but poll(). Connections are closed only at the end of a turn, so that an answer
+ *    to one may find that another is dead without anybody holding a dangling pointer.
+ * 3. Strangers: when all their places are taken the oldest one has to go, because a rank of ours is
+ *    through in milliseconds and comes again when it was the unlucky one. A refused one gets words,
+ *    if they fit into its socket, and one second to read them.
  */
 #include "protocol/bootstrap/store_server.h"
 
@@ -59,11 +60,11 @@ static uint64_t store_server_earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- strangers ---- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 /* Remembers whom we sent away: it may be the rank that everybody waits for. */
-static void note_refused(struct br_store_server *server, const struct br_store_connection *c, const char *why,
-                         uint64_t now)
+static void note_refused(struct br_store_server *server, const struct br_store_connection *c,
+                         const char *why, uint64_t now)
 {
     atomic_fetch_add(&server->counters.refused, 1);
     snprintf(server->job.refused, sizeof server->job.refused, "%s %s", c->name, why);
@@ -78,15 +79,16 @@ static void leave_soon(struct br_store_connection *c, uint64_t now)
     c->until = now + LEAVING_TIME;
 }
 
-static void store_server_refuse(struct br_store_server *server, struct br_store_connection *c, int err, const char *why,
-                   const char *text, uint64_t now)
+static void store_server_refuse(struct br_store_server *server, struct br_store_connection *c,
+                                int err, const char *why, const char *text, uint64_t now)
 {
     note_refused(server, c, why, now);
     br_store_connection_answer_error(c, err, text);
     leave_soon(c, now);
 }
 
-static void store_server_take_hello(struct br_store_connection *c, const struct br_store_message *message)
+static void store_server_take_hello(struct br_store_connection *c,
+                                    const struct br_store_message *message)
 {
     c->hello = message->hello;
     randombytes_buf(c->challenge.nonce, sizeof c->challenge.nonce);
@@ -103,8 +105,9 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
     br_store_prove(&server->secret, false, &c->hello, &c->challenge, &proof);
     if (!br_store_proof_equal(&proof, &message->proof)) {
         store_server_refuse(server, c, EPERM, "does not know the job's secret",
-               "the store refuses us: we do not know the job's secret (BRAID_SECRET, BRAID_SECRET_FILE)",
-               now);
+                            "the store refuses us: we do not know the job's secret (BRAID_SECRET, "
+                            "BRAID_SECRET_FILE)",
+                            now);
         return;
     }
     if (!br_store_job_join(&server->job, c)) {
@@ -120,12 +123,14 @@ static void take_proof(struct br_store_server *server, struct br_store_connectio
     br_store_connection_answer(c, BR_STORE_WELCOME, &proof, sizeof proof);
 }
 
-/* ---- messages ---- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-static void take_malformed(struct br_store_server *server, struct br_store_connection *c, uint64_t now)
+static void take_malformed(struct br_store_server *server, struct br_store_connection *c,
+                           uint64_t now)
 {
     atomic_fetch_add(&server->counters.malformed, 1);
-    br_log_limited(&server->drops, now, BR_LOG_INFO, "store: dropped %s: %s", c->name, br_error_message());
+    br_log_limited(&server->drops, now, BR_LOG_INFO, "store: dropped %s: %s", c->name,
+                   br_error_message());
     c->phase = BR_STORE_DEAD;
 }
 
@@ -153,7 +158,7 @@ static void take_member(struct br_store_server *server, struct br_store_connecti
 }
 
 static void store_server_take_message(struct br_store_server *server, struct br_store_connection *c,
-                         const struct br_store_message *message, uint64_t now)
+                                      const struct br_store_message *message, uint64_t now)
 {
     if (c->phase == BR_STORE_MEMBER) {
         take_member(server, c, message, now);
@@ -184,8 +189,9 @@ static void take_input(struct br_store_server *server, struct br_store_connectio
             store_server_take_message(server, c, &message, now);
             br_store_connection_consume(c, message.bytes);
         } else if (rc == -EPROTONOSUPPORT && c->phase == BR_STORE_UNAUTHENTICATED) {
-            store_server_refuse(server, c, EPROTONOSUPPORT, br_error_message(),
-                   "the store speaks another version: install the same braid on all hosts", now);
+            store_server_refuse(
+                server, c, EPROTONOSUPPORT, br_error_message(),
+                "the store speaks another version: install the same braid on all hosts", now);
         } else if (rc < 0) {
             take_malformed(server, c, now);
         } else if (gone < 0) {
@@ -196,7 +202,8 @@ static void take_input(struct br_store_server *server, struct br_store_connectio
     }
 }
 
-/* Closing a socket with unread bytes would take our last words away from the other end: it has to close first. */
+/* Closing a socket with unread bytes would take our last words away from the other end: it has to
+ * close first. */
 static void discard_input(struct br_store_connection *c)
 {
     char bytes[4096];
@@ -206,7 +213,7 @@ static void discard_input(struct br_store_connection *c)
         c->phase = BR_STORE_DEAD;
 }
 
-/* ---- connections ---- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void push_out_oldest(struct br_store_server *server)
 {
@@ -225,8 +232,8 @@ static void accept_some(struct br_store_server *server, uint64_t now)
         socklen_t bytes = sizeof address;
         struct br_store_connection *c;
         char name[BR_SOCKET_NAME];
-        int fd =
-            accept4(server->listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(server->listen_fd, (struct sockaddr *)&address, &bytes,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
             server->accept_again = now + ACCEPT_PAUSE;
@@ -285,7 +292,7 @@ static void sweep_members(struct br_store_server *server)
     }
 }
 
-/* ---- the thread ---- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 static nfds_t add_polls(struct br_store_server *server, const struct br_list *list, nfds_t n)
 {
@@ -293,8 +300,8 @@ static nfds_t add_polls(struct br_store_server *server, const struct br_list *li
         struct br_store_connection *c = br_container_of(node, struct br_store_connection, node);
 
         server->polled[n] = c;
-        server->polls[n++] =
-            (struct pollfd){.fd = c->fd, .events = (short)(POLLIN | (c->sent < c->out.used ? POLLOUT : 0))};
+        server->polls[n++] = (struct pollfd){
+            .fd = c->fd, .events = (short)(POLLIN | (c->sent < c->out.used ? POLLOUT : 0))};
     }
     return n;
 }
@@ -313,7 +320,8 @@ static nfds_t wait_for_work(struct br_store_server *server, uint64_t now, uint64
     server->polls[1] = (struct pollfd){.fd = accepting ? server->listen_fd : -1, .events = POLLIN};
     n = add_polls(server, &server->members, n);
     n = add_polls(server, &server->unauthenticated, n);
-    if (poll(server->polls, n, until == UINT64_MAX ? -1 : (int)store_server_earlier(ms, INT_MAX)) < 0)
+    if (poll(server->polls, n, until == UINT64_MAX ? -1 : (int)store_server_earlier(ms, INT_MAX)) <
+        0)
         return 0;
     return n;
 }
@@ -390,7 +398,8 @@ static int store_server_start_thread(struct br_store_server *server)
     return err ? br_error(err, "cannot start the store's thread: %s", strerror(err)) : 0;
 }
 
-static int store_server_prepare(struct br_store_server *server, const struct br_environment *environment)
+static int store_server_prepare(struct br_store_server *server,
+                                const struct br_environment *environment)
 {
     size_t places = 2 + 2 * (size_t)environment->size + BR_STORE_UNAUTHENTICATED_MAX;
     bool local = environment->local_known && environment->local_size == environment->size;

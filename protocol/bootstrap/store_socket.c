@@ -15,8 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BACKLOG      1024
-#define CONNECT_TIME (3 * BR_SEC) /* for one address; the next may answer where this one is filtered */
+#define BACKLOG 1024
+#define CONNECT_TIME                                                                               \
+    (3 * BR_SEC) /* for one address; the next may answer where this one is filtered */
 
 static void store_socket_set(int fd, int level, int option, int value)
 {
@@ -36,7 +37,8 @@ void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[B
 {
     char host[INET6_ADDRSTRLEN + 20], port[8];
 
-    if (getnameinfo(address, bytes, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
+    if (getnameinfo(address, bytes, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
         snprintf(name, BR_SOCKET_NAME, "an unknown address");
     else if (!strncmp(host, "::ffff:", 7)) /* IPv4 that came to a socket for both */
         snprintf(name, BR_SOCKET_NAME, "%.48s:%s", host + 7, port);
@@ -46,7 +48,8 @@ void br_socket_name(const struct sockaddr *address, socklen_t bytes, char name[B
 
 static int store_socket_resolve(const char *address, uint16_t port, struct addrinfo **list)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     char service[8];
     int rc;
 
@@ -61,7 +64,8 @@ static int store_socket_resolve(const char *address, uint16_t port, struct addri
 static bool is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
+               127;
     return address->sa_family == AF_INET6 &&
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
@@ -72,7 +76,8 @@ static int bind_at(const struct sockaddr *address, socklen_t bytes, int *fd)
 
     if (s < 0)
         return -errno;
-    store_socket_set(s, SOL_SOCKET, SO_REUSEADDR, 1); /* connections of an earlier job may linger in TIME_WAIT */
+    /* connections of an earlier job may linger in TIME_WAIT */
+    store_socket_set(s, SOL_SOCKET, SO_REUSEADDR, 1);
     if (address->sa_family == AF_INET6)
         store_socket_set(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (bind(s, address, bytes) < 0) {
@@ -86,7 +91,8 @@ static int bind_at(const struct sockaddr *address, socklen_t bytes, int *fd)
 
 static int bind_everywhere(uint16_t port, int *fd)
 {
-    struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+    struct sockaddr_in6 any6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
     struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     int rc = bind_at((struct sockaddr *)&any6, sizeof any6, fd);
 
@@ -114,7 +120,9 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     if (rc < 0)
         return br_error(
             -rc, "rank 0 cannot listen on port %u: %s%s", port, strerror(-rc),
-            rc == -EADDRINUSE ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)" : "");
+            rc == -EADDRINUSE
+                ? ": another program uses it, choose another MASTER_PORT (or BRAID_PORT)"
+                : "");
     return 0;
 }
 
@@ -133,7 +141,8 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd)
         return br_error(EINVAL, "%s is no IPv4 address", address);
     rc = address ? bind_at((struct sockaddr *)&one, sizeof one, fd) : bind_everywhere(0, fd);
     if (rc < 0)
-        return br_error(-rc, "no free port on %s: %s", address ? address : "this host", strerror(-rc));
+        return br_error(-rc, "no free port on %s: %s", address ? address : "this host",
+                        strerror(-rc));
     if (getsockname(*fd, &own.any, &bytes) < 0) {
         rc = br_error(errno, "getsockname: %s", strerror(errno));
         close(*fd);
@@ -150,7 +159,8 @@ static int store_socket_wait_for(int fd, short events, uint64_t deadline)
     struct pollfd pollfd = {.fd = fd, .events = events};
 
     for (;;) {
-        uint64_t now = br_clock_now(), ms = now < deadline ? (deadline - now + BR_MS - 1) / BR_MS : 0;
+        uint64_t now = br_clock_now(),
+                 ms = now < deadline ? (deadline - now + BR_MS - 1) / BR_MS : 0;
         int n = poll(&pollfd, 1, ms > INT_MAX ? INT_MAX : (int)ms);
 
         if (n > 0)
@@ -162,15 +172,16 @@ static int store_socket_wait_for(int fd, short events, uint64_t deadline)
     }
 }
 
-/* Where nobody listens on a port of the range for outgoing connections, TCP may connect the socket to itself. */
+/* Where nobody listens on a port of the range for outgoing connections, TCP may connect the socket
+ * to itself. */
 static bool is_itself(int fd)
 {
     struct sockaddr_storage ours = {0}, theirs = {0};
     socklen_t ours_bytes = sizeof ours, theirs_bytes = sizeof theirs;
 
     return getsockname(fd, (struct sockaddr *)&ours, &ours_bytes) == 0 &&
-           getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) == 0 && ours_bytes == theirs_bytes &&
-           memcmp(&ours, &theirs, ours_bytes) == 0;
+           getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) == 0 &&
+           ours_bytes == theirs_bytes && memcmp(&ours, &theirs, ours_bytes) == 0;
 }
 
 static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)

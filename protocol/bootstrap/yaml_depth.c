@@ -35,8 +35,9 @@ int br_yaml_check_depth(const char *text, size_t bytes, const char *file)
             end = token.type == YAML_STREAM_END_TOKEN;
         }
         if (depth > DEPTH_MAX)
-            rc = br_error(EINVAL, "%s:%zu: lists within lists, more than %d deep: this is no inventory", file,
-                          token.start_mark.line + 1, DEPTH_MAX);
+            rc = br_error(EINVAL,
+                          "%s:%zu: lists within lists, more than %d deep: this is no inventory",
+                          file, token.start_mark.line + 1, DEPTH_MAX);
         yaml_token_delete(&token);
     }
     yaml_parser_delete(&parser);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Relayed frames from host to host: checked, kept, sent on in the order of urgency; and what is said when that fails. */
+/* Relayed frames from host to host: checked, kept, sent on in the order of urgency; and what is
+ * said when that fails. */
 #include "protocol/relay/relay.h"
 
 #include <errno.h>
@@ -9,7 +10,9 @@
 
 #include "base/error.h"
 
-#define TRANSIT_IDLE(w) (2 * (w)->config.peer_timeout) /* its ends ask each other much more often */
+#define TRANSIT_IDLE(w)                                                                            \
+    (2 * (w)->config.peer_timeout) /* its ends ask each other much more often                      \
+                                    */
 
 void br_relay_reverse(uint16_t *out, const uint16_t *path, int hosts)
 {
@@ -17,7 +20,7 @@ void br_relay_reverse(uint16_t *out, const uint16_t *path, int hosts)
         out[i] = path[hosts - 1 - i];
 }
 
-/* ---- credits ----------------------------------------------------------------------------------------------- */
+/* ---- credits --------------------------------------------------------------------------------- */
 
 static bool has_credit(const struct br_relay_credits *credits, uint32_t class)
 {
@@ -70,7 +73,7 @@ int br_relay_rail_init(struct br_worker *w, struct br_rail *rail)
     return rail->relay ? 0 : br_error(ENOMEM, "rank %d: no memory for relaying", w->config.rank);
 }
 
-/* ---- leaving ----------------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 bool br_relay_is_hop(const struct br_relay *relay, uint32_t rank)
 {
@@ -107,10 +110,11 @@ void br_relay_enqueue(struct br_relay *relay, struct br_relay_frame *frame)
     br_peer_activate(relay->w, peer);
 }
 
-bool br_relay_say(struct br_relay *relay, enum br_relay_kind kind, uint32_t id, const uint16_t *path,
-                  int hosts, uint32_t number)
+bool br_relay_say(struct br_relay *relay, enum br_relay_kind kind, uint32_t id,
+                  const uint16_t *path, int hosts, uint32_t number)
 {
-    struct br_relay_frame *frame = br_relay_is_hop(relay, path[1]) ? br_relay_own_frame(relay, true) : NULL;
+    struct br_relay_frame *frame =
+        br_relay_is_hop(relay, path[1]) ? br_relay_own_frame(relay, true) : NULL;
 
     if (!frame)
         return false;
@@ -131,10 +135,10 @@ static struct br_relay_frame *frame_of(struct br_queued *queued)
     return br_container_of(queued, struct br_relay_frame, queued);
 }
 
-/* The head, or when its class has no buffer at the peer, the first behind it whose class has. Those of one route have one
- * class, so they stay in order. */
-static struct br_relay_frame *hop_next_frame(const struct br_rail *rail, const struct br_queue *queue,
-                                         struct br_queued *head)
+/* The head, or when its class has no buffer at the peer, the first behind it whose class has. Those
+ * of one route have one class, so they stay in order. */
+static struct br_relay_frame *hop_next_frame(const struct br_rail *rail,
+                                             const struct br_queue *queue, struct br_queued *head)
 {
     const struct br_relay_credits *out = &rail->relay->out;
 
@@ -152,7 +156,8 @@ static struct br_relay_frame *hop_next_frame(const struct br_rail *rail, const s
 bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *head)
 {
     struct br_rail *rail = br_peer_direct(peer);
-    struct br_relay_frame *relayed = rail ? hop_next_frame(rail, &peer->queues[BR_QUEUE_RELAY], head) : NULL;
+    struct br_relay_frame *relayed =
+        rail ? hop_next_frame(rail, &peer->queues[BR_QUEUE_RELAY], head) : NULL;
     struct br_frame frame;
     bool asks;
 
@@ -165,7 +170,8 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
         return false;
     }
     asks = relayed->length && br_rail_asks(rail, relayed->length);
-    relayed->header.what = (uint8_t)((relayed->header.what & BR_RELAY_KIND) | (asks ? BR_RELAY_ACK : 0));
+    relayed->header.what =
+        (uint8_t)((relayed->header.what & BR_RELAY_KIND) | (asks ? BR_RELAY_ACK : 0));
     frame = (struct br_frame){.kind = BR_FRAME_MESSAGE,
                               .payload = relayed->bytes,
                               .length = relayed->length,
@@ -224,7 +230,7 @@ void br_relay_reclaim(struct br_relay *relay)
         br_relay_put(relay, br_container_of(node, struct br_relay_frame, node));
 }
 
-/* ---- routes that lead through us --------------------------------------------------------------------------- */
+/* ---- routes that lead through us ------------------------------------------------------------- */
 
 static void forget_transit(struct br_relay *relay, struct br_relay_transit *transit)
 {
@@ -258,7 +264,8 @@ static int goes_on_to(const struct br_relay_transit *transit, uint32_t from)
     return transit->path[transit->at + 1] == from ? transit->path[transit->at - 1] : -1;
 }
 
-/* Tells the end of the route that lies on the side of neighbour `side` that we cannot reach `to`. */
+/* Tells the end of the route that lies on the side of neighbour `side` that we cannot reach `to`.
+ */
 static void tell_end(struct br_relay *relay, const struct br_relay_transit *transit, uint32_t side,
                      uint32_t to)
 {
@@ -336,7 +343,7 @@ void br_relay_rail_lost(struct br_worker *w, struct br_rail *rail)
     lose_transits(w->relay, to);
 }
 
-/* ---- arriving ---------------------------------------------------------------------------------------------- */
+/* ---- arriving -------------------------------------------------------------------------------- */
 
 /* Could the frame have come this way? What follows from an open route is not checked again. */
 static bool is_here(const struct br_relay *relay, const struct br_rail *rail,
@@ -362,7 +369,8 @@ static bool is_route(const struct br_relay *relay, const struct br_message_relay
     return true;
 }
 
-static bool is_right(const struct br_relay *relay, const struct br_message_relay *h, uint32_t length)
+static bool is_right(const struct br_relay *relay, const struct br_message_relay *h,
+                     uint32_t length)
 {
     switch (h->what & BR_RELAY_KIND) {
     case BR_RELAY_OPEN:
@@ -413,8 +421,8 @@ static bool hop_follows(struct br_relay *relay, const struct br_message_relay *h
 }
 
 /* true: the frame is on its way, with the buffer of `rail`. */
-static bool hop_forward(struct br_relay *relay, struct br_rail *rail, const struct br_message_relay *header,
-                    const struct br_event *event)
+static bool hop_forward(struct br_relay *relay, struct br_rail *rail,
+                        const struct br_message_relay *header, const struct br_event *event)
 {
     uint32_t next = header->path[header->at + 1];
     struct br_relay_frame *frame;
@@ -454,7 +462,8 @@ void br_relay_arrived(struct br_worker *w, struct br_rail *rail, const struct br
     class = header.at;
     if (!rail->relay || class < 1 || class > relay->hops || event->length > relay->frame_bytes ||
         !has_credit(&rail->relay->in, class)) {
-        br_rail_lost(w, rail, EPROTO, "the peer relays more than there are buffers for, or to nowhere");
+        br_rail_lost(w, rail, EPROTO,
+                     "the peer relays more than there are buffers for, or to nowhere");
         return;
     }
     rail->rx_bytes += event->length;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routes as a back end: the operations that a rail needs of its link, over frames of type RELAY. Messages, bytes and SENT are
- * handed to the worker as soon as they arrive, in the course of the event that brought them; what begins and ends a link
- * comes out of poll().
+ * Routes as a back end: the operations that a rail needs of its link, over frames of type RELAY.
+ * Messages, bytes and SENT are handed to the worker as soon as they arrive, in the course of the
+ * event that brought them; what begins and ends a link comes out of poll().
  */
 #include "protocol/relay/relay.h"
 
@@ -18,9 +18,10 @@ static struct br_relay *relay_of(struct br_device *device)
     return (struct br_relay *)device;
 }
 
-/* ---- a link's life ----------------------------------------------------------------------------------------- */
+/* ---- a link's life --------------------------------------------------------------------------- */
 
-static struct br_relay_link *relay_link_make(struct br_relay *relay, uint32_t id, const uint16_t *path, int hosts)
+static struct br_relay_link *relay_link_make(struct br_relay *relay, uint32_t id,
+                                             const uint16_t *path, int hosts)
 {
     struct br_relay_link *link;
 
@@ -30,15 +31,16 @@ static struct br_relay_link *relay_link_make(struct br_relay *relay, uint32_t id
         return NULL;
     }
     link = calloc(1, sizeof *link);
-    if (!link || br_pool_init(&link->buffers, sizeof(struct br_relay_buffer) + relay->config.message_bytes,
-                              BR_MESSAGE_BUFFERS)) {
+    if (!link ||
+        br_pool_init(&link->buffers, sizeof(struct br_relay_buffer) + relay->config.message_bytes,
+                     BR_MESSAGE_BUFFERS)) {
         free(link);
         br_error(ENOMEM, "no memory for a route");
         return NULL;
     }
     link->base.device = &relay->device;
-    snprintf(link->base.peer_name, sizeof link->base.peer_name, "rank %u by way of rank %u", path[hosts - 1],
-             path[1]);
+    snprintf(link->base.peer_name, sizeof link->base.peer_name, "rank %u by way of rank %u",
+             path[hosts - 1], path[1]);
     link->id = id;
     link->hosts = (uint8_t)hosts;
     memcpy(link->path, path, (size_t)hosts * sizeof *path);
@@ -84,7 +86,8 @@ void br_relay_address(struct br_address *out, uint32_t self, const struct br_rou
     memcpy(out->data, path, out->bytes);
 }
 
-static int link_connect(struct br_device *device, const struct br_address *address, struct br_link **out)
+static int link_connect(struct br_device *device, const struct br_address *address,
+                        struct br_link **out)
 {
     struct br_relay *relay = relay_of(device);
     int hosts = address->bytes / (int)sizeof(uint16_t);
@@ -104,13 +107,15 @@ static int link_connect(struct br_device *device, const struct br_address *addre
     return 0;
 }
 
-void br_relay_link_fail(struct br_relay *relay, struct br_relay_link *link, int error, const char *text)
+void br_relay_link_fail(struct br_relay *relay, struct br_relay_link *link, int error,
+                        const char *text)
 {
     if (link->state == BR_RELAY_FAILED)
         return;
     link->state = BR_RELAY_FAILED;
     link->error = error;
-    snprintf(link->base.message, sizeof link->base.message, "route to %s: %s", link->base.peer_name, text);
+    snprintf(link->base.message, sizeof link->base.message, "route to %s: %s", link->base.peer_name,
+             text);
     br_list_remove(&link->told);
     br_list_push_back(&relay->told, &link->told);
 }
@@ -125,7 +130,7 @@ static void link_close(struct br_link *base)
     relay_link_unmake(relay, link);
 }
 
-/* ---- sending ----------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static int16_t priority_of(const struct br_frame *frame)
 {
@@ -135,8 +140,8 @@ static int16_t priority_of(const struct br_frame *frame)
 }
 
 /* Note 10. false: the worker has failed. */
-static bool relay_link_copy(struct br_relay *relay, const struct br_region *region, bool arrives, void *to,
-                 const void *from, uint32_t bytes)
+static bool relay_link_copy(struct br_relay *relay, const struct br_region *region, bool arrives,
+                            void *to, const void *from, uint32_t bytes)
 {
     const struct br_worker_config *config = &relay->w->config;
     int rc;
@@ -153,7 +158,8 @@ static bool relay_link_copy(struct br_relay *relay, const struct br_region *regi
     return !rc;
 }
 
-static void relay_link_fill(struct br_relay_frame *out, struct br_relay_link *link, const struct br_frame *frame)
+static void relay_link_fill(struct br_relay_frame *out, struct br_relay_link *link,
+                            const struct br_frame *frame)
 {
     struct br_frame_header inner;
 
@@ -193,8 +199,8 @@ static int relay_link_post(struct br_link *base, const struct br_frame *frames, 
         frame = br_relay_own_frame(relay, false);
         if (!frame)
             break;
-        if (!relay_link_copy(relay, frames[taken].region, false, frame->bytes + BR_RELAY_INNER, frames[taken].payload,
-                  frames[taken].length)) {
+        if (!relay_link_copy(relay, frames[taken].region, false, frame->bytes + BR_RELAY_INNER,
+                             frames[taken].payload, frames[taken].length)) {
             br_relay_put(relay, frame);
             break;
         }
@@ -222,16 +228,18 @@ void br_relay_tell_sent(struct br_relay *relay, struct br_relay_frame *frame)
         br_worker_event(relay->w, &event);
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static void deliver_message(struct br_relay *relay, struct br_relay_link *link,
                             const struct br_frame_header *inner, const uint8_t *payload)
 {
     struct br_relay_buffer *buffer = br_pool_get(&link->buffers);
-    struct br_event event = {.kind = BR_EVENT_MESSAGE, .link = &link->base, .length = inner->length};
+    struct br_event event = {
+        .kind = BR_EVENT_MESSAGE, .link = &link->base, .length = inner->length};
 
     if (!buffer) {
-        br_relay_link_fail(relay, link, EPROTO, "the peer sends more messages than it has credits for");
+        br_relay_link_fail(relay, link, EPROTO,
+                           "the peer sends more messages than it has credits for");
         return;
     }
     memcpy(buffer->inline_, inner->inline_, BR_FRAME_INLINE);
@@ -262,9 +270,11 @@ static void deliver_placed(struct br_relay *relay, struct br_relay_link *link,
     if (rc == -ESTALE) {
         event.stale = true;
     } else if (rc || !slot->base) {
-        br_relay_link_fail(relay, link, EPROTO, rc ? br_error_message() : "bytes for what takes only mappings");
+        br_relay_link_fail(relay, link, EPROTO,
+                           rc ? br_error_message() : "bytes for what takes only mappings");
         return;
-    } else if (!relay_link_copy(relay, slot->region, true, slot->base + inner->offset, payload, inner->length)) {
+    } else if (!relay_link_copy(relay, slot->region, true, slot->base + inner->offset, payload,
+                                inner->length)) {
         return;
     }
     br_worker_event(relay->w, &event);
@@ -328,7 +338,7 @@ static bool is_on_path(const struct br_relay_link *link, uint32_t rank)
 }
 
 static void relay_link_unreachable(struct br_relay *relay, struct br_relay_link *link,
-                        const struct br_message_relay *header)
+                                   const struct br_message_relay *header)
 {
     char text[80];
 
@@ -375,7 +385,8 @@ static void message_release(struct br_link *base, void *buffer)
     br_pool_put(&((struct br_relay_link *)base)->buffers, buffer);
 }
 
-static int relay_link_poll_(struct br_device *device, uint64_t now, struct br_event *events, int max)
+static int relay_link_poll_(struct br_device *device, uint64_t now, struct br_event *events,
+                            int max)
 {
     struct br_relay *relay = relay_of(device);
     struct br_list *node;
@@ -409,7 +420,7 @@ int br_relay_poll(struct br_worker *w)
     return n;
 }
 
-/* ---- the device -------------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static uint64_t link_resent(struct br_link *link)
 {
@@ -434,7 +445,8 @@ static const struct br_transport_ops relay_ops = {
     .message_release = message_release,
 };
 
-/* An inner message of the eager size fits, and a granule of the largest slice, so that no frame is cut off its grid. */
+/* An inner message of the eager size fits, and a granule of the largest slice, so that no frame is
+ * cut off its grid. */
 uint32_t br_relay_frame_bytes(const struct br_worker_config *config)
 {
     uint32_t most = BR_RELAY_PAYLOAD,
@@ -454,7 +466,8 @@ static int relay_link_create_pools(struct br_relay *relay, const struct br_bcube
 
     if (br_pool_init(&relay->frames, sizeof(struct br_relay_frame) + relay->frame_bytes, frames) ||
         br_pool_init(&relay->transits, sizeof(struct br_relay_transit), BR_RELAY_TRANSITS) ||
-        br_table_init(&relay->ends, BR_RELAY_LINKS) || br_table_init(&relay->through, BR_RELAY_TRANSITS))
+        br_table_init(&relay->ends, BR_RELAY_LINKS) ||
+        br_table_init(&relay->through, BR_RELAY_TRANSITS))
         return br_error(ENOMEM, "rank %d: no memory for relaying", relay->w->config.rank);
     return 0;
 }

@@ -2,11 +2,13 @@
 /*
  * Which peers get detours, when, and which routes these take.
  *
- * 1. A neighbour's detours connect when its direct rail is lost; those of another peer when there is first something to do with
- *    it. Detours that are up when a direct rail comes back stay, unused, until their route breaks.
- * 2. Routes: those that are disjoint first, one a detour, then any that shares no host in between with the others, if it
- *    avoids what is known to be broken: our own rails that are down, and hops that others have named in the last
- *    seconds. When nothing is left, the disjoint ones all the same: what is known may be out of date.
+ * 1. A neighbour's detours connect when its direct rail is lost; those of another peer when there
+ *    is first something to do with it. Detours that are up when a direct rail comes back stay,
+ *    unused, until their route breaks.
+ * 2. Routes: those that are disjoint first, one a detour, then any that shares no host in between
+ *    with the others, if it avoids what is known to be broken: our own rails that are down, and
+ *    hops that others have named in the last seconds. When nothing is left, the disjoint ones all
+ *    the same: what is known may be out of date.
  */
 #include "protocol/relay/relay.h"
 
@@ -33,7 +35,7 @@ int br_relay_alternates(const struct br_worker *w, int rank)
     return n < 2 ? 2 : n > BR_RELAY_ALTERNATES ? BR_RELAY_ALTERNATES : n;
 }
 
-/* ---- peers ------------------------------------------------------------------------------------------------- */
+/* ---- peers ----------------------------------------------------------------------------------- */
 
 int br_relay_reach(struct br_worker *w, int rank)
 {
@@ -43,10 +45,10 @@ int br_relay_reach(struct br_worker *w, int rank)
     if (peer->n_rails)
         return 0;
     if (!w->relay || is_neighbour(w, rank))
-        return br_error(
-            EHOSTUNREACH,
-            "rank %d cannot reach rank %d: they are not neighbours, and there is no rail between them",
-            w->config.rank, rank);
+        return br_error(EHOSTUNREACH,
+                        "rank %d cannot reach rank %d: they are not neighbours, and there is no "
+                        "rail between them",
+                        w->config.rank, rank);
     rc = br_worker_set_peer(w, rank, NULL, 0);
     if (!rc)
         br_relay_cut(w, peer, w->now);
@@ -101,7 +103,7 @@ void br_relay_knocked(struct br_relay *relay, uint32_t from)
     peer->knocked_until = w->now + KNOCK_HOLDS;
 }
 
-/* ---- routes ------------------------------------------------------------------------------------------------ */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 void br_relay_learn(struct br_relay *relay, uint32_t from, uint32_t to)
 {
@@ -189,12 +191,13 @@ static bool is_taken(const struct br_rail *rail, const struct br_route *route)
     return false;
 }
 
-static bool peer_fits(const struct br_relay *relay, const struct br_rail *rail, const struct br_failures *failures,
-                 const struct br_route *route)
+static bool peer_fits(const struct br_relay *relay, const struct br_rail *rail,
+                      const struct br_failures *failures, const struct br_route *route)
 {
     const struct br_worker *w = relay->w;
 
-    return route->hops >= 2 && route->hops <= relay->hops && br_relay_is_hop(relay, route->hosts[0]) &&
+    return route->hops >= 2 && route->hops <= relay->hops &&
+           br_relay_is_hop(relay, route->hosts[0]) &&
            br_route_works(&w->config.cube, failures, (uint32_t)w->config.rank, route) &&
            !is_taken(rail, route);
 }
@@ -207,7 +210,8 @@ static bool choose_disjoint(const struct br_relay *relay, const struct br_rail *
     uint32_t k = w->config.cube.k, first = rail->index + rail->attempts;
     struct br_route routes[BR_BCUBE_LEVELS_MAX];
 
-    if (br_route_disjoint(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank, routes))
+    if (br_route_disjoint(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank,
+                          routes))
         return false;
     for (uint32_t i = 0; i < k; i++) {
         *out = routes[(first + i) % k];
@@ -217,15 +221,18 @@ static bool choose_disjoint(const struct br_relay *relay, const struct br_rail *
     return false;
 }
 
-/* Between two neighbours, over a third one of the same level: helps where only the path between the two is broken. */
-static bool choose_beside(const struct br_relay *relay, const struct br_rail *rail, struct br_route *out)
+/* Between two neighbours, over a third one of the same level: helps where only the path between the
+ * two is broken. */
+static bool choose_beside(const struct br_relay *relay, const struct br_rail *rail,
+                          struct br_route *out)
 {
     const struct br_bcube *cube = &relay->w->config.cube;
     uint32_t self = (uint32_t)relay->w->config.rank, peer = (uint32_t)rail->peer->rank;
     int level = br_bcube_level(cube, self, peer);
 
     for (uint32_t i = 0; level >= 0 && i < cube->n - 1; i++) {
-        uint32_t via = br_bcube_neighbour(cube, self, (uint32_t)level, (i + rail->attempts) % (cube->n - 1));
+        uint32_t via =
+            br_bcube_neighbour(cube, self, (uint32_t)level, (i + rail->attempts) % (cube->n - 1));
 
         *out = (struct br_route){.hops = 2, .hosts = {(uint16_t)via, (uint16_t)peer}};
         if (via != peer && peer_fits(relay, rail, NULL, out))
@@ -247,8 +254,8 @@ static void add_taken(const struct br_rail *rail, struct br_failures *failures)
     }
 }
 
-static bool peer_choose(const struct br_relay *relay, const struct br_rail *rail, struct br_failures *failures,
-                   struct br_route *out)
+static bool peer_choose(const struct br_relay *relay, const struct br_rail *rail,
+                        struct br_failures *failures, struct br_route *out)
 {
     const struct br_worker *w = relay->w;
     const struct br_failures missing = {.missing_from = (uint32_t)w->config.size};
@@ -256,8 +263,8 @@ static bool peer_choose(const struct br_relay *relay, const struct br_rail *rail
     if (choose_disjoint(relay, rail, failures, out))
         return true;
     add_taken(rail, failures);
-    if (!br_route_around(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank, failures,
-                         out) &&
+    if (!br_route_around(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank,
+                         failures, out) &&
         peer_fits(relay, rail, failures, out))
         return true;
     if (rail->attempts % 2) /* in turn, as neither need work */
@@ -269,7 +276,8 @@ static bool peer_choose(const struct br_relay *relay, const struct br_rail *rail
 static int next_route(struct br_worker *w, struct br_rail *rail, struct br_route *route)
 {
     struct br_failures failures = {.missing_from = (uint32_t)w->config.size};
-    int level = br_bcube_level(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank);
+    int level =
+        br_bcube_level(&w->config.cube, (uint32_t)w->config.rank, (uint32_t)rail->peer->rank);
     bool found;
 
     if (level >= 0) /* not the direct one, whatever is known of it */
@@ -279,7 +287,8 @@ static int next_route(struct br_worker *w, struct br_rail *rail, struct br_route
     found = peer_choose(w->relay, rail, &failures, route);
     br_failures_destroy(&failures);
     rail->attempts++;
-    return found ? 0 : br_error(EHOSTUNREACH, "no other route to rank %d is left", rail->peer->rank);
+    return found ? 0
+                 : br_error(EHOSTUNREACH, "no other route to rank %d is left", rail->peer->rank);
 }
 
 int br_relay_choose(struct br_worker *w, struct br_rail *rail)
@@ -292,7 +301,7 @@ int br_relay_choose(struct br_worker *w, struct br_rail *rail)
     return rc;
 }
 
-/* ---- timers ------------------------------------------------------------------------------------------------ */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
 /* We may not connect: asks the peer to, each time on another route. */
 static void send_request(struct br_worker *w, struct br_peer *peer)
@@ -330,7 +339,8 @@ void br_relay_timers(struct br_worker *w, bool stopped)
     br_list_for_each_safe (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
-        if (peer->cut_at && !w->failed && peer->state != BR_PEER_LEFT && peer->state != BR_PEER_DEAD)
+        if (peer->cut_at && !w->failed && peer->state != BR_PEER_LEFT &&
+            peer->state != BR_PEER_DEAD)
             watch_cut(w, peer, stopped);
     }
     br_relay_expire(w->relay);
@@ -351,16 +361,17 @@ uint64_t br_relay_next_timer(const struct br_worker *w)
     return UINT64_MAX;
 }
 
-/* ---- leaving ----------------------------------------------------------------------------------------------- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static void close_alternates(struct br_worker *w, struct br_peer *peer)
 {
-    for (int i = peer->n_rails - peer->n_alternates; i < peer->n_rails && w->now >= peer->knocked_until; i++)
+    for (int i = peer->n_rails - peer->n_alternates;
+         i < peer->n_rails && w->now >= peer->knocked_until; i++)
         br_rail_give_up(w, &peer->rails[i], "we leave");
 }
 
-/* From those who are reached through others we part first; when no route leads to us or through us any more, from the
- * neighbours. */
+/* From those who are reached through others we part first; when no route leads to us or through us
+ * any more, from the neighbours. */
 void br_relay_leave(struct br_worker *w)
 {
     bool parted = br_list_empty(&w->relay->transit_list);

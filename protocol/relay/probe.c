@@ -2,10 +2,11 @@
 /*
  * Has the process of a neighbour that is cut off ended?
  *
- * A broken NIC or switch answers nothing; a host whose process is gone refuses connections at the address where that process
- * listened. So who is refused on the direct rail when no other way has been found for a while need not wait for the peer timeout.
- * The larger rank is refused when it connects. The smaller one never connects, and knocks on a way that nobody opens: it makes
- * a connection only to see whether it is refused, and closes it at once.
+ * A broken NIC or switch answers nothing; a host whose process is gone refuses connections at the
+ * address where that process listened. So who is refused on the direct rail when no other way has
+ * been found for a while need not wait for the peer timeout. The larger rank is refused when it
+ * connects. The smaller one never connects, and knocks on a way that nobody opens: it makes a
+ * connection only to see whether it is refused, and closes it at once.
  */
 #include "protocol/relay/relay.h"
 
@@ -33,8 +34,8 @@ void br_relay_refused(struct br_worker *w, struct br_rail *rail)
     const struct br_peer *peer = rail->peer;
     char text[160];
 
-    if (!w->relay || rail->alternate || !rail->was_up || !peer->cut_at || w->now - peer->cut_at < a_while(w) ||
-        w->failed || peer->state != BR_PEER_UP)
+    if (!w->relay || rail->alternate || !rail->was_up || !peer->cut_at ||
+        w->now - peer->cut_at < a_while(w) || w->failed || peer->state != BR_PEER_UP)
         return;
     snprintf(text, sizeof text, "%.110s: its process has ended", rail->message);
     br_peer_lost(w, rail, ECONNRESET, text);

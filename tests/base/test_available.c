@@ -65,7 +65,8 @@ static void available_memory__nothing_is_known(void **state)
 static void available_memory__of_the_machine(void **state)
 {
     (void)state;
-    put("proc/meminfo", "MemTotal:       4000 kB\nMemFree:         10 kB\nMemAvailable:    1000 kB\n");
+    put("proc/meminfo",
+        "MemTotal:       4000 kB\nMemFree:         10 kB\nMemAvailable:    1000 kB\n");
     expect(1000 << 10, "MemAvailable");
     put("proc/self/cgroup", "0::/user/job\n"); /* without a limit */
     put("sys/fs/cgroup/user/job/memory.max", "max\n");

@@ -7,7 +7,8 @@
 
 #include "base/digest.h"
 
-/* Ranks built elsewhere compare with ours, so the numbers are XXH3's own: the one of nothing is in its documentation. */
+/* Ranks built elsewhere compare with ours, so the numbers are XXH3's own: the one of nothing is in
+ * its documentation. */
 static void digest_bytes__is_xxh3(void **state)
 {
     (void)state;
@@ -29,7 +30,8 @@ static void digest__every_bit_counts(void **state)
     }
 }
 
-/* Arguments are small numbers in few places: of 4,096 such sets no more meet in 16 bits than chance lets (124 of 64 Ki, expected). */
+/* Arguments are small numbers in few places: of 4,096 such sets no more meet in 16 bits than chance
+ * lets (124 of 64 Ki, expected). */
 static void digest_short__small_numbers_spread(void **state)
 {
     static uint8_t seen[1 << 16];

@@ -37,7 +37,8 @@ static void disjoint_join__random_merges(void **state)
     br_disjoint_init(parent, N);
     br_disjoint_init(label, N);
     for (int merge = 0; merge < 150; merge++) {
-        uint32_t a = (uint32_t)br_random_below(&random, N), b = (uint32_t)br_random_below(&random, N);
+        uint32_t a = (uint32_t)br_random_below(&random, N),
+                 b = (uint32_t)br_random_below(&random, N);
         uint32_t low = label[a] < label[b] ? label[a] : label[b],
                  high = label[a] < label[b] ? label[b] : label[a];
 

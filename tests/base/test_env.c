@@ -87,8 +87,17 @@ static void parse_bytes__suffixes(void **state)
 
 static void parse_bytes__refuses(void **state)
 {
-    static const char *const bad[] = {
-        "", "K", "-1", "1T", "1KB", " 1", "1 K", "+1", "1.5K", "17179869184G", "18446744073709551616"};
+    static const char *const bad[] = {"",
+                                      "K",
+                                      "-1",
+                                      "1T",
+                                      "1KB",
+                                      " 1",
+                                      "1 K",
+                                      "+1",
+                                      "1.5K",
+                                      "17179869184G",
+                                      "18446744073709551616"};
     uint64_t out = 5;
 
     (void)state;

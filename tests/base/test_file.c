@@ -131,7 +131,8 @@ static void file__published_and_written_further(void **state)
     assert_int_equal(files(false), 1);
 }
 
-/* A link to the file stays one; a link that somebody lays where the temporary file should go is not followed. */
+/* A link to the file stays one; a link that somebody lays where the temporary file should go is not
+ * followed. */
 static void file__links(void **state)
 {
     char link[160], planted[160], victim[160];
@@ -190,7 +191,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(file__replaces_when_all_is_well, setup, teardown),
-        cmocka_unit_test_setup_teardown(file__a_failure_of_the_caller_keeps_the_old_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(file__a_failure_of_the_caller_keeps_the_old_one, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(file__published_and_written_further, setup, teardown),
         cmocka_unit_test_setup_teardown(file__links, setup, teardown),
         cmocka_unit_test_setup_teardown(file__what_is_no_file, setup, teardown),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A served page over its socket: who may ask, what is answered to nonsense, slow clients, names that are left over. */
+/* A served page over its socket: who may ask, what is answered to nonsense, slow clients, names
+ * that are left over. */
 #include "base/http.h"
 
 #include <errno.h>
@@ -52,9 +53,9 @@ static char *make_nothing(void *context)
 }
 
 static const struct br_http_page pages[] = {{"/count", "text/plain", make_count},
-                                         {"/large", "text/plain", make_large},
-                                         {"/nothing", "text/plain", make_nothing},
-                                         {0}};
+                                            {"/large", "text/plain", make_large},
+                                            {"/nothing", "text/plain", make_nothing},
+                                            {0}};
 
 static void ask__pages(void **state)
 {
@@ -94,7 +95,8 @@ static void says(const char *request, const char *answer)
 {
     char text[4096] = "";
 
-    for (int tries = 0; tries < 5 && !*text; tries++) { /* who stands still for a second gets no answer */
+    /* who stands still for a second gets no answer */
+    for (int tries = 0; tries < 5 && !*text; tries++) {
         size_t n = 0;
         ssize_t k;
         int fd = dial();
@@ -105,7 +107,8 @@ static void says(const char *request, const char *answer)
             n += (size_t)k;
         close(fd);
     }
-    assert_string_equal(strlen(answer) ? text + 9 : text, strlen(answer) ? strstr(text + 9, answer) : "");
+    assert_string_equal(strlen(answer) ? text + 9 : text,
+                        strlen(answer) ? strstr(text + 9, answer) : "");
 }
 
 static void request__nonsense(void **state)
@@ -189,7 +192,8 @@ static int listen_by_hand(void)
     return fd;
 }
 
-/* Who is stopped while it waits for the answer, and goes on, still gets it. Often, as it may not have waited yet. */
+/* Who is stopped while it waits for the answer, and goes on, still gets it. Often, as it may not
+ * have waited yet. */
 static void ask__stopped_meanwhile(void **state)
 {
     static const char answer[] = "HTTP/1.0 200 OK\r\n\r\nhere";
@@ -212,7 +216,8 @@ static void ask__stopped_meanwhile(void **state)
         assert_int_equal(kill(child, SIGCONT), 0);
         usleep(1000);
     }
-    assert_true(recv(fd, request, sizeof request, 0) > 0); /* what is not read would take the answer away */
+    /* what is not read would take the answer away */
+    assert_true(recv(fd, request, sizeof request, 0) > 0);
     assert_int_equal(send(fd, answer, strlen(answer), MSG_NOSIGNAL), (ssize_t)strlen(answer));
     close(fd);
     assert_int_equal(waitpid(child, &status, 0), child);

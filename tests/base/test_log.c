@@ -15,7 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What body() writes to stderr in a child process, whose log level is still to be read from BRAID_LOG. */
+/* What body() writes to stderr in a child process, whose log level is still to be read from
+ * BRAID_LOG. */
 static void capture(const char *setting, void (*body)(void), char *out, size_t size)
 {
     int fds[2];

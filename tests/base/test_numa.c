@@ -98,9 +98,12 @@ static void numa_alloc__too_much(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numa_nodes__at_least_one),        cmocka_unit_test(numa_node_of_interface__unknown),
-        cmocka_unit_test(numa_pin__moves_only_its_thread), cmocka_unit_test(numa_pin__bad_cpu_is_named),
-        cmocka_unit_test(numa_alloc__zeroed_on_any_node),  cmocka_unit_test(numa_alloc__too_much),
+        cmocka_unit_test(numa_nodes__at_least_one),
+        cmocka_unit_test(numa_node_of_interface__unknown),
+        cmocka_unit_test(numa_pin__moves_only_its_thread),
+        cmocka_unit_test(numa_pin__bad_cpu_is_named),
+        cmocka_unit_test(numa_alloc__zeroed_on_any_node),
+        cmocka_unit_test(numa_alloc__too_much),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,8 +9,8 @@
 
 static void random_next__is_xoshiro256starstar(void **state)
 {
-    /* From the state {1, 2, 3, 4}, computed by hand for the first two: rotl(2*5,7)*9 = 11520, then s[1] = 0.
-     */
+    /* From the state {1, 2, 3, 4}, computed by hand for the first two: rotl(2*5,7)*9 = 11520, then
+     * s[1] = 0. */
     struct br_random random = {.s = {1, 2, 3, 4}};
 
     (void)state;

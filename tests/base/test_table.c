@@ -88,7 +88,8 @@ static void table_remove__unknown(void **state)
     br_table_destroy(&table);
 }
 
-/* Against a plain array, through many insertions and removals at full load: backward shift loses nobody. */
+/* Against a plain array, through many insertions and removals at full load: backward shift loses
+ * nobody. */
 static void table_remove__keeps_all_others(void **state)
 {
     enum { KEYS = 64, CAPACITY = 32 };

@@ -36,7 +36,8 @@ static const char *content(void)
     return text;
 }
 
-/* Behind the next `part` in the text; NULL: none. strstr() of a sanitizer measures the whole text each time. */
+/* Behind the next `part` in the text; NULL: none. strstr() of a sanitizer measures the whole text
+ * each time. */
 static const char *after(const char *at, const char *part)
 {
     size_t n = strlen(part);
@@ -73,7 +74,8 @@ static void is_whole(void)
 
 static struct br_trace_event event(const char *name, int64_t order)
 {
-    return (struct br_trace_event){.kind = &kind, .name = name, .label = "ring", .args = {order, -7}};
+    return (struct br_trace_event){
+        .kind = &kind, .name = name, .label = "ring", .args = {order, -7}};
 }
 
 static void trace__writes_what_it_is_told(void **state)
@@ -103,15 +105,16 @@ static void trace__writes_what_it_is_told(void **state)
     assert_int_equal(sscanf(line, "\"name\":\"send\",\"ts\":%lf,\"dur\":2.234,", &ts), 1);
     assert_non_null(
         strstr(line, "\"dur\":2.234,\"args\":{\"order\":3,\"bytes\":-7,\"algorithm\":\"ring\"}}"));
-    assert_int_equal(count("\"tid\":65,\"cat\""), 2); /* the first row of the steps, again when it was free */
+    /* the first row of the steps, again when it was free */
+    assert_int_equal(count("\"tid\":65,\"cat\""), 2);
     assert_int_equal(count("\"tid\":66,\"cat\""), 1);
     assert_int_equal(count("\"tid\":1,\"cat\""), 1);
     assert_int_equal(count("\"args\":{\"name\":\"steps 0\"}"), 1);
     assert_int_equal(count("\"args\":{\"name\":\"operations 0\"}"), 1);
     assert_int_equal(count("\"args\":{\"name\":\"rail ?0??\"}"), 1);
-    assert_int_equal(
-        count("{\"ph\":\"M\",\"pid\":2,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"rank 2\"}}"),
-        1);
+    assert_int_equal(count("{\"ph\":\"M\",\"pid\":2,\"tid\":0,\"name\":\"process_name\",\"args\":{"
+                           "\"name\":\"rank 2\"}}"),
+                     1);
     assert_int_equal(count("events lost"), 0);
 }
 
@@ -297,8 +300,10 @@ static void trace_open_virtual__has_the_times_it_is_given(void **state)
     is_whole();
     assert_int_equal(count("\"ph\":\"X\""), BR_TRACE_ROWS);
     assert_non_null(strstr(
-        content(), "\"pid\":2,\"tid\":65,\"cat\":\"step\",\"name\":\"send\",\"ts\":5.000,\"dur\":4.001,"));
-    assert_non_null(strstr(content(), "\"events lost\",\"s\":\"p\",\"ts\":9.001,\"args\":{\"events\":1}}"));
+        content(),
+        "\"pid\":2,\"tid\":65,\"cat\":\"step\",\"name\":\"send\",\"ts\":5.000,\"dur\":4.001,"));
+    assert_non_null(
+        strstr(content(), "\"events lost\",\"s\":\"p\",\"ts\":9.001,\"args\":{\"events\":1}}"));
 }
 
 /* Far more events than a ring has room for, and none is lost. */
@@ -336,7 +341,8 @@ static void trace_close_virtual__leaves_the_older_file_after_an_error(void **sta
     assert_int_equal(br_trace_open_virtual("/dev/full", 0, 1 << 20, 0, &trace), 0);
     assert_int_equal(br_trace_close_virtual(trace, 0), -ENOSPC);
     assert_non_null(strstr(br_error_message(), "/dev/full"));
-    assert_int_equal(br_trace_open_virtual("/no/such/folder/a.json", 0, 1 << 20, 0, &trace), -ENOENT);
+    assert_int_equal(br_trace_open_virtual("/no/such/folder/a.json", 0, 1 << 20, 0, &trace),
+                     -ENOENT);
     assert_int_equal(br_trace_close_virtual(NULL, -EIO), -EIO);
 }
 

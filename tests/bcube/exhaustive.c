@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void exhaustive_distances(const struct br_bcube *cube, const struct br_failures *failures, uint32_t from,
-                          uint32_t *distance)
+void exhaustive_distances(const struct br_bcube *cube, const struct br_failures *failures,
+                          uint32_t from, uint32_t *distance)
 {
     uint32_t *queue = calloc(cube->hosts, sizeof *queue), head = 0, tail = 0;
     memset(distance, 0xff, cube->hosts * sizeof *distance);
@@ -34,7 +34,8 @@ void random_failures(const struct br_bcube *cube, struct br_random *random, uint
 {
     while (count--) {
         enum br_failure kind = (enum br_failure)br_random_below(random, 3);
-        uint32_t limit = kind == BR_FAILURE_SWITCH ? br_bcube_power(cube, cube->k - 1) : cube->hosts;
+        uint32_t limit =
+            kind == BR_FAILURE_SWITCH ? br_bcube_power(cube, cube->k - 1) : cube->hosts;
         uint32_t level = kind == BR_FAILURE_HOST ? 0 : (uint32_t)br_random_below(random, cube->k);
         if (br_failures_add(failures, kind, (uint32_t)br_random_below(random, limit), level))
             abort();

@@ -16,8 +16,9 @@ static const uint32_t shapes[][2] = {{2, 1},  {3, 1}, {2, 2}, {3, 2}, {4, 2},   
                                      {8, 3},  {5, 4}, {2, 5}, {2, 8}, {16, 4},  {256, 2},  {40, 3},
                                      {2, 16}, {4, 8}, {9, 5}, {6, 6}, {254, 1}, {65536, 1}};
 
-#define for_each_shape(cube)                                                                                 \
-    for (size_t shape_ = 0; shape_ < sizeof shapes / sizeof *shapes && shape(&(cube), shape_); shape_++)
+#define for_each_shape(cube)                                                                       \
+    for (size_t shape_ = 0; shape_ < sizeof shapes / sizeof *shapes && shape(&(cube), shape_);     \
+         shape_++)
 
 static int shape(struct br_bcube *cube, size_t i)
 {
@@ -58,9 +59,9 @@ static void bcube_init__range(void **state)
 
 static void bcube_parse__good_and_bad(void **state)
 {
-    static const char *const bad[] = {"",     "3",    "3,",   ",2",    "3,2,1", "3;2", "3, 2",
-                                      " 3,2", "-3,2", "3,2x", "0x3,2", "1,2",   "3,0", "99999999999,2",
-                                      "a,b",  "3,-2"};
+    static const char *const bad[] = {
+        "",     "3",    "3,",    ",2",  "3,2,1", "3;2",           "3, 2", " 3,2",
+        "-3,2", "3,2x", "0x3,2", "1,2", "3,0",   "99999999999,2", "a,b",  "3,-2"};
     struct br_bcube cube = {0, 0, 0};
 
     (void)state;
@@ -147,8 +148,9 @@ static void bcube_text__and_back(void **state)
 
 static void bcube_parse_host__bad(void **state)
 {
-    static const char *const bad[] = {"",     "9",      "-1",  "[1]",    "[1,2,0]", "[3,0]", "[0,3]", "[1,2",
-                                      "1,2]", "[1 ,2]", "[,]", "[1,2]x", "[1,-2]",  "five",  "["};
+    static const char *const bad[] = {"",      "9",      "-1",     "[1]",  "[1,2,0]",
+                                      "[3,0]", "[0,3]",  "[1,2",   "1,2]", "[1 ,2]",
+                                      "[,]",   "[1,2]x", "[1,-2]", "five", "["};
     struct br_bcube cube;
     uint32_t host = 77;
 
@@ -162,7 +164,8 @@ static void bcube_parse_host__bad(void **state)
     assert_int_equal(host, 77);
 }
 
-/* Level, distance and link agree with a count of the digits that differ, for all pairs of small cubes. */
+/* Level, distance and link agree with a count of the digits that differ, for all pairs of small
+ * cubes. */
 static void bcube_level__agrees_with_the_digits(void **state)
 {
     struct br_bcube cube;
@@ -185,8 +188,10 @@ static void bcube_level__agrees_with_the_digits(void **state)
                 if (level < 0)
                     continue;
                 assert_int_equal(link.level, level);
-                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_a), a);
-                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_b), b);
+                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_a),
+                                 a);
+                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_b),
+                                 b);
             }
         }
     }

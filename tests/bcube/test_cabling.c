@@ -71,7 +71,8 @@ static void check_layout(const struct br_cabling *c)
     struct span *spans = calloc((size_t)c->cube.k * switches + 1, sizeof *spans);
 
     assert_non_null(spans);
-    spans[count++] = (struct span){c->management, c->management | ~br_address_mask(c->management_bits)};
+    spans[count++] =
+        (struct span){c->management, c->management | ~br_address_mask(c->management_bits)};
     for (uint32_t level = 0; level < c->cube.k; level++) {
         for (uint32_t index = 0; index < switches; index++) {
             uint32_t subnet = br_cabling_subnet(c, level, index);
@@ -91,7 +92,8 @@ static void check_layout(const struct br_cabling *c)
 /* Addresses of hosts are usable ones of their subnet and of the management network. */
 static void check_hosts(const struct br_cabling *c)
 {
-    uint32_t step = c->cube.hosts > 512 ? c->cube.hosts / 509 : 1, mask = br_address_mask(c->subnet_bits);
+    uint32_t step = c->cube.hosts > 512 ? c->cube.hosts / 509 : 1,
+             mask = br_address_mask(c->subnet_bits);
 
     for (uint32_t host = 0; host < c->cube.hosts; host += step) {
         for (uint32_t level = 0; level < c->cube.k; level++) {
@@ -157,8 +159,10 @@ static void cabling_init__other_networks(void **state)
 
         check_layout(&cabling);
         check_hosts(&cabling);
-        assert_string_equal(address(br_cabling_subnet(&cabling, 1, 0), cabling.subnet_bits), good[i].level1);
-        assert_string_equal(address(cabling.management, cabling.management_bits), good[i].management);
+        assert_string_equal(address(br_cabling_subnet(&cabling, 1, 0), cabling.subnet_bits),
+                            good[i].level1);
+        assert_string_equal(address(cabling.management, cabling.management_bits),
+                            good[i].management);
     }
 }
 
@@ -214,8 +218,10 @@ static void cabling_names__by_hand(void **state)
     (void)state;
     assert_string_equal(br_cabling_host_name(&(struct br_bcube){3, 2, 9}, 5, name), "h12");
     assert_string_equal(br_cabling_host_name(&(struct br_bcube){16, 2, 256}, 163, name), "h10-3");
-    assert_string_equal(br_cabling_host_name(&(struct br_bcube){16, 4, 65536}, 65535, name), "h15-15-15-15");
-    assert_string_equal(br_cabling_host_name(&(struct br_bcube){65536, 1, 65536}, 65535, name), "h65535");
+    assert_string_equal(br_cabling_host_name(&(struct br_bcube){16, 4, 65536}, 65535, name),
+                        "h15-15-15-15");
+    assert_string_equal(br_cabling_host_name(&(struct br_bcube){65536, 1, 65536}, 65535, name),
+                        "h65535");
     assert_string_equal(br_cabling_switch_name(1, 2, name), "s1-2");
 }
 
@@ -242,9 +248,12 @@ static void address_parse__good_and_bad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cabling_cable__by_hand),       cmocka_unit_test(cabling_init__no_shape_collides),
-        cmocka_unit_test(cabling_init__other_networks), cmocka_unit_test(cabling_init__bad),
-        cmocka_unit_test(cabling_switch_used__partial), cmocka_unit_test(cabling_names__by_hand),
+        cmocka_unit_test(cabling_cable__by_hand),
+        cmocka_unit_test(cabling_init__no_shape_collides),
+        cmocka_unit_test(cabling_init__other_networks),
+        cmocka_unit_test(cabling_init__bad),
+        cmocka_unit_test(cabling_switch_used__partial),
+        cmocka_unit_test(cabling_names__by_hand),
         cmocka_unit_test(address_parse__good_and_bad),
     };
 

@@ -29,8 +29,9 @@ static void failures_add__keeps_all_others(void **state)
         bool add = br_random_below(&random, 2);
         uint32_t count = 0;
 
-        assert_int_equal(
-            (add ? br_failures_add : br_failures_remove)(&failures, (enum br_failure)kind, number, level), 0);
+        assert_int_equal((add ? br_failures_add : br_failures_remove)(
+                             &failures, (enum br_failure)kind, number, level),
+                         0);
         present[kind][level][number] = add;
         for (uint32_t a = 0; a < KINDS; a++)
             for (uint32_t b = 0; b < LEVELS; b++)

@@ -14,7 +14,8 @@
 #include "base/random.h"
 #include "tests/says.h"
 
-static uint32_t working_nics(const struct br_bcube *cube, const struct br_failures *failures, uint32_t host)
+static uint32_t working_nics(const struct br_bcube *cube, const struct br_failures *failures,
+                             uint32_t host)
 {
     uint32_t n = 0;
 
@@ -23,7 +24,8 @@ static uint32_t working_nics(const struct br_bcube *cube, const struct br_failur
     return n;
 }
 
-/* No forest loads its busiest NIC less, as a part of the trees: all edges over all NICs, and each host is in each tree. */
+/* No forest loads its busiest NIC less, as a part of the trees: all edges over all NICs, and each
+ * host is in each tree. */
 static double bound(const struct br_bcube *cube, const struct br_failures *failures, uint32_t hosts)
 {
     double all = 0, most = 0;
@@ -40,7 +42,8 @@ static double bound(const struct br_bcube *cube, const struct br_failures *failu
 /* From every host of every tree links that work lead to its root; depths and loads are as said. */
 static void check(const struct br_forest *trees, const struct br_failures *failures)
 {
-    uint32_t *load = calloc((size_t)trees->hosts * trees->cube.k, sizeof *load), busiest = 0, deepest = 0;
+    uint32_t *load = calloc((size_t)trees->hosts * trees->cube.k, sizeof *load), busiest = 0,
+             deepest = 0;
 
     for (uint32_t tree = 0; tree < trees->trees; tree++)
         for (uint32_t host = 0; host < trees->hosts; host++) {
@@ -54,7 +57,8 @@ static void check(const struct br_forest *trees, const struct br_failures *failu
             assert_true(level >= 0);
             assert_true(br_link_works(&trees->cube, failures, host, parent, (uint32_t)level));
             assert_int_equal(br_forest_depth(trees, tree, parent), depth - 1);
-            assert_true(br_forest_height(trees, tree, parent) > br_forest_height(trees, tree, host));
+            assert_true(br_forest_height(trees, tree, parent) >
+                        br_forest_height(trees, tree, host));
             load[host * trees->cube.k + (uint32_t)level]++;
             load[parent * trees->cube.k + (uint32_t)level]++;
         }
@@ -74,7 +78,8 @@ static void one(const struct br_bcube *cube, const struct br_failures *failures,
     check(trees, failures);
     loaded = (double)trees->busiest / trees->trees / bound(cube, failures, trees->hosts);
     if (loaded > most)
-        fail_msg("BCube(%u,%u), %u failures: %g times the bound", cube->n, cube->k, failures->count, loaded);
+        fail_msg("BCube(%u,%u), %u failures: %g times the bound", cube->n, cube->k, failures->count,
+                 loaded);
     assert_int_equal(br_forest_new(cube, failures, &again), 0);
     assert_int_equal(trees->digest, again->digest);
     assert_memory_equal(trees->parents, again->parents,
@@ -98,8 +103,10 @@ static void br_forest_new__loads_nics_evenly(void **state)
             if (fault && cube.k == 1)
                 continue;
             if (fault)
-                assert_int_equal(
-                    br_failures_add(&failures, fault == 1 ? BR_FAILURE_NIC : BR_FAILURE_SWITCH, 1, 0), 0);
+                assert_int_equal(br_failures_add(&failures,
+                                                 fault == 1 ? BR_FAILURE_NIC : BR_FAILURE_SWITCH, 1,
+                                                 0),
+                                 0);
             one(&cube, &failures, 1.1);
             br_failures_destroy(&failures);
         }
@@ -144,7 +151,8 @@ static void br_forest_new__says_what_cannot_be(void **state)
     assert_int_equal(br_bcube_init(&cube, 2, 2), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 1, 0), 0);
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 2, 1), 0);
-    assert_int_equal(br_forest_new(&cube, &failures, &trees), -EHOSTUNREACH); /* host 0 has nobody */
+    /* host 0 has nobody */
+    assert_int_equal(br_forest_new(&cube, &failures, &trees), -EHOSTUNREACH);
     assert_says(br_error_message(), "BCube(2,2)");
     br_failures_destroy(&failures);
     assert_int_equal(br_bcube_init(&cube, 2, 9), 0);

@@ -102,7 +102,8 @@ static void route_shortest__order_of_levels(void **state)
 static void check_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b)
 {
     struct br_route routes[BR_BCUBE_LEVELS_MAX];
-    uint32_t hosts[BR_BCUBE_LEVELS_MAX * BR_ROUTE_HOPS], switches[BR_BCUBE_LEVELS_MAX * BR_ROUTE_HOPS];
+    uint32_t hosts[BR_BCUBE_LEVELS_MAX * BR_ROUTE_HOPS],
+        switches[BR_BCUBE_LEVELS_MAX * BR_ROUTE_HOPS];
     uint32_t n_hosts = 0, n_switches = 0, distance = br_bcube_distance(cube, a, b);
 
     assert_int_equal(br_route_disjoint(cube, a, b, routes), 0);
@@ -176,7 +177,8 @@ static void route_disjoint__bad(void **state)
     assert_int_equal(br_route_disjoint(&cube, 4, 9, routes), -EINVAL);
 }
 
-/* One random set of failures: from every host to every host there is a route exactly when there is one at all. */
+/* One random set of failures: from every host to every host there is a route exactly when there is
+ * one at all. */
 static void check_failures(const struct br_bcube *cube, const struct br_failures *failures)
 {
     uint32_t distance[64];
@@ -196,7 +198,8 @@ static void check_failures(const struct br_bcube *cube, const struct br_failures
             if (a == b)
                 continue;
             assert_true(route.hops >= distance[b]);
-            assert_true(route.hops == distance[b] || route.hops <= br_bcube_distance(cube, a, b) + 2);
+            assert_true(route.hops == distance[b] ||
+                        route.hops <= br_bcube_distance(cube, a, b) + 2);
         }
     }
 }
@@ -222,7 +225,8 @@ static void route_around__exists_when_search_finds_one(void **state)
     }
 }
 
-/* Hosts 0..M-1 of a cube reach each other, whatever M is: to correct digits to smaller ones first leaves no host out. */
+/* Hosts 0..M-1 of a cube reach each other, whatever M is: to correct digits to smaller ones first
+ * leaves no host out. */
 static void route_around__partial_cubes_are_connected(void **state)
 {
     (void)state;
@@ -242,7 +246,8 @@ static void route_around__partial_cubes_are_connected(void **state)
     }
 }
 
-/* k - 1 hosts, or switches, or NICs of the source: fewer than divide the cube, so a route short of the search's exists. */
+/* k - 1 hosts, or switches, or NICs of the source: fewer than divide the cube, so a route short of
+ * the search's exists. */
 static void route_around__large_cubes(void **state)
 {
     struct br_random random;
@@ -280,7 +285,8 @@ static void route_around__large_cubes(void **state)
     }
 }
 
-/* One NIC left at either end, of levels that no rotation begins and ends with: the search is needed, and finds. */
+/* One NIC left at either end, of levels that no rotation begins and ends with: the search is
+ * needed, and finds. */
 static void route_around__last_resort(void **state)
 {
     struct br_bcube cube = cube_of((const uint32_t[]){16, 4});
@@ -312,7 +318,8 @@ static void route_around__gives_up(void **state)
     (void)state;
     for (uint32_t i = 0; i < 16; i++)
         for (uint32_t j = 0; j < i; j++)
-            assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 0xffffu ^ 1u << i ^ 1u << j, 0), 0);
+            assert_int_equal(
+                br_failures_add(&failures, BR_FAILURE_HOST, 0xffffu ^ 1u << i ^ 1u << j, 0), 0);
     assert_int_equal(br_route_around(&cube, 0, 0xffff, &failures, &route), -EHOSTUNREACH);
     assert_says(br_error_message(), "4096 hosts");
     br_failures_destroy(&failures);
@@ -361,7 +368,8 @@ static void route_text__by_hand(void **state)
     char text[128], cut[10];
 
     (void)state;
-    assert_string_equal(br_route_text(&cube, 0, &route, text, sizeof text), "[0,0] -1-> [1,0] -0-> [1,2]");
+    assert_string_equal(br_route_text(&cube, 0, &route, text, sizeof text),
+                        "[0,0] -1-> [1,0] -0-> [1,2]");
     assert_string_equal(br_route_text(&cube, 0, &route, cut, sizeof cut), "[0,0] -1-");
 }
 

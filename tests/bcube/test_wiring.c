@@ -92,8 +92,9 @@ static void swap(struct bed *bed, uint32_t a, uint32_t i, uint32_t b, uint32_t j
 
 static void judge__healthy(void **state)
 {
-    static const int64_t shapes[][3] = {{2, 1, 2}, {2, 2, 4}, {3, 2, 9}, {2, 3, 8},  {4, 2, 16}, {4, 3, 64},
-                                        {3, 2, 7}, {3, 2, 4}, {2, 3, 5}, {3, 3, 11}, {2, 5, 32}, {8, 1, 5}};
+    static const int64_t shapes[][3] = {{2, 1, 2},  {2, 2, 4},  {3, 2, 9},  {2, 3, 8},
+                                        {4, 2, 16}, {4, 3, 64}, {3, 2, 7},  {3, 2, 4},
+                                        {2, 3, 5},  {3, 3, 11}, {2, 5, 32}, {8, 1, 5}};
     struct bed bed;
 
     (void)state;
@@ -204,7 +205,8 @@ static void judge__wrong_switch(void **state)
 
 static void judge__both_on_one_switch(void **state)
 {
-    static const char *const nouns = "rank 4|eth0 (level 0)|eth1 (level 1)|on switch <0,1>|into <1,1>";
+    static const char *const nouns =
+        "rank 4|eth0 (level 0)|eth1 (level 1)|on switch <0,1>|into <1,1>";
     struct bed bed;
 
     (void)state;

@@ -50,7 +50,8 @@ void call_prepare(struct call *c, const struct job *job, int rank)
                                 .priority = c->priority};
     if (c->algorithm)
         snprintf(op->algorithm, sizeof op->algorithm, "%s", c->algorithm);
-    c->buffers[rank] = case_place(&of, job->n, rank, send, c->in_place ? send : send + block + CASE_GUARD);
+    c->buffers[rank] =
+        case_place(&of, job->n, rank, send, c->in_place ? send : send + block + CASE_GUARD);
     case_fill(&of, rank, &c->buffers[rank]);
     op->send = c->buffers[rank].send;
     op->recv = c->buffers[rank].recv;
@@ -87,8 +88,9 @@ void call_check(const struct call *c, const struct job *job)
         if (!case_check(&of, job->n, r, &c->buffers[r], same ? c->buffers[0].recv : NULL, text,
                         sizeof text))
             fail_msg("%s %s of %zu %s %s, rank %d of %d (in place %d): %s",
-                     c->algorithm ? c->algorithm : "auto", br_collective_name(c->collective), c->count,
-                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place, text);
+                     c->algorithm ? c->algorithm : "auto", br_collective_name(c->collective),
+                     c->count, br_type_name(c->type), br_reduction_name(c->reduction), r, job->n,
+                     c->in_place, text);
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The adapter of case.h for a job of engines over the simulator (job.h): a collective on all ranks, from
- * submit to the check. */
+/* The adapter of case.h for a job of engines over the simulator (job.h): a collective on all ranks,
+ * from submit to the check. */
 #ifndef BR_TESTS_COLLECTIVES_CALL_H
 #define BR_TESTS_COLLECTIVES_CALL_H
 
@@ -29,8 +29,8 @@ void call_destroy(struct call *c, const struct job *job);
 void call_prepare(struct call *c, const struct job *job, int rank);
 /* Creates, prepares and submits on all ranks. */
 void call_submit(struct call *c, struct job *job);
-/* Fails the test unless all is as case_check() wants it, and all ranks have the same bits of an all-
- * reduce. */
+/* Fails the test unless all is as case_check() wants it, and all ranks have the same bits of an
+ * all- reduce. */
 void call_check(const struct call *c, const struct job *job);
 /* All of these. */
 void call_run(struct job *job, struct call c);

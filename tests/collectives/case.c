@@ -16,7 +16,9 @@ const char *case_name(enum br_collective collective)
 
 static size_t blocks(const struct collective_case *c, int n, enum br_buffer buffer)
 {
-    return c->collective == CASE_SENDRECV ? 1 : br_collective_blocks(c->collective, (uint32_t)n, buffer);
+    return c->collective == CASE_SENDRECV
+               ? 1
+               : br_collective_blocks(c->collective, (uint32_t)n, buffer);
 }
 
 size_t case_blocks(const struct collective_case *c, int n)
@@ -34,7 +36,8 @@ void case_bytes(const struct collective_case *c, int n, size_t *send, size_t *re
     *recv = block * blocks(c, n, BR_OUTPUT);
 }
 
-struct case_buffers case_place(const struct collective_case *c, int n, int rank, uint8_t *send, uint8_t *recv)
+struct case_buffers case_place(const struct collective_case *c, int n, int rank, uint8_t *send,
+                               uint8_t *recv)
 {
     size_t block = c->count * br_type_size(c->data.type);
     bool rooted = c->collective != CASE_SENDRECV;
@@ -127,8 +130,9 @@ bool case_check(const struct collective_case *c, int n, int rank, const struct c
                  "the result has other bits than that of another rank, or of the same call before");
     else if (wrong)
         snprintf(text, bytes, "%zu elements are wrong", wrong);
-    else if (!c->in_place && (wrong = br_data_wrong_copy(&c->data, rank, 0, b->send,
-                                                         b->send_bytes / br_type_size(c->data.type))))
+    else if (!c->in_place &&
+             (wrong = br_data_wrong_copy(&c->data, rank, 0, b->send,
+                                         b->send_bytes / br_type_size(c->data.type))))
         snprintf(text, bytes, "%zu elements of the input have changed", wrong);
     else if (b->send_whole && !guards_hold(b->send, b->send_bytes))
         snprintf(text, bytes, "something was written around the input");

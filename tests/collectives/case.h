@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One collective as every test runs it, over whatever back end: how large its buffers are and where they
- * lie, what goes in and what has to come out. A test that calls a collective needs an adapter only: of the
- * engine over the simulator (call.h, tests/sim/calls.c), or of the public calls in real processes
- * (tests/system/collective.h).
+ * One collective as every test runs it, over whatever back end: how large its buffers are and where
+ * they lie, what goes in and what has to come out. A test that calls a collective needs an adapter
+ * only: of the engine over the simulator (call.h, tests/sim/calls.c), or of the public calls in
+ * real processes (tests/system/collective.h).
  *
- * The values are those of tools/common/data.h: each rank can tell what every other one gives, and rounded results
- * must lie within what any order of the reduction can cost. All functions are pure; any thread may call
- * them.
+ * The values are those of tools/common/data.h: each rank can tell what every other one gives, and
+ * rounded results must lie within what any order of the reduction can cost. All functions are pure;
+ * any thread may call them.
  */
 #ifndef BR_TESTS_COLLECTIVES_CASE_H
 #define BR_TESTS_COLLECTIVES_CASE_H
@@ -19,12 +19,13 @@
 #include "collectives/schedule/schedule.h"
 #include "tools/common/data.h"
 
-/* Beside the collectives: each rank sends its buffer to the next rank and receives that of the previous
- * one. */
+/* Beside the collectives: each rank sends its buffer to the next rank and receives that of the
+ * previous one. */
 #define CASE_SENDRECV ((enum br_collective)BR_COLLECTIVES)
 #define CASE_KINDS    (BR_COLLECTIVES + 1)
 
-#define CASE_GUARD 64 /* bytes on both sides of a buffer, which the caller provides and nobody may touch */
+#define CASE_GUARD                                                                                 \
+    64 /* bytes on both sides of a buffer, which the caller provides and nobody may touch */
 
 /* The same on all ranks. */
 struct collective_case {
@@ -35,20 +36,22 @@ struct collective_case {
     bool in_place;
 };
 
-/* The buffers of a rank. In place one of them may be a block of the other; then only the other is whole. */
+/* The buffers of a rank. In place one of them may be a block of the other; then only the other is
+ * whole. */
 struct case_buffers {
     uint8_t *send, *recv;
     size_t send_bytes, recv_bytes;
     bool send_whole, recv_whole;
-    bool reads, writes; /* false: what is sent, or received, does not count: this rank is not the root */
+    /* false: what is sent, or received, does not count: this rank is not the root */
+    bool reads, writes;
 };
 
 const char *case_name(enum br_collective collective);
 size_t case_blocks(const struct collective_case *c, int n); /* of the larger buffer */
 void case_bytes(const struct collective_case *c, int n, size_t *send, size_t *recv);
 
-/* send, recv: two places, each for case_blocks() blocks, with guards around them. In place the larger
- * buffer stands at its place. */
+/* send, recv: two places, each for case_blocks() blocks, with guards around them. In place the
+ * larger buffer stands at its place. */
 struct case_buffers case_place(const struct collective_case *c, int n, int rank, uint8_t *send,
                                uint8_t *recv);
 
@@ -59,11 +62,11 @@ void case_fill(const struct collective_case *c, int rank, const struct case_buff
 bool case_same_everywhere(enum br_collective collective);
 
 /*
- * Looks at result, input and guards after the call. right: a result of the same case, of this rank or where
- * all ranks have the same, that has been found right: these bits are wanted then; NULL: the values are
- * checked. false: something is wrong, and `words` say what.
+ * Looks at result, input and guards after the call. right: a result of the same case, of this rank
+ * or where all ranks have the same, that has been found right: these bits are wanted then; NULL:
+ * the values are checked. false: something is wrong, and `words` say what.
  */
-bool case_check(const struct collective_case *c, int n, int rank, const struct case_buffers *buffers,
-                const void *right, char *text, size_t bytes);
+bool case_check(const struct collective_case *c, int n, int rank,
+                const struct case_buffers *buffers, const void *right, char *text, size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Around tests of collectives that stay on the fake GPU: kernels, and a workspace, of which it is known what is taken. Memory of the GPU the CPU can touch, as
- * simulated NICs do (fake_cuda.h, note 7). */
+/* Around tests of collectives that stay on the fake GPU: kernels, and a workspace, of which it is
+ * known what is taken. Memory of the GPU the CPU can touch, as simulated NICs do (fake_cuda.h, note
+ * 7). */
 #ifndef BR_TESTS_COLLECTIVES_DIRECT_SETUP_H
 #define BR_TESTS_COLLECTIVES_DIRECT_SETUP_H
 

@@ -74,8 +74,10 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
          writes = !br_collective_to_root(c->collective) || rank == c->root;
 
     memcpy(bytes_of(device), c->memory[rank], room(c, job));
-    op->send_bytes = reads ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_INPUT) : 0;
-    op->recv_bytes = writes ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_OUTPUT) : 0;
+    op->send_bytes =
+        reads ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_INPUT) : 0;
+    op->recv_bytes =
+        writes ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_OUTPUT) : 0;
     if (where & SEND) {
         op->send = device + ((const uint8_t *)op->send - c->memory[rank]);
         op->send_gpu = op->send_bytes > 0;
@@ -86,8 +88,11 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
     }
     if (where & NICS) {
         assert_true(rank < RANKS);
-        regions[rank] = (struct br_region){
-            .base = device, .bytes = room(c, job), .segment_fd = -1, .keys = {device}, .gpu = &nics};
+        regions[rank] = (struct br_region){.base = device,
+                                           .bytes = room(c, job),
+                                           .segment_fd = -1,
+                                           .keys = {device},
+                                           .gpu = &nics};
         op->send_region = op->send_gpu ? &regions[rank] : NULL;
         op->recv_region = op->recv_gpu ? &regions[rank] : NULL;
     }
@@ -113,7 +118,8 @@ void from_gpu(struct call *c, const struct job *job, int rank, enum where where,
     release(device);
 }
 
-void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout, uint8_t **devices)
+void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout,
+                   uint8_t **devices)
 {
     call_create(c, job);
     for (int r = 0; r < job->n; r++) {
@@ -154,7 +160,8 @@ void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *off
                     });
 }
 
-/* ---- a GPU that is lost ----------------------------------------------------------------------- */
+/* ---- a GPU that is lost -----------------------------------------------------------------------
+ */
 
 static void *kept[8];
 static int n_kept;

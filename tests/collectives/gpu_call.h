@@ -10,7 +10,8 @@
 
 extern const struct br_cuda *cuda; /* its context is current in a test */
 extern struct br_copier *copier;
-/* Of the engines of create(), and of all regions. Each test begins with no workspace, and regions of the one device of a rank. */
+/* Of the engines of create(), and of all regions. Each test begins with no workspace, and regions
+ * of the one device of a rank. */
 extern struct br_engine_workspace workspace;
 extern struct br_region_gpu nics;
 extern unsigned stays; /* what a lost GPU keeps of the fake driver's at the end of a test */
@@ -26,7 +27,8 @@ void release(void *memory);
 /* A job whose engines have the copier, and reductions on the GPU, if offload is not NULL. */
 void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload);
 
-/* The same; what is pinned for a GPU that is lost stays so, and an engine that frees it fails the test. free: what it has left, at the end. */
+/* The same; what is pinned for a GPU that is lost stays so, and an engine that frees it fails the
+ * test. free: what it has left, at the end. */
 void create_kept(struct job *job, int n, struct br_offload *offload);
 void free_kept(void);
 
@@ -36,8 +38,10 @@ enum where { SEND = 1, RECV = 2, FOREIGN = 4, NICS = 8 };
 /* What a rank reads and writes, moved to the GPU: the memory there. */
 uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where);
 void from_gpu(struct call *c, const struct job *job, int rank, enum where where, uint8_t *device);
-/* call_submit() so, and what follows the end; devices: the memory of each rank. timeout: as job_submit() has it. */
-void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout, uint8_t **devices);
+/* call_submit() so, and what follows the end; devices: the memory of each rank. timeout: as
+ * job_submit() has it. */
+void submit_on_gpu(struct job *job, struct call *c, enum where where, uint64_t timeout,
+                   uint8_t **devices);
 void check_on_gpu(struct job *job, struct call *c, enum where where, uint8_t **devices);
 /* call_run() so. */
 void run_on_gpu(struct job *job, struct call c, enum where where);

@@ -63,7 +63,8 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
         .eager_bytes = options->eager_bytes ? options->eager_bytes : 1024,
         .slice_bytes = 64 << 10,
         .peer_timeout = BR_SEC,
-        .target_delay = 10 * BR_US, /* small buffers: two round trips are all the queue there may be */
+        /* small buffers: two round trips are all the queue there may be */
+        .target_delay = 10 * BR_US,
         .starvation = 100 * BR_MS,
         .connect_timeout = BR_SEC,
         .max_slots = 1024,
@@ -82,9 +83,9 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
         int index;
 
         br_sim_device_config(job->sim, rank, i, &device);
-        assert_int_equal(
-            br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index),
-            0);
+        assert_int_equal(br_worker_open_device(r->worker, br_transport_get("sim"), device.name,
+                                               device.simulation, &index),
+                         0);
     }
     engine.rank = rank;
     engine.size = job->n;
@@ -139,7 +140,8 @@ void job_destroy(struct job *job)
 {
     uint64_t end = br_sim_now(job->sim) + 20 * BR_SEC;
 
-    for (int i = 0; i < job->n; i++) /* whoever served a get hears of its end after the one who asked */
+    /* whoever served a get hears of its end after the one who asked */
+    for (int i = 0; i < job->n; i++)
         while (job->ranks[i].exposed.uses && br_sim_now(job->sim) < end)
             assert_true(job_step(job));
     for (int i = 0; i < job->n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A job of n ranks in one process: worker and engine of each over the simulator. For tests of what runs on
- * engines. */
+/* A job of n ranks in one process: worker and engine of each over the simulator. For tests of what
+ * runs on engines. */
 #ifndef BR_TESTS_COLLECTIVES_JOB_H
 #define BR_TESTS_COLLECTIVES_JOB_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Greedy: the first pair that is not yet covered begins a row, and of some random rows that have it the
- * one that covers most others is taken. */
+/* Greedy: the first pair that is not yet covered begins a row, and of some random rows that have it
+ * the one that covers most others is taken. */
 #include "tests/collectives/pairwise.h"
 
 #include <stdlib.h>
@@ -42,7 +42,9 @@ static bool find_row(struct cover *cover, int a, int x, int b, int y, int *best)
         int n;
 
         for (int k = 0; k < of->axes; k++)
-            row[k] = k == a ? x : k == b ? y : (int)br_random_below(&cover->random, (uint64_t)of->values[k]);
+            row[k] = k == a   ? x
+                     : k == b ? y
+                              : (int)br_random_below(&cover->random, (uint64_t)of->values[k]);
         if (of->allowed && !of->allowed(row, of->context))
             continue;
         found++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows of a table of cases in which every value of every axis meets every value of every other axis, in
- * some row. */
+/* Rows of a table of cases in which every value of every axis meets every value of every other
+ * axis, in some row. */
 #ifndef BR_TESTS_COLLECTIVES_PAIRWISE_H
 #define BR_TESTS_COLLECTIVES_PAIRWISE_H
 
@@ -13,13 +13,14 @@
 struct pairwise {
     int axes, values[PAIRWISE_AXES]; /* values 0 to values[axis] - 1 */
     bool (*allowed)(const int *row,
-                    void *context); /* NULL: everything is. A pair that no allowed row has is left out */
+                    /* NULL: everything is. A pair that no allowed row has is left out */
+                    void *context);
     void *context;
     uint64_t seed; /* the same seed gives the same rows */
 };
 
-/* Returns the number of rows, of PAIRWISE_AXES numbers each; those that cover most come first. The caller
- * frees *rows. */
+/* Returns the number of rows, of PAIRWISE_AXES numbers each; those that cover most come first. The
+ * caller frees *rows. */
 int pairwise_rows(const struct pairwise *of, int (**rows)[PAIRWISE_AXES]);
 
 #endif

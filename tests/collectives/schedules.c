@@ -10,8 +10,9 @@
 #include "base/error.h"
 #include "collectives/schedule/verifier.h"
 
-/* Without a shape: up to so many ranks each root and collective is proved in all three ways of being in place;
- * beyond, where a proof takes long, in one of them, another for each number of ranks, root and collective. */
+/* Without a shape: up to so many ranks each root and collective is proved in all three ways of
+ * being in place; beyond, where a proof takes long, in one of them, another for each number of
+ * ranks, root and collective. */
 #define ALL_IN_PLACE 32
 
 uint32_t schedules_most_ranks(void)
@@ -21,13 +22,15 @@ uint32_t schedules_most_ranks(void)
     return sanitize && *sanitize ? 24 : 64;
 }
 
-void schedules_build(struct schedules *schedules, struct br_schedule_request request, enum in_place in_place)
+void schedules_build(struct schedules *schedules, struct br_schedule_request request,
+                     enum in_place in_place)
 {
     schedules->n = request.n;
     schedules->of = calloc(request.n, sizeof(struct br_schedule *));
     assert_non_null(schedules->of);
     for (request.rank = 0; request.rank < request.n; request.rank++) {
-        request.in_place = in_place == IN_PLACE_ALL || (in_place == IN_PLACE_SOME && request.rank % 3 == 1);
+        request.in_place =
+            in_place == IN_PLACE_ALL || (in_place == IN_PLACE_SOME && request.rank % 3 == 1);
         if (br_algorithm_build(&request, &schedules->of[request.rank]) != 0)
             fail_msg("%s, %s, %u ranks: %s", br_algorithm_name(request.algorithm),
                      br_collective_name(request.collective), request.n, br_error_message());
@@ -52,9 +55,9 @@ static void prove(const struct br_schedule_request *request, enum in_place in_pl
 
     schedules_build(&schedules, *request, in_place);
     if (schedules_verify(&schedules, 3) != 0)
-        fail_msg("%s, %s, %u ranks, root %u, in place %d: %s", br_algorithm_name(request->algorithm),
-                 br_collective_name(request->collective), request->n, request->root, (int)in_place,
-                 br_error_message());
+        fail_msg("%s, %s, %u ranks, root %u, in place %d: %s",
+                 br_algorithm_name(request->algorithm), br_collective_name(request->collective),
+                 request->n, request->root, (int)in_place, br_error_message());
     schedules_free(&schedules);
 }
 
@@ -73,7 +76,8 @@ uint32_t schedules_prove(enum br_algorithm algorithm, const struct br_shape *sha
             if (br_algorithm_check(&request) != 0)
                 break;
             for (int i = 0; i < 3; i++)
-                if (shape || n <= ALL_IN_PLACE || (n + request.root + (uint32_t)c + (uint32_t)i) % 3 == 0) {
+                if (shape || n <= ALL_IN_PLACE ||
+                    (n + request.root + (uint32_t)c + (uint32_t)i) % 3 == 0) {
                     prove(&request, (enum in_place)i);
                     count++;
                 }

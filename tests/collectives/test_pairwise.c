@@ -37,7 +37,8 @@ static void pairwise__every_allowed_pair_in_few_rows(void **state)
         for (int b = a + 1; b < of.axes; b++)
             for (int x = 0; x < of.values[a]; x++)
                 for (int y = 0; y < of.values[b]; y++)
-                    assert_int_equal(has(rows, n, a, x, b, y), a != 0 || b != 1 || x != 2 || y != 2);
+                    assert_int_equal(has(rows, n, a, x, b, y),
+                                     a != 0 || b != 1 || x != 2 || y != 2);
     assert_int_equal(pairwise_rows(&of, &same), n);
     for (int i = 0; i < n; i++)
         assert_memory_equal(rows[i], same[i], (size_t)of.axes * sizeof rows[i][0]);

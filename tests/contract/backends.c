@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The back ends under test. A new one adds its row, and hooks for what differs from the defaults. */
+/* The back ends under test. A new one adds its row, and hooks for what differs from the defaults.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -54,8 +55,8 @@ static int sim_rough_setup(struct contract *contract)
 
 static int sim_early_setup(struct contract *contract)
 {
-    return sim_setup_with(contract,
-                          (struct br_sim_config){.early_sent = true, .loss_ppm = 20000, .retry_limit = 30});
+    return sim_setup_with(
+        contract, (struct br_sim_config){.early_sent = true, .loss_ppm = 20000, .retry_limit = 30});
 }
 
 static int sim_maps_setup(struct contract *contract)
@@ -66,10 +67,11 @@ static int sim_maps_setup(struct contract *contract)
 /* As an RDMA NIC: ordered, and bytes are written where the token says. */
 static int sim_places_setup(struct contract *contract)
 {
-    return sim_setup_with(
-        contract,
-        (struct br_sim_config){
-            .rkey_ports = 1, .tx_depth = 16, .loss_ppm = 20000, .duplicate_ppm = 50000, .retry_limit = 30});
+    return sim_setup_with(contract, (struct br_sim_config){.rkey_ports = 1,
+                                                           .tx_depth = 16,
+                                                           .loss_ppm = 20000,
+                                                           .duplicate_ppm = 50000,
+                                                           .retry_limit = 30});
 }
 
 static void sim_teardown(struct contract *contract)
@@ -230,7 +232,8 @@ static int verbs_stranger(struct contract *contract, const struct br_address *ad
     return uring_stranger(contract, &inner);
 }
 
-/* ---- memory of a GPU: regions lie there, what is in no region on the host ----------------------- */
+/* ---- memory of a GPU: regions lie there, what is in no region on the host -----------------------
+ */
 
 static int gpu_alloc(struct br_region *region, size_t bytes)
 {
@@ -278,7 +281,8 @@ static int verbs_gpu_setup(struct contract *contract)
     return 0;
 }
 
-/* Three ports of DPDK on a switch in a network namespace of this process, which has no way back: the last row. */
+/* Three ports of DPDK on a switch in a network namespace of this process, which has no way back:
+ * the last row. */
 static int dpdk_switch(void)
 {
     static const char commands[] =
@@ -292,7 +296,8 @@ static int dpdk_switch(void)
     if (system(commands))
         return br_error(EOPNOTSUPP, "no bridge of veth interfaces can be made here");
     setenv("BRAID_DPDK_PORTS",
-           "net_af_packet0,iface=port0,address=10.99.0.1/24;net_af_packet1,iface=port1,address=10.99.0.2/24;"
+           "net_af_packet0,iface=port0,address=10.99.0.1/"
+           "24;net_af_packet1,iface=port1,address=10.99.0.2/24;"
            "net_af_packet2,iface=port2,address=10.99.0.3/24",
            1);
     return 0;
@@ -327,7 +332,8 @@ static void dpdk_configure(struct contract *contract, int side, struct br_device
 }
 
 #ifdef BRAID_VERBS
-/* Devices that exist in this process only: the whole back end without a NIC, also under sanitizers. */
+/* Devices that exist in this process only: the whole back end without a NIC, also under sanitizers.
+ */
 static int verbs_fake_setup(struct contract *contract)
 {
     static const char *names[CONTRACT_SIDES] = {"fake0", "fake1", "fake2"};
@@ -377,8 +383,9 @@ static void verbs_fake_gpu_teardown(struct contract *contract)
 }
 #endif
 
-#define SIM_HOOKS                                                                                            \
-    .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now, .idle = sim_idle
+#define SIM_HOOKS                                                                                  \
+    .transport = "sim", .teardown = sim_teardown, .configure = sim_configure, .now = sim_now,      \
+    .idle = sim_idle
 
 const struct contract_backend contract_backends[] = {
     {.name = "sim", .setup = sim_setup, SIM_HOOKS},

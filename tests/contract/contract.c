@@ -37,7 +37,8 @@ int contract_main(const struct CMUnitTest *cases, size_t n)
 
     for (int i = 0; i < contract_n_backends; i++) {
         under_test = &contract_backends[i];
-        if ((only && strcmp(only, under_test->name) != 0) || !br_transport_get(under_test->transport))
+        if ((only && strcmp(only, under_test->name) != 0) ||
+            !br_transport_get(under_test->transport))
             continue;
         if (!is_usable())
             continue;
@@ -184,8 +185,8 @@ int contract_step(struct contract *contract)
     return n;
 }
 
-/* Lets time pass after a round without events. false: enough of it has passed. A round counts as 1 ms at most: if we were stopped meanwhile, what
- * came is seen in the next ones. */
+/* Lets time pass after a round without events. false: enough of it has passed. A round counts as 1
+ * ms at most: if we were stopped meanwhile, what came is seen in the next ones. */
 static bool idle(struct contract *contract, uint64_t patience)
 {
     uint64_t this_round, passed;
@@ -221,7 +222,8 @@ int contract_count(const struct contract *contract, int side, enum br_event_kind
 }
 
 const struct contract_record *contract_event(const struct contract *contract, int side,
-                                             enum br_event_kind kind, const struct br_link *link, int n)
+                                             enum br_event_kind kind, const struct br_link *link,
+                                             int n)
 {
     const struct contract_side *at = &contract->sides[side];
 
@@ -231,8 +233,8 @@ const struct contract_record *contract_event(const struct contract *contract, in
     return NULL;
 }
 
-bool contract_until(struct contract *contract, int side, enum br_event_kind kind, const struct br_link *link,
-                    int n)
+bool contract_until(struct contract *contract, int side, enum br_event_kind kind,
+                    const struct br_link *link, int n)
 {
     const struct contract_side *at = &contract->sides[side];
     int seen = 0, count = 0;
@@ -240,7 +242,8 @@ bool contract_until(struct contract *contract, int side, enum br_event_kind kind
     contract->idle_for = 0;
     for (;;) {
         for (; seen < at->n_log; seen++)
-            count += at->log[seen].event.kind == kind && (!link || at->log[seen].event.link == link);
+            count +=
+                at->log[seen].event.kind == kind && (!link || at->log[seen].event.link == link);
         if (count >= n)
             return true;
         if (contract_step(contract))
@@ -275,7 +278,8 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     contract_event(contract, a, BR_EVENT_CONNECTED, *link_a, 0)->event.link->authenticated = true;
 }
 
-void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n)
+void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames,
+                   int n)
 {
     contract->idle_for = 0;
     while (n) {
@@ -317,12 +321,15 @@ bool contract_is_filled(const uint8_t *bytes, size_t n, uint64_t seed)
     return same;
 }
 
-void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload, uint32_t length,
-                      uint64_t seed)
+void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload,
+                      uint32_t length, uint64_t seed)
 {
     uint8_t inline_[BR_FRAME_INLINE];
-    struct br_frame frame = {
-        .kind = BR_FRAME_MESSAGE, .payload = payload, .length = length, .inline_ = inline_, .cookie = seed};
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                             .payload = payload,
+                             .length = length,
+                             .inline_ = inline_,
+                             .cookie = seed};
 
     contract_fill(inline_, sizeof inline_, ~seed);
     if (length)
@@ -333,7 +340,8 @@ void contract_message(struct contract *contract, struct br_link *link, uint8_t *
 
 bool contract_is_message(const struct contract_record *record, uint32_t length, uint64_t seed)
 {
-    return record->event.length == length && contract_is_filled(record->inline_, BR_FRAME_INLINE, ~seed) &&
+    return record->event.length == length &&
+           contract_is_filled(record->inline_, BR_FRAME_INLINE, ~seed) &&
            contract_is_filled(record->payload, length, seed);
 }
 
@@ -381,20 +389,21 @@ void contract_slot_put(struct contract *contract, int side, struct br_slot *slot
     br_slot_put(&contract->sides[side].slots, slot);
 }
 
-struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot, const uint8_t *base,
-                                uint32_t offset, uint32_t length, uint64_t cookie)
+struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot,
+                                const uint8_t *base, uint32_t offset, uint32_t length,
+                                uint64_t cookie)
 {
     const struct br_slot *at = br_slot_find(&contract->sides[side].slots, slot);
 
-    return (struct br_frame){.kind = BR_FRAME_DATA,
-                             .rkey =
-                                 at && at->arrived_direct ? at->rkeys[contract->sides[side].device->index] : NULL,
-                             .payload = base + offset,
-                             .length = length,
-                             .slot = slot,
-                             .offset = offset,
-                             .cookie = cookie,
-                             .priority = (int32_t)(cookie % 3)};
+    return (struct br_frame){
+        .kind = BR_FRAME_DATA,
+        .rkey = at && at->arrived_direct ? at->rkeys[contract->sides[side].device->index] : NULL,
+        .payload = base + offset,
+        .length = length,
+        .slot = slot,
+        .offset = offset,
+        .cookie = cookie,
+        .priority = (int32_t)(cookie % 3)};
 }
 
 void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes)

@@ -2,10 +2,10 @@
 /*
  * The contract suite: what transport.h promises, checked on every back end.
  *
- * A new back end adds one row to contract_backends[] in backends.c, and hooks for what differs. A case gets a fresh
- * `struct contract` with up to CONTRACT_SIDES devices in one process, which stand for as many processes. The cases
- * never wait by themselves: contract_until() steps all devices until something has happened, and lets time pass
- * through the back end's idle() hook.
+ * A new back end adds one row to contract_backends[] in backends.c, and hooks for what differs. A
+ * case gets a fresh `struct contract` with up to CONTRACT_SIDES devices in one process, which stand
+ * for as many processes. The cases never wait by themselves: contract_until() steps all devices
+ * until something has happened, and lets time pass through the back end's idle() hook.
  *
  * BRAID_CONTRACT=name runs one row only.
  */
@@ -39,17 +39,20 @@ struct contract_backend {
     void (*configure)(struct contract *contract, int side, struct br_device_config *config);
     /* Default: the monotonic clock. */
     uint64_t (*now)(struct contract *contract);
-    /* Nothing has happened in this round: lets time pass. false: nothing will ever happen. Default: yields the processor,
-     * and gives up 5 s (contract_until) or 30 ms (contract_settle) after the last event. */
+    /* Nothing has happened in this round: lets time pass. false: nothing will ever happen. Default:
+     * yields the processor, and gives up 5 s (contract_until) or 30 ms (contract_settle) after the
+     * last event. */
     bool (*idle)(struct contract *contract);
     /* Memory that the back end can hand over as a mapping. Default: malloc(), which none can. */
     int (*alloc)(struct br_region *region, size_t bytes);
     void (*free)(struct br_region *region);
-    /* The device knows memory of alloc() now: no CPU may touch it any more but through view(). Default: it may. */
+    /* The device knows memory of alloc() now: no CPU may touch it any more but through view().
+     * Default: it may. */
     void (*known)(const struct br_region *region);
     /* Where the CPU sees what stands at an address, of whatever memory. Default: there. */
     void *(*view)(const void *memory);
-    /* A connected byte stream to the device at `address`, as a stranger makes it; -1: failed. NULL: it has none. */
+    /* A connected byte stream to the device at `address`, as a stranger makes it; -1: failed. NULL:
+     * it has none. */
     int (*stranger)(struct contract *contract, const struct br_address *address);
     bool processes; /* a forked process can open a device and connect to ours */
 };
@@ -100,10 +103,10 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
 /* Polls every device once; returns the number of events. */
 int contract_step(struct contract *contract);
 int contract_step_side(struct contract *contract, int side);
-/* Steps until at least n events of this kind (of this link, unless NULL) are in the side's log, counted from its beginning.
- * false: they never came. */
-bool contract_until(struct contract *contract, int side, enum br_event_kind kind, const struct br_link *link,
-                    int n);
+/* Steps until at least n events of this kind (of this link, unless NULL) are in the side's log,
+ * counted from its beginning. false: they never came. */
+bool contract_until(struct contract *contract, int side, enum br_event_kind kind,
+                    const struct br_link *link, int n);
 /* Lets time pass by itself; fails the case when there is none left. */
 void contract_pass(struct contract *contract);
 /* Steps until nothing happens any more. */
@@ -112,11 +115,13 @@ int contract_count(const struct contract *contract, int side, enum br_event_kind
                    const struct br_link *link);
 /* The n-th (from 0) event of this kind of this link (or any); NULL: there are fewer. */
 const struct contract_record *contract_event(const struct contract *contract, int side,
-                                             enum br_event_kind kind, const struct br_link *link, int n);
+                                             enum br_event_kind kind, const struct br_link *link,
+                                             int n);
 void contract_forget(struct contract *contract, int side); /* empties the log */
 
-/* What a combiner adds up to: `to` begins as zeros, so what is combined twice shows. contract_add_up() takes one as context, and fails the test
- * when it is given anything but whole granules. */
+/* What a combiner adds up to: `to` begins as zeros, so what is combined twice shows.
+ * contract_add_up() takes one as context, and fails the test when it is given anything but whole
+ * granules. */
 struct contract_sum {
     const struct br_slot *slot;
     uint8_t *to;
@@ -124,20 +129,25 @@ struct contract_sum {
 void contract_add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
 /* Posts all n frames, stepping while the link is full; fails the case if the link fails. */
-void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames, int n);
-/* One message with `length` bytes of payload beyond the inline part, both filled from seed. payload must stay. */
-void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload, uint32_t length,
-                      uint64_t seed);
-/* A slot of a side whose device is open, with its place token where the back end needs one (note 8 of transport.h). */
+void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames,
+                   int n);
+/* One message with `length` bytes of payload beyond the inline part, both filled from seed. payload
+ * must stay. */
+void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload,
+                      uint32_t length, uint64_t seed);
+/* A slot of a side whose device is open, with its place token where the back end needs one (note 8
+ * of transport.h). */
 struct br_slot *contract_slot(struct contract *contract, int side, void *base, uint32_t length,
                               uint32_t slice_bytes);
 void contract_slot_put(struct contract *contract, int side, struct br_slot *slot);
 void contract_place(struct contract *contract, int side,
                     struct br_slot *slot); /* its token, if it needs one */
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot);
-/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at `side`. */
-struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot, const uint8_t *base,
-                                uint32_t offset, uint32_t length, uint64_t cookie);
+/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at `side`.
+ */
+struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot,
+                                const uint8_t *base, uint32_t offset, uint32_t length,
+                                uint64_t cookie);
 
 void contract_fill(uint8_t *bytes, size_t n, uint64_t seed);
 bool contract_is_filled(const uint8_t *bytes, size_t n, uint64_t seed);
@@ -145,7 +155,8 @@ bool contract_is_message(const struct contract_record *record, uint32_t length, 
 /* Memory registered with the device of a side. */
 void contract_region(struct contract *contract, int side, struct br_region *region, size_t bytes);
 void contract_region_free(struct contract *contract, int side, struct br_region *region);
-/* What a case fills and looks at where memory may be a region's: its bytes, which may stand elsewhere than the device finds them. */
+/* What a case fills and looks at where memory may be a region's: its bytes, which may stand
+ * elsewhere than the device finds them. */
 uint8_t *contract_view(const struct contract *contract, const void *memory);
 bool contract_has_words(const struct br_link *link);
 

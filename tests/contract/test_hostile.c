@@ -29,18 +29,21 @@ static int close_failed(struct contract *contract, int side)
     int n = contract_count(contract, side, BR_EVENT_CLOSED, NULL);
 
     for (int i = 0; i < n; i++)
-        contract->ops->link_close(contract_event(contract, side, BR_EVENT_CLOSED, NULL, i)->event.link);
+        contract->ops->link_close(
+            contract_event(contract, side, BR_EVENT_CLOSED, NULL, i)->event.link);
     contract_forget(contract, side);
     return n;
 }
 
-static void expect_working(struct contract *contract, struct br_link *a, struct br_link *b, uint64_t seed)
+static void expect_working(struct contract *contract, struct br_link *a, struct br_link *b,
+                           uint64_t seed)
 {
     int before = contract_count(contract, 1, BR_EVENT_MESSAGE, b);
 
     contract_message(contract, a, NULL, 0, seed);
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, before + 1));
-    assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, before), 0, seed));
+    assert_true(
+        contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, before), 0, seed));
 }
 
 /* Random bytes, or a header that is right but for one field, and random bytes behind it. */
@@ -108,7 +111,8 @@ static void stranger__any_bytes(void **state)
 static void stranger__malformed_frame_fails_its_link_alone(void **state)
 {
     struct contract *contract = *state;
-    struct br_frame_header header = {.magic = 0x4547, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
+    struct br_frame_header header = {
+        .magic = 0x4547, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE};
     const struct contract_record *closed;
     struct br_link *a, *b;
     int fd;
@@ -156,7 +160,8 @@ static void stranger__many_silent_ones(void **state)
     expect_working(contract, a2, b2, 2);
 }
 
-/* The other process: opens side 1, tells its address, answers messages until it is killed. Never returns. */
+/* The other process: opens side 1, tells its address, answers messages until it is killed. Never
+ * returns. */
 static void echo_process(struct contract *contract, int address_to)
 {
     struct contract_side *side = &contract->sides[1];
@@ -207,7 +212,8 @@ static void death__of_the_peer_closes_the_link(void **state)
     close(pipes[0]);
     contract_open(contract, 0);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &link[i]), 0);
+        assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &link[i]),
+                         0);
         assert_true(contract_until(contract, 0, BR_EVENT_CONNECTED, link[i], 1));
     }
     for (uint64_t i = 0; i < 5; i++)

@@ -97,7 +97,8 @@ static void connect__from_both_sides_at_once(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(contract->ops->device_address(contract->sides[i].device, &address[i]), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(contract->ops->link_connect(contract->sides[i].device, &address[!i], &link[i]), 0);
+        assert_int_equal(
+            contract->ops->link_connect(contract->sides[i].device, &address[!i], &link[i]), 0);
     for (int i = 0; i < 2; i++) {
         assert_true(contract_until(contract, i, BR_EVENT_CONNECTED, link[i], 1));
         assert_true(contract_until(contract, i, BR_EVENT_ACCEPTED, NULL, 1));
@@ -214,7 +215,8 @@ static void close__of_both_ends_at_once(void **state)
     contract->ops->link_close(a);
     contract->ops->link_close(b);
     contract_settle(contract);
-    assert_int_equal(contract->sides[0].n_log + contract->sides[1].n_log, 2); /* CONNECTED, ACCEPTED */
+    /* CONNECTED, ACCEPTED */
+    assert_int_equal(contract->sides[0].n_log + contract->sides[1].n_log, 2);
     contract_connect(contract, 0, 1, &a, &b);
 }
 
@@ -233,7 +235,8 @@ static void close__before_connected(void **state)
     assert_int_equal(contract_count(contract, 1, BR_EVENT_ACCEPTED, NULL),
                      contract_count(contract, 1, BR_EVENT_CLOSED, NULL));
     if (contract->sides[1].n_log)
-        contract->ops->link_close(contract_event(contract, 1, BR_EVENT_CLOSED, NULL, 0)->event.link);
+        contract->ops->link_close(
+            contract_event(contract, 1, BR_EVENT_CLOSED, NULL, 0)->event.link);
     contract_forget(contract, 1);
     contract_connect(contract, 0, 1, &a, &b);
 }
@@ -286,7 +289,8 @@ static void close__with_work_in_flight(void **state)
     free(to);
 }
 
-/* Closes the receiving end after `rounds` rounds; then nothing may be written or reported any more. */
+/* Closes the receiving end after `rounds` rounds; then nothing may be written or reported any more.
+ */
 static void fence_after(struct contract *contract, int rounds)
 {
     uint32_t n = 256 * 1024, slot;
@@ -351,10 +355,10 @@ static void many_links__all_work(void **state)
     for (int i = 0; i < LINKS; i++) {
         assert_true(contract_until(contract, (i + 1) % 3, BR_EVENT_MESSAGE, b[i], 1));
         assert_true(contract_until(contract, i % 3, BR_EVENT_MESSAGE, a[i], 1));
-        assert_true(contract_is_message(contract_event(contract, (i + 1) % 3, BR_EVENT_MESSAGE, b[i], 0), 0,
-                                        (uint64_t)i));
-        assert_true(contract_is_message(contract_event(contract, i % 3, BR_EVENT_MESSAGE, a[i], 0), 0,
-                                        (uint64_t)i + 100));
+        assert_true(contract_is_message(
+            contract_event(contract, (i + 1) % 3, BR_EVENT_MESSAGE, b[i], 0), 0, (uint64_t)i));
+        assert_true(contract_is_message(contract_event(contract, i % 3, BR_EVENT_MESSAGE, a[i], 0),
+                                        0, (uint64_t)i + 100));
     }
 }
 

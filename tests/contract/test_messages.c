@@ -38,24 +38,29 @@ static void message__without_inline_has_zeros(void **state)
     contract_message(contract, a, NULL, 0, 3); /* so that a buffer that is used again would show */
     contract_post(contract, a, &frame, 1);
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 2));
-    assert_memory_equal(contract_event(contract, 1, BR_EVENT_MESSAGE, b, 1)->inline_, zeros, sizeof zeros);
+    assert_memory_equal(contract_event(contract, 1, BR_EVENT_MESSAGE, b, 1)->inline_, zeros,
+                        sizeof zeros);
 }
 
 static void message__every_length(void **state)
 {
-    static const uint32_t lengths[] = {1, 2, 7, 8, 47, 48, 63, 64, 65, 127, 500, 1000, 1024, 4095, 4096};
+    static const uint32_t lengths[] = {1,  2,   7,   8,    47,   48,   63,  64,
+                                       65, 127, 500, 1000, 1024, 4095, 4096};
     struct contract *contract = *state;
     struct br_link *a, *b;
 
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        uint32_t limit = a->device->caps.max_message, length = lengths[i] < limit ? lengths[i] : limit;
+        uint32_t limit = a->device->caps.max_message,
+                 length = lengths[i] < limit ? lengths[i] : limit;
 
         contract_message(contract, a, payload[0], length, i);
         assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, (int)i + 1));
-        assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, (int)i), length, i));
-        assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)i + 1)); /* payload is used again */
+        assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, (int)i),
+                                        length, i));
+        /* payload is used again */
+        assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)i + 1));
     }
 }
 
@@ -103,8 +108,8 @@ static void message__buffers_stay_until_released(void **state)
 }
 
 /* Posts until the link is full and stays full; returns how many it took. */
-static int post_what_fits(struct contract *contract, struct br_link *link, const struct br_frame *frames,
-                          int n)
+static int post_what_fits(struct contract *contract, struct br_link *link,
+                          const struct br_frame *frames, int n)
 {
     int done = 0, taken = 1;
 
@@ -117,7 +122,8 @@ static int post_what_fits(struct contract *contract, struct br_link *link, const
     return done;
 }
 
-/* The peer sends more than there are buffers: the rest waits until one is released, or the link fails. */
+/* The peer sends more than there are buffers: the rest waits until one is released, or the link
+ * fails. */
 static void message__more_than_buffers(void **state)
 {
     struct contract *contract = *state;
@@ -130,13 +136,14 @@ static void message__more_than_buffers(void **state)
     contract->sides[1].hold = true;
     for (uint64_t i = 0; i < 12; i++) {
         contract_fill(payload[i], 1000, i);
-        frames[i] =
-            (struct br_frame){.kind = BR_FRAME_MESSAGE, .payload = payload[i], .length = 1000, .cookie = i};
+        frames[i] = (struct br_frame){
+            .kind = BR_FRAME_MESSAGE, .payload = payload[i], .length = 1000, .cookie = i};
     }
     posted = post_what_fits(contract, a, frames, 12); /* the others wait here or there */
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 8));
     contract_settle(contract);
-    assert_in_range(contract_count(contract, 1, BR_EVENT_MESSAGE, b), 8, 9); /* it may have one to spare */
+    /* it may have one to spare */
+    assert_in_range(contract_count(contract, 1, BR_EVENT_MESSAGE, b), 8, 9);
     if (contract_count(contract, 1, BR_EVENT_CLOSED, b)) {
         assert_true(contract_has_words(b));
         return;
@@ -205,7 +212,8 @@ static void post__is_full_and_recovers(void **state)
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, (int)posted + 20));
     assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, (int)posted + 20));
     if (!contract_event(contract, 1, BR_EVENT_DATA, b, 0)->event.mapped)
-        assert_memory_equal(to, from, (size_t)(posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
+        assert_memory_equal(to, from,
+                            (size_t)(posted + 20 < n / cut ? posted + 20 : n / cut) * cut);
     contract_slot_put(contract, 1, br_slot_find(&contract->sides[1].slots, slot));
     contract->ops->link_close(b);
     contract->ops->link_close(a);
@@ -249,9 +257,10 @@ static void poll__one_event_at_a_time(void **state)
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 40));
     assert_true(contract_until(contract, 1, BR_EVENT_SENT, b, 40));
     for (int i = 0; i < 40; i++) {
-        assert_true(
-            contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, i), 200, (uint64_t)i));
-        assert_true(contract_is_message(contract_event(contract, 0, BR_EVENT_MESSAGE, a, i), 0, (uint64_t)i));
+        assert_true(contract_is_message(contract_event(contract, 1, BR_EVENT_MESSAGE, b, i), 200,
+                                        (uint64_t)i));
+        assert_true(contract_is_message(contract_event(contract, 0, BR_EVENT_MESSAGE, a, i), 0,
+                                        (uint64_t)i));
     }
 }
 
@@ -307,7 +316,8 @@ static bool is_readable(int fd, int timeout_ms)
     return poll(&wanted, 1, timeout_ms) == 1;
 }
 
-/* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing does. */
+/* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing does.
+ */
 static void wait__wakes_when_something_comes(void **state)
 {
     struct contract *contract = *state;

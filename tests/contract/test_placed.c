@@ -17,8 +17,8 @@ struct transfer {
     struct br_slot *slot;
 };
 
-static struct transfer transfer_new(struct contract *contract, uint32_t length, uint32_t slice_bytes,
-                                    uint64_t seed)
+static struct transfer transfer_new(struct contract *contract, uint32_t length,
+                                    uint32_t slice_bytes, uint64_t seed)
 {
     struct transfer transfer = {
         .length = length, .from = malloc(length), .memory = malloc(length + 2 * GUARD)};
@@ -56,7 +56,8 @@ static void expect_arrived(const struct transfer *transfer)
 }
 
 /* Marks what the events [first, last) say and returns whether they complete the slot. */
-static bool arrive(struct contract *contract, struct br_link *link, struct br_slot *slot, int first, int last)
+static bool arrive(struct contract *contract, struct br_link *link, struct br_slot *slot, int first,
+                   int last)
 {
     bool complete = false;
 
@@ -69,8 +70,8 @@ static bool arrive(struct contract *contract, struct br_link *link, struct br_sl
 }
 
 /* Sends the transfer in frames of `frame_bytes` (cut at slices). Returns the number of frames. */
-static int send_all(struct contract *contract, struct br_link *link, const struct transfer *transfer,
-                    uint32_t frame_bytes)
+static int send_all(struct contract *contract, struct br_link *link,
+                    const struct transfer *transfer, uint32_t frame_bytes)
 {
     uint32_t slice = transfer->slot->slice_bytes, offset = 0;
     int n = 0;
@@ -91,7 +92,8 @@ static int send_all(struct contract *contract, struct br_link *link, const struc
 
 static void placed__all_sizes_and_tails(void **state)
 {
-    static const uint32_t lengths[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 70000, 262144, 262145, 999999};
+    static const uint32_t lengths[] = {1,    2,    63,    64,     65,     4095,
+                                       4096, 4097, 70000, 262144, 262145, 999999};
     struct contract *contract = *state;
     struct br_link *a, *b;
     int before = 0;
@@ -130,8 +132,8 @@ static void placed__carries_the_inline_bytes(void **state)
     frame.inline_ = inline_;
     contract_post(contract, a, &frame, 1);
     assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, 1));
-    assert_true(
-        contract_is_filled(contract_event(contract, 1, BR_EVENT_DATA, b, 0)->inline_, BR_FRAME_INLINE, 5));
+    assert_true(contract_is_filled(contract_event(contract, 1, BR_EVENT_DATA, b, 0)->inline_,
+                                   BR_FRAME_INLINE, 5));
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 1));
     assert_int_equal(contract_event(contract, 0, BR_EVENT_SENT, a, 0)->event.cookie, 77);
     transfer_free(contract, &transfer);
@@ -153,8 +155,8 @@ static void placed__two_links_interleaved(void **state)
     n = (transfer.length + slice - 1) / slice;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t left = transfer.length - i * slice;
-        struct br_frame frame = contract_placed(contract, 1, transfer.number, transfer.from, i * slice,
-                                                left < slice ? left : slice, i);
+        struct br_frame frame = contract_placed(contract, 1, transfer.number, transfer.from,
+                                                i * slice, left < slice ? left : slice, i);
 
         contract_post(contract, a[i % 2], &frame, 1);
         contract_message(contract, a[i / 2 % 2], NULL, 0, i);
@@ -204,7 +206,9 @@ static void stale_slot__is_dropped_in_step(void **state)
 
     contract_open_two(contract);
     if (contract->sides[1].device->caps.needs_rkey)
-        return; /* nobody looks before the bytes are written: it is up to the protocol that this never happens */
+        /* nobody looks before the bytes are written: it is up to the protocol that this never
+         * happens */
+        return;
     contract_connect(contract, 0, 1, &a, &b);
     transfer = transfer_new(contract, 50000, 65536, 2);
     contract_slot_put(contract, 1, transfer.slot);
@@ -264,7 +268,8 @@ static void expect_rejected(struct contract *contract, uint32_t offset, uint32_t
                              .length = length,
                              .slot = transfer.number,
                              .offset = offset,
-                             .rkey = transfer.slot->arrived_direct ? transfer.slot->rkeys[0] : NULL};
+                             .rkey =
+                                 transfer.slot->arrived_direct ? transfer.slot->rkeys[0] : NULL};
 
     contract_connect(contract, 0, 1, &a, &b);
     contract_connect(contract, 0, 1, &a2, &b2);
@@ -323,8 +328,8 @@ static void no_place__fails_the_link(void **state)
     assert_int_equal(contract_event(contract, 1, BR_EVENT_CLOSED, b, 0)->event.error, -EPROTO);
 }
 
-/* Where a device combines, it does so itself, with each byte once although the transfer is sent twice, and writes nothing to
- * the place. Odd lengths and as many bytes that a ring goes round. */
+/* Where a device combines, it does so itself, with each byte once although the transfer is sent
+ * twice, and writes nothing to the place. Odd lengths and as many bytes that a ring goes round. */
 static void combined__once_and_not_written(void **state)
 {
     static const uint32_t lengths[] = {1, 65, 4097, 262145, 999999, 700001, 70000};
@@ -341,7 +346,8 @@ static void combined__once_and_not_written(void **state)
         struct contract_sum sum = {transfer.slot, transfer.to};
         struct br_slot_reducer combiner = {contract_add_up, &sum};
         uint32_t granule = transfer.slot->granule_bytes, length = transfer.length;
-        uint32_t limit = a->device->caps.max_frame / granule * granule, cut = i % 2 ? limit : 3 * granule;
+        uint32_t limit = a->device->caps.max_frame / granule * granule,
+                 cut = i % 2 ? limit : 3 * granule;
         uint64_t combined = b->device->counters.rx_combined_bytes;
         static uint8_t place[1 << 20];
         int n;
@@ -351,7 +357,8 @@ static void combined__once_and_not_written(void **state)
         assert_true(br_slot_set_reducer(transfer.slot, &combiner));
         n = send_all(contract, a, &transfer, limit) + send_all(contract, a, &transfer, cut);
         assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, before + n));
-        assert_true(arrive(contract, b, transfer.slot, before, before + n) || !transfer.slot->missing);
+        assert_true(arrive(contract, b, transfer.slot, before, before + n) ||
+                    !transfer.slot->missing);
         expect_arrived(&transfer);
         assert_true(b->device->counters.rx_combined_bytes >= combined + length);
         assert_true(all_bytes_are(place, length, 0xcc));
@@ -390,7 +397,8 @@ static void region__is_registered_and_sent_from(void **state)
 }
 
 /* Sends 4 slices from a mappable region to a slot that may be mapped. */
-static struct transfer send_mapped(struct contract *contract, struct br_link *a, struct br_region *region)
+static struct transfer send_mapped(struct contract *contract, struct br_link *a,
+                                   struct br_region *region)
 {
     struct transfer transfer = transfer_new(contract, 16384, 4096, 0);
     struct br_frame frame;
@@ -425,7 +433,8 @@ static void mapped__is_readable_until_released(void **state)
         const struct br_event *event = &contract_event(contract, 1, BR_EVENT_DATA, b, i)->event;
 
         assert_non_null(event->mapped);
-        assert_memory_equal(event->mapped, (const uint8_t *)region.base + event->offset, event->length);
+        assert_memory_equal(event->mapped, (const uint8_t *)region.base + event->offset,
+                            event->length);
         contract->ops->map_release(contract->sides[1].device, event->map_handle);
         assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, i + 1));
         contract_settle(contract);

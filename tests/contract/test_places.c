@@ -37,7 +37,8 @@ static void send(struct contract *contract, struct br_link *a, const struct br_s
                  const uint8_t *from, uint32_t offset, uint32_t length)
 {
     int before = contract_count(contract, 1, BR_EVENT_DATA, NULL);
-    struct br_frame frame = contract_placed(contract, 1, number_of(contract, slot), from, offset, length, 1);
+    struct br_frame frame =
+        contract_placed(contract, 1, number_of(contract, slot), from, offset, length, 1);
     const struct br_event *event;
 
     contract_post(contract, a, &frame, 1);
@@ -81,7 +82,8 @@ static void token__for_every_slot_at_once(void **state)
             contract_placed(contract, 1, number_of(contract, slots[i]), from + i * n, 0, n, i);
 
         frame.region =
-            i % 3 || from_region.gpu ? &from_region : NULL; /* a GPU's is nothing without its keys */
+            /* a GPU's is nothing without its keys */
+            i % 3 || from_region.gpu ? &from_region : NULL;
         contract_post(contract, a, &frame, 1);
     }
     assert_true(contract_until(contract, 1, BR_EVENT_DATA, b, (int)count));
@@ -150,7 +152,8 @@ static void token__outlives_the_link(void **state)
     free(to);
 }
 
-/* Frames with the old number have landed, but nobody has looked: they must not count for the new one. */
+/* Frames with the old number have landed, but nobody has looked: they must not count for the new
+ * one. */
 static void renew__old_numbers_do_not_count(void **state)
 {
     struct contract *contract = *state;

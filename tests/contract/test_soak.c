@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random traffic from seeds: messages and transfers over several links at once, in both directions, the frames
- * of a transfer in random order and over random links. Every byte is compared, every SENT counted.
+ * Random traffic from seeds: messages and transfers over several links at once, in both directions,
+ * the frames of a transfer in random order and over random links. Every byte is compared, every
+ * SENT counted.
  */
 #include "contract.h"
 
@@ -131,15 +132,17 @@ static void begin_transfer(struct soak *soak)
     transfer->to = calloc(1, transfer->length);
     slots = &soak->contract->sides[!transfer->from_side].slots;
     most = soak->contract->sides[transfer->from_side].device->caps.max_frame & ~4095u;
-    contract_fill(contract_view(soak->contract, transfer->from), transfer->length, below(soak, 1000));
+    contract_fill(contract_view(soak->contract, transfer->from), transfer->length,
+                  below(soak, 1000));
     assert_non_null(transfer->to);
-    transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to, transfer->length,
-                                   slice < most ? slice : most);
+    transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to,
+                                   transfer->length, slice < most ? slice : most);
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
     combine_some(soak, transfer);
     transfer->number = br_slot_number(slots, transfer->slot);
-    transfer->pieces = (transfer->length + transfer->slot->slice_bytes - 1) / transfer->slot->slice_bytes;
+    transfer->pieces =
+        (transfer->length + transfer->slot->slice_bytes - 1) / transfer->slot->slice_bytes;
     transfer->order = malloc(transfer->pieces * sizeof *transfer->order);
     assert_non_null(transfer->order);
     for (uint32_t i = 0; i < transfer->pieces; i++) { /* slices in random order */
@@ -163,8 +166,9 @@ static void send_slice(struct soak *soak)
         return;
     offset = transfer->order[transfer->posted] * transfer->slot->slice_bytes;
     left = transfer->length - offset;
-    frame = contract_placed(soak->contract, !transfer->from_side, transfer->number, transfer->from, offset,
-                            left < transfer->slot->slice_bytes ? left : transfer->slot->slice_bytes, i);
+    frame = contract_placed(
+        soak->contract, !transfer->from_side, transfer->number, transfer->from, offset,
+        left < transfer->slot->slice_bytes ? left : transfer->slot->slice_bytes, i);
     frame.region = &soak->regions[end->side];
     transfer->posted += (uint32_t)(soak->contract->ops->post(end->link, &frame, 1) == 1);
 }
@@ -198,7 +202,8 @@ static void take_placed(struct soak *soak, int side, const struct br_event *even
     }
     if (!br_slot_arrive(slot, event->offset, event->length))
         return;
-    assert_memory_equal(transfer->to, contract_view(soak->contract, transfer->from), transfer->length);
+    assert_memory_equal(transfer->to, contract_view(soak->contract, transfer->from),
+                        transfer->length);
     contract_slot_put(soak->contract, side, slot);
     transfer->complete = true;
     end_transfer(soak, transfer);
@@ -297,7 +302,8 @@ static void run(struct contract *contract, uint64_t seed)
     assert_int_equal(contract->sides[0].n_log + contract->sides[1].n_log, 0);
     assert_true(soak->completed > 5);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(contract->sides[i].slots.stale_frames + contract->sides[i].slots.bad_frames, 0);
+        assert_int_equal(
+            contract->sides[i].slots.stale_frames + contract->sides[i].slots.bad_frames, 0);
         assert_int_equal(contract->sides[i].slots.n_free, contract->sides[i].slots.count);
     }
     for (int i = 0; i < ENDS; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Back ends whose NIC writes into the receiver's memory by itself (transport.h note 8): what is written, and what is not. */
+/* Back ends whose NIC writes into the receiver's memory by itself (transport.h note 8): what is
+ * written, and what is not. */
 #include "contract.h"
 
 #include <errno.h>
@@ -64,10 +65,12 @@ static void end(struct fixture *f)
     contract_region_free(f->contract, 1, &f->to);
 }
 
-static void post(struct fixture *f, uint32_t number, uint32_t offset, uint32_t length, uint8_t flags)
+static void post(struct fixture *f, uint32_t number, uint32_t offset, uint32_t length,
+                 uint8_t flags)
 {
     uint8_t inline_[BR_FRAME_INLINE] = {flags};
-    struct br_frame frame = contract_placed(f->contract, 1, number, f->from.base, offset, length, offset);
+    struct br_frame frame =
+        contract_placed(f->contract, 1, number, f->from.base, offset, length, offset);
 
     if (offset > BYTES - length)
         frame.payload = f->from.base; /* a wrong offset, not a wrong address */
@@ -82,7 +85,8 @@ static uint32_t number(const struct fixture *f)
     return br_slot_number(&f->contract->sides[1].slots, f->slot);
 }
 
-/* All of the transfer, in frames of three granules and more, the first bytes of the region kept as a guard. */
+/* All of the transfer, in frames of three granules and more, the first bytes of the region kept as
+ * a guard. */
 static void transfer(struct fixture *f, uint32_t length)
 {
     int before = contract_count(f->contract, 1, BR_EVENT_DATA, f->b), n = 0;
@@ -158,7 +162,8 @@ static void write__in_any_memory(void **state)
     free(memory);
 }
 
-/* More memory without keys than any back end keeps buffers for: every slot gets a place all the same. */
+/* More memory without keys than any back end keeps buffers for: every slot gets a place all the
+ * same. */
 static void write__in_more_memory_than_there_are_buffers(void **state)
 {
     enum { SLOTS = 12, LENGTH = 4 << 20 };
@@ -211,7 +216,8 @@ static void write__wrong_frames_are_not_written(void **state)
 {
     static const struct {
         uint32_t offset, length;
-    } wrong[] = {{20480, 64}, {16384, 16384}, {1, 64}, {0, 65}, {SLICE - 256, 512}, {0xffffff00u, 256}};
+    } wrong[] = {{20480, 64}, {16384, 16384},     {1, 64},
+                 {0, 65},     {SLICE - 256, 512}, {0xffffff00u, 256}};
     struct fixture f;
 
     if (!begin(&f, state))
@@ -220,7 +226,8 @@ static void write__wrong_frames_are_not_written(void **state)
         give_place(&f, &f.to, f.to.base, 20000);
         post(&f, number(&f), wrong[i].offset, wrong[i].length, 0);
         assert_true(contract_until(f.contract, 1, BR_EVENT_CLOSED, f.b, 1));
-        assert_int_equal(contract_event(f.contract, 1, BR_EVENT_CLOSED, f.b, 0)->event.error, -EPROTO);
+        assert_int_equal(contract_event(f.contract, 1, BR_EVENT_CLOSED, f.b, 0)->event.error,
+                         -EPROTO);
         f.contract->ops->link_close(f.b);
         assert_true(contract_until(f.contract, 0, BR_EVENT_CLOSED, f.a, 1));
         f.contract->ops->link_close(f.a);
@@ -234,7 +241,8 @@ static void write__wrong_frames_are_not_written(void **state)
     end(&f);
 }
 
-/* Closing the receiving end in the middle of writes: afterwards its memory does not change any more. */
+/* Closing the receiving end in the middle of writes: afterwards its memory does not change any
+ * more. */
 static void write__close_fences_writes(void **state)
 {
     uint8_t *seen = malloc(BYTES);

@@ -51,11 +51,16 @@ static void set_word(const char *word)
     unsigned long long bytes;
     char unit = 0;
 
-    if (sscanf(word, "devices=%d", &control.devices) == 1 || sscanf(word, "late=%u", &control.late) == 1 ||
-        sscanf(word, "fail=%63[^:]:%u:%u", control.fail, &control.fail_result, &control.fail_after) >= 2)
+    if (sscanf(word, "devices=%d", &control.devices) == 1 ||
+        sscanf(word, "late=%u", &control.late) == 1 ||
+        sscanf(word, "fail=%63[^:]:%u:%u", control.fail, &control.fail_result,
+               &control.fail_after) >= 2)
         return;
     if (sscanf(word, "bytes=%llu%c", &bytes, &unit) >= 1)
-        control.bytes = (size_t)bytes << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0);
+        control.bytes = (size_t)bytes << (unit == 'K'   ? 10
+                                          : unit == 'M' ? 20
+                                          : unit == 'G' ? 30
+                                                        : 0);
     else
         set_flag(word);
 }
@@ -125,7 +130,8 @@ br_cuda_result fake_enter(const char *symbol, enum fake_needs needs)
         return control.fail_result;
     if (needs != NOTHING && !initialised)
         return BR_CUDA_NOT_INITIALIZED;
-    if (atomic_load(&fake_captures) && fake_capture_mode != BR_CUDA_CAPTURE_RELAXED && is_unsafe(symbol))
+    if (atomic_load(&fake_captures) && fake_capture_mode != BR_CUDA_CAPTURE_RELAXED &&
+        is_unsafe(symbol))
         return BR_CUDA_CAPTURE_UNSUPPORTED;
     return needs == CONTEXT && !fake_current() ? BR_CUDA_INVALID_CONTEXT : BR_CUDA_SUCCESS;
 }
@@ -150,10 +156,10 @@ br_cuda_result cuDriverGetVersion(int *out)
 
 br_cuda_result cuGetErrorName(br_cuda_result result, const char **out)
 {
-#define NAME(ours, theirs, value)                                                                            \
-    if (result == value && (value == 0 || strncmp(#theirs, "CUDA_ERROR", 10) == 0)) {                        \
-        *out = #theirs;                                                                                      \
-        return BR_CUDA_SUCCESS;                                                                              \
+#define NAME(ours, theirs, value)                                                                  \
+    if (result == value && (value == 0 || strncmp(#theirs, "CUDA_ERROR", 10) == 0)) {              \
+        *out = #theirs;                                                                            \
+        return BR_CUDA_SUCCESS;                                                                    \
     }
     BR_CUDA_CONSTANTS(NAME)
     *out = NULL;

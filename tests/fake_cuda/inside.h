@@ -18,11 +18,11 @@ enum fake_needs { NOTHING, DRIVER, CONTEXT };
 
 /* At the start of each function: what it needs, and whether it is to fail. */
 br_cuda_result fake_enter(const char *symbol, enum fake_needs needs);
-#define ENTER(symbol, needs)                                                                                 \
-    do {                                                                                                     \
-        br_cuda_result entered = fake_enter(#symbol, needs);                                                 \
-        if (entered)                                                                                         \
-            return entered;                                                                                  \
+#define ENTER(symbol, needs)                                                                       \
+    do {                                                                                           \
+        br_cuda_result entered = fake_enter(#symbol, needs);                                       \
+        if (entered)                                                                               \
+            return entered;                                                                        \
     } while (0)
 
 struct CUctx_st {
@@ -46,8 +46,9 @@ struct fake_memory {
     size_t mapped;    /* bytes of each mapping */
     int fd;           /* memfd behind it; -1: none */
     int device;
-    bool foreign;    /* fake_cuda_make_foreign() */
-    bool created;    /* by cuMemCreate(), a span of a RESERVED one: cuIpcGetMemHandle() refuses it */
+    bool foreign; /* fake_cuda_make_foreign() */
+    /* by cuMemCreate(), a span of a RESERVED one: cuIpcGetMemHandle() refuses it */
+    bool created;
     unsigned handle; /* of that */
     unsigned long long id;
 };
@@ -61,9 +62,11 @@ extern __thread unsigned int fake_capture_mode;
 /* The span that holds an address, or NULL. Under fake_lock. */
 struct fake_memory *fake_find(br_cuda_pointer address);
 /* A span over fd (which it then owns; -1 makes one). Under fake_lock. */
-br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, struct fake_memory **out);
+br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd,
+                        struct fake_memory **out);
 void fake_unmap(struct fake_memory *memory);
-/* A span that the caller has made, into the list and out of it. Found before older ones that hold the same addresses. Under fake_lock. */
+/* A span that the caller has made, into the list and out of it. Found before older ones that hold
+ * the same addresses. Under fake_lock. */
 void fake_add(struct fake_memory *memory);
 void fake_remove(struct fake_memory *memory);
 bool fake_is_foreign(br_cuda_pointer address);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reduction kernels of gpu/reduce.cu, compiled from the same headers for the CPU: what the tests check their arithmetic with, and
- * what the fake driver runs. */
+/* The reduction kernels of gpu/reduce.cu, compiled from the same headers for the CPU: what the
+ * tests check their arithmetic with, and what the fake driver runs. */
 #ifndef BR_TEST_KERNELS_ON_HOST_H
 #define BR_TEST_KERNELS_ON_HOST_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of the devices and pinned host memory: two mappings of one memfd, of which the device's is PROT_NONE. */
+/* Memory of the devices and pinned host memory: two mappings of one memfd, of which the device's is
+ * PROT_NONE. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,15 +35,17 @@ struct fake_memory *fake_find(br_cuda_pointer address)
 static bool map_both(struct fake_memory *memory)
 {
     bool seen = memory->kind == HOST || memory->kind == MANAGED;
-    int protection =
-        seen || (memory->kind == DEVICE && fake_cuda()->peer_memory) ? PROT_READ | PROT_WRITE : PROT_NONE;
+    int protection = seen || (memory->kind == DEVICE && fake_cuda()->peer_memory)
+                         ? PROT_READ | PROT_WRITE
+                         : PROT_NONE;
 
     memory->mapping[0] = mmap(NULL, memory->mapped, protection, MAP_SHARED, memory->fd, 0);
     if (memory->mapping[0] == MAP_FAILED)
         return false;
     memory->mapping[1] = memory->mapping[0];
     if (!seen)
-        memory->mapping[1] = mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
+        memory->mapping[1] =
+            mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
     if (memory->mapping[1] != MAP_FAILED)
         return true;
     munmap(memory->mapping[0], memory->mapped);
@@ -58,7 +61,8 @@ void fake_cuda_hide(void)
     pthread_mutex_unlock(&fake_lock);
 }
 
-br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, struct fake_memory **out)
+br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd,
+                        struct fake_memory **out)
 {
     size_t shift = bytes % PAGE && kind != HOST ? SHIFT : 0;
     struct fake_memory *memory;
@@ -72,7 +76,8 @@ br_cuda_result fake_map(enum fake_kind kind, int device, size_t bytes, int fd, s
     *memory = (struct fake_memory){.kind = kind, .bytes = bytes, .device = device};
     memory->mapped = (bytes + shift + PAGE - 1) & ~(PAGE - 1);
     memory->fd = fd >= 0 ? fd : memfd_create("fake_cuda", MFD_CLOEXEC);
-    if (memory->fd < 0 || (fd < 0 && ftruncate(memory->fd, (off_t)memory->mapped)) || !map_both(memory)) {
+    if (memory->fd < 0 || (fd < 0 && ftruncate(memory->fd, (off_t)memory->mapped)) ||
+        !map_both(memory)) {
         if (memory->fd >= 0)
             close(memory->fd);
         free(memory);
@@ -218,7 +223,8 @@ br_cuda_result cuMemHostUnregister(void *memory)
 {
     ENTER(cuMemHostUnregister, CONTEXT);
     fake_wait_for_all("cuMemHostUnregister");
-    return release(memory, REGISTERED, REGISTERED) ? BR_CUDA_HOST_MEMORY_NOT_REGISTERED : BR_CUDA_SUCCESS;
+    return release(memory, REGISTERED, REGISTERED) ? BR_CUDA_HOST_MEMORY_NOT_REGISTERED
+                                                   : BR_CUDA_SUCCESS;
 }
 
 br_cuda_result cuMemHostGetDevicePointer_v2(br_cuda_pointer *out, void *at, unsigned int flags)
@@ -258,7 +264,8 @@ br_cuda_result cuMemGetAddressRange_v2(br_cuda_pointer *base, size_t *bytes, br_
     return memory ? BR_CUDA_SUCCESS : BR_CUDA_NOT_FOUND;
 }
 
-static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned int attribute, void *out)
+static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned int attribute,
+                                   void *out)
 {
     bool host = memory->kind == HOST || memory->kind == REGISTERED;
 
@@ -331,7 +338,8 @@ br_cuda_result cuPointerGetAttributes(unsigned int n, unsigned int *attributes, 
     return BR_CUDA_SUCCESS;
 }
 
-br_cuda_result cuPointerSetAttribute(const void *value, unsigned int attribute, br_cuda_pointer pointer)
+br_cuda_result cuPointerSetAttribute(const void *value, unsigned int attribute,
+                                     br_cuda_pointer pointer)
 {
     const struct fake_memory *memory;
     bool takes;

@@ -74,7 +74,8 @@ br_cuda_result cuModuleUnload(struct CUmod_st *module)
     return BR_CUDA_SUCCESS;
 }
 
-br_cuda_result cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module, const char *name)
+br_cuda_result cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module,
+                                   const char *name)
 {
     ENTER(cuModuleGetFunction, CONTEXT);
     if (!module)
@@ -83,8 +84,8 @@ br_cuda_result cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *modu
     return *out ? BR_CUDA_SUCCESS : BR_CUDA_NOT_FOUND;
 }
 
-br_cuda_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct CUfunc_st *function, int block,
-                                                           size_t shared_bytes)
+br_cuda_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct CUfunc_st *function,
+                                                           int block, size_t shared_bytes)
 {
     (void)shared_bytes;
     ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor, CONTEXT);
@@ -94,8 +95,8 @@ br_cuda_result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct C
 
 br_cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned int grid_x, unsigned int grid_y,
                               unsigned int grid_z, unsigned int block_x, unsigned int block_y,
-                              unsigned int block_z, unsigned int shared_bytes, struct CUstream_st *stream,
-                              void **parameters, void **extra)
+                              unsigned int block_z, unsigned int shared_bytes,
+                              struct CUstream_st *stream, void **parameters, void **extra)
 {
     struct fake_work work = {
         .kind = LAUNCH,
@@ -106,7 +107,8 @@ br_cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned int grid_x, u
     ENTER(cuLaunchKernel, CONTEXT);
     if (!function || extra)
         return BR_CUDA_INVALID_HANDLE;
-    if (!grid_x || !grid_y || !grid_z || !threads || threads > 1024 || grid_y > 65535 || grid_z > 65535)
+    if (!grid_x || !grid_y || !grid_z || !threads || threads > 1024 || grid_y > 65535 ||
+        grid_z > 65535)
         return BR_CUDA_INVALID_VALUE;
     for (int i = 0; i < function->n; i++) {
         if (function->sizes[i] > FAKE_ARGUMENT_BYTES - used)

@@ -29,10 +29,10 @@ static void run(const struct fake_cuda_launch *launch, const char *name)
         kernel(&reduction, thread, threads);
 }
 
-#define FUNCTION(type, suffix, TYPE, REDUCTION)                                                              \
-    static void type##_##suffix(const struct fake_cuda_launch *launch)                                       \
-    {                                                                                                        \
-        run(launch, "braid_reduce_" #type "_" #suffix);                                                      \
+#define FUNCTION(type, suffix, TYPE, REDUCTION)                                                    \
+    static void type##_##suffix(const struct fake_cuda_launch *launch)                             \
+    {                                                                                              \
+        run(launch, "braid_reduce_" #type "_" #suffix);                                            \
     }
 BR_GPU_KERNELS(FUNCTION)
 
@@ -40,7 +40,7 @@ __attribute__((constructor)) static void add_all(void)
 {
     static const size_t size = sizeof(struct br_gpu_reduction);
 
-#define ADD(type, suffix, TYPE, REDUCTION)                                                                   \
+#define ADD(type, suffix, TYPE, REDUCTION)                                                         \
     fake_cuda_kernel("braid_reduce_" #type "_" #suffix, type##_##suffix, &size, 1);
     BR_GPU_KERNELS(ADD)
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What leaves the process: dma-bufs (a memfd goes for one), IPC handles, virtual memory with descriptors; and events, which may. */
+/* What leaves the process: dma-bufs (a memfd goes for one), IPC handles, virtual memory with
+ * descriptors; and events, which may. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,8 @@ static int open_note(const struct note *note)
     return open(path, O_RDWR | O_CLOEXEC);
 }
 
-br_cuda_result cuMemGetHandleForAddressRange(void *out, br_cuda_pointer at, size_t bytes, unsigned int type,
-                                             unsigned long long flags)
+br_cuda_result cuMemGetHandleForAddressRange(void *out, br_cuda_pointer at, size_t bytes,
+                                             unsigned int type, unsigned long long flags)
 {
     br_cuda_result result = BR_CUDA_INVALID_VALUE;
     struct fake_memory *memory;
@@ -44,8 +45,9 @@ br_cuda_result cuMemGetHandleForAddressRange(void *out, br_cuda_pointer at, size
     memory = fake_find(at);
     if (!memory) /* whole pages around memory that begins inside one */
         memory = fake_find(at + 4095);
-    if (memory && memory->fd >= 0 && type == BR_CUDA_RANGE_DMABUF && at % 4096 == 0 && bytes % 4096 == 0 &&
-        (char *)(uintptr_t)at == memory->mapping[0] && bytes <= memory->mapped) {
+    if (memory && memory->fd >= 0 && type == BR_CUDA_RANGE_DMABUF && at % 4096 == 0 &&
+        bytes % 4096 == 0 && (char *)(uintptr_t)at == memory->mapping[0] &&
+        bytes <= memory->mapped) {
         *(int *)out = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
         result = *(int *)out < 0 ? BR_CUDA_OPERATING_SYSTEM : BR_CUDA_SUCCESS;
     }
@@ -59,8 +61,9 @@ br_cuda_result cuFlushGPUDirectRDMAWrites(unsigned int target, unsigned int scop
     pthread_mutex_lock(&fake_lock);
     fake_counted.flushes++;
     pthread_mutex_unlock(&fake_lock);
-    return target == BR_CUDA_FLUSH_CURRENT_CONTEXT && scope >= BR_CUDA_FLUSH_TO_OWNER ? BR_CUDA_SUCCESS
-                                                                                      : BR_CUDA_INVALID_VALUE;
+    return target == BR_CUDA_FLUSH_CURRENT_CONTEXT && scope >= BR_CUDA_FLUSH_TO_OWNER
+               ? BR_CUDA_SUCCESS
+               : BR_CUDA_INVALID_VALUE;
 }
 
 br_cuda_result cuIpcGetMemHandle(struct CUipcMemHandle_st *out, br_cuda_pointer at)
@@ -98,7 +101,8 @@ br_cuda_result cuIpcOpenMemHandle_v2(br_cuda_pointer *out, struct CUipcMemHandle
     memcpy(&note, handle.reserved, sizeof note);
     fd = open_note(&note);
     if (fd < 0)
-        return note.magic == MAGIC && note.pid == getpid() ? BR_CUDA_INVALID_CONTEXT : BR_CUDA_INVALID_HANDLE;
+        return note.magic == MAGIC && note.pid == getpid() ? BR_CUDA_INVALID_CONTEXT
+                                                           : BR_CUDA_INVALID_HANDLE;
     pthread_mutex_lock(&fake_lock);
     result = fake_map(OPENED, fake_current()->device, note.bytes, fd, &memory);
     pthread_mutex_unlock(&fake_lock);

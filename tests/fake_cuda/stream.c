@@ -35,9 +35,10 @@ static bool value_there(const struct fake_work *work)
 {
     const void *at = fake_cuda_bytes(work->to);
     bool wide = work->bytes == 8;
-    uint64_t is =
-        wide ? atomic_load((const _Atomic uint64_t *)at) : atomic_load((const _Atomic uint32_t *)at);
-    int64_t ahead = wide ? (int64_t)(is - work->value) : (int32_t)((uint32_t)is - (uint32_t)work->value);
+    uint64_t is = wide ? atomic_load((const _Atomic uint64_t *)at)
+                       : atomic_load((const _Atomic uint32_t *)at);
+    int64_t ahead =
+        wide ? (int64_t)(is - work->value) : (int32_t)((uint32_t)is - (uint32_t)work->value);
 
     return (work->flags & 3) == BR_CUDA_WAIT_EQ ? is == work->value : ahead >= 0;
 }
@@ -217,29 +218,32 @@ br_cuda_result cuMemcpyAsync(br_cuda_pointer to, br_cuda_pointer from, size_t by
                              struct CUstream_st *stream)
 {
     ENTER(cuMemcpyAsync, CONTEXT);
-    return submit(stream, &(struct fake_work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+    return submit(stream,
+                  &(struct fake_work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 }
 
-br_cuda_result cuMemcpyDtoHAsync_v2(void *to, br_cuda_pointer from, size_t bytes, struct CUstream_st *stream)
+br_cuda_result cuMemcpyDtoHAsync_v2(void *to, br_cuda_pointer from, size_t bytes,
+                                    struct CUstream_st *stream)
 {
     ENTER(cuMemcpyDtoHAsync_v2, CONTEXT);
-    return submit(stream,
-                  &(struct fake_work){.kind = COPY, .to = (uintptr_t)to, .from = from, .bytes = bytes});
+    return submit(stream, &(struct fake_work){
+                              .kind = COPY, .to = (uintptr_t)to, .from = from, .bytes = bytes});
 }
 
 br_cuda_result cuMemcpyHtoDAsync_v2(br_cuda_pointer to, const void *from, size_t bytes,
                                     struct CUstream_st *stream)
 {
     ENTER(cuMemcpyHtoDAsync_v2, CONTEXT);
-    return submit(stream,
-                  &(struct fake_work){.kind = COPY, .to = to, .from = (uintptr_t)from, .bytes = bytes});
+    return submit(stream, &(struct fake_work){
+                              .kind = COPY, .to = to, .from = (uintptr_t)from, .bytes = bytes});
 }
 
 br_cuda_result cuMemsetD8Async(br_cuda_pointer to, unsigned char value, size_t bytes,
                                struct CUstream_st *stream)
 {
     ENTER(cuMemsetD8Async, CONTEXT);
-    return submit(stream, &(struct fake_work){.kind = SET, .to = to, .value = value, .bytes = bytes});
+    return submit(stream,
+                  &(struct fake_work){.kind = SET, .to = to, .value = value, .bytes = bytes});
 }
 
 br_cuda_result cuLaunchHostFunc(struct CUstream_st *stream, void (*fn)(void *), void *argument)
@@ -255,21 +259,23 @@ static br_cuda_result memory_operation(struct CUstream_st *stream, const struct 
     return work->to % work->bytes ? BR_CUDA_INVALID_VALUE : submit(stream, work);
 }
 
-#define MEMORY_OPERATION(symbol, what, width)                                                                \
-    br_cuda_result symbol(struct CUstream_st *stream, br_cuda_pointer at, uint##width##_t value,             \
-                          unsigned int flags)                                                                \
-    {                                                                                                        \
-        ENTER(symbol, CONTEXT);                                                                              \
-        return memory_operation(                                                                             \
-            stream, &(struct fake_work){                                                                     \
-                        .kind = what, .to = at, .value = value, .bytes = width / 8, .flags = flags});        \
+#define MEMORY_OPERATION(symbol, what, width)                                                      \
+    br_cuda_result symbol(struct CUstream_st *stream, br_cuda_pointer at, uint##width##_t value,   \
+                          unsigned int flags)                                                      \
+    {                                                                                              \
+        ENTER(symbol, CONTEXT);                                                                    \
+        return memory_operation(                                                                   \
+            stream,                                                                                \
+            &(struct fake_work){                                                                   \
+                .kind = what, .to = at, .value = value, .bytes = width / 8, .flags = flags});      \
     }
 MEMORY_OPERATION(cuStreamWaitValue32_v2, WAIT_VALUE, 32)
 MEMORY_OPERATION(cuStreamWaitValue64_v2, WAIT_VALUE, 64)
 MEMORY_OPERATION(cuStreamWriteValue32_v2, WRITE_VALUE, 32)
 MEMORY_OPERATION(cuStreamWriteValue64_v2, WRITE_VALUE, 64)
 
-br_cuda_result cuStreamCreateWithPriority(struct CUstream_st **out, unsigned int flags, int priority)
+br_cuda_result cuStreamCreateWithPriority(struct CUstream_st **out, unsigned int flags,
+                                          int priority)
 {
     struct CUstream_st *stream;
 
@@ -370,7 +376,8 @@ void fake_cuda_capture(struct CUstream_st *stream, unsigned status)
     unsigned before = stream_of(stream)->capture;
 
     stream_of(stream)->capture = status;
-    atomic_fetch_add(&fake_captures, (status != BR_CUDA_CAPTURE_NONE) - (before != BR_CUDA_CAPTURE_NONE));
+    atomic_fetch_add(&fake_captures,
+                     (status != BR_CUDA_CAPTURE_NONE) - (before != BR_CUDA_CAPTURE_NONE));
 }
 
 br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out)
@@ -379,7 +386,8 @@ br_cuda_result cuStreamIsCapturing(struct CUstream_st *stream, unsigned int *out
     if (is_default(stream) && !fake_current())
         return BR_CUDA_INVALID_CONTEXT;
     *out = stream_of(stream)->capture;
-    return is_default(stream) && atomic_load(&fake_captures) ? BR_CUDA_CAPTURE_IMPLICIT : BR_CUDA_SUCCESS;
+    return is_default(stream) && atomic_load(&fake_captures) ? BR_CUDA_CAPTURE_IMPLICIT
+                                                             : BR_CUDA_SUCCESS;
 }
 
 br_cuda_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)
@@ -392,7 +400,8 @@ br_cuda_result cuThreadExchangeStreamCaptureMode(unsigned int *mode)
     return BR_CUDA_SUCCESS;
 }
 
-br_cuda_result cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned int flags)
+br_cuda_result cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event,
+                                 unsigned int flags)
 {
     ENTER(cuStreamWaitEvent, CONTEXT);
     return submit(stream, &(struct fake_work){.kind = WAIT_EVENT,
@@ -405,9 +414,10 @@ br_cuda_result cuEventRecord(struct CUevent_st *event, struct CUstream_st *strea
 {
     ENTER(cuEventRecord, CONTEXT);
     event->late = fake_cuda()->late;
-    return submit(stream, &(struct fake_work){.kind = RECORD,
-                                              .event = event,
-                                              .value = atomic_fetch_add(&event->state->recorded, 1) + 1});
+    return submit(stream,
+                  &(struct fake_work){.kind = RECORD,
+                                      .event = event,
+                                      .value = atomic_fetch_add(&event->state->recorded, 1) + 1});
 }
 
 static bool complete(struct CUevent_st *event)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Virtual memory management: an allocation is a memfd, whose name says the device and whether it may leave the process. What is mapped of one is a
- * span of its own within a RESERVED one; numbers of handles come again as soon as nothing has them any more. */
+/* Virtual memory management: an allocation is a memfd, whose name says the device and whether it
+ * may leave the process. What is mapped of one is a span of its own within a RESERVED one; numbers
+ * of handles come again as soon as nothing has them any more. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,8 @@ static br_cuda_result handle_of(int fd, unsigned long long *out)
     return result;
 }
 
-br_cuda_result cuMemGetAllocationGranularity(size_t *out, const struct CUmemAllocationProp_st *properties,
+br_cuda_result cuMemGetAllocationGranularity(size_t *out,
+                                             const struct CUmemAllocationProp_st *properties,
                                              unsigned int option)
 {
     ENTER(cuMemGetAllocationGranularity, DRIVER);
@@ -77,7 +79,8 @@ br_cuda_result cuMemGetAllocationGranularity(size_t *out, const struct CUmemAllo
 }
 
 br_cuda_result cuMemCreate(unsigned long long *out, size_t bytes,
-                           const struct CUmemAllocationProp_st *properties, unsigned long long flags)
+                           const struct CUmemAllocationProp_st *properties,
+                           unsigned long long flags)
 {
     char name[64];
     int fd;
@@ -122,20 +125,21 @@ static bool reserve(struct fake_memory *memory)
 {
     memory->mapped = memory->bytes + FAKE_CUDA_GRAIN;
     for (int i = 0; i < 2; i++) {
-        memory->mapping[i] =
-            mmap(NULL, memory->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        memory->mapping[i] = mmap(NULL, memory->mapped, PROT_NONE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory->mapping[i] != MAP_FAILED)
             continue;
         if (i)
             munmap(memory->mapping[0], memory->mapped);
         return false;
     }
-    memory->at = memory->mapping[0] + (FAKE_CUDA_GRAIN - (uintptr_t)memory->mapping[0] % FAKE_CUDA_GRAIN);
+    memory->at =
+        memory->mapping[0] + (FAKE_CUDA_GRAIN - (uintptr_t)memory->mapping[0] % FAKE_CUDA_GRAIN);
     return true;
 }
 
-br_cuda_result cuMemAddressReserve(br_cuda_pointer *out, size_t bytes, size_t alignment, br_cuda_pointer at,
-                                   unsigned long long flags)
+br_cuda_result cuMemAddressReserve(br_cuda_pointer *out, size_t bytes, size_t alignment,
+                                   br_cuda_pointer at, unsigned long long flags)
 {
     struct fake_memory *memory;
 
@@ -199,7 +203,8 @@ static br_cuda_result add_span(const struct fake_memory *reserved, br_cuda_point
 
     if (!span)
         return BR_CUDA_OUT_OF_MEMORY;
-    if (mmap(real_of(reserved, at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->fd, 0) == MAP_FAILED) {
+    if (mmap(real_of(reserved, at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, handle->fd, 0) ==
+        MAP_FAILED) {
         free(span);
         return BR_CUDA_OUT_OF_MEMORY;
     }
@@ -246,7 +251,8 @@ br_cuda_result cuMemUnmap(br_cuda_pointer at, size_t bytes)
     if (span && (!span->created || (uintptr_t)span->at != at || span->bytes != bytes))
         span = NULL;
     if (span) {
-        mmap(span->real, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        mmap(span->real, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0);
         handles[span->handle - 1].spans--;
         drop_if_unused(&handles[span->handle - 1]);
         fake_remove(span);
@@ -256,8 +262,8 @@ br_cuda_result cuMemUnmap(br_cuda_pointer at, size_t bytes)
     return span ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_VALUE;
 }
 
-br_cuda_result cuMemSetAccess(br_cuda_pointer at, size_t bytes, const struct CUmemAccessDesc_st *access,
-                              size_t n)
+br_cuda_result cuMemSetAccess(br_cuda_pointer at, size_t bytes,
+                              const struct CUmemAccessDesc_st *access, size_t n)
 {
     br_cuda_result result =
         n && access[0].flags == BR_CUDA_ACCESS_READ_WRITE ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_VALUE;
@@ -266,9 +272,11 @@ br_cuda_result cuMemSetAccess(br_cuda_pointer at, size_t bytes, const struct CUm
     ENTER(cuMemSetAccess, DRIVER);
     fake_wait_for_all("cuMemSetAccess");
     pthread_mutex_lock(&fake_lock);
-    for (size_t done = 0; done < bytes && !result; done += span->bytes) { /* whole ones, without a hole */
+    /* whole ones, without a hole */
+    for (size_t done = 0; done < bytes && !result; done += span->bytes) {
         span = fake_find(at + done);
-        if (!span || !span->created || (uintptr_t)span->at != at + done || span->bytes > bytes - done ||
+        if (!span || !span->created || (uintptr_t)span->at != at + done ||
+            span->bytes > bytes - done ||
             mprotect(span->real, span->bytes, PROT_READ | PROT_WRITE)) {
             result = BR_CUDA_INVALID_VALUE;
             break;
@@ -297,7 +305,8 @@ br_cuda_result cuMemExportToShareableHandle(void *out, unsigned long long number
     return result;
 }
 
-br_cuda_result cuMemImportFromShareableHandle(unsigned long long *out, void *os_handle, unsigned int type)
+br_cuda_result cuMemImportFromShareableHandle(unsigned long long *out, void *os_handle,
+                                              unsigned int type)
 {
     ENTER(cuMemImportFromShareableHandle, DRIVER);
     if (type != BR_CUDA_HANDLE_FD)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handshake under arbitrary bytes. The first byte chooses the role; then come messages, each with its
- * length in front (a length over what is left is an exact-size read of the rest, so that ASan sees any read
- * behind it). Nobody who does not know the secret gets to READY.
+ * The handshake under arbitrary bytes. The first byte chooses the role; then come messages, each
+ * with its length in front (a length over what is left is an exact-size read of the rest, so that
+ * ASan sees any read behind it). Nobody who does not know the secret gets to READY.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint8_t *message = malloc(n ? n : 1);
 
         memcpy(message, data + 1, n);
-        if (br_handshake_receive(&hs, message, n, reply, &reply_bytes) == 1 || reply_bytes > sizeof reply)
+        if (br_handshake_receive(&hs, message, n, reply, &reply_bytes) == 1 ||
+            reply_bytes > sizeof reply)
             abort();
         free(message);
         data += 1 + n;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inventories of arbitrary bytes: refused with words, or checked, written and read again to the same text. */
+/* Inventories of arbitrary bytes: refused with words, or checked, written and read again to the
+ * same text. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two datagram links, and a network that does with their packets what the input says: delivers any of them again or never, changes any
- * byte (with a right checksum, as a hostile peer would), lets time pass, kills slots.
+ * Two datagram links, and a network that does with their packets what the input says: delivers any
+ * of them again or never, changes any byte (with a right checksum, as a hostile peer would), lets
+ * time pass, kills slots.
  *
- * Whatever comes: nothing is written outside of a place, no event lies, and a link that has nothing to do says so. If no packet was
- * changed, each frame arrives at most once and no link fails but for time.
+ * Whatever comes: nothing is written outside of a place, no event lies, and a link that has nothing
+ * to do says so. If no packet was changed, each frame arrives at most once and no link fails but
+ * for time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -187,7 +189,8 @@ static void step(struct world *world, const uint8_t *op)
     case 1:
     case 2:
         if (world->n_flights)
-            deliver(world, op[1] % world->n_flights, (op[0] & 7) == 2, op[2], op[0] & 8 ? op[3] : 0);
+            deliver(world, op[1] % world->n_flights, (op[0] & 7) == 2, op[2],
+                    op[0] & 8 ? op[3] : 0);
         break;
     case 3:
         post(world, end, op[1]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A worker whose peer knows the secret and lies: any messages and frames, in any order, on two rails that die in between.
- * The worker may fail, in words; it must not crash, hang, post what the contract forbids (tests/protocol/wired.h), write
- * outside the places, or end a transfer twice.
+ * A worker whose peer knows the secret and lies: any messages and frames, in any order, on two
+ * rails that die in between. The worker may fail, in words; it must not crash, hang, post what the
+ * contract forbids (tests/protocol/wired.h), write outside the places, or end a transfer twice.
  *
- * The input is a sequence of commands of one byte with arguments behind them. Numbers that mean something (slots, tags) can be
- * given as an index, so that the fuzzer need not guess them.
+ * The input is a sequence of commands of one byte with arguments behind them. Numbers that mean
+ * something (slots, tags) can be given as an index, so that the fuzzer need not guess them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +146,8 @@ static void send_message(struct fuzz *f, struct wire_link *link)
 {
     static const uint8_t payload[2048] = "words";
     uint8_t what = byte(&f->in);
-    struct br_message m = {.type = what & 31, .sequence = number(&f->in, 1), .tag = tag(byte(&f->in))};
+    struct br_message m = {
+        .type = what & 31, .sequence = number(&f->in, 1), .tag = tag(byte(&f->in))};
     uint32_t length = 0;
 
     if (what & 32) /* far from all others */
@@ -175,7 +176,9 @@ static void send_message(struct fuzz *f, struct wire_link *link)
         m.onesided.check = what & 64 ? 78 : 77;
         m.onesided.offset = number(&f->in, 2);
         m.onesided.region = 1;
-        length = m.type == BR_MESSAGE_PUT && m.onesided.offset & 1 && m.bytes <= sizeof payload ? m.bytes : 0;
+        length = m.type == BR_MESSAGE_PUT && m.onesided.offset & 1 && m.bytes <= sizeof payload
+                     ? m.bytes
+                     : 0;
         break;
     case BR_MESSAGE_ATOMIC:
         m.bytes = sizeof(uint64_t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes as a packet, also with a right start and checksum: the parser stays within them, and what it lets through keeps
- * the promises that links rely on. */
+/* Any bytes as a packet, also with a right start and checksum: the parser stays within them, and
+ * what it lets through keeps the promises that links rely on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +18,10 @@ static void check_view(const struct br_dgram_view *view, const uint8_t *bytes, s
     uint64_t below = 0;
 
     if (view->kind == BR_DGRAM_DATA) {
-        check(view->content == bytes + sizeof view->data && view->content_bytes == size - sizeof view->data);
-        check(view->data.part < BR_DGRAM_PARTS && view->data.path < BR_DGRAM_PATHS && view->data.number);
+        check(view->content == bytes + sizeof view->data &&
+              view->content_bytes == size - sizeof view->data);
+        check(view->data.part < BR_DGRAM_PARTS && view->data.path < BR_DGRAM_PATHS &&
+              view->data.number);
         check(view->content_bytes >= (view->data.part ? 1u : BR_FRAME_INLINE));
         check(view->data.length <= BR_DGRAM_MAX_FRAME);
     } else if (view->kind == BR_DGRAM_ACK) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any bytes, cut anywhere, with slots dying in between: the parser stays within its places and ends every
- * frame. */
+/* Any bytes, cut anywhere, with slots dying in between: the parser stays within its places and ends
+ * every frame. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,10 @@ static void check_event(const struct br_event *event, const struct br_slot_table
     }
 }
 
-/* The first byte of each turn says how many bytes come at once and whether the slot dies first. Headers are
- * completed with a valid start so that the fuzzer need not guess the magic. */
-static void feed(struct br_stream_rx *rx, struct br_slot_table *slots, uint8_t *place, const uint8_t *data,
-                 size_t size)
+/* The first byte of each turn says how many bytes come at once and whether the slot dies first.
+ * Headers are completed with a valid start so that the fuzzer need not guess the magic. */
+static void feed(struct br_stream_rx *rx, struct br_slot_table *slots, uint8_t *place,
+                 const uint8_t *data, size_t size)
 {
     struct br_slot *slot = br_slot_get(slots, place, PLACE_BYTES, PLACE_BYTES);
     void *held[HELD] = {NULL};
@@ -87,7 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct br_stream_rx rx;
     struct br_stream_config config = {&slots, 512, PLACE_BYTES * 2, trash, 100};
 
-    check(place && trash && !br_slot_table_init(&slots, 4) && !br_stream_rx_init(&rx, &config, HELD - 1));
+    check(place && trash && !br_slot_table_init(&slots, 4) &&
+          !br_stream_rx_init(&rx, &config, HELD - 1));
     rx.trusted = !size || data[0] & 1;
     feed(&rx, &slots, place, data, size);
     br_stream_rx_destroy(&rx);

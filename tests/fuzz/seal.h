@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A right checksum for a datagram that a fuzzer has made or changed, as a hostile peer would give it. */
+/* A right checksum for a datagram that a fuzzer has made or changed, as a hostile peer would give
+ * it. */
 #ifndef TESTS_FUZZ_SEAL_H
 #define TESTS_FUZZ_SEAL_H
 

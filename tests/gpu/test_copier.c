@@ -119,7 +119,8 @@ static void move__within_the_memory(void **state)
     while (br_copier_done(copier, &moved) == 0)
         ;
     assert_string_equal(view + 50, "braid");
-    assert_int_equal(br_copier_counters(copier).to_gpu_bytes + br_copier_counters(copier).to_host_bytes, 0);
+    assert_int_equal(
+        br_copier_counters(copier).to_gpu_bytes + br_copier_counters(copier).to_host_bytes, 0);
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
     assert_int_equal(br_copier_move(copier, 1, device(), device(), 6), -EIO);
@@ -137,7 +138,8 @@ static void copy__now(void **state)
     assert_string_equal(out, "now");
 }
 
-/* The program captures a graph in the default mode, in whichever thread: what we call is allowed there and leaves the mode alone. */
+/* The program captures a graph in the default mode, in whichever thread: what we call is allowed
+ * there and leaves the mode alone. */
 static void copy__while_the_program_captures(void **state)
 {
     static char host[8192];
@@ -182,12 +184,14 @@ static void mark__as_many_as_wanted(void **state)
     (void)state;
     assert_int_equal(br_copier_open(copier, 1), 1);
     for (int i = 0; i < 300; i++)
-        assert_int_equal(br_copier_mark(copier, 1, i % 2 ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, &copies[i]), 0);
+        assert_int_equal(
+            br_copier_mark(copier, 1, i % 2 ? BR_COPY_TO_GPU : BR_COPY_TO_HOST, &copies[i]), 0);
     for (int i = 0; i < 300; i++)
         assert_int_equal(br_copier_done(copier, &copies[i]), 1);
 }
 
-/* A copy without a mark would go on in memory that its operation has given back: where there is no event for the mark, none is asked for. */
+/* A copy without a mark would go on in memory that its operation has given back: where there is no
+ * event for the mark, none is asked for. */
 static void copy__needs_a_mark(void **state)
 {
     static struct br_copy copies[EVENTS_MADE];
@@ -256,16 +260,18 @@ static void copy_within__waits_and_gives_up(void **state)
     (void)state;
     assert_int_equal(br_copier_open(copier, 1), 1);
     fake_cuda()->late = 3;
-    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), 0);
+    assert_int_equal(
+        br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), 0);
     assert_string_equal(fake_cuda_bytes(memory), "braid");
-    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_HOST, host + 10, device(), 6, UINT64_MAX),
-                     0);
+    assert_int_equal(
+        br_copier_copy_within(copier, 1, BR_COPY_TO_HOST, host + 10, device(), 6, UINT64_MAX), 0);
     assert_string_equal(host + 10, "braid");
     assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 0, 0), 0);
     assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 6);
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
-    assert_int_equal(br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), -EIO);
+    assert_int_equal(
+        br_copier_copy_within(copier, 1, BR_COPY_TO_GPU, device(), host, 6, UINT64_MAX), -EIO);
     fake_cuda()->fail[0] = 0;
     assert_false(br_copier_has_lost(copier));
     fake_cuda()->late = UINT32_MAX;
@@ -276,7 +282,8 @@ static void copy_within__waits_and_gives_up(void **state)
     stays = 2; /* the trial's memory, on both sides */
 }
 
-/* A GPU is opened while an operation stands in a stream of it: nothing is freed, as that would wait. */
+/* A GPU is opened while an operation stands in a stream of it: nothing is freed, as that would
+ * wait. */
 static void open__beside_work_that_waits(void **state)
 {
     static _Atomic uint32_t gate;

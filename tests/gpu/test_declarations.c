@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* gpu/cuda.h and gpu/driver.h beside NVIDIA's cuda.h, where it is installed and as new as ours: values and types, when this is compiled. The layouts of
- * structures are asserted in gpu/cuda.h, here against NVIDIA's, elsewhere against ours. */
+/* gpu/cuda.h and gpu/driver.h beside NVIDIA's cuda.h, where it is installed and as new as ours:
+ * values and types, when this is compiled. The layouts of structures are asserted in gpu/cuda.h,
+ * here against NVIDIA's, elsewhere against ours. */
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 #endif
@@ -9,7 +10,8 @@
 
 #include "gpu/driver.h"
 
-#define SAME_VALUE(ours, theirs, value) _Static_assert((long long)(ours) == (long long)(theirs), #theirs);
+#define SAME_VALUE(ours, theirs, value)                                                            \
+    _Static_assert((long long)(ours) == (long long)(theirs), #theirs);
 BR_CUDA_CONSTANTS(SAME_VALUE)
 
 /* Redeclared with our types: the compiler refuses what is not compatible. */

@@ -95,7 +95,8 @@ static void find__refuses_with_words(void **state)
     unmake(at + 3 * GRAIN, GRAIN);
 }
 
-/* The driver gives the number of a handle again: it is not taken for the one of before, which is kept as long. */
+/* The driver gives the number of a handle again: it is not taken for the one of before, which is
+ * kept as long. */
 static void find__mapped_anew(void **state)
 {
     struct br_extent before;
@@ -131,7 +132,8 @@ static void gone__is_told_to_whom_has_it(void **state)
     unmake(at, GRAIN);
     for (int i = 0; i < 3; i++) /* uses of other memory find it */
         assert_int_equal(find(at + GRAIN, 1), 0);
-    assert_int_equal(fake_cuda_left(), left - 2 + 1); /* mapping and handle; the other one's handle */
+    /* mapping and handle; the other one's handle */
+    assert_int_equal(fake_cuda_left(), left - 2 + 1);
     assert_int_equal(br_exports_gone(exports, some, 2, told), 1);
     assert_memory_equal(&told[0], &before, sizeof before);
     assert_int_equal(br_exports_gone(exports, some, 2, told), 0);
@@ -177,8 +179,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(find__names_each_allocation_once), TEST(find__refuses_with_words), TEST(find__mapped_anew),
-        TEST(gone__is_told_to_whom_has_it),     TEST(open__gives_a_descriptor), TEST(find__too_many),
+        TEST(find__names_each_allocation_once),
+        TEST(find__refuses_with_words),
+        TEST(find__mapped_anew),
+        TEST(gone__is_told_to_whom_has_it),
+        TEST(open__gives_a_descriptor),
+        TEST(find__too_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

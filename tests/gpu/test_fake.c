@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The fake driver keeps what tests/fake_cuda/fake_cuda.h promises: what stands on it is worth as much. */
+/* The fake driver keeps what tests/fake_cuda/fake_cuda.h promises: what stands on it is worth as
+ * much. */
 #include "tests/fake_cuda/fake_cuda.h"
 
 #include <fcntl.h>
@@ -115,7 +116,8 @@ static void copy__happens_when_somebody_asks(void **state)
     cuda->memory_free(memory);
 }
 
-/* Unpinning behind work that the host holds up would hang: that ends the process, so that no test overlooks it. */
+/* Unpinning behind work that the host holds up would hang: that ends the process, so that no test
+ * overlooks it. */
 static void host_memory__is_not_unpinned_beside_work(void **state)
 {
     static _Atomic uint32_t gate;
@@ -216,14 +218,16 @@ static void dmabuf__is_of_whole_pages_and_holds_the_bytes(void **state)
     char *view;
 
     (void)state;
-    assert_int_equal(cuda->range_handle(&fd, small, 100, BR_CUDA_RANGE_DMABUF, 0), BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->range_handle(&fd, small, 100, BR_CUDA_RANGE_DMABUF, 0),
+                     BR_CUDA_INVALID_VALUE);
     assert_int_equal(cuda->range_handle(&fd, memory, 8192, BR_CUDA_RANGE_DMABUF, 0), 0);
     view = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_ptr_not_equal(view, MAP_FAILED);
     view[5000] = 'x';
     assert_int_equal(((char *)fake_cuda_bytes(memory))[5000], 'x');
     fake_cuda()->no_dmabuf = true;
-    assert_int_equal(cuda->range_handle(&fd, memory, 8192, BR_CUDA_RANGE_DMABUF, 0), BR_CUDA_NOT_SUPPORTED);
+    assert_int_equal(cuda->range_handle(&fd, memory, 8192, BR_CUDA_RANGE_DMABUF, 0),
+                     BR_CUDA_NOT_SUPPORTED);
     munmap(view, 8192);
     close(fd);
     cuda->memory_free(memory);
@@ -255,7 +259,8 @@ static void ipc__reaches_another_process_only(void **state)
     int status;
 
     (void)state;
-    assert_int_equal(cuda->event_create(&done, BR_CUDA_EVENT_INTERPROCESS | BR_CUDA_EVENT_NO_TIMING), 0);
+    assert_int_equal(
+        cuda->event_create(&done, BR_CUDA_EVENT_INTERPROCESS | BR_CUDA_EVENT_NO_TIMING), 0);
     cuda->stream_wait_32(one, (uintptr_t)&gate, 1, BR_CUDA_WAIT_EQ);
     cuda->event_record(done, one);
     assert_int_equal(cuda->ipc_memory_get(&handle, memory), 0);
@@ -325,8 +330,10 @@ static void vmm__several_in_a_range(void **state)
     assert_int_equal(cuda->vmm_retain(&first, (void *)(uintptr_t)(at + 7)), 0);
     assert_int_equal(cuda->vmm_retain(&second, (void *)(uintptr_t)(at + grain)), 0);
     assert_true(first != second);
-    assert_int_equal(cuda->vmm_retain(&second, (void *)(uintptr_t)(at + 2 * grain)), BR_CUDA_INVALID_VALUE);
-    assert_int_equal(cuda->vmm_export(&(int){0}, second, BR_CUDA_HANDLE_FD, 0), BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->vmm_retain(&second, (void *)(uintptr_t)(at + 2 * grain)),
+                     BR_CUDA_INVALID_VALUE);
+    assert_int_equal(cuda->vmm_export(&(int){0}, second, BR_CUDA_HANDLE_FD, 0),
+                     BR_CUDA_INVALID_VALUE);
     assert_int_equal(cuda->vmm_unreserve(at, 3 * grain), BR_CUDA_INVALID_VALUE); /* in use */
     assert_int_equal(cuda->vmm_unmap(at, 2 * grain), BR_CUDA_INVALID_VALUE);
     for (size_t i = 0; i < 2; i++)
@@ -363,12 +370,18 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, enter, leave)
     const struct CMUnitTest tests[] = {
-        CASE(memory__is_not_for_the_cpu),        CASE(memory__ends),
-        CASE(copy__happens_when_somebody_asks),  CASE(host_memory__is_not_unpinned_beside_work),
-        CASE(event__comes_late_when_told),       CASE(stream__waits_for_events_and_values),
-        CASE(launch__copies_its_arguments),      CASE(dmabuf__is_of_whole_pages_and_holds_the_bytes),
-        CASE(ipc__reaches_another_process_only), CASE(vmm__maps_exports_and_imports),
-        CASE(vmm__several_in_a_range),           CASE(pointer__says_what_it_is),
+        CASE(memory__is_not_for_the_cpu),
+        CASE(memory__ends),
+        CASE(copy__happens_when_somebody_asks),
+        CASE(host_memory__is_not_unpinned_beside_work),
+        CASE(event__comes_late_when_told),
+        CASE(stream__waits_for_events_and_values),
+        CASE(launch__copies_its_arguments),
+        CASE(dmabuf__is_of_whole_pages_and_holds_the_bytes),
+        CASE(ipc__reaches_another_process_only),
+        CASE(vmm__maps_exports_and_imports),
+        CASE(vmm__several_in_a_range),
+        CASE(pointer__says_what_it_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,8 @@
 #include "gpu/image.h"
 #include "tests/fake_cuda/kernels_on_host.h"
 
-/* A fat binary begins with a magic number, a version, the size of this head and that of all behind it. */
+/* A fat binary begins with a magic number, a version, the size of this head and that of all behind
+ * it. */
 static void br_gpu_image__is_a_whole_fat_binary(void **state)
 {
     uint32_t magic;

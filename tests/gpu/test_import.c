@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Extents of other processes, mapped here side by side (gpu/ipc.h, note 4). They are this process's own, which the driver allows. */
+/* Extents of other processes, mapped here side by side (gpu/ipc.h, note 4). They are this process's
+ * own, which the driver allows. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -50,7 +51,8 @@ static int tear_down(void **state)
 
 static void take_note(size_t offset, size_t bytes)
 {
-    assert_int_equal(br_ipc_note(ipc, 1, (void *)(uintptr_t)(memory + offset), bytes, &note, extents), 0);
+    assert_int_equal(
+        br_ipc_note(ipc, 1, (void *)(uintptr_t)(memory + offset), bytes, &note, extents), 0);
 }
 
 /* What two ranks do. */
@@ -123,8 +125,8 @@ static void map__what_has_not_come(void **state)
 /* A refusal at each place undoes what was done before. */
 static void map__refused(void **state)
 {
-    static const char *const symbols[] = {"cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemMap",
-                                          "cuMemSetAccess"};
+    static const char *const symbols[] = {"cuMemGetAllocationGranularity", "cuMemAddressReserve",
+                                          "cuMemMap", "cuMemSetAccess"};
     unsigned left;
     void *at;
 
@@ -186,7 +188,8 @@ static void drop__what_is_gone(void **state)
     assert_false(br_ipc_is_stale(ipc));
 }
 
-/* That it is gone was told on another communicator, and is heard later than what has its slot now. */
+/* That it is gone was told on another communicator, and is heard later than what has its slot now.
+ */
 static void take__in_a_slot_of_before(void **state)
 {
     struct br_extent old, new;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of GPUs of other processes. The fake driver lets a process map its own here; with real processes: system/gpu_share. */
+/* Memory of GPUs of other processes. The fake driver lets a process map its own here; with real
+ * processes: system/gpu_share. */
 #include "gpu/ipc.h"
 
 #include <errno.h>
@@ -82,7 +83,8 @@ static void map__finds_the_bytes(void **state)
     assert_true(br_ipc_has(ipc, 1, 5, &note, NULL));
     assert_false(br_ipc_has(ipc, 2, 5, &note, NULL));
     assert_false(br_ipc_has(ipc, 1, 6, &note, NULL));
-    assert_int_equal(br_ipc_note(ipc, 1, memory + 2000, 100, &again, NULL), 0); /* of the same allocation */
+    /* of the same allocation */
+    assert_int_equal(br_ipc_note(ipc, 1, memory + 2000, 100, &again, NULL), 0);
     assert_true(br_ipc_has(ipc, 1, 5, &again, NULL));
     assert_ptr_equal(map(5, &again, 100), there + 1700);
 }

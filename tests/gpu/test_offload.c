@@ -20,7 +20,8 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
-#define BYTES (3u << 20) /* five arrays fit into the arena, and the sixth begins at its start again */
+#define BYTES                                                                                      \
+    (3u << 20) /* five arrays fit into the arena, and the sixth begins at its start again */
 #define COUNT (BYTES / sizeof(uint32_t))
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image. */
@@ -93,8 +94,10 @@ static void br_offload_open__tries_and_measures(void **state)
     (void)state;
     assert_int_equal(br_offload_open(offload, 1, &cost), 0);
     assert_true(cost.start >= 0 && cost.per_byte >= 0 && cost.start + cost.per_byte > 0);
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1)); /* before br_offload_set() */
-    assert_int_equal(br_copier_counters(copier).reduced_bytes, 0);        /* a trial does not count */
+    /* before br_offload_set() */
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+    /* a trial does not count */
+    assert_int_equal(br_copier_counters(copier).reduced_bytes, 0);
 }
 
 /* Whatever fails, with words, and nothing is left over (tear_down). */
@@ -231,7 +234,8 @@ static void br_offload_reduce__all_of_an_empty_arena(void **state)
     wait_for_all();
     br_offload_end(offload, 1, mark);
     assert_int_equal(
-        br_offload_reduce(offload, 1, BRAID_UINT32, BRAID_SUM, host, sources, 4, BYTES, 0, &mark), 0);
+        br_offload_reduce(offload, 1, BRAID_UINT32, BRAID_SUM, host, sources, 4, BYTES, 0, &mark),
+        0);
     wait_for_all();
     assert_int_equal(host[5], 4 * (5 + 2 * 1005));
 }
@@ -292,9 +296,11 @@ static void br_offload_pays__where_it_is_faster(void **state)
     assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 24000, 2, 1));
     assert_true(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 1));
     assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 2));
-    assert_false(br_offload_pays(offload, 1, BRAID_INT32, 26000, 2, 1));      /* which the CPU does faster */
-    assert_false(br_offload_pays(offload, 2, BRAID_UINT32, 26000, 2, 1));     /* not open */
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 17u << 20, 2, 1)); /* larger than the arena */
+    /* which the CPU does faster */
+    assert_false(br_offload_pays(offload, 1, BRAID_INT32, 26000, 2, 1));
+    assert_false(br_offload_pays(offload, 2, BRAID_UINT32, 26000, 2, 1)); /* not open */
+    /* larger than the arena */
+    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 17u << 20, 2, 1));
     assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 300, 1));
 }
 

@@ -65,10 +65,11 @@ static void fill(void)
             bytes_of(i)[k] = (float)(k * (i + 1));
 }
 
-static int ask(enum braid_reduction reduction, int n_src, size_t bytes, int divisor, uint64_t *ticket)
+static int ask(enum braid_reduction reduction, int n_src, size_t bytes, int divisor,
+               uint64_t *ticket)
 {
-    return br_reducer_reduce(reducer, BRAID_FLOAT32, reduction, arrays[3], (const void *const *)arrays, n_src,
-                             bytes, divisor, ticket);
+    return br_reducer_reduce(reducer, BRAID_FLOAT32, reduction, arrays[3],
+                             (const void *const *)arrays, n_src, bytes, divisor, ticket);
 }
 
 /* Asks, sees that nothing has happened yet, waits, and compares arrays[3] with k * factor. */
@@ -206,7 +207,8 @@ static void br_reducer_create__without_kernels(void **state)
 /* Whatever fails, nothing is left over. */
 static void br_reducer_create__unwinds(void **state)
 {
-    static const char *const symbols[] = {"cuDeviceGetAttribute", "cuModuleLoadData", "cuModuleGetFunction",
+    static const char *const symbols[] = {"cuDeviceGetAttribute", "cuModuleLoadData",
+                                          "cuModuleGetFunction",
                                           "cuOccupancyMaxActiveBlocksPerMultiprocessor"};
     unsigned left = fake_cuda_left();
     struct br_reducer *other;

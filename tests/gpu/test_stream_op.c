@@ -316,7 +316,8 @@ static void begin__capture_is_refused(void **state)
     assert_int_equal(count_blocks(), 0);
 }
 
-/* NULL and cudaStreamPerThread mean something in a context only; every other stream brings its own. */
+/* NULL and cudaStreamPerThread mean something in a context only; every other stream brings its own.
+ */
 static void begin__default_streams(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
@@ -389,12 +390,21 @@ static void begin__fails(void **state)
         const char *symbol;
         unsigned after;
     } cases[] = {
-        {"cuStreamIsCapturing", 0},    {"cuStreamGetCtx", 0},          {"cuCtxGetDevice", 0},
-        {"cuCtxPushCurrent_v2", 0},    {"cuCtxPushCurrent_v2", 1},     {"cuMemHostAlloc", 0},
-        {"cuMemHostRegister_v2", 0},   {"cuCtxPushCurrent_v2", 2},     {"cuMemHostGetDevicePointer_v2", 0},
+        {"cuStreamIsCapturing", 0},
+        {"cuStreamGetCtx", 0},
+        {"cuCtxGetDevice", 0},
+        {"cuCtxPushCurrent_v2", 0},
+        {"cuCtxPushCurrent_v2", 1},
+        {"cuMemHostAlloc", 0},
+        {"cuMemHostRegister_v2", 0},
+        {"cuCtxPushCurrent_v2", 2},
+        {"cuMemHostGetDevicePointer_v2", 0},
         {"cuStreamWaitValue32_v2", 0}, /* the trial */
-        {"cuMemcpyAsync", 0},          {"cuStreamWriteValue32_v2", 0}, {"cuStreamWaitValue32_v2", 0},
-        {"cuMemcpyAsync", 1},          {"cuStreamWriteValue32_v2", 1},
+        {"cuMemcpyAsync", 0},
+        {"cuStreamWriteValue32_v2", 0},
+        {"cuStreamWaitValue32_v2", 0},
+        {"cuMemcpyAsync", 1},
+        {"cuStreamWriteValue32_v2", 1},
     };
     struct br_stream_op_plan plan = there_and_back();
     struct br_stream_op *passage;

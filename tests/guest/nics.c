@@ -32,8 +32,8 @@ int nics_cable(const char *way)
 {
     char command[512];
 
-    snprintf(command, sizeof command, "bash '%s/tests/guest/net.sh' port 0 1 %s", getenv("BRAID_SOURCE"),
-             way);
+    snprintf(command, sizeof command, "bash '%s/tests/guest/net.sh' port 0 1 %s",
+             getenv("BRAID_SOURCE"), way);
     return system(command);
 }
 

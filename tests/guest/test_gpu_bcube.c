@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A BCube of four real processes whose memory lies on (fake) GPUs: neighbours' NICs read and write it themselves (nics.h), which no CPU can touch; what
- * goes by other hosts is staged, or copied where a rail is lost. Devices of the setup bcube:2,2 (doc/guest.md). Counters are those of all ranks together.
+ * A BCube of four real processes whose memory lies on (fake) GPUs: neighbours' NICs read and write
+ * it themselves (nics.h), which no CPU can touch; what goes by other hosts is staged, or copied
+ * where a rail is lost. Devices of the setup bcube:2,2 (doc/guest.md). Counters are those of all
+ * ranks together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,17 +24,21 @@
 /* The fake driver has the kernels, whatever is loaded. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
-/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch; and the counters then. */
-static int make_known(struct braid_comm *comm, size_t count, int32_t **memory, struct braid_stats *now)
+/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch; and
+ * the counters then. */
+static int make_known(struct braid_comm *comm, size_t count, int32_t **memory,
+                      struct braid_stats *now)
 {
     *memory = own_gpu_alloc(count * sizeof **memory);
-    RETURNS(0, braid_allreduce(comm, *memory, *memory, 10 * EAGER, BRAID_INT32, BRAID_SUM, NULL, NULL));
+    RETURNS(
+        0, braid_allreduce(comm, *memory, *memory, 10 * EAGER, BRAID_INT32, BRAID_SUM, NULL, NULL));
     fake_cuda_hide();
     RETURNS(0, braid_stats(comm, now));
     return 0;
 }
 
-/* Of all ranks: what NICs read, what they wrote, what was staged or copied, and how often the way was not that of NICs. */
+/* Of all ranks: what NICs read, what they wrote, what was staged or copied, and how often the way
+ * was not that of NICs. */
 static int moved(struct braid_comm *comm, const struct braid_stats *before, uint64_t all[4])
 {
     struct braid_stats now;
@@ -60,8 +66,8 @@ static int check(const char *algorithm, int32_t *memory, size_t count)
     const int32_t *view = own_gpu_view(memory);
 
     for (size_t i = 0; i < count; i++)
-        CHECK(view[i] == (int32_t)i * 2 * RANKS + RANKS * (RANKS - 1) / 2, "%s: element %zu is %d", algorithm,
-              i, (int)view[i]);
+        CHECK(view[i] == (int32_t)i * 2 * RANKS + RANKS * (RANKS - 1) / 2, "%s: element %zu is %d",
+              algorithm, i, (int)view[i]);
     return 0;
 }
 
@@ -81,11 +87,13 @@ static int all_reduces(struct braid_comm *comm, void *context)
 
         RETURNS(0, braid_stats(comm, &before));
         fill(comm, memory, count);
-        RETURNS(0, braid_allreduce(comm, memory, memory, count, BRAID_INT32, BRAID_SUM, &options, NULL));
+        RETURNS(0, braid_allreduce(comm, memory, memory, count, BRAID_INT32, BRAID_SUM, &options,
+                                   NULL));
         if (check(algorithms[i], memory, count) || moved(comm, &before, all))
             return 1;
-        CHECK(all[0] == all[1] && all[0] >= 6 * count * sizeof *memory, "%s: NICs read %llu and wrote %llu",
-              algorithms[i], (unsigned long long)all[0], (unsigned long long)all[1]);
+        CHECK(all[0] == all[1] && all[0] >= 6 * count * sizeof *memory,
+              "%s: NICs read %llu and wrote %llu", algorithms[i], (unsigned long long)all[0],
+              (unsigned long long)all[1]);
         CHECK(all[2] == 0 && all[3] == 0, "%s: %llu bytes were staged", algorithms[i],
               (unsigned long long)all[2]);
     }
@@ -121,8 +129,9 @@ static int no_neighbours(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* Host 0's level link is lost under an all-reduce: what is left of it goes to the neighbour by other hosts, out of the GPU's memory and into it; and the
- * next one is staged as far as it goes there. */
+/* Host 0's level link is lost under an all-reduce: what is left of it goes to the neighbour by
+ * other hosts, out of the GPU's memory and into it; and the next one is staged as far as it goes
+ * there. */
 static int rail_lost(struct braid_comm *comm, void *context)
 {
     const size_t count = 12 << 20; /* it takes seconds, the cable less than one */
@@ -145,7 +154,8 @@ static int rail_lost(struct braid_comm *comm, void *context)
           (unsigned long long)(all[0] + all[1]), (unsigned long long)all[2]);
     CHECK(all[3] == 2, "%llu ends said so", (unsigned long long)all[3]);
     fill(comm, memory, count / 8);
-    RETURNS(0, braid_allreduce(comm, memory, memory, count / 8, BRAID_INT32, BRAID_SUM, NULL, NULL));
+    RETURNS(0,
+            braid_allreduce(comm, memory, memory, count / 8, BRAID_INT32, BRAID_SUM, NULL, NULL));
     if (check("without the rail", memory, count / 8))
         return 1;
     CHECK(braid_rank(comm) || (!nics_cable("up") && nics_port_comes_up()), "the cable");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives of four real processes that stay on their (fake) GPUs: NICs read and write the memory there themselves (nics.h), which no CPU can
- * touch, and kernels combine it. Devices of the setup bcube:4,1 (doc/guest.md). Counters are those of all ranks together: which of them sends how
- * much depends on the algorithm.
+ * Collectives of four real processes that stay on their (fake) GPUs: NICs read and write the memory
+ * there themselves (nics.h), which no CPU can touch, and kernels combine it. Devices of the setup
+ * bcube:4,1 (doc/guest.md). Counters are those of all ranks together: which of them sends how much
+ * depends on the algorithm.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +36,8 @@ struct memory {
     uint8_t *in, *out; /* ROOM bytes each, of one allocation */
 };
 
-/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch; and the counters then. */
+/* Memory that the NICs know, as well as all that braid has on the GPU, and no CPU can touch; and
+ * the counters then. */
 static int make_known(struct braid_comm *comm, struct memory *m, struct braid_stats *now)
 {
     m->in = own_gpu_alloc((size_t)2 * ROOM);
@@ -47,7 +49,8 @@ static int make_known(struct braid_comm *comm, struct memory *m, struct braid_st
 }
 
 /* All ranks' together: in host memory, by messages that are not counted. */
-static int moved(struct braid_comm *comm, const struct braid_stats *before, const uint64_t expected[5])
+static int moved(struct braid_comm *comm, const struct braid_stats *before,
+                 const uint64_t expected[5])
 {
     struct braid_stats now;
 
@@ -58,21 +61,22 @@ static int moved(struct braid_comm *comm, const struct braid_stats *before, cons
 
     RETURNS(0, braid_allreduce(comm, all, all, 5, BRAID_UINT64, BRAID_SUM, NULL, NULL));
     for (int i = 0; i < 5; i++)
-        CHECK(
-            all[i] == expected[i],
-            "NICs read %llu and wrote %llu, kernels combined %llu, staged were %llu and %llu; expected %llu "
-            "%llu %llu %llu %llu",
-            (unsigned long long)all[0], (unsigned long long)all[1], (unsigned long long)all[2],
-            (unsigned long long)all[3], (unsigned long long)all[4], (unsigned long long)expected[0],
-            (unsigned long long)expected[1], (unsigned long long)expected[2], (unsigned long long)expected[3],
-            (unsigned long long)expected[4]);
+        CHECK(all[i] == expected[i],
+              "NICs read %llu and wrote %llu, kernels combined %llu, staged were %llu and %llu; "
+              "expected %llu "
+              "%llu %llu %llu %llu",
+              (unsigned long long)all[0], (unsigned long long)all[1], (unsigned long long)all[2],
+              (unsigned long long)all[3], (unsigned long long)all[4],
+              (unsigned long long)expected[0], (unsigned long long)expected[1],
+              (unsigned long long)expected[2], (unsigned long long)expected[3],
+              (unsigned long long)expected[4]);
     return 0;
 }
 
-#define MOVED(before, nics, combined, to_host, to_gpu)                                                       \
-    do {                                                                                                     \
-        if (moved(comm, before, (const uint64_t[5]){nics, nics, combined, to_host, to_gpu}))                 \
-            return 1;                                                                                        \
+#define MOVED(before, nics, combined, to_host, to_gpu)                                             \
+    do {                                                                                           \
+        if (moved(comm, before, (const uint64_t[5]){nics, nics, combined, to_host, to_gpu}))       \
+            return 1;                                                                              \
     } while (0)
 
 /* ---- all-reduce ------------------------------------------------------------------------------ */
@@ -116,7 +120,8 @@ static int all_reduces(struct braid_comm *comm, void *context)
         uint64_t bytes = ways[i].count * br_type_size(ways[i].type);
 
         RETURNS(0, braid_stats(comm, &before));
-        CHECK(before.downgrade_gpu_direct == 0 && before.downgrade_gpu_reduction == 0, "downgrades");
+        CHECK(before.downgrade_gpu_direct == 0 && before.downgrade_gpu_reduction == 0,
+              "downgrades");
         if (all_reduce(comm, &ways[i], m.in, m.out))
             return 1;
         MOVED(&before, 6 * bytes, (strcmp(ways[i].algorithm, "direct") ? 3 : 1) * bytes, 0, 0);
@@ -125,7 +130,8 @@ static int all_reduces(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* Rank 1 has host memory: of what the others send it, and it them, half is read and written on GPUs. */
+/* Rank 1 has host memory: of what the others send it, and it them, half is read and written on
+ * GPUs. */
 static int mixed(struct braid_comm *comm, void *context)
 {
     static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
@@ -136,7 +142,8 @@ static int mixed(struct braid_comm *comm, void *context)
     (void)context;
     if (make_known(comm, &m, &before))
         return 1;
-    if (all_reduce(comm, &way, braid_rank(comm) == 1 ? host : m.in, braid_rank(comm) == 1 ? host : m.in))
+    if (all_reduce(comm, &way, braid_rank(comm) == 1 ? host : m.in,
+                   braid_rank(comm) == 1 ? host : m.in))
         return 1;
     MOVED(&before, 6u * 400000 / 4 * 3, 3u * 400000 / 4 * 3, 0, 0);
     own_gpu_free(m.in);
@@ -160,8 +167,9 @@ static int small(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* Two hosts of two ranks: each rank combines half of its host's values (CUDA IPC), and has that half combined with the other host's by NICs: by doubling,
- * which sends and combines all of it on both sides. */
+/* Two hosts of two ranks: each rank combines half of its host's values (CUDA IPC), and has that
+ * half combined with the other host's by NICs: by doubling, which sends and combines all of it on
+ * both sides. */
 static int two_hosts(struct braid_comm *comm, void *context)
 {
     static const struct way way = {NULL, BRAID_FLOAT32, 200000, false};
@@ -182,8 +190,8 @@ static int two_hosts(struct braid_comm *comm, void *context)
 
 #define BLOCK 50001u /* bytes; odd, so that blocks begin anywhere */
 
-static int bytes_of(struct braid_comm *comm, enum br_collective collective, int root, const char *algorithm,
-                    const struct memory *m)
+static int bytes_of(struct braid_comm *comm, enum br_collective collective, int root,
+                    const char *algorithm, const struct memory *m)
 {
     const struct collective_call call = {
         .of = {.collective = collective,
@@ -272,7 +280,8 @@ static int without_workspace(struct braid_comm *comm, void *context)
         return 1;
     MOVED(&before, (12 + 3) * BLOCK, 0, 0, 0);
     RETURNS(0, braid_stats(comm, &after));
-    CHECK(after.downgrade_gpu_direct == 1, "%llu downgrades", (unsigned long long)after.downgrade_gpu_direct);
+    CHECK(after.downgrade_gpu_direct == 1, "%llu downgrades",
+          (unsigned long long)after.downgrade_gpu_direct);
     own_gpu_free(m.in);
     return 0;
 }

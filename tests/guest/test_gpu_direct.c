@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages, puts and gets of real processes whose NICs read and write the memory of a fake GPU themselves (nics.h). Devices of the setup rails:2
- * (doc/guest.md).
+ * Messages, puts and gets of real processes whose NICs read and write the memory of a fake GPU
+ * themselves (nics.h). Devices of the setup rails:2 (doc/guest.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,8 @@ static int check(const void *memory, uint32_t i, size_t bytes)
     return 0;
 }
 
-/* Memory on both ranks that the NICs know, and that no CPU can touch: rank 0 has sent the other one of it. */
+/* Memory on both ranks that the NICs know, and that no CPU can touch: rank 0 has sent the other one
+ * of it. */
 static int make_known(struct braid_comm *comm, size_t room, uint8_t **out)
 {
     uint8_t *memory = own_gpu_alloc(room);
@@ -52,17 +53,19 @@ static int make_known(struct braid_comm *comm, size_t room, uint8_t **out)
     return 0;
 }
 
-#define MOVED(before, from, to, to_host, to_gpu)                                                             \
-    do {                                                                                                     \
-        struct braid_stats now_;                                                                             \
-                                                                                                             \
-        if (nics_since(comm, before, &now_))                                                                 \
-            return 1;                                                                                        \
-        CHECK(now_.nic_from_gpu_bytes == (from) && now_.nic_to_gpu_bytes == (to) &&                          \
-                  now_.gpu_to_host_bytes == (to_host) && now_.host_to_gpu_bytes == (to_gpu),                 \
-              "rank %d: NICs read %llu and wrote %llu, staged were %llu and %llu", braid_rank(comm),         \
-              (unsigned long long)now_.nic_from_gpu_bytes, (unsigned long long)now_.nic_to_gpu_bytes,        \
-              (unsigned long long)now_.gpu_to_host_bytes, (unsigned long long)now_.host_to_gpu_bytes);       \
+#define MOVED(before, from, to, to_host, to_gpu)                                                   \
+    do {                                                                                           \
+        struct braid_stats now_;                                                                   \
+                                                                                                   \
+        if (nics_since(comm, before, &now_))                                                       \
+            return 1;                                                                              \
+        CHECK(now_.nic_from_gpu_bytes == (from) && now_.nic_to_gpu_bytes == (to) &&                \
+                  now_.gpu_to_host_bytes == (to_host) && now_.host_to_gpu_bytes == (to_gpu),       \
+              "rank %d: NICs read %llu and wrote %llu, staged were %llu and %llu",                 \
+              braid_rank(comm), (unsigned long long)now_.nic_from_gpu_bytes,                       \
+              (unsigned long long)now_.nic_to_gpu_bytes,                                           \
+              (unsigned long long)now_.gpu_to_host_bytes,                                          \
+              (unsigned long long)now_.host_to_gpu_bytes);                                         \
     } while (0)
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -167,7 +170,8 @@ static int offer(struct braid_comm *comm, void *memory, size_t bytes, struct bra
     return 0;
 }
 
-/* n messages; or puts to where they would be received, which the other rank has nothing to do for. */
+/* n messages; or puts to where they would be received, which the other rank has nothing to do for.
+ */
 static int many(struct braid_comm *comm, const struct braid_key *key, uint8_t *memory, size_t bytes,
                 struct braid_op **ops)
 {
@@ -184,7 +188,8 @@ static int many(struct braid_comm *comm, const struct braid_key *key, uint8_t *m
     return 0;
 }
 
-/* A rail is lost under messages or puts (the context says which): what it took with it goes again by the other NIC, out of the GPU's memory and into it. */
+/* A rail is lost under messages or puts (the context says which): what it took with it goes again
+ * by the other NIC, out of the GPU's memory and into it. */
 static int rail_lost(struct braid_comm *comm, void *context)
 {
     const uint32_t n = MANY, bytes = 4 << 20; /* it takes seconds, the cable less than one */
@@ -195,7 +200,8 @@ static int rail_lost(struct braid_comm *comm, void *context)
     struct braid_key key;
     uint8_t *memory;
 
-    if (make_known(comm, (size_t)n * bytes, &memory) || offer(comm, memory, (size_t)n * bytes, &key))
+    if (make_known(comm, (size_t)n * bytes, &memory) ||
+        offer(comm, memory, (size_t)n * bytes, &key))
         return 1;
     RETURNS(0, braid_stats(comm, &before));
     for (uint32_t i = 0; i < n && sends; i++)
@@ -222,7 +228,8 @@ static int rail_lost(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* The same under an all-reduce: what is sent again goes out of the GPUs' memory and into it, and is combined there once. */
+/* The same under an all-reduce: what is sent again goes out of the GPUs' memory and into it, and is
+ * combined there once. */
 static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
 {
     const size_t count = 12 << 20;
@@ -248,7 +255,8 @@ static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
     CHECK(braid_rank(comm) || rails[1].failures > 0, "the rail was lost too late");
     if (nics_since(comm, &before, &now))
         return 1;
-    CHECK(now.nic_from_gpu_bytes >= count * 4 && now.nic_to_gpu_bytes >= count * 4, "NICs moved too little");
+    CHECK(now.nic_from_gpu_bytes >= count * 4 && now.nic_to_gpu_bytes >= count * 4,
+          "NICs moved too little");
     CHECK(now.gpu_to_host_bytes == 0 && now.host_to_gpu_bytes == 0, "something was staged");
     CHECK(now.gpu_reduced_bytes == count * 2, "%llu bytes were combined",
           (unsigned long long)now.gpu_reduced_bytes);
@@ -257,11 +265,12 @@ static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
     return 0;
 }
 
-#define FLUSHED(before, n)                                                                                   \
-    CHECK(fake_cuda_counters().flushes - (before) == (uint64_t)(n), "rank %d: %llu flushes",                 \
+#define FLUSHED(before, n)                                                                         \
+    CHECK(fake_cuda_counters().flushes - (before) == (uint64_t)(n), "rank %d: %llu flushes",       \
           braid_rank(comm), (unsigned long long)(fake_cuda_counters().flushes - (before)))
 
-/* What the NICs have written is flushed before the operation ends, of whoever's it is, where the GPU promises no order. */
+/* What the NICs have written is flushed before the operation ends, of whoever's it is, where the
+ * GPU promises no order. */
 static int flushed(struct braid_comm *comm, void *context)
 {
     struct braid_key key;
@@ -309,7 +318,8 @@ static int only_read(struct braid_comm *comm, void *context)
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     MOVED(&(struct braid_stats){0}, sends ? 200000u : 50000, 0, 0, sends ? 50000 : 200000u);
     RETURNS(0, braid_stats(comm, &stats));
-    CHECK(stats.downgrade_gpu_direct == 1, "%llu downgrades", (unsigned long long)stats.downgrade_gpu_direct);
+    CHECK(stats.downgrade_gpu_direct == 1, "%llu downgrades",
+          (unsigned long long)stats.downgrade_gpu_direct);
     own_gpu_free(memory);
     return 0;
 }
@@ -433,7 +443,8 @@ static void gpu_direct__flushed(void **state)
     run(only_read, NULL);
 }
 
-/* Neither way: soft-RoCE takes no dma-buf, and cannot pin what the CPU cannot touch. Both NICs say so. */
+/* Neither way: soft-RoCE takes no dma-buf, and cannot pin what the CPU cannot touch. Both NICs say
+ * so. */
 static void gpu_direct__refused(void **state)
 {
     uint64_t nics = 2;

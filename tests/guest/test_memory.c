@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory and real NICs: what the registration cache keeps is right, nothing is registered in the steady state, what has no keys is
- * copied and counted, and the limit of locked memory is named. Devices of the setup: h0r0 and h1r0 (doc/guest.md).
+ * Memory and real NICs: what the registration cache keeps is right, nothing is registered in the
+ * steady state, what has no keys is copied and counted, and the limit of locked memory is named.
+ * Devices of the setup: h0r0 and h1r0 (doc/guest.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +40,7 @@ static struct side {
     bool complete; /* the slot of the transfer under way */
 } sides[2];
 
-/* ---- two devices and a link ------------------------------------------------------------------------------- */
+/* ---- two devices and a link ------------------------------------------------------------------ */
 
 static void handle(struct side *side, const struct br_event *event)
 {
@@ -139,17 +140,17 @@ static void open_caches(uint64_t bytes)
 
 static uint8_t *map_at(void *at)
 {
-    uint8_t *p =
-        mmap(at, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+    uint8_t *p = mmap(at, BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
 
     assert_ptr_not_equal(p, MAP_FAILED);
     return p;
 }
 
-/* ---- a transfer ------------------------------------------------------------------------------------------- */
+/* ---- a transfer ------------------------------------------------------------------------------ */
 
-static void send_slices(const uint8_t *from, struct br_region *region, uint32_t number, const uint8_t *token,
-                        uint64_t since)
+static void send_slices(const uint8_t *from, struct br_region *region, uint32_t number,
+                        const uint8_t *token, uint64_t since)
 {
     for (uint32_t offset = 0; offset < BYTES; offset += SLICE) {
         struct br_frame frame = {.kind = BR_FRAME_DATA,
@@ -167,7 +168,8 @@ static void send_slices(const uint8_t *from, struct br_region *region, uint32_t 
     }
 }
 
-/* BYTES from one to the other, through regions or, where they are NULL, without. What arrives is what was sent. */
+/* BYTES from one to the other, through regions or, where they are NULL, without. What arrives is
+ * what was sent. */
 static void transfer(const uint8_t *from, struct br_region *from_region, uint8_t *to,
                      struct br_region *to_region)
 {
@@ -215,7 +217,7 @@ static uint64_t copied(void)
     return sides[0].device->counters.tx_copied_bytes + sides[1].device->counters.rx_copied_bytes;
 }
 
-/* ---- cases ------------------------------------------------------------------------------------------------ */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static void cache__registers_nothing_in_the_steady_state(void **state)
 {
@@ -343,8 +345,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(
-            register__names_the_limit_of_locked_memory), /* before a device is open in this process */
-        cmocka_unit_test_setup_teardown(cache__registers_nothing_in_the_steady_state, setup, teardown),
+            /* before a device is open in this process */
+            register__names_the_limit_of_locked_memory),
+        cmocka_unit_test_setup_teardown(cache__registers_nothing_in_the_steady_state, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(cache__follows_the_pages, setup, teardown),
         cmocka_unit_test_setup_teardown(cache__bounds_what_is_pinned, setup, teardown),
         cmocka_unit_test_setup_teardown(bounce__copies_and_counts, setup, teardown),

@@ -37,8 +37,8 @@ static void open_rank(struct cluster *c, int rank, const struct br_worker_config
         int index;
 
         br_sim_device_config(c->sim, rank, r, &device);
-        assert_int_equal(br_worker_open_device(c->workers[rank], br_transport_get("sim"), device.name,
-                                               device.simulation, &index),
+        assert_int_equal(br_worker_open_device(c->workers[rank], br_transport_get("sim"),
+                                               device.name, device.simulation, &index),
                          0);
         assert_int_equal(index, r);
     }

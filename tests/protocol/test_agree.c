@@ -18,10 +18,12 @@ static uint8_t memory[LARGE];
 
 static struct br_transfer transfer(uint64_t tag, uint32_t length)
 {
-    return (struct br_transfer){.tag = tag, .peer = 1, .memory = memory, .length = length, .check = 7};
+    return (struct br_transfer){
+        .tag = tag, .peer = 1, .memory = memory, .length = length, .check = 7};
 }
 
-static void arrives(struct wired *x, enum br_message_type type, uint64_t tag, uint32_t bytes, uint16_t check)
+static void arrives(struct wired *x, enum br_message_type type, uint64_t tag, uint32_t bytes,
+                    uint16_t check)
 {
     struct br_message m = {.type = (uint8_t)type, .tag = tag, .bytes = bytes, .check = check};
 
@@ -148,8 +150,8 @@ static void eager__after_a_large_receive(void **state)
     br_transfer_withdraw(x->w, &t);
     assert_int_equal(br_transfer_receive(x->w, &t), 0);
     wired_turn(x, 0);
-    wire_placed(x->links[0], wire_take(x->links[0], BR_MESSAGE_READY)->message.ready.slot, 0, memory, LARGE,
-                0);
+    wire_placed(x->links[0], wire_take(x->links[0], BR_MESSAGE_READY)->message.ready.slot, 0,
+                memory, LARGE, 0);
     wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_int_equal(br_transfer_receive(x->w, &small), 0);
@@ -168,10 +170,12 @@ static void eager__longer_than_agreed(void **state)
     expect_failed(x, "longer");
 }
 
-/* What comes for an operation and has no transfer there: begun already, or not yet (WAITING is not remembered). */
+/* What comes for an operation and has no transfer there: begun already, or not yet (WAITING is not
+ * remembered). */
 static void operation__with_other_arguments(void **state)
 {
-    static const enum br_message_type types[] = {BR_MESSAGE_EAGER, BR_MESSAGE_READY, BR_MESSAGE_WAITING};
+    static const enum br_message_type types[] = {BR_MESSAGE_EAGER, BR_MESSAGE_READY,
+                                                 BR_MESSAGE_WAITING};
 
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -217,7 +221,8 @@ static void operation__of_a_group_that_was_forgotten(void **state)
     assert_int_equal(x->w->failed, -EPROTO);
 }
 
-/* The group has ended here, a peer's WAITING comes late, and the number serves again for a group that does something else. */
+/* The group has ended here, a peer's WAITING comes late, and the number serves again for a group
+ * that does something else. */
 static void operation__waiting_of_a_group_that_has_ended(void **state)
 {
     struct wired *x = *state;

@@ -70,7 +70,8 @@ static void connector__connects_by_itself(void **state)
     assert_int_equal(x->w->peers[0].rails[1].incarnation, 1);
 }
 
-/* Nobody answers: again and again, each attempt with a time limit and a larger pause; the words say why. */
+/* Nobody answers: again and again, each attempt with a time limit and a larger pause; the words say
+ * why. */
 static void connector__tries_again(void **state)
 {
     char text[200];
@@ -100,7 +101,8 @@ static void connector__wrong_secret_ends_the_job(void **state)
     self.key[0] = 1;
     br_handshake_init_acceptor(&link->handshake, &self);
     assert_int_equal(go_on(x, link), 0);
-    assert_int_equal(go_on(x, link), -EPERM); /* our half, which has another secret, refuses the proof */
+    /* our half, which has another secret, refuses the proof */
+    assert_int_equal(go_on(x, link), -EPERM);
     wired_turn(x, 0);
     assert_int_equal(x->w->failed, -EPERM);
     assert_says(x->w->message, "rank 0");
@@ -187,7 +189,8 @@ static void stranger__ten_thousand_leave_few_lines(void **state)
     assert_in_range(lines, BR_LOG_LIMIT_LINES, 49);
 }
 
-/* Refused once, it is not heard any more, however much it says; and it cannot stay by saying more. */
+/* Refused once, it is not heard any more, however much it says; and it cannot stay by saying more.
+ */
 static void stranger__goes_on_after_it_was_refused(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .bytes = 8};
@@ -259,7 +262,8 @@ static void stranger__the_table_is_full(void **state)
     table_is_full(true);
 }
 
-/* The rail has a link already: the second one, although it knows the secret, is told so and is no stranger. */
+/* The rail has a link already: the second one, although it knows the secret, is told so and is no
+ * stranger. */
 static void peer__comes_twice(void **state)
 {
     struct wire_link *link;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages without a credit: ahead of all others, built when they leave, said until they have left. */
+/* Messages without a credit: ahead of all others, built when they leave, said until they have left.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,8 @@ static void ping__answered_on_its_rail(void **state)
     assert_int_equal(x->wires[1].buffers, 0);
 }
 
-/* A quarter of the time-out in silence: asked once a quarter. All of it: the rail is lost. Any frame resets it. */
+/* A quarter of the time-out in silence: asked once a quarter. All of it: the rail is lost. Any
+ * frame resets it. */
 static void ping__in_silence(void **state)
 {
     struct br_message pong = {.type = BR_MESSAGE_PONG};
@@ -103,7 +105,8 @@ static void done__six_a_message(void **state)
 static void control__goes_ahead_and_waits_for_room(void **state)
 {
     struct br_message ping = {.type = BR_MESSAGE_PING};
-    struct br_transfer t = {.tag = 1, .peer = 1, .memory = memory, .length = 4, .priority = INT32_MAX};
+    struct br_transfer t = {
+        .tag = 1, .peer = 1, .memory = memory, .length = 4, .priority = INT32_MAX};
     struct wired *x = *state;
 
     x->wires[0].room = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Credited messages: which may leave when a rail was lost, and how far their numbers may run ahead. More: test_send.c. */
+/* Credited messages: which may leave when a rail was lost, and how far their numbers may run ahead.
+ * More: test_send.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,10 +26,12 @@ static void post(struct wired *x, int rail, struct br_transfer *t, uint64_t orde
     x->wires[!rail].room = -1;
 }
 
-static void acknowledge(struct wired *x, int rail, uint32_t arrived, uint32_t released, uint32_t p2p)
+static void acknowledge(struct wired *x, int rail, uint32_t arrived, uint32_t released,
+                        uint32_t p2p)
 {
-    struct br_message ack = {.type = BR_MESSAGE_ACK,
-                             .ack = {.arrived = arrived, .released = released, .released_p2p = p2p}};
+    struct br_message ack = {
+        .type = BR_MESSAGE_ACK,
+        .ack = {.arrived = arrived, .released = released, .released_p2p = p2p}};
 
     wired_say(x, rail, &ack);
 }
@@ -40,8 +43,9 @@ static uint64_t next_tag(struct wired *x, int rail)
     return frame ? frame->message.tag : UINT64_MAX;
 }
 
-/* Rail 1 has no credit left but the one for the oldest message. Of those of the lost rail the one that is older than what this
- * process has for its oldest takes it, the others do not; then that oldest itself. */
+/* Rail 1 has no credit left but the one for the oldest message. Of those of the lost rail the one
+ * that is older than what this process has for its oldest takes it, the others do not; then that
+ * oldest itself. */
 static void orphans__only_the_oldest_uses_the_kept_credit(void **state)
 {
     static struct br_transfer held[FREE], t[4];
@@ -100,8 +104,9 @@ static void orphans__first_fragment_first(void **state)
     assert_int_equal(next_tag(x, 1), UINT64_MAX);
 }
 
-/* A round of views has ended here, on rail 0 that is not known to work any more; all other credits are used by later operations, for which the
- * other end waits for that round. The oldest of these leaves the kept credit to the round's message, which goes first. */
+/* A round of views has ended here, on rail 0 that is not known to work any more; all other credits
+ * are used by later operations, for which the other end waits for that round. The oldest of these
+ * leaves the kept credit to the round's message, which goes first. */
 static void oldest__not_before_what_may_go_again(void **state)
 {
     static struct br_transfer held[FREE], round, next;

@@ -16,15 +16,20 @@
 
 static uint8_t memory[4 << 20];
 
-static void ready(struct wired *x, int rail, uint32_t sequence, uint64_t tag, uint32_t length, uint32_t slot)
+static void ready(struct wired *x, int rail, uint32_t sequence, uint64_t tag, uint32_t length,
+                  uint32_t slot)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_READY, .sequence = sequence, .tag = tag, .bytes = length, .ready.slot = slot};
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .sequence = sequence,
+                           .tag = tag,
+                           .bytes = length,
+                           .ready.slot = slot};
 
     wired_say(x, rail, &m);
 }
 
-/* Messages that went out on the lost rail go again on the other one, once, with their old numbers and bytes. */
+/* Messages that went out on the lost rail go again on the other one, once, with their old numbers
+ * and bytes. */
 static void messages__go_again_once(void **state)
 {
     struct wire_frame *frame;
@@ -48,8 +53,8 @@ static void messages__go_again_once(void **state)
     while ((frame = wire_take(x->links[1], BR_MESSAGE_EAGER))) {
         assert_int_equal(again >> frame->message.sequence & 1, 0);
         again |= 1u << frame->message.sequence;
-        kept +=
-            frame->frame.length ? frame->payload[frame->frame.length - 1] == 9 : frame->message.data[0] == 9;
+        kept += frame->frame.length ? frame->payload[frame->frame.length - 1] == 9
+                                    : frame->message.data[0] == 9;
     }
     assert_int_equal(again, 63);
     assert_int_equal(kept, 6);
@@ -76,8 +81,8 @@ static void messages__acknowledged_ones_do_not(void **state)
     assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
 }
 
-/* Point-to-point messages that find no credit on the other rail do not hold up the collectives' messages, and none
- * is passed by a newer one of its kind. */
+/* Point-to-point messages that find no credit on the other rail do not hold up the collectives'
+ * messages, and none is passed by a newer one of its kind. */
 static void messages__point_to_point_waits_alone(void **state)
 {
     static struct br_transfer p2p[BR_CREDITS_P2P + 1];
@@ -88,7 +93,8 @@ static void messages__point_to_point_waits_alone(void **state)
 
     x->wires[0].room = 0;
     for (i = 0; i < BR_CREDITS_P2P; i++) { /* all credits of rail 1 */
-        p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
+        p2p[i] = (struct br_transfer){
+            .tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
         assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
     }
     wired_turn(x, 0);
@@ -96,7 +102,8 @@ static void messages__point_to_point_waits_alone(void **state)
         ;
     x->wires[0].room = -1;
     x->wires[1].room = 0;
-    p2p[i] = (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
+    p2p[i] =
+        (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
     assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
     wired_turn(x, 0);
     assert_int_equal(br_transfer_send(x->w, &collective), 0);
@@ -115,7 +122,8 @@ static void messages__point_to_point_waits_alone(void **state)
                                       .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
                  NULL, 0);
     wired_turn(x, 0);
-    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, BR_CREDITS_P2P, 1));
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag,
+                     br_tag_p2p(0, BR_CREDITS_P2P, 1));
     assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, 99, 1));
 }
 
@@ -193,8 +201,9 @@ static void down__of_its_own_link(void **state)
     assert_non_null(wire_take(x->links[1], BR_MESSAGE_RAIL_FENCED));
 }
 
-/* We connect. The peer had welcomed us, but its WELCOME was lost with the link, and we try again already: it waits for the
- * fence of a connection that we know no more, and takes no new one before. */
+/* We connect. The peer had welcomed us, but its WELCOME was lost with the link, and we try again
+ * already: it waits for the fence of a connection that we know no more, and takes no new one
+ * before. */
 static void down__of_a_connection_before_this_one(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_RAIL_DOWN, .rail = {1, 1, {0}}};
@@ -215,7 +224,8 @@ static void down__of_a_connection_before_this_one(void **state)
     assert_non_null(frame);
     assert_int_equal(frame->message.rail.rail, 1);
     assert_int_equal(frame->message.rail.incarnation, 1);
-    assert_int_equal(x->w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE); /* and the new attempt goes on */
+    /* and the new attempt goes on */
+    assert_int_equal(x->w->peers[0].rails[1].state, BR_RAIL_HANDSHAKE);
 }
 
 /* Of a connection that is still to come nobody can know anything. */
@@ -230,8 +240,8 @@ static void down__of_a_connection_to_come(void **state)
     assert_null(wire_take(x->links[1], BR_MESSAGE_RAIL_FENCED));
 }
 
-/* Rail 0 is lost, RAIL_DOWN leaves on rail 1 which is lost too, and rail 0 cannot come back before the fence: with
- * the last rail the peer is lost, with words that name it. */
+/* Rail 0 is lost, RAIL_DOWN leaves on rail 1 which is lost too, and rail 0 cannot come back before
+ * the fence: with the last rail the peer is lost, with words that name it. */
 static void peer__lost_with_its_last_rail(void **state)
 {
     struct wired *x = *state;
@@ -246,7 +256,8 @@ static void peer__lost_with_its_last_rail(void **state)
     assert_says(x->w->message, "cut");
 }
 
-/* Rail 1 is lost and fenced and comes back; then rail 0. What RAIL_DOWN said through a lost rail is said again. */
+/* Rail 1 is lost and fenced and comes back; then rail 0. What RAIL_DOWN said through a lost rail is
+ * said again. */
 static void down__said_again_when_its_messenger_is_lost(void **state)
 {
     struct wired *x = *state;
@@ -297,7 +308,8 @@ static void done__lost_with_the_rail(void **state)
     assert_int_equal(t.status, 0);
 }
 
-/* DONE comes while the fence is awaited: the memory is still not the caller's, as frames of the lost link may be read. */
+/* DONE comes while the fence is awaited: the memory is still not the caller's, as frames of the
+ * lost link may be read. */
 static void done__before_the_fence(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
@@ -314,7 +326,8 @@ static void done__before_the_fence(void **state)
     wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
     wired_fenced(x, 0, 1);
-    for (int turn = 0; turn < 3 && t.state != BR_TRANSFER_ENDED; turn++) { /* it may ask once more */
+    /* it may ask once more */
+    for (int turn = 0; turn < 3 && t.state != BR_TRANSFER_ENDED; turn++) {
         wire_sent_all(&x->wires[1]);
         wire_message(x->links[1], &done, NULL, 0);
         wired_turn(x, 0);
@@ -337,7 +350,8 @@ static void fail__tells_and_closes(void **state)
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x->links[1], BR_MESSAGE_ABORT)); /* once a peer */
-    wired_turn(x, BR_TELL_ERROR);                          /* without an answer; with one: test_farewell.c */
+    /* without an answer; with one: test_farewell.c */
+    wired_turn(x, BR_TELL_ERROR);
     assert_true(x->links[0]->closed && x->links[1]->closed);
     assert_int_equal(x->w->failed, -ETIMEDOUT);
     assert_int_equal(br_transfer_send(x->w, &t), -ETIMEDOUT);

@@ -33,7 +33,10 @@ static struct br_handshake_self self_of(uint32_t rank, uint8_t nonce)
         .rank = rank,
         .size = 9,
         .rails = 2,
-        .limits = {.frame_bytes = 65536, .message_bytes = 16384, .eager_bytes = 8192, .slice_bytes = 262144},
+        .limits = {.frame_bytes = 65536,
+                   .message_bytes = 16384,
+                   .eager_bytes = 8192,
+                   .slice_bytes = 262144},
     };
     struct br_secret job;
 
@@ -146,8 +149,8 @@ static void handshake_receive__vectors(void **state)
     check("handshake-welcome", &p.welcome);
 }
 
-/* Runs to the message that comes as step `step`, flips one bit of it, goes on. true: both sides were content.
- */
+/* Runs to the message that comes as step `step`, flips one bit of it, goes on. true: both sides
+ * were content. */
 static bool content_after_flip(struct pair *p, int step, size_t bit)
 {
     struct wire *messages[] = {&p->hello, &p->challenge, &p->proof, &p->welcome}, nothing;
@@ -165,8 +168,9 @@ static bool content_after_flip(struct pair *p, int step, size_t bit)
 
 static void handshake_receive__every_bit_counts(void **state)
 {
-    static const size_t bytes[] = {sizeof(struct br_handshake_hello), sizeof(struct br_handshake_challenge),
-                                   sizeof(struct br_handshake_proof), sizeof(struct br_handshake_proof)};
+    static const size_t bytes[] = {
+        sizeof(struct br_handshake_hello), sizeof(struct br_handshake_challenge),
+        sizeof(struct br_handshake_proof), sizeof(struct br_handshake_proof)};
     struct pair p;
 
     (void)state;
@@ -222,7 +226,8 @@ static void handshake_receive__wrong_secret(void **state)
     says("we do not|secret");
 }
 
-/* An acceptor without the secret cannot make a WELCOME, not even from the PROOF that it was given. */
+/* An acceptor without the secret cannot make a WELCOME, not even from the PROOF that it was given.
+ */
 static void handshake_receive__reflected_proof(void **state)
 {
     struct br_handshake_header header;
@@ -303,14 +308,16 @@ static void handshake_receive__other_version(void **state)
     start(&p);
     memcpy(longer, p.hello.bytes, p.hello.n);
     longer[8] = longer[10] = BR_PROTOCOL_VERSION + 1;
-    assert_int_equal(br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
-                     -EPROTONOSUPPORT);
+    assert_int_equal(
+        br_handshake_receive(&p.taker, longer, sizeof longer, refusal.bytes, &refusal.n),
+        -EPROTONOSUPPORT);
     says("protocol version 8|9");
     assert_int_equal(pass(&p.maker, &refusal, &nothing), -EPROTONOSUPPORT);
     says("protocol version 8|9");
 }
 
-/* A braid of version 7 made its proofs with the job's key itself. Both sides learn that the versions differ, not that the secret is wrong. */
+/* A braid of version 7 made its proofs with the job's key itself. Both sides learn that the
+ * versions differ, not that the secret is wrong. */
 static void handshake_receive__version_with_the_jobs_key(void **state)
 {
     struct wire refusal, nothing;
@@ -386,7 +393,8 @@ static void handshake_refuse_stale__both_hear_it(void **state)
     assert_int_equal(pass(&p.taker, &p.hello, &p.challenge), 0);
     assert_int_equal(pass(&p.maker, &p.challenge, &p.proof), 0);
     assert_int_equal(pass(&p.taker, &p.proof, &p.welcome), 1);
-    assert_int_equal(br_handshake_refuse_stale(&p.taker, 7, p.welcome.bytes, &p.welcome.n), -ESTALE);
+    assert_int_equal(br_handshake_refuse_stale(&p.taker, 7, p.welcome.bytes, &p.welcome.n),
+                     -ESTALE);
     assert_int_equal(p.taker.state, BR_HANDSHAKE_FAILED);
     assert_int_equal(pass(&p.maker, &p.welcome, &nothing), -ESTALE);
     says("connection 7|3");

@@ -18,7 +18,8 @@ static uint8_t memory[LARGE];
 
 static struct br_transfer transfer(uint64_t tag, uint32_t length)
 {
-    return (struct br_transfer){.tag = tag, .peer = 1, .memory = memory, .length = length, .owner = memory};
+    return (struct br_transfer){
+        .tag = tag, .peer = 1, .memory = memory, .length = length, .owner = memory};
 }
 
 static void bye(struct wired *x, uint32_t messages)
@@ -99,7 +100,8 @@ static void left__not_before_all_messages_are_here(void **state)
 /* Before the receive is posted. */
 static void left__what_came_before_is_received(void **state)
 {
-    struct br_transfer t = transfer(br_tag_p2p(0, 0, 5), 8), none = transfer(br_tag_p2p(0, 1, 5), 8);
+    struct br_transfer t = transfer(br_tag_p2p(0, 0, 5), 8),
+                       none = transfer(br_tag_p2p(0, 1, 5), 8);
     struct wired *x = *state;
 
     wired_say(x, 0, &(struct br_message){.type = BR_MESSAGE_EAGER, .tag = t.tag, .bytes = 8});
@@ -114,8 +116,10 @@ static void send_all(struct wired *x, struct br_transfer *t)
 {
     assert_int_equal(br_transfer_send(x->w, t), 0);
     wired_say(x, 0,
-              &(struct br_message){
-                  .type = BR_MESSAGE_READY, .tag = t->tag, .bytes = t->length, .ready = {.slot = 0x10001}});
+              &(struct br_message){.type = BR_MESSAGE_READY,
+                                   .tag = t->tag,
+                                   .bytes = t->length,
+                                   .ready = {.slot = 0x10001}});
     assert_int_equal(t->state, BR_TRANSFER_CONFIRMING);
 }
 

@@ -18,7 +18,8 @@ static uint8_t data[1024];
 /* An EAGER message of `bytes` bytes, the i-th of the peer. */
 static void eager(struct wired *x, int rail, uint32_t sequence, uint64_t tag, uint32_t bytes)
 {
-    struct br_message m = {.type = BR_MESSAGE_EAGER, .sequence = sequence, .tag = tag, .bytes = bytes};
+    struct br_message m = {
+        .type = BR_MESSAGE_EAGER, .sequence = sequence, .tag = tag, .bytes = bytes};
 
     for (uint32_t i = 0; i < bytes; i++)
         data[i] = (uint8_t)(tag * 31 + i);
@@ -145,7 +146,8 @@ static void sequence__wraps(void **state)
     }
 }
 
-/* No peer is so far ahead: it has not that many credits. It must not keep us busy counting, either. */
+/* No peer is so far ahead: it has not that many credits. It must not keep us busy counting, either.
+ */
 static void sequence__far_ahead_fails_the_rail(void **state)
 {
     static const uint32_t ahead[] = {BR_SEEN, INT32_MAX};
@@ -187,7 +189,8 @@ static void expect_failed(struct wired *x, int error, const char *text)
     assert_true(x->links[0]->closed);
 }
 
-/* The ranks disagree about the length of an operation: nobody gets wrong bytes, and both sides are named. */
+/* The ranks disagree about the length of an operation: nobody gets wrong bytes, and both sides are
+ * named. */
 static void agree__other_length(void **state)
 {
     uint8_t to[16] = {0};

@@ -75,14 +75,16 @@ static void message__waiting_collective_vector(void **state)
         .type = BR_MESSAGE_WAITING,
         .check = 0x1234,
         .tag = br_tag_collective(3, 7, 0, 0),
-        .waiting = {.total = 2000, .collective = 0, .type = 6, .reduction = 0, .by = BR_CALL_SHARED}};
+        .waiting = {
+            .total = 2000, .collective = 0, .type = 6, .reduction = 0, .by = BR_CALL_SHARED}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;
     check("waiting-collective", &h);
 }
 
-static void check_with_payload(const char *name, struct br_message *m, const uint8_t *tokens, uint32_t length)
+static void check_with_payload(const char *name, struct br_message *m, const uint8_t *tokens,
+                               uint32_t length)
 {
     struct br_frame_header h = frame_of(m);
     uint8_t bytes[160];
@@ -185,8 +187,10 @@ static void tag__numbers_do_not_reach_the_group(void **state)
 
 static struct br_frame_header relay_of(const struct br_message_relay *m, uint32_t length)
 {
-    struct br_frame_header h = {
-        .magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE, .length = length};
+    struct br_frame_header h = {.magic = BR_FRAME_MAGIC,
+                                .version = BR_FRAME_VERSION,
+                                .kind = BR_FRAME_MESSAGE,
+                                .length = length};
 
     memcpy(h.inline_, m, sizeof *m);
     return h;
@@ -247,7 +251,8 @@ static void message__relay_back_vector(void **state)
 static void tag__families_do_not_meet(void **state)
 {
     (void)state;
-    assert_int_equal(br_tag_family(br_tag_collective(0xffff, 0xfffff, 0xffff, 0xffff)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_family(br_tag_collective(0xffff, 0xfffff, 0xffff, 0xffff)),
+                     BR_TAG_COLLECTIVE);
     assert_int_equal(br_tag_family(br_tag_collective(0, 0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
     assert_int_equal(br_tag_family(br_tag_p2p(UINT32_MAX, UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
     assert_int_equal(br_tag_family(br_tag_onesided(UINT64_MAX, BR_PART_DATA)), BR_TAG_ONESIDED);

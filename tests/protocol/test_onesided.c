@@ -48,8 +48,8 @@ static void set_up(struct wired *x)
 }
 
 /* A request with a payload, the i-th message of the peer. */
-static void ask_with(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes,
-                     enum br_atomic operation, const void *payload, uint32_t length)
+static void ask_with(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset,
+                     uint32_t bytes, enum br_atomic operation, const void *payload, uint32_t length)
 {
     struct br_message m = {
         .type = (uint8_t)type,
@@ -63,13 +63,14 @@ static void ask_with(struct wired *x, enum br_message_type type, uint32_t i, uin
     wired_turn(x, 0);
 }
 
-static void ask(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset, uint32_t bytes)
+static void ask(struct wired *x, enum br_message_type type, uint32_t i, uint64_t offset,
+                uint32_t bytes)
 {
     ask_with(x, type, i, offset, bytes, BR_ATOMIC_ADD, NULL, 0);
 }
 
-static void ask_atomic(struct wired *x, uint32_t i, uint64_t offset, enum br_atomic operation, uint64_t value,
-                       uint64_t compare)
+static void ask_atomic(struct wired *x, uint32_t i, uint64_t offset, enum br_atomic operation,
+                       uint64_t value, uint64_t compare)
 {
     struct br_operands operands = {value, compare};
 
@@ -241,8 +242,9 @@ static void request__malformed(void **state)
     static const struct {
         enum br_message_type type;
         uint32_t bytes, length;
-    } bad[] = {{BR_MESSAGE_PUT, 100, 99},  {BR_MESSAGE_PUT, 99, 100},   {BR_MESSAGE_PUT, 9000, 9000},
-               {BR_MESSAGE_ATOMIC, 8, 15}, {BR_MESSAGE_ATOMIC, 16, 16}, {BR_MESSAGE_ATOMIC, 8, 0}};
+    } bad[] = {{BR_MESSAGE_PUT, 100, 99},    {BR_MESSAGE_PUT, 99, 100},
+               {BR_MESSAGE_PUT, 9000, 9000}, {BR_MESSAGE_ATOMIC, 8, 15},
+               {BR_MESSAGE_ATOMIC, 16, 16},  {BR_MESSAGE_ATOMIC, 8, 0}};
     static const uint8_t payload[9000];
     struct wired x;
 
@@ -294,7 +296,8 @@ static void get__ready_comes_first(void **state)
     expect_clean(&x);
 }
 
-/* It waits for what was submitted before it was asked for, and not for what follows: there might always be something. */
+/* It waits for what was submitted before it was asked for, and not for what follows: there might
+ * always be something. */
 static void get__before_what_is_submitted_later(void **state)
 {
     static uint8_t large[1 << 20];
@@ -323,7 +326,8 @@ static void get__before_what_is_submitted_later(void **state)
     }
     for (;;) {
         const struct wire_frame *frame = wire_take_placed(x.links[0]);
-        struct br_message ack = {.type = BR_MESSAGE_ACK, .ack.bytes = x.w->peers[1].rails[0].tx_bytes};
+        struct br_message ack = {.type = BR_MESSAGE_ACK,
+                                 .ack.bytes = x.w->peers[1].rails[0].tx_bytes};
 
         if (frame && frame->frame.slot == 0x20001)
             break;
@@ -338,13 +342,15 @@ static void get__before_what_is_submitted_later(void **state)
     wired_destroy(&x);
 }
 
-/* What nobody may reach: beyond the end, an overflow, nothing at all, more than a transfer, another region or job. */
+/* What nobody may reach: beyond the end, an overflow, nothing at all, more than a transfer, another
+ * region or job. */
 static void refused__in_words_of_the_protocol(void **state)
 {
     static const struct {
         uint64_t offset;
         uint32_t bytes;
-    } bad[] = {{BYTES, 1},     {1, BYTES}, {UINT64_MAX, 16}, {0, 0}, {BYTES, 0}, {0, BR_MAX_TRANSFER + 1},
+    } bad[] = {{BYTES, 1},     {1, BYTES}, {UINT64_MAX, 16},
+               {0, 0},         {BYTES, 0}, {0, BR_MAX_TRANSFER + 1},
                {0, UINT32_MAX}};
     struct wired x;
 
@@ -436,7 +442,8 @@ static void request__more_than_there_can_be(void **state)
     wired_destroy(&x);
 }
 
-/* Whose region it is may deregister it after a failure, but not before nobody can write there any more. */
+/* Whose region it is may deregister it after a failure, but not before nobody can write there any
+ * more. */
 static void request__its_region_outlives_a_failure(void **state)
 {
     struct wired x;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The receiving half of place tokens: in READYs that we send, and what we answer when a rail was lost. */
+/* The receiving half of place tokens: in READYs that we send, and what we answer when a rail was
+ * lost. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,7 +151,9 @@ static void receive__withdrawn(void **state)
 
 static void ask(struct wired *x, int on, uint32_t slot, uint32_t lost)
 {
-    wired_say(x, on, &(struct br_message){.type = BR_MESSAGE_RENEW, .renew = {.slot = slot, .lost = lost}});
+    wired_say(
+        x, on,
+        &(struct br_message){.type = BR_MESSAGE_RENEW, .renew = {.slot = slot, .lost = lost}});
 }
 
 /* A slice is complete, half of another is here. */
@@ -179,7 +182,8 @@ static void asked__gives_a_new_number(void **state)
 
     ask(x, 0, old, 1); /* said again, because a rail was lost: the answer is on its way */
     assert_null(take_ready(x));
-    wire_placed(x->links[1], old, 0, memory, SLICE, BR_DATA_DONE); /* came late, and counts nothing */
+    /* came late, and counts nothing */
+    wire_placed(x->links[1], old, 0, memory, SLICE, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_null(wire_take(x->links[0], BR_MESSAGE_DONE));
     assert_null(wire_take(x->links[1], BR_MESSAGE_DONE));
@@ -244,7 +248,8 @@ static void asked__without_need(void **state)
 
 int main(void)
 {
-#define PLACES(f) WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
+#define PLACES(f)                                                                                  \
+    WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
     const struct CMUnitTest tests[] = {
         PLACES(receive__tokens_for_all_rails),
         PLACES(receive__the_slot_knows_its_region),

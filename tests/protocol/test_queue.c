@@ -54,7 +54,8 @@ static void first__most_urgent(void **state)
     assert_null(head_of(&queue, 0, NEVER));
 }
 
-/* Of one priority the older operation goes first, also when it is queued later (its READY came later). */
+/* Of one priority the older operation goes first, also when it is queued later (its READY came
+ * later). */
 static void first__older_operation(void **state)
 {
     struct br_queued items[3];
@@ -118,8 +119,8 @@ static void first__random_entries_are_sorted(void **state)
     br_random_seed(&random, 5);
     br_queue_init(&queue);
     for (int i = 0; i < 500; i++) {
-        br_queued_init(&items[i], (int32_t)(br_random_next(&random) % 7) - 3, br_random_next(&random) % 50,
-                       br_random_next(&random) % 3);
+        br_queued_init(&items[i], (int32_t)(br_random_next(&random) % 7) - 3,
+                       br_random_next(&random) % 50, br_random_next(&random) % 3);
         br_queue_insert(&queue, &items[i], 0);
     }
     for (; (item = next(&queue, 0, NEVER)); n++, last = item)
@@ -127,7 +128,8 @@ static void first__random_entries_are_sorted(void **state)
     assert_int_equal(n, 500);
 }
 
-/* An entry that is never the most urgent one waits for the bound, is served once, and then waits for the bound again. */
+/* An entry that is never the most urgent one waits for the bound, is served once, and then waits
+ * for the bound again. */
 static void starved__waits_for_its_next_turn(void **state)
 {
     struct br_queued urgent, patient;
@@ -154,7 +156,8 @@ static void starved__waits_for_its_next_turn(void **state)
     assert_int_equal(turns, 9);
 }
 
-/* Of several starved entries the one that waits longest goes first, whatever their priorities are. */
+/* Of several starved entries the one that waits longest goes first, whatever their priorities are.
+ */
 static void starved__in_order_of_their_last_turn(void **state)
 {
     struct br_queued a, b, c;
@@ -176,7 +179,8 @@ static void starved__in_order_of_their_last_turn(void **state)
     assert_ptr_equal(head_of(&queue, 122, 100), &c);
 }
 
-/* However long they wait: else each of many equal transfers gets a frame in turn, and all end together. */
+/* However long they wait: else each of many equal transfers gets a frame in turn, and all end
+ * together. */
 static void starved__equal_entries_do_not_take_turns(void **state)
 {
     struct br_queued items[8];
@@ -199,7 +203,8 @@ static void starved__equal_entries_do_not_take_turns(void **state)
     }
 }
 
-/* A priority that has waited as long sends its first, once, whoever of it has come when, or gone. */
+/* A priority that has waited as long sends its first, once, whoever of it has come when, or gone.
+ */
 static void starved__the_first_of_a_priority(void **state)
 {
     struct br_queued urgent, items[3];

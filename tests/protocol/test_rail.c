@@ -37,10 +37,12 @@ static void set_up(struct bench *b, int n_rails)
 }
 
 static uint64_t most_in_flight; /* that drive() has seen */
-static uint64_t bucket;         /* what the link lets through at once after an idle time, in ns of its rate */
+/* what the link lets through at once after an idle time, in ns of its rate */
+static uint64_t bucket;
 
-/* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its budget allows; returns when `end` has come.
- * Everything that is asked for is acknowledged in order, one rtt after it has been delivered. */
+/* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its budget allows; returns when
+ * `end` has come. Everything that is asked for is acknowledged in order, one rtt after it has been
+ * delivered. */
 static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *now, uint64_t end)
 {
     static struct {
@@ -57,13 +59,15 @@ static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *n
             br_rail_posted(rail, length, asks, *now);
             if (br_rail_in_flight(rail) > most_in_flight)
                 most_in_flight = br_rail_in_flight(rail);
-            free_at = (free_at + bucket > *now ? free_at : *now - bucket) + (uint64_t)length * BR_SEC / rate;
+            free_at = (free_at + bucket > *now ? free_at : *now - bucket) +
+                      (uint64_t)length * BR_SEC / rate;
             if (asks) {
                 acks[head % 4096].bytes = rail->tx_bytes;
                 acks[head++ % 4096].at = (free_at > *now ? free_at : *now) + rtt;
             }
         }
-        assert_true(head != tail); /* in flight, but nobody was asked: the rail would stand still for ever */
+        /* in flight, but nobody was asked: the rail would stand still for ever */
+        assert_true(head != tail);
         *now = acks[tail % 4096].at;
         br_rail_acknowledged(rail, acks[tail++ % 4096].bytes, *now);
     }
@@ -85,7 +89,8 @@ static void reset__starts_modest(void **state)
     assert_true(br_rail_has_window(&b.rails[0], b.rails[0].frame_bytes));
 }
 
-/* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near from below. */
+/* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near
+ * from below. */
 static void budget__grows_to_the_target_delay(void **state)
 {
     struct bench b;
@@ -128,7 +133,8 @@ static void budget__stays_within_its_bounds(void **state)
     assert_int_equal(b.rails[0].frame_bytes, 256 << 10);
 }
 
-/* A link that becomes slower loses its budget within two periods of 100 ms, else urgent data waits behind a queue. */
+/* A link that becomes slower loses its budget within two periods of 100 ms, else urgent data waits
+ * behind a queue. */
 static void budget__shrinks_with_the_rate(void **state)
 {
     struct bench b;
@@ -143,8 +149,9 @@ static void budget__shrinks_with_the_rate(void **state)
     assert_in_range(b.rails[0].window, 100000, 150000);
 }
 
-/* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The budget of 5 ms must stay
- * near the 62,500 bytes that the link carries in them; a megabyte would be 80 ms for everything behind it. */
+/* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The
+ * budget of 5 ms must stay near the 62,500 bytes that the link carries in them; a megabyte would be
+ * 80 ms for everything behind it. */
 static void budget__does_not_believe_in_a_bucket(void **state)
 {
     struct bench b;
@@ -184,7 +191,8 @@ static void budget__bounds_what_is_in_flight(void **state)
     assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
 }
 
-/* The last ACK makes the budget smaller than what did not ask: one frame more must leave, or the rail stands still. */
+/* The last ACK makes the budget smaller than what did not ask: one frame more must leave, or the
+ * rail stands still. */
 static void budget__shrinks_below_what_did_not_ask(void **state)
 {
     struct bench b;
@@ -262,10 +270,12 @@ static void probe__more_than_there_is_room_for(void **state)
     br_rail_acknowledged(rail, rail->tx_bytes, 1000 + BR_MS);
     assert_int_equal(rail->probe_head, rail->probe_tail);
     assert_int_equal(rail->min_rtt, BR_MS);
-    assert_in_range(rail->rate, 1, 10 * BR_PROBES * 1000 * 1000ull); /* no more than all of it in that time */
+    /* no more than all of it in that time */
+    assert_in_range(rail->rate, 1, 10 * BR_PROBES * 1000 * 1000ull);
 }
 
-/* Idle time says nothing about the rate: the first frame after it starts a measurement of its own. */
+/* Idle time says nothing about the rate: the first frame after it starts a measurement of its own.
+ */
 static void probe__idle_time_does_not_count(void **state)
 {
     struct bench b;
@@ -297,8 +307,9 @@ static void probe__the_least_round_trip_grows_old(void **state)
     assert_int_equal(rail->min_rtt, 90 * BR_US);
 }
 
-/* 16 frames leave at the pace of a link of 125 MB/s. Their ACKs are held up and come in a bunch, and one more frame leaves
- * after the first of them: all that the others tell seems to have been delivered in its round trip. */
+/* 16 frames leave at the pace of a link of 125 MB/s. Their ACKs are held up and come in a bunch,
+ * and one more frame leaves after the first of them: all that the others tell seems to have been
+ * delivered in its round trip. */
 static void probe__acks_in_a_bunch_show_no_rate(void **state)
 {
     struct bench b;
@@ -316,7 +327,8 @@ static void probe__acks_in_a_bunch_show_no_rate(void **state)
     assert_in_range(rail->rate, 1, 140000000);
 }
 
-/* A queue of our own is no longer path: the budget of a rail that is always full stays what it is. */
+/* A queue of our own is no longer path: the budget of a rail that is always full stays what it is.
+ */
 static void probe__a_full_rail_measures_the_round_trip_alone(void **state)
 {
     struct bench b;
@@ -352,7 +364,7 @@ static void carries(struct br_rail *rail, uint64_t rate)
     rail->was_full = true;
 }
 
-/* ---- striping ------------------------------------------------------------------------------------------------ */
+/* ---- striping -------------------------------------------------------------------------------- */
 
 static void may_take__a_single_rail_always(void **state)
 {
@@ -386,15 +398,16 @@ static void may_take__compares_only_with_what_is_known(void **state)
     (void)state;
     set_up(&b, 2);
     carries(&b.rails[1], 100000000);
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0)); /* the other one was never measured */
+    /* the other one was never measured */
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
     carries(&b.rails[0], 1000000000);
     assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
     b.rails[0].state = BR_RAIL_FENCING;
     assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
 }
 
-/* One frame after a long time alone took 5 ms on a busy host: that is a latency, no rate, and no reason to leave the rail
- * aside. Nothing would ever show what it can carry. */
+/* One frame after a long time alone took 5 ms on a busy host: that is a latency, no rate, and no
+ * reason to leave the rail aside. Nothing would ever show what it can carry. */
 static void may_take__a_rail_that_was_never_full_is_not_slow(void **state)
 {
     struct bench b;
@@ -412,7 +425,8 @@ static void may_take__a_rail_that_was_never_full_is_not_slow(void **state)
     assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
 }
 
-/* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would stand still. */
+/* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would
+ * stand still. */
 static void may_take__never_all_refuse(void **state)
 {
     struct br_random random;
@@ -431,7 +445,8 @@ static void may_take__never_all_refuse(void **state)
             b.rails[i].tx_bytes = br_random_next(&random) % MOST;
         }
         for (int i = 0; i < n; i++)
-            takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20), length, 0);
+            takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20),
+                                       length, 0);
         assert_true(takers > 0);
     }
 }

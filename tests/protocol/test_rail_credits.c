@@ -39,12 +39,14 @@ static int spend(struct br_rail *rail, enum br_credit kind)
 
 static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released, uint32_t released_p2p)
 {
-    struct br_body_ack ack = {.arrived = arrived, .released = released, .released_p2p = released_p2p};
+    struct br_body_ack ack = {
+        .arrived = arrived, .released = released, .released_p2p = released_p2p};
 
     br_rail_heard_ack(rail, &ack, 1);
 }
 
-/* Those that are kept: four for point to point, one for puts and gets, one for the oldest operation. */
+/* Those that are kept: four for point to point, one for puts and gets, one for the oldest
+ * operation. */
 static void credit__some_are_kept(void **state)
 {
     struct bench b;
@@ -72,7 +74,8 @@ static void credit__awaited_ones_find_one(void **state)
     assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_EXPECTED));
 }
 
-/* Messages of point to point may find no receive for ever: they take half of the credits, never the last one. */
+/* Messages of point to point may find no receive for ever: they take half of the credits, never the
+ * last one. */
 static void credit__point_to_point_has_a_share(void **state)
 {
     struct bench b;
@@ -87,7 +90,8 @@ static void credit__point_to_point_has_a_share(void **state)
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), 1);
 }
 
-/* A copy is kept until the message is known to have arrived, so a place is not taken twice, whatever is released. */
+/* A copy is kept until the message is known to have arrived, so a place is not taken twice,
+ * whatever is released. */
 static void credit__waits_for_arrival_too(void **state)
 {
     struct bench b;
@@ -96,7 +100,8 @@ static void credit__waits_for_arrival_too(void **state)
     set_up(&b);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P);
-    hear(&b.rails[0], 0, BR_CREDITS, BR_CREDITS_P2P); /* overtaken counters: released, but not arrived */
+    /* overtaken counters: released, but not arrived */
+    hear(&b.rails[0], 0, BR_CREDITS, BR_CREDITS_P2P);
     assert_false(br_rail_has_credit(&b.rails[0], BR_CREDIT_ONESIDED));
     hear(&b.rails[0], 10, BR_CREDITS, BR_CREDITS_P2P);
     assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), 10);

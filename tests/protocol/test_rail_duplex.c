@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two rails that fill a wire from both of its ends, so that ACKs come behind the other's data. No link and no worker behind them. */
+/* Two rails that fill a wire from both of its ends, so that ACKs come behind the other's data. No
+ * link and no worker behind them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +30,8 @@ struct end {
     struct item items[256]; /* that this end has sent */
     unsigned head, tail;
     uint64_t free_at; /* ns; when its side of the wire has carried all of them */
-    uint64_t step; /* bytes: so many it sends when it has received as many as before; 0: as much as it can */
+    /* bytes: so many it sends when it has received as many as before; 0: as much as it can */
+    uint64_t step;
 };
 
 struct wire {
@@ -63,7 +65,8 @@ static struct item *leaves(struct wire *wire, struct end *end, uint32_t length, 
     struct item *item = &end->items[end->head++ % 256];
 
     assert_true(end->head - end->tail <= 256);
-    end->free_at = (end->free_at > now ? end->free_at : now) + (uint64_t)length * BR_SEC / wire->rate;
+    end->free_at =
+        (end->free_at > now ? end->free_at : now) + (uint64_t)length * BR_SEC / wire->rate;
     *item = (struct item){.at = end->free_at + wire->rtt / 2, .length = length};
     return item;
 }
@@ -100,7 +103,8 @@ static void hears(struct wire *wire, struct end *end, struct end *other, uint64_
             continue;
         ack = leaves(wire, end, 64, now);
         ack->is_ack = true;
-        ack->ack = (struct br_body_ack){.bytes = end->rail.rx_bytes, .ahead = br_rail_ahead(&end->rail)};
+        ack->ack =
+            (struct br_body_ack){.bytes = end->rail.rx_bytes, .ahead = br_rail_ahead(&end->rail)};
     }
 }
 
@@ -122,7 +126,8 @@ static void tell_min_rtt(struct wire *wire, uint64_t now)
         br_rail_told_min_rtt(&wire->ends[i].rail, wire->rtt, now);
 }
 
-/* 80 Mbit/s and 1 ms there and back, and 400 Mbit/s and 5 ms. Without `ahead` one of them got 0.52 of the rate. */
+/* 80 Mbit/s and 1 ms there and back, and 400 Mbit/s and 5 ms. Without `ahead` one of them got 0.52
+ * of the rate. */
 static void duplex__both_directions_get_the_wire(void **state)
 {
     static struct wire wire;
@@ -143,8 +148,9 @@ static void duplex__both_directions_get_the_wire(void **state)
     }
 }
 
-/* As in a ring: what a rank sends next needs what it receives now. 80 Mbit/s and 1 ms, steps of two budgets; and 1 Gbit/s, of four. Where the second
- * end begins later, they sent by turns, at 0.63 and 0.64 of the rate, before what comes counted. */
+/* As in a ring: what a rank sends next needs what it receives now. 80 Mbit/s and 1 ms, steps of two
+ * budgets; and 1 Gbit/s, of four. Where the second end begins later, they sent by turns, at 0.63
+ * and 0.64 of the rate, before what comes counted. */
 static void duplex__steps(void **state)
 {
     static const struct {
@@ -179,7 +185,8 @@ static void duplex__one_direction_keeps_to_its_budget(void **state)
     set_up(&wire, 10000000, BR_MS);
     tell_min_rtt(&wire, 0);
     run(&wire, 0, STEP, 300 * BR_MS);
-    run(&wire, UINT64_MAX, 300 * BR_MS, 600 * BR_MS); /* what the second end has sent has long come */
+    /* what the second end has sent has long come */
+    run(&wire, UINT64_MAX, 300 * BR_MS, 600 * BR_MS);
     assert_int_equal(wire.ends[0].rail.peer_ahead, 0);
     assert_true(br_rail_in_flight(&wire.ends[0].rail) <= wire.ends[0].rail.window);
 }
@@ -233,7 +240,8 @@ static void ahead__of_the_peer_counts_beside_the_budget(void **state)
     assert_false(br_rail_has_window(&end.rail, 1));
 }
 
-/* Of what has come since an ACK said that nothing would, a budget at most; nothing of what came before ours left. */
+/* Of what has come since an ACK said that nothing would, a budget at most; nothing of what came
+ * before ours left. */
 static void ahead__of_the_peer_comes(void **state)
 {
     static struct end end;

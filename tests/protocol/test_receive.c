@@ -42,7 +42,8 @@ static uint32_t posted(struct wired *x, struct br_transfer *t)
     return frame->message.ready.slot;
 }
 
-static void place(struct wired *x, int rail, uint32_t slot, uint32_t offset, uint32_t length, uint8_t flags)
+static void place(struct wired *x, int rail, uint32_t slot, uint32_t offset, uint32_t length,
+                  uint8_t flags)
 {
     wire_placed(x->links[rail], slot, offset, from + offset, length, flags);
 }
@@ -84,7 +85,8 @@ static void placed__twice_is_once(void **state)
     assert_memory_equal(to, from, 2 * SLICE);
 }
 
-/* A frame for a transfer that has ended changes nothing in memory, and counts as arrived for the sender's budget. */
+/* A frame for a transfer that has ended changes nothing in memory, and counts as arrived for the
+ * sender's budget. */
 static void placed__after_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
@@ -106,7 +108,8 @@ static void placed__after_the_end(void **state)
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_DONE)->message.done.slots[0], slot);
 }
 
-/* A rank that guesses the slot of what another one is to send: its link ends, and nothing of it counts. */
+/* A rank that guesses the slot of what another one is to send: its link ends, and nothing of it
+ * counts. */
 static void placed__into_a_transfer_of_another_rank(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
@@ -148,7 +151,8 @@ static void placed__asks_for_done_and_ack(void **state)
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_ACK)->message.ack.bytes, SLICE);
 }
 
-/* A slot can be guessed before its READY has left. The transfer ends, and is nowhere in the worker any more. */
+/* A slot can be guessed before its READY has left. The transfer ends, and is nowhere in the worker
+ * any more. */
 static void placed__before_its_ready(void **state)
 {
     struct br_transfer t = receive_of(1, 2000);
@@ -166,8 +170,8 @@ static void placed__before_its_ready(void **state)
     assert_null(wire_take(x->links[0], BR_MESSAGE_READY));
 }
 
-/* Frames for the slot's next use, sent before it: it begins in the same batch of events. What was dropped is not there, and
- * its numbers were never checked. */
+/* Frames for the slot's next use, sent before it: it begins in the same batch of events. What was
+ * dropped is not there, and its numbers were never checked. */
 static void placed__for_a_slot_to_come(void **state)
 {
     struct br_transfer first[14], waits = receive_of(99, 2000);
@@ -228,10 +232,12 @@ static void slotless__served_in_order(void **state)
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
-/* The last slot goes to the one receive that it is kept for, as soon as that is said; the one before it to one whose sender waits. */
+/* The last slot goes to the one receive that it is kept for, as soon as that is said; the one
+ * before it to one whose sender waits. */
 static void slotless__two_slots_are_kept(void **state)
 {
-    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000, .tag = br_tag_p2p(0, 16, 1)};
+    struct br_message waiting = {
+        .type = BR_MESSAGE_WAITING, .bytes = 2000, .tag = br_tag_p2p(0, 16, 1)};
     struct br_transfer t[18];
     struct wired *x = *state;
 
@@ -280,7 +286,7 @@ static void withdraw__in_every_state(void **state)
     assert_int_equal(x->w->failed, 0);
 }
 
-/* ---- combining ------------------------------------------------------------------------------------------- */
+/* ---- combining ------------------------------------------------------------------------------- */
 
 static uint8_t sum[LENGTH];
 
@@ -293,7 +299,8 @@ static void add_up(void *context, uint32_t offset, const uint8_t *bytes, uint32_
 
 static const struct br_slot_reducer adding = {add_up, NULL};
 
-/* A rail that only writes beside one that would combine: the worker combines what has come, once, although some comes again. */
+/* A rail that only writes beside one that would combine: the worker combines what has come, once,
+ * although some comes again. */
 static void combined__what_a_rail_has_written(void **state)
 {
     struct br_transfer t = receive_of(1, LENGTH);
@@ -341,7 +348,7 @@ static void combined__not_once_bytes_have_come(void **state)
     x->w->peers[1].rkey_rails = 0;
 }
 
-/* ---- mappings: wired_destroy() checks that all are given back --------------------------------------------- */
+/* ---- mappings: wired_destroy() checks that all are given back -------------------------------- */
 
 static void mapped__until_released(void **state)
 {
@@ -380,8 +387,8 @@ static void mapped__too_many_pieces(void **state)
     assert_says(x->w->message, "more|pieces");
 }
 
-/* Who reads a mapped transfer begins at the start of the mapping: a part that was copied, or mapped elsewhere, or on another
- * device, is not there. */
+/* Who reads a mapped transfer begins at the start of the mapping: a part that was copied, or mapped
+ * elsewhere, or on another device, is not there. */
 static void mapped__in_parts_that_do_not_fit(void **state)
 {
     struct wired x;
@@ -411,7 +418,8 @@ static void mapped__in_parts_that_do_not_fit(void **state)
     }
 }
 
-/* The same slice mapped twice in one batch: the second finds it complete, and is given back at once. */
+/* The same slice mapped twice in one batch: the second finds it complete, and is given back at
+ * once. */
 static void mapped__stale_is_given_back(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
@@ -442,9 +450,10 @@ static void mapped__withdrawn_in_the_middle(void **state)
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------ */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Bytes from the network end up on a terminal: no control characters, no more than the protocol allows. */
+/* Bytes from the network end up on a terminal: no control characters, no more than the protocol
+ * allows. */
 static void abort__words_are_tamed(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ABORT};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sending half of place tokens: in READYs that we hear, on frames, and what goes again when a rail is lost. The other
- * half is in test_place_receive.c. */
+/* The sending half of place tokens: in READYs that we hear, on frames, and what goes again when a
+ * rail is lost. The other half is in test_place_receive.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,8 @@ static void done(struct wired *x, int on, uint32_t slot)
 }
 
 /* A READY of the peer with tokens for the rails; their serial is `serial`. */
-static void ready(struct wired *x, int on, const struct br_message *what, uint32_t rails, uint32_t serial)
+static void ready(struct wired *x, int on, const struct br_message *what, uint32_t rails,
+                  uint32_t serial)
 {
     struct br_message m = *what;
     struct wire_token tokens[2];
@@ -46,7 +47,8 @@ static void ready(struct wired *x, int on, const struct br_message *what, uint32
 static void first_ready(struct wired *x, int on, const struct br_transfer *t, uint32_t sequence,
                         uint32_t rails)
 {
-    struct br_message m = {.sequence = sequence, .tag = t->tag, .bytes = t->length, .ready.slot = SLOT};
+    struct br_message m = {
+        .sequence = sequence, .tag = t->tag, .bytes = t->length, .ready.slot = SLOT};
 
     ready(x, on, &m, rails, 1);
 }
@@ -148,7 +150,8 @@ static void expect_malformed(const struct br_message *m, uint32_t payload)
 
 static void ready__malformed_ones_close_the_link(void **state)
 {
-    struct br_message m = {.type = BR_MESSAGE_READY, .tag = 9, .bytes = 4 * SLICE, .ready.slot = SLOT};
+    struct br_message m = {
+        .type = BR_MESSAGE_READY, .tag = 9, .bytes = 4 * SLICE, .ready.slot = SLOT};
 
     (void)state;
     m.rkeys = 3;
@@ -311,8 +314,10 @@ static void lost__a_rail_that_comes_back(void **state)
 /* Nothing was lost, but the only rail with a token is. */
 static void lost__the_only_rail_with_a_token(void **state)
 {
-    struct br_message m = {
-        .sequence = 1, .tag = 9, .bytes = 2 * SLICE, .ready = {.slot = SLOT + 0x10000, .renews = SLOT}};
+    struct br_message m = {.sequence = 1,
+                           .tag = 9,
+                           .bytes = 2 * SLICE,
+                           .ready = {.slot = SLOT + 0x10000, .renews = SLOT}};
     struct br_transfer t = transfer_of(9, 2 * SLICE);
     struct wired *x = *state;
 
@@ -330,8 +335,10 @@ static void lost__the_only_rail_with_a_token(void **state)
 /* A READY for another transfer than the one that asks. */
 static void renewed__must_be_the_same_transfer(void **state)
 {
-    struct br_message m = {
-        .sequence = 1, .tag = 10, .bytes = 4 * SLICE, .ready = {.slot = SLOT + 0x10000, .renews = SLOT}};
+    struct br_message m = {.sequence = 1,
+                           .tag = 10,
+                           .bytes = 4 * SLICE,
+                           .ready = {.slot = SLOT + 0x10000, .renews = SLOT}};
     struct br_transfer t;
     struct wired *x = *state;
 
@@ -351,7 +358,8 @@ static void renewed__must_be_the_same_transfer(void **state)
 
 int main(void)
 {
-#define PLACES(f) WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
+#define PLACES(f)                                                                                  \
+    WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
     const struct CMUnitTest tests[] = {
         PLACES(send__each_rail_its_token),
         PLACES(send__not_on_a_rail_without_token),

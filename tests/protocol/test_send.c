@@ -26,8 +26,11 @@ static struct br_transfer send_of(uint64_t tag, uint32_t length)
 /* The peer's READY, its i-th message. */
 static void ready(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t length, uint32_t slot)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_READY, .sequence = sequence, .tag = tag, .bytes = length, .ready.slot = slot};
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .sequence = sequence,
+                           .tag = tag,
+                           .bytes = length,
+                           .ready.slot = slot};
 
     wire_message(x->links[0], &m, NULL, 0);
     wired_turn(x, 0);
@@ -36,7 +39,8 @@ static void ready(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t len
 /* Says that all placed bytes of the link have arrived. */
 static void acknowledge(struct wired *x, int rail)
 {
-    struct br_message m = {.type = BR_MESSAGE_ACK, .ack.bytes = x->w->peers[1].rails[rail].tx_bytes};
+    struct br_message m = {.type = BR_MESSAGE_ACK,
+                           .ack.bytes = x->w->peers[1].rails[rail].tx_bytes};
 
     wire_message(x->links[rail], &m, NULL, 0);
     wired_turn(x, 100 * BR_US);
@@ -58,7 +62,8 @@ static void eager__one_message_and_a_copy(void **state)
     assert_int_equal(frame->message.bytes, 100);
     assert_int_equal(frame->message.tag, 7);
     assert_int_equal(frame->payload[99], 5);
-    assert_true(frame->frame.payload != memory); /* the send has ended: its memory is the caller's again */
+    /* the send has ended: its memory is the caller's again */
+    assert_true(frame->frame.payload != memory);
 }
 
 static void eager__small_ones_ride_in_the_header(void **state)
@@ -108,7 +113,8 @@ static void messages__point_to_point_blocks_nobody(void **state)
     assert_int_equal(p2p[BR_CREDITS_P2P].state, BR_TRANSFER_QUEUED);
 }
 
-/* The last credit of collectives goes to the one message that it is kept for, not to others of its operation. */
+/* The last credit of collectives goes to the one message that it is kept for, not to others of its
+ * operation. */
 static void messages__one_credit_is_kept(void **state)
 {
     static struct br_transfer t[BR_CREDITS];
@@ -154,7 +160,8 @@ static void messages__wait_for_room(void **state)
     assert_null(wire_take(x->links[0], BR_MESSAGE_EAGER));
 }
 
-/* Takes all frames of a transfer off the links, checks that they are on the grid and cover it once, in order. */
+/* Takes all frames of a transfer off the links, checks that they are on the grid and cover it once,
+ * in order. */
 static void cover(struct wired *x, uint32_t length, uint32_t slot)
 {
     uint32_t slice_bytes = br_slot_slice_bytes(length, SLICE), at = 0;
@@ -185,7 +192,8 @@ static void frames__cover_the_transfer_on_the_grid(void **state)
 {
     static const uint32_t lengths[] = {1025,          SLICE - 1,      SLICE,   SLICE + 1,
                                        5 * SLICE + 7, 64 * SLICE + 1, 16 << 20};
-    static const uint32_t max_frames[] = {256 << 10, 5000, 4096}; /* a granule of 16 MiB has 4096 bytes */
+    /* a granule of 16 MiB has 4096 bytes */
+    static const uint32_t max_frames[] = {256 << 10, 5000, 4096};
 
     (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
@@ -221,7 +229,8 @@ static void ready__before_the_send(void **state)
     assert_non_null(wire_take_placed(x->links[0]));
 }
 
-/* Between two frames the queue is asked anew: who is more urgent goes on where the other one was. */
+/* Between two frames the queue is asked anew: who is more urgent goes on where the other one was.
+ */
 static void frames__the_urgent_overtakes(void **state)
 {
     struct br_transfer bulk = send_of(1, 8 << 20), urgent = send_of(2, SLICE);
@@ -241,7 +250,8 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(frame->frame.slot, 0x10002);
 }
 
-/* A message that has waited for longer than the bound goes before data that are more urgent, and hides no urgent message behind it. */
+/* A message that has waited for longer than the bound goes before data that are more urgent, and
+ * hides no urgent message behind it. */
 static void starved__goes_first_and_hides_nobody(void **state)
 {
     struct br_transfer bulk = send_of(1, 8 << 20), low = send_of(2, 4), urgent = send_of(3, 4);
@@ -262,14 +272,17 @@ static void starved__goes_first_and_hides_nobody(void **state)
     assert_int_equal(first->message.tag, 2);
     second = wire_take(x->links[0], BR_MESSAGE_EAGER);
     assert_int_equal(second->message.tag, 3);
-    assert_true(wire_take_placed(x->links[0]) > first);  /* one frame of the data, which had waited as long */
+    /* one frame of the data, which had waited as long */
+    assert_true(wire_take_placed(x->links[0]) > first);
     assert_true(wire_take_placed(x->links[0]) > second); /* the others behind all messages */
 }
 
-/* Else the peer's data waits for ours, and both take turns. But what is more urgent goes before both. */
+/* Else the peer's data waits for ours, and both take turns. But what is more urgent goes before
+ * both. */
 static void ready__leaves_before_data(void **state)
 {
-    struct br_transfer data = send_of(1, SLICE), urgent = send_of(2, SLICE), receive = send_of(3, 1 << 20);
+    struct br_transfer data = send_of(1, SLICE), urgent = send_of(2, SLICE),
+                       receive = send_of(3, 1 << 20);
     struct wired *x = *state;
     struct wire_frame *frame, *message;
 
@@ -309,7 +322,8 @@ static void end__one_rail_needs_only_sent(void **state)
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
 }
 
-/* On a byte stream with two rails SENT is not enough: the receiver must have it all. Nor is DONE without SENT. */
+/* On a byte stream with two rails SENT is not enough: the receiver must have it all. Nor is DONE
+ * without SENT. */
 static void end__two_rails_wait_for_done(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0, 0x10001}};
@@ -366,14 +380,16 @@ static void end__where_sent_means_placed_too(void **state)
     wired_turn(&x, 10 * BR_US);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
     assert_int_equal(x.w->peers[1].rails[0].tx_bytes + x.w->peers[1].rails[1].tx_bytes, 1 << 20);
-    assert_true(x.w->peers[1].rails[0].tx_bytes && x.w->peers[1].rails[1].tx_bytes); /* both carry */
+    /* both carry */
+    assert_true(x.w->peers[1].rails[0].tx_bytes && x.w->peers[1].rails[1].tx_bytes);
     wired_destroy(&x);
 }
 
 /* DONE of slots that nobody waits for: said twice, never sent, zero. */
 static void done__of_nobody(void **state)
 {
-    struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0, 1, 0x10001, UINT32_MAX, 0x10001, 7}};
+    struct br_message done = {.type = BR_MESSAGE_DONE,
+                              .done.slots = {0, 1, 0x10001, UINT32_MAX, 0x10001, 7}};
     struct wired *x = *state;
 
     wire_message(x->links[0], &done, NULL, 0);
@@ -382,7 +398,8 @@ static void done__of_nobody(void **state)
     assert_int_equal(x->wires[0].buffers, 0);
 }
 
-/* A slot number that the peer gives twice: the second send waits, the first one is not disturbed. */
+/* A slot number that the peer gives twice: the second send waits, the first one is not disturbed.
+ */
 static void ready__one_slot_for_two_sends(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};

@@ -49,7 +49,8 @@ static void worker_fail__says_why(void **state)
 /* If the link were closed at once, the peer might see that before it reads the words. */
 static void worker_fail__waits_for_the_answer(void **state)
 {
-    const struct br_message abort_message = {.type = BR_MESSAGE_ABORT}, other = {.type = BR_MESSAGE_PING};
+    const struct br_message abort_message = {.type = BR_MESSAGE_ABORT},
+                            other = {.type = BR_MESSAGE_PING};
     struct wired x;
 
     (void)state;
@@ -117,8 +118,10 @@ static void abort__brings_its_errno(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(worker_fail__says_why),    cmocka_unit_test(worker_fail__waits_for_the_answer),
-        cmocka_unit_test(worker_fail__peer_closes), cmocka_unit_test(worker_fail__no_answer),
+        cmocka_unit_test(worker_fail__says_why),
+        cmocka_unit_test(worker_fail__waits_for_the_answer),
+        cmocka_unit_test(worker_fail__peer_closes),
+        cmocka_unit_test(worker_fail__no_answer),
         cmocka_unit_test(abort__brings_its_errno),
     };
 

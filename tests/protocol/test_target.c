@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Puts to and gets from memory that the worker cannot touch: when the hooks are called, and what leaves when. */
+/* Puts to and gets from memory that the worker cannot touch: when the hooks are called, and what
+ * leaves when. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -232,7 +233,8 @@ static void atomic__refused(void **state)
     expect_clean(&x);
 }
 
-/* A worker that fails gives back what it has begun, once, and not before nobody can write there any more. */
+/* A worker that fails gives back what it has begun, once, and not before nobody can write there any
+ * more. */
 static void request__given_back_after_a_failure(void **state)
 {
     static const uint8_t from[100];

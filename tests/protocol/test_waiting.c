@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages that are awaited while others, which nobody receives, hold the credits. WAITING where ranks disagree: test_agree.c. */
+/* Messages that are awaited while others, which nobody receives, hold the credits. WAITING where
+ * ranks disagree: test_agree.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,14 +26,16 @@ static uint64_t tag_of(uint32_t i)
 
 static struct br_transfer transfer(uint32_t i, uint32_t length)
 {
-    return (struct br_transfer){.tag = tag_of(i), .peer = 1, .memory = memory, .length = length, .order = i};
+    return (struct br_transfer){
+        .tag = tag_of(i), .peer = 1, .memory = memory, .length = length, .order = i};
 }
 
 /* Small messages from the peer that nobody receives. */
 static void hold(struct wired *x, int rail, uint32_t first, uint32_t n)
 {
     for (uint32_t i = first; i < first + n; i++) {
-        struct br_message m = {.type = BR_MESSAGE_EAGER, .sequence = i, .tag = tag_of(1000 + i), .bytes = 8};
+        struct br_message m = {
+            .type = BR_MESSAGE_EAGER, .sequence = i, .tag = tag_of(1000 + i), .bytes = 8};
 
         wire_message(x->links[rail], &m, NULL, 0);
     }
@@ -64,7 +67,8 @@ static void pass(struct wired *x, int ms)
 
 static void waits__small_receive_says_so_at_once(void **state)
 {
-    struct br_message eager = {.type = BR_MESSAGE_EAGER, .sequence = 28, .tag = tag_of(0), .bytes = 8};
+    struct br_message eager = {
+        .type = BR_MESSAGE_EAGER, .sequence = 28, .tag = tag_of(0), .bytes = 8};
     struct wired *x = *state;
 
     hold(x, 0, 0, 28);
@@ -80,7 +84,8 @@ static void waits__small_receive_says_so_at_once(void **state)
     assert_int_equal(said(x, 0), 0);
 }
 
-/* With `held` messages held on rail 0 a small receive says nothing, with `more` of them on a rail it does. */
+/* With `held` messages held on rail 0 a small receive says nothing, with `more` of them on a rail
+ * it does. */
 static void waits_for_more(struct wired *x, uint32_t held, int rail, uint32_t more)
 {
     hold(x, 0, 0, held);
@@ -93,7 +98,8 @@ static void waits_for_more(struct wired *x, uint32_t held, int rail, uint32_t mo
     assert_int_equal(said(x, 0), 1);
 }
 
-/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer it does not. */
+/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer
+ * it does not. */
 static void waits__small_receive_says_so_later(void **state)
 {
     waits_for_more(*state, 3, 0, 1);
@@ -107,8 +113,10 @@ static void waits__small_receive_says_nothing_while_a_rail_is_free(void **state)
 
 static void hear(struct wired *x, uint32_t i, uint32_t bytes, bool receives)
 {
-    struct br_message m = {
-        .type = BR_MESSAGE_WAITING, .tag = tag_of(i), .bytes = bytes, .waiting = {.receives = receives}};
+    struct br_message m = {.type = BR_MESSAGE_WAITING,
+                           .tag = tag_of(i),
+                           .bytes = bytes,
+                           .waiting = {.receives = receives}};
 
     wired_say(x, 0, &m);
 }
@@ -123,7 +131,8 @@ static uint32_t leaves(struct wired *x, enum br_message_type type)
     return n;
 }
 
-/* It passes all that wait for a receive, takes one of the credits that are kept, and its kind alone does. */
+/* It passes all that wait for a receive, takes one of the credits that are kept, and its kind alone
+ * does. */
 static void awaited__small_send_leaves(void **state)
 {
     struct wired *x = *state;
@@ -198,7 +207,8 @@ static void awaited__message_of_a_lost_rail_leaves(void **state)
                                       .waiting = {.receives = 1}},
                  NULL, 0);
     wired_turn(x, 0);
-    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, tag_of(BR_CREDITS_P2P + 2));
+    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag,
+                     tag_of(BR_CREDITS_P2P + 2));
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Workers over the simulator: every kind of transfer, rails that fail, peers that die, strangers. */
+/* Workers over the simulator: every kind of transfer, rails that fail, peers that die, strangers.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +107,8 @@ static void transfer__sizes_on_a_bad_network(void **state)
 
 #define MANY 300
 
-/* Far more messages than credits, posted at the sender before the receiver wants any, and wanted in reverse order. */
+/* Far more messages than credits, posted at the sender before the receiver wants any, and wanted in
+ * reverse order. */
 static void transfer__more_messages_than_credits(void **state)
 {
     static struct br_transfer sends[MANY], receives[MANY];
@@ -117,15 +119,16 @@ static void transfer__more_messages_than_credits(void **state)
     cluster_create(&c, 2, 2, &plain, NULL);
     for (uint32_t i = 0; i < MANY; i++) {
         from[i] = i * 7 + 1;
-        sends[i] = (struct br_transfer){.tag = i + 1, .peer = 1, .length = 4, .memory = &from[i], .order = i};
+        sends[i] = (struct br_transfer){
+            .tag = i + 1, .peer = 1, .length = 4, .memory = &from[i], .order = i};
         assert_int_equal(br_transfer_send(c.workers[0], &sends[i]), 0);
     }
     cluster_run(&c, 2 * MANY, br_sim_now(c.sim) + 10 * BR_MS);
     assert_true(c.done < MANY); /* credits bound what an absent receiver has to hold */
     assert_true(c.workers[0]->counters.credit_stalls > 0);
     for (uint32_t i = 0; i < MANY; i++) {
-        receives[i] =
-            (struct br_transfer){.tag = i + 1, .peer = 0, .length = 4, .memory = &to[i], .order = i};
+        receives[i] = (struct br_transfer){
+            .tag = i + 1, .peer = 0, .length = 4, .memory = &to[i], .order = i};
         assert_int_equal(br_transfer_receive(c.workers[1], &receives[i]), 0);
     }
     cluster_run(&c, 2 * MANY, br_sim_now(c.sim) + BR_SEC);
@@ -134,7 +137,8 @@ static void transfer__more_messages_than_credits(void **state)
     cluster_destroy(&c);
 }
 
-/* A large transfer over two rails; `when` (share of its time alone) later one rail goes down, for good or not. */
+/* A large transfer over two rails; `when` (share of its time alone) later one rail goes down, for
+ * good or not. */
 static void rail_down(const struct br_sim_config *config, uint64_t when, bool up_again)
 {
     uint32_t length = 8 << 20;
@@ -194,8 +198,8 @@ static void turn_of_first(struct cluster *c)
     br_sim_advance_to(c->sim, next > br_sim_now(c->sim) ? next : br_sim_now(c->sim) + 1);
 }
 
-/* The bytes stand in their place and the sender has got SENT, but the receiver has not looked yet when the rail is lost:
- * it then hears of the loss before it hears of the arrivals. */
+/* The bytes stand in their place and the sender has got SENT, but the receiver has not looked yet
+ * when the rail is lost: it then hears of the loss before it hears of the arrivals. */
 static void failover__arrivals_nobody_has_seen(void **state)
 {
     uint32_t length = 1 << 20;
@@ -212,14 +216,15 @@ static void failover__arrivals_nobody_has_seen(void **state)
     assert_int_equal(br_transfer_receive(c.workers[1], &receive), 0);
     while (send.state == BR_TRANSFER_MATCHING)
         assert_true(cluster_step(&c));
-    while (c.workers[0]->peers[1].rails[1].flights.next != &c.workers[0]->peers[1].rails[1].flights ||
+    while (c.workers[0]->peers[1].rails[1].flights.next !=
+               &c.workers[0]->peers[1].rails[1].flights ||
            send.cursor < length)
         turn_of_first(&c);
-    assert_int_equal(
-        br_sim_add_fault(
-            c.sim,
-            &(struct br_sim_fault){.kind = BR_SIM_PORT_DOWN, .at = br_sim_now(c.sim), .host = 0, .port = 1}),
-        0);
+    assert_int_equal(br_sim_add_fault(c.sim, &(struct br_sim_fault){.kind = BR_SIM_PORT_DOWN,
+                                                                    .at = br_sim_now(c.sim),
+                                                                    .host = 0,
+                                                                    .port = 1}),
+                     0);
     while (c.workers[0]->peers[1].rails[1].state == BR_RAIL_UP)
         turn_of_first(&c);
     for (int i = 0; i < 20; i++) /* RAIL_DOWN leaves */
@@ -262,11 +267,13 @@ static void failover__last_rail_is_the_peer(void **state)
 }
 
 /* The urgent transfer overtakes a bulk one: it waits for the budget, not for the queue. */
-/* Rank 0 sends and leaves; rank 1 comes to its receives later, and the messages may be overtaken by the goodbye. */
+/* Rank 0 sends and leaves; rank 1 comes to its receives later, and the messages may be overtaken by
+ * the goodbye. */
 static void leave__what_was_sent_before_arrives(void **state)
 {
     static uint8_t from[2000], to[20][2000];
-    struct br_transfer sends[20], receives[20], late = {.tag = 99, .peer = 0, .length = 8, .memory = to[0]};
+    struct br_transfer sends[20], receives[20],
+        late = {.tag = 99, .peer = 0, .length = 8, .memory = to[0]};
     struct cluster c;
 
     (void)state;
@@ -274,7 +281,8 @@ static void leave__what_was_sent_before_arrives(void **state)
     cluster_create(&c, 2, 3, &wild, NULL);
     for (uint32_t i = 0; i < 20; i++) {
         sends[i] = (struct br_transfer){.tag = i + 1, .peer = 1, .length = i * 100, .memory = from};
-        receives[i] = (struct br_transfer){.tag = i + 1, .peer = 0, .length = i * 100, .memory = to[i]};
+        receives[i] =
+            (struct br_transfer){.tag = i + 1, .peer = 0, .length = i * 100, .memory = to[i]};
         assert_int_equal(br_transfer_send(c.workers[0], &sends[i]), 0);
     }
     while (c.done < 20)
@@ -306,7 +314,8 @@ static void queue__urgent_overtakes_bulk(void **state)
     struct br_transfer r1 = {.tag = 1, .peer = 0, .length = bulk, .memory = to, .order = 1};
     struct br_transfer s2 = {
         .tag = 2, .peer = 1, .length = urgent, .memory = from2, .order = 2, .priority = 5};
-    struct br_transfer r2 = {.tag = 2, .peer = 0, .length = urgent, .memory = to2, .order = 2, .priority = 5};
+    struct br_transfer r2 = {
+        .tag = 2, .peer = 0, .length = urgent, .memory = to2, .order = 2, .priority = 5};
     uint64_t start;
     struct cluster c;
 

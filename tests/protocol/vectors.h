@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes on the line behind "    NAME:", blanks ignored; how many. Fails the test when there are none. */
+/* The bytes on the line behind "    NAME:", blanks ignored; how many. Fails the test when there are
+ * none. */
 size_t vector(const char *name, uint8_t *out, size_t most);
 
 #endif

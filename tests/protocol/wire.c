@@ -68,7 +68,7 @@ static struct event *add_event(struct wire_link *link, enum br_event_kind kind, 
     return link->closed ? NULL : event;
 }
 
-/* ---- the operations ----------------------------------------------------------------------------------------- */
+/* ---- the operations -------------------------------------------------------------------------- */
 
 static int device_open(const struct br_device_config *config, struct br_device **out)
 {
@@ -144,7 +144,8 @@ static struct wire_link *add_link(struct wire *wire)
     return link;
 }
 
-static int link_connect(struct br_device *device, const struct br_address *address, struct br_link **out)
+static int link_connect(struct br_device *device, const struct br_address *address,
+                        struct br_link **out)
 {
     struct wire_link *link = add_link((struct wire *)device);
 
@@ -162,15 +163,18 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
         return 0;
     if (wire->room > 0)
         wire->room--;
-    wire_check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_DATA, "a frame of no kind");
+    wire_check(frame->kind == BR_FRAME_MESSAGE || frame->kind == BR_FRAME_DATA,
+               "a frame of no kind");
     wire_check(frame->length <= (frame->kind == BR_FRAME_MESSAGE ? wire->device.caps.max_message
                                                                  : wire->device.caps.max_frame),
                "a frame is too long");
     wire_check(frame->kind == BR_FRAME_MESSAGE || (frame->length && link->link.authenticated),
                "a placed frame without bytes or trust");
-    wire_check((frame->rkey != NULL) == (frame->kind == BR_FRAME_DATA && wire->device.caps.needs_rkey),
+    wire_check((frame->rkey != NULL) ==
+                   (frame->kind == BR_FRAME_DATA && wire->device.caps.needs_rkey),
                "a frame without place token, or with one too many");
-    *mine = (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
+    *mine =
+        (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
     if (frame->rkey)
@@ -211,7 +215,8 @@ static bool fill_placed(struct event *from, struct br_event *to)
 {
     struct wire *wire = wire_of(from->link);
     struct br_slot *slot;
-    int rc = br_slot_expect(wire->device.config->slots, from->slot, from->offset, from->length, &slot);
+    int rc =
+        br_slot_expect(wire->device.config->slots, from->slot, from->offset, from->length, &slot);
 
     to->slot = from->slot;
     to->offset = from->offset;
@@ -349,7 +354,7 @@ const struct br_transport_ops wire_ops = {
     .rkey_release = place_release,
 };
 
-/* ---- what the test does ------------------------------------------------------------------------------------- */
+/* ---- what the test does ---------------------------------------------------------------------- */
 
 struct wire_link *wire_accept(struct wire *wire)
 {
@@ -375,7 +380,8 @@ void wire_handshake(struct wire_link *link, const void *bytes, size_t length)
     wire_message(link, &message, bytes, (uint32_t)length);
 }
 
-static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct event *event, uint8_t flags)
+static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct event *event,
+                  uint8_t flags)
 {
     struct br_placed placed = {.flags = flags};
 
@@ -387,14 +393,14 @@ static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct
     memcpy(&event->message, &placed, sizeof placed);
 }
 
-void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
-                 uint8_t flags)
+void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes,
+                 uint32_t length, uint8_t flags)
 {
     place(link, slot, offset, add_event(link, BR_EVENT_DATA, bytes, length), flags);
 }
 
-void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
-                 uint8_t flags)
+void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes,
+                 uint32_t length, uint8_t flags)
 {
     struct event *event = add_event(link, BR_EVENT_DATA, NULL, length);
 

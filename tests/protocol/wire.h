@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A back end whose other end is the test: it sees every frame that the worker posts, and decides what arrives, when
- * a frame is SENT and when a link dies. Nothing travels by itself, and time passes only when the test says so.
+ * A back end whose other end is the test: it sees every frame that the worker posts, and decides
+ * what arrives, when a frame is SENT and when a link dies. Nothing travels by itself, and time
+ * passes only when the test says so.
  *
- * Memory is exact: each message lies in a buffer of its own that dies when it is released, so that ASan sees whoever reads
- * behind it or too late. What the worker must never do (posting on a closed link, frames over the limits, a buffer given
- * back twice) ends the process.
+ * Memory is exact: each message lies in a buffer of its own that dies when it is released, so that
+ * ASan sees whoever reads behind it or too late. What the worker must never do (posting on a closed
+ * link, frames over the limits, a buffer given back twice) ends the process.
  */
 #ifndef BR_TESTS_PROTOCOL_WIRE_H
 #define BR_TESTS_PROTOCOL_WIRE_H
@@ -45,12 +46,13 @@ struct wire {
     struct wire_frame frames[WIRE_FRAMES];
     int n_frames;
     struct br_message inline_[WIRE_BATCH]; /* of the PLACED events of the last poll */
-    int room;                              /* frames that post() still takes; negative: any number */
-    int buffers;                           /* message buffers that the worker holds */
-    int maps;                              /* mappings that it has not given back */
-    int tokens, made;                      /* place tokens that it has not given back; in all */
-    bool refuses;                          /* makes no tokens */
-    uint64_t min_rtt;                      /* what link_min_rtt says */
+    /* frames that post() still takes; negative: any number */
+    int room;
+    int buffers;      /* message buffers that the worker holds */
+    int maps;         /* mappings that it has not given back */
+    int tokens, made; /* place tokens that it has not given back; in all */
+    bool refuses;     /* makes no tokens */
+    uint64_t min_rtt; /* what link_min_rtt says */
 };
 
 extern const struct br_transport_ops wire_ops;
@@ -62,11 +64,11 @@ struct wire_link *wire_accept(struct wire *wire);
 void wire_message(struct wire_link *link, const struct br_message *message, const void *payload,
                   uint32_t length);
 void wire_handshake(struct wire_link *link, const void *bytes, size_t length);
-void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
-                 uint8_t flags);
+void wire_placed(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes,
+                 uint32_t length, uint8_t flags);
 /* The same as a mapping: bytes must stay until it is given back. */
-void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes, uint32_t length,
-                 uint8_t flags);
+void wire_mapped(struct wire_link *link, uint32_t slot, uint32_t offset, const void *bytes,
+                 uint32_t length, uint8_t flags);
 void wire_sent(struct wire_frame *frame);
 void wire_sent_all(struct wire *wire);
 void wire_fail(struct wire_link *link, int error, const char *text);

@@ -54,7 +54,8 @@ static void open_as(struct wired *x, int rank, int rails, const struct br_caps *
     for (int r = 0; r < rails; r++) {
         x->wires[r].device.ops = &wire_ops;
         x->wires[r].device.caps = caps ? *caps : wire_caps(false);
-        wire_check(!br_worker_open_device(x->w, &wire_ops, names[r], &x->wires[r], &rail_configs[r].device),
+        wire_check(!br_worker_open_device(x->w, &wire_ops, names[r], &x->wires[r],
+                                          &rail_configs[r].device),
                    "no device");
         rail_configs[r].level = r;
     }

@@ -5,7 +5,8 @@
 
 #include "wire.h"
 
-/* A worker of `size` ranks of which the test is one: its peer. It has 16 slots, and loses patience after 1 s. */
+/* A worker of `size` ranks of which the test is one: its peer. It has 16 slots, and loses patience
+ * after 1 s. */
 struct wired {
     struct br_worker *w;
     int rank, peer, rails;
@@ -17,7 +18,8 @@ struct wired {
 
 /* What SENT proves differs between back ends; everything else is alike. */
 struct br_caps wire_caps(bool sent_means_placed);
-/* caps: NULL: those of a byte stream. No link yet. Rank 0 accepts its peer's links, rank 1 connects. */
+/* caps: NULL: those of a byte stream. No link yet. Rank 0 accepts its peer's links, rank 1
+ * connects. */
 void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps);
 /* The same, and all rails up. */
 void wired_create(struct wired *x, int rank, int rails, const struct br_caps *caps);
@@ -28,7 +30,8 @@ void wired_destroy(struct wired *x);
 void wired_turn(struct wired *x, uint64_t ns);
 /* Proves who we are, in the role that we have. true: the rail is up. */
 bool wired_connect(struct wired *x, int rail);
-/* A message of the peer; its link breaks; its answer to RAIL_DOWN, on another rail. Each with a turn. */
+/* A message of the peer; its link breaks; its answer to RAIL_DOWN, on another rail. Each with a
+ * turn. */
 void wired_say(struct wired *x, int rail, const struct br_message *message);
 void wired_cut(struct wired *x, int rail);
 void wired_fenced(struct wired *x, int rail, int on);
@@ -42,7 +45,8 @@ struct wired_plan {
     bool sent_means_arrived, needs_rkey;
 };
 
-/* A test that has such a worker from the start, `struct wired *x = *state`, and need not destroy it. */
+/* A test that has such a worker from the start, `struct wired *x = *state`, and need not destroy
+ * it. */
 /* clang-format off */
 #define WIRED_TEST(f, ...) {#f, f, wired_set_up, wired_tear_down, &(struct wired_plan){__VA_ARGS__}}
 /* clang-format on */

@@ -45,7 +45,7 @@ static float number(uint32_t rank, uint32_t i)
     return (float)((rank * 7 + i) % 13);
 }
 
-/* ---- opening and closing -------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
 {
@@ -92,7 +92,7 @@ static void close_world(struct world *w)
     free(w->hosts);
 }
 
-/* ---- the operation -------------------------------------------------------------------------- */
+/* ---- the operation --------------------------------------------------------------------------- */
 
 static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *numbers)
 {
@@ -111,7 +111,8 @@ static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *
                                 .reduction = BRAID_SUM,
                                 .priority = (int32_t)(plan->n_layers - layer)};
     snprintf(op->algorithm, sizeof op->algorithm, "%s", plan->algorithm);
-    return !br_sim_job_submit(&w->job, rank, op) || wrong(w, "rank %u: %s", rank, br_error_message());
+    return !br_sim_job_submit(&w->job, rank, op) ||
+           wrong(w, "rank %u: %s", rank, br_error_message());
 }
 
 static bool submit(struct world *w, uint32_t rank)

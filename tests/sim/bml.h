@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Allreduces in a simulated BCube of any size: the engine and the protocol as they are, in virtual time, with neighbours
- * linked only. */
+/* Allreduces in a simulated BCube of any size: the engine and the protocol as they are, in virtual
+ * time, with neighbours linked only. */
 #ifndef BR_TESTS_SIM_BML_H
 #define BR_TESTS_SIM_BML_H
 
@@ -13,7 +13,8 @@
 struct bml_plan {
     uint32_t n, k;
     uint64_t bits_per_second; /* of each NIC */
-    uint32_t n_layers;        /* operations, all at once: the last one first, the first one the most urgent */
+    /* operations, all at once: the last one first, the first one the most urgent */
+    uint32_t n_layers;
     uint32_t layers[BML_LAYERS]; /* float32 of each */
     const char *algorithm;
     uint32_t chunk_bytes; /* of a fragment (engine.h) */

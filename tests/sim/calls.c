@@ -49,12 +49,12 @@ void storm_name_call(const struct storm *s, int call, char *text, size_t bytes)
                  br_reduction_name(c->reduction), c->root, c->comm, c->in_place ? ", in place" : "",
                  c->again >= 0 ? ", again" : "");
     else
-        snprintf(text, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)", call,
-                 kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm, c->stale_key ? ", stale key" : "",
-                 c->again >= 0 ? ", again" : "");
+        snprintf(text, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)",
+                 call, kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm,
+                 c->stale_key ? ", stale key" : "", c->again >= 0 ? ", again" : "");
 }
 
-/* ---- fetch-and-add ------------------------------------------------------------------------------- */
+/* ---- fetch-and-add --------------------------------------------------------------------------- */
 
 static uint64_t addend(const struct storm *s, int call)
 {
@@ -67,7 +67,7 @@ static uint64_t sum(const struct storm *s, int call, uint64_t times)
     return GUARD_BYTE * 0x0101010101010101ull + times * addend(s, call);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static struct collective_case case_of(const struct storm *s, int call)
 {
@@ -93,7 +93,7 @@ static void fill(const struct storm *s, int call, int rank, uint8_t *to, size_t 
         to[i] = (uint8_t)((salt + i) * 0x9e3779b97f4a7c15ull >> 40);
 }
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Where a rank's part of a call reads and writes. */
 static struct case_buffers lay_out(struct storm *s, int call, int rank)
@@ -169,8 +169,10 @@ void storm_fill_region(struct storm *s, int rank)
 {
     struct storm_rank *r = &s->ranks[rank];
 
-    r->region = (struct br_region){
-        .base = malloc(s->plan->region_bytes), .bytes = s->plan->region_bytes, .segment_fd = -1, .id = 1};
+    r->region = (struct br_region){.base = malloc(s->plan->region_bytes),
+                                   .bytes = s->plan->region_bytes,
+                                   .segment_fd = -1,
+                                   .id = 1};
     memset(r->region.base, GUARD_BYTE, r->region.bytes);
     for (int i = 0; i < s->plan->n_calls; i++) {
         const struct storm_call *c = &s->plan->calls[i];
@@ -180,7 +182,7 @@ void storm_fill_region(struct storm *s, int rank)
     }
 }
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 static bool all_bytes(const uint8_t *at, size_t bytes, uint8_t value)
 {
@@ -190,7 +192,8 @@ static bool all_bytes(const uint8_t *at, size_t bytes, uint8_t value)
     return true;
 }
 
-/* false: the words say what is wrong. A call that has failed leaves what it only reads, and what is around it. */
+/* false: the words say what is wrong. A call that has failed leaves what it only reads, and what is
+ * around it. */
 static bool collective_right(struct storm *s, int call, int rank, struct case_buffers b, char *text,
                              size_t bytes)
 {
@@ -252,7 +255,8 @@ static bool guards_right(struct storm *s, int call, int rank, const struct case_
 
     return all_bytes(part->block, (size_t)(b->send - part->block), GUARD_BYTE) &&
            all_bytes(b->send + b->send_bytes, GUARD, GUARD_BYTE) &&
-           all_bytes(b->recv + b->recv_bytes, (size_t)(end - b->recv) - b->recv_bytes, GUARD_BYTE) &&
+           all_bytes(b->recv + b->recv_bytes, (size_t)(end - b->recv) - b->recv_bytes,
+                     GUARD_BYTE) &&
            bytes_right(s, call, rank, b->send, b->send_bytes);
 }
 
@@ -267,8 +271,8 @@ void storm_look(struct storm *s, int call, int rank)
         if (!collective_right(s, call, rank, b, text, sizeof text))
             storm_wrong(s, "rank %d, %s: %s", rank, name, text);
     } else if (!guards_right(s, call, rank, &b))
-        storm_wrong(s, "rank %d, %s: bytes around its buffers, or what it only reads, have changed", rank,
-                    name);
+        storm_wrong(s, "rank %d, %s: bytes around its buffers, or what it only reads, have changed",
+                    rank, name);
     else if (!part->op.status && !result_right(s, call, rank, &b))
         storm_wrong(s, "rank %d, %s: wrong result", rank, name);
     part->overwritten = (uint8_t)(0x40 + call);
@@ -279,7 +283,8 @@ void storm_look(struct storm *s, int call, int rank)
 static bool all_added(const struct storm *s, int call, int rank)
 {
     for (int c = call; c < s->plan->n_calls; c++)
-        if (owner(s, c) == call && (s->parts[c][rank].state != STORM_ENDED || s->parts[call][rank].op.status))
+        if (owner(s, c) == call &&
+            (s->parts[c][rank].state != STORM_ENDED || s->parts[call][rank].op.status))
             return false;
     return true;
 }
@@ -289,8 +294,10 @@ static void look_at_region(struct storm *s, int call, int rank)
     const struct storm_call *c = &s->plan->calls[call];
     const uint8_t *base = s->ranks[c->to].region.base;
 
-    if (s->parts[call][rank].put_overwritten && !all_bytes(base + c->offset, c->count, (uint8_t)~GUARD_BYTE))
-        storm_wrong(s, "call %d: rank %d's region was written after the put had ended", call, c->to);
+    if (s->parts[call][rank].put_overwritten &&
+        !all_bytes(base + c->offset, c->count, (uint8_t)~GUARD_BYTE))
+        storm_wrong(s, "call %d: rank %d's region was written after the put had ended", call,
+                    c->to);
     if (c->kind == BR_OPERATION_ADD && c->again < 0) {
         const struct storm_part *part = &s->parts[call][rank];
         uint64_t there;
@@ -302,7 +309,8 @@ static void look_at_region(struct storm *s, int call, int rank)
                         (unsigned long long)part->added);
     }
     if (c->again < 0 && !all_bytes(base + c->offset - GUARD, GUARD, GUARD_BYTE))
-        storm_wrong(s, "call %d: bytes before its place in rank %d's region have changed", call, c->to);
+        storm_wrong(s, "call %d: bytes before its place in rank %d's region have changed", call,
+                    c->to);
 }
 
 void storm_look_again(struct storm *s)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators of some of the ranks: two parts of one split, which share a number, and all ranks in another order. What is drawn
- * here comes from random numbers of its own, so that a seed stays what it was but for its communicators. */
+/* Communicators of some of the ranks: two parts of one split, which share a number, and all ranks
+ * in another order. What is drawn here comes from random numbers of its own, so that a seed stays
+ * what it was but for its communicators. */
 #include <stdio.h>
 #include <stdlib.h>
 

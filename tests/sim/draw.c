@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plan from a seed. Extremes are drawn more often than their share: that is where the bugs live. */
+/* A plan from a seed. Extremes are drawn more often than their share: that is where the bugs live.
+ */
 #include "storm.h"
 
 #include <math.h>
@@ -28,8 +29,9 @@ static uint64_t spread(struct br_random *r, uint64_t least, uint64_t most)
     return (uint64_t)((double)least * pow((double)most / (double)least, br_random_unit(r)));
 }
 
-#define ONE_OF(r, ...)                                                                                       \
-    ((const uint64_t[]){__VA_ARGS__}[below(r, sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))])
+#define ONE_OF(r, ...)                                                                             \
+    ((const uint64_t[]){                                                                           \
+        __VA_ARGS__}[below(r, sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))])
 
 static void draw_network(struct br_random *r, struct storm_plan *plan)
 {
@@ -48,7 +50,8 @@ static void draw_network(struct br_random *r, struct storm_plan *plan)
         .retransmit_ns = ONE_OF(r, 200 * BR_US, BR_MS, 4 * BR_MS),
         .reorder_ns = spread(r, BR_US, 200 * BR_US),
     };
-    if (net->maps) { /* as shared memory: whole slices, and what is mapped does not hold up what comes after */
+    /* as shared memory: whole slices, and what is mapped does not hold up what comes after */
+    if (net->maps) {
         net->tx_depth = 4096;
         net->max_frame = 256 << 10;
     }
@@ -124,9 +127,10 @@ static void draw_settings(struct br_random *r, struct storm_plan *plan)
     plan->pause = plan->crowded || chance(r, 30) ? 0 : spread(r, BR_US, 20 * BR_MS);
 }
 
-/* ---- the program ---------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
-static void draw_algorithm(struct br_random *r, const struct storm_plan *plan, struct storm_call *call)
+static void draw_algorithm(struct br_random *r, const struct storm_plan *plan,
+                           struct storm_call *call)
 {
     struct br_schedule_request request = {.collective = call->collective, .n = (uint32_t)plan->n};
 
@@ -136,13 +140,14 @@ static void draw_algorithm(struct br_random *r, const struct storm_plan *plan, s
         request.algorithm = (enum br_algorithm)below(r, BR_ALGORITHMS);
         if (request.algorithm == BR_DIMENSIONAL || br_algorithm_check(&request))
             continue;
-        snprintf(call->algorithm, sizeof call->algorithm, "%s", br_algorithm_name(request.algorithm));
+        snprintf(call->algorithm, sizeof call->algorithm, "%s",
+                 br_algorithm_name(request.algorithm));
         return;
     }
 }
 
-static void draw_collective(struct br_random *r, const struct storm_plan *plan, struct storm_call *call,
-                            size_t bytes)
+static void draw_collective(struct br_random *r, const struct storm_plan *plan,
+                            struct storm_call *call, size_t bytes)
 {
     size_t size;
 
@@ -161,7 +166,8 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan, 
     draw_algorithm(r, plan, call);
 }
 
-static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm_call *call, size_t most)
+static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm_call *call,
+                      size_t most)
 {
     size_t bytes = chance(r, 15) ? below(r, 8) : spread(r, 1, most);
     unsigned kind = (unsigned)below(r, 100);
@@ -199,8 +205,9 @@ static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm
 
 static void draw_program(struct br_random *r, struct storm_plan *plan)
 {
-    size_t most =
-        plan->crowded ? 128 << 10 : ONE_OF(r, 2 << 10, 2 << 10, 32 << 10, 128 << 10, 128 << 10, 512 << 10);
+    size_t most = plan->crowded
+                      ? 128 << 10
+                      : ONE_OF(r, 2 << 10, 2 << 10, 32 << 10, 128 << 10, 128 << 10, 512 << 10);
 
     plan->n_calls = 1 + (int)below(r, STORM_CALLS - 1);
     if (plan->n > 9 && most > 32 << 10)
@@ -208,7 +215,8 @@ static void draw_program(struct br_random *r, struct storm_plan *plan)
     for (int i = 0; i < plan->n_calls; i++) {
         int earlier = i ? (int)below(r, (uint64_t)i) : 0;
 
-        if (i && chance(r, 15) && plan->calls[earlier].again < 0 && !plan->calls[earlier].stale_key) {
+        if (i && chance(r, 15) && plan->calls[earlier].again < 0 &&
+            !plan->calls[earlier].stale_key) {
             plan->calls[i] = plan->calls[earlier];
             plan->calls[i].again = earlier;
         } else {
@@ -216,13 +224,15 @@ static void draw_program(struct br_random *r, struct storm_plan *plan)
         }
     }
     plan->region_bytes += GAP;
-    if (plan->region_bytes > GAP) { /* nobody leaves while others may still want something of its memory */
-        plan->calls[plan->n_calls] = (struct storm_call){.collective = BR_BARRIER, .again = -1, .last = true};
+    /* nobody leaves while others may still want something of its memory */
+    if (plan->region_bytes > GAP) {
+        plan->calls[plan->n_calls] =
+            (struct storm_call){.collective = BR_BARRIER, .again = -1, .last = true};
         plan->calls[plan->n_calls++].timeout = 60 * BR_SEC;
     }
 }
 
-/* ---- what goes wrong ------------------------------------------------------------------------ */
+/* ---- what goes wrong ------------------------------------------------------------------------- */
 
 static void add_fault(struct storm_plan *plan, const struct br_sim_fault *fault)
 {
@@ -264,11 +274,12 @@ static void draw_outage(struct br_random *r, struct storm_plan *plan, int level,
 static void draw_slow_ports(struct br_random *r, struct storm_plan *plan, uint64_t duration)
 {
     for (uint64_t n = chance(r, 20) ? 1 + below(r, 3) : 0; n; n--)
-        add_fault(plan, &(struct br_sim_fault){.kind = BR_SIM_PORT_RATE,
-                                               .host = (int)below(r, (uint64_t)plan->n),
-                                               .port = (int)below(r, (uint64_t)plan->rails),
-                                               .bits_per_second = plan->network.bits_per_second / 10,
-                                               .at = below(r, duration)});
+        add_fault(plan,
+                  &(struct br_sim_fault){.kind = BR_SIM_PORT_RATE,
+                                         .host = (int)below(r, (uint64_t)plan->n),
+                                         .port = (int)below(r, (uint64_t)plan->rails),
+                                         .bits_per_second = plan->network.bits_per_second / 10,
+                                         .at = below(r, duration)});
 }
 
 static void draw_stalls(struct br_random *r, struct storm_plan *plan, uint64_t duration)
@@ -291,7 +302,8 @@ static void draw_disasters(struct br_random *r, struct storm_plan *plan, uint64_
     for (uint64_t n = chance(r, 60) ? 1 + below(r, 4) : 0; n; n--)
         draw_outage(r, plan, (int)below(r, (uint64_t)plan->rails), duration);
     for (uint64_t n = chance(r, 40) ? chance(r, 80) ? 1 : 2 : 0; n; n--)
-        add_fault(plan, &(struct br_sim_fault){.kind = chance(r, 50) ? BR_SIM_HOST_DEAD : BR_SIM_HOST_KILLED,
+        add_fault(plan, &(struct br_sim_fault){.kind = chance(r, 50) ? BR_SIM_HOST_DEAD
+                                                                     : BR_SIM_HOST_KILLED,
                                                .host = (int)below(r, (uint64_t)plan->n),
                                                .at = below(r, duration)});
     for (int i = 0; i < plan->n_calls; i++)
@@ -343,9 +355,11 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     } else if (plan->rails > 1 && chance(r, 60)) {
         int level = (int)below(r, (uint64_t)plan->rails);
 
-        /* The other levels stay whole; in a cube whatever breaks is back before the peer timeout. */
+        /* The other levels stay whole; in a cube whatever breaks is back before the peer timeout.
+         */
         for (uint64_t n = 1 + below(r, 4); n; n--)
-            draw_outage(r, plan, plan->cube.hosts ? (int)below(r, (uint64_t)plan->rails) : level, duration);
+            draw_outage(r, plan, plan->cube.hosts ? (int)below(r, (uint64_t)plan->rails) : level,
+                        duration);
         plan->faults_from_start = chance(r, 10);
     }
     draw_slow_ports(r, plan, duration);
@@ -356,21 +370,24 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
 
 static void show_faults(const struct storm_plan *plan)
 {
-    static const char *const names[] = {"port down", "port up",   "switch down", "switch up",  "path down",
-                                        "path up",   "port rate", "host dead",   "host killed"};
+    static const char *const names[] = {"port down", "port up",   "switch down",
+                                        "switch up", "path down", "path up",
+                                        "port rate", "host dead", "host killed"};
 
     for (int i = 0; i < plan->n_faults; i++) {
         const struct br_sim_fault *f = &plan->faults[i];
 
         fprintf(stderr, "# %10.6f ms after %s: %s, host or switch %d, peer %d, port %d\n",
-                (double)f->at / 1e6, plan->faults_from_start ? "the start" : "connecting", names[f->kind],
-                f->host, f->peer, f->port);
+                (double)f->at / 1e6, plan->faults_from_start ? "the start" : "connecting",
+                names[f->kind], f->host, f->peer, f->port);
     }
     for (int i = 0; i < plan->n_stalls; i++)
-        fprintf(stderr, "# %10.6f ms: rank %d stalls for %.6f ms\n", (double)plan->stalls[i].at / 1e6,
-                plan->stalls[i].rank, (double)(plan->stalls[i].until - plan->stalls[i].at) / 1e6);
+        fprintf(stderr, "# %10.6f ms: rank %d stalls for %.6f ms\n",
+                (double)plan->stalls[i].at / 1e6, plan->stalls[i].rank,
+                (double)(plan->stalls[i].until - plan->stalls[i].at) / 1e6);
     if (plan->aborter >= 0)
-        fprintf(stderr, "# %10.6f ms: rank %d aborts\n", (double)plan->abort_at / 1e6, plan->aborter);
+        fprintf(stderr, "# %10.6f ms: rank %d aborts\n", (double)plan->abort_at / 1e6,
+                plan->aborter);
 }
 
 void storm_show(const struct storm_plan *plan)
@@ -379,23 +396,28 @@ void storm_show(const struct storm_plan *plan)
     const struct br_worker_config *w = &plan->worker;
 
     fprintf(stderr, "# seed %llu: %d ranks, %d %s, %s\n", (unsigned long long)plan->seed, plan->n,
-            plan->rails, plan->cube.hosts ? "levels of a cube" : "rails", plan->calm ? "calm" : "not calm");
+            plan->rails, plan->cube.hosts ? "levels of a cube" : "rails",
+            plan->calm ? "calm" : "not calm");
     fprintf(stderr,
-            "# network: place tokens on ports %x (%u ppm refused), combining on ports %x, %s%s%s%llu b/s, "
+            "# network: place tokens on ports %x (%u ppm refused), combining on ports %x, "
+            "%s%s%s%llu b/s, "
             "latency %llu ns, frames "
             "to %u, depth %u, loss %u, corrupt %u, "
             "duplicates %u, reordered %u ppm, retransmit %llu us\n",
-            net->rkey_ports, net->rkey_refused_ppm, net->reduce_ports, net->unordered ? "unordered, " : "",
-            net->early_sent ? "early sent, " : "", net->maps ? "maps, " : "",
-            (unsigned long long)net->bits_per_second, (unsigned long long)net->latency_ns, net->max_frame,
-            net->tx_depth, net->loss_ppm, net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,
+            net->rkey_ports, net->rkey_refused_ppm, net->reduce_ports,
+            net->unordered ? "unordered, " : "", net->early_sent ? "early sent, " : "",
+            net->maps ? "maps, " : "", (unsigned long long)net->bits_per_second,
+            (unsigned long long)net->latency_ns, net->max_frame, net->tx_depth, net->loss_ppm,
+            net->corrupt_ppm, net->duplicate_ppm, net->reorder_ppm,
             (unsigned long long)(net->retransmit_ns / BR_US));
     fprintf(stderr,
-            "# eager %u, slice %u, chunk %u, quantum %u, %u runs, window %u; peer timeout %llu ms; %d calls, "
+            "# eager %u, slice %u, chunk %u, quantum %u, %u runs, window %u; peer timeout %llu ms; "
+            "%d calls, "
             "%d, %d, ... at once, pauses to %llu us\n",
             w->eager_bytes, w->slice_bytes, plan->engine.chunk_bytes, plan->engine.quantum_bytes,
-            plan->engine.max_fragments, plan->engine.window, (unsigned long long)(w->peer_timeout / BR_MS),
-            plan->n_calls, plan->window[0], plan->window[1], (unsigned long long)(plan->pause / BR_US));
+            plan->engine.max_fragments, plan->engine.window,
+            (unsigned long long)(w->peer_timeout / BR_MS), plan->n_calls, plan->window[0],
+            plan->window[1], (unsigned long long)(plan->pause / BR_US));
     storm_show_comms(plan);
     show_faults(plan);
 }

@@ -45,7 +45,7 @@ bool storm_gone(const struct storm *s, int rank)
     return br_sim_host_dead(s->sim, rank);
 }
 
-/* ---- the end of a call --------------------------------------------------------------------- */
+/* ---- the end of a call ----------------------------------------------------------------------- */
 
 static bool is_typed(int status)
 {
@@ -57,20 +57,23 @@ static void look_at_error(struct storm *s, int call, int rank, const char *name)
 {
     const struct br_operation *op = &storm_memory_of(s, call, rank)->op;
 
-    if (s->plan->calls[call].stale_key && op->status == -EACCES && strstr(op->message, "has no region"))
+    if (s->plan->calls[call].stale_key && op->status == -EACCES &&
+        strstr(op->message, "has no region"))
         return;
     if (s->plan->network.rkey_refused_ppm && strstr(op->message, "device sim") &&
         strstr(op->message, "cannot pin"))
         return;
     if (s->plan->calm)
-        storm_wrong(s, "rank %d, %s: %d although nothing that ends a job has happened: %s", rank, name,
-                    op->status, op->message);
+        storm_wrong(s, "rank %d, %s: %d although nothing that ends a job has happened: %s", rank,
+                    name, op->status, op->message);
     else if (!is_typed(op->status))
         storm_wrong(s, "rank %d, %s: status %d: %s", rank, name, op->status, op->message);
     else if (!strstr(op->message, "rank "))
         storm_wrong(s, "rank %d, %s: its words name no rank: %s", rank, name, op->message);
-    else if (s->plan->aborter < 0 && !(strstr(op->message, "level ") && strstr(op->message, "device ")))
-        storm_wrong(s, "rank %d, %s: its words name no level and device: %s", rank, name, op->message);
+    else if (s->plan->aborter < 0 &&
+             !(strstr(op->message, "level ") && strstr(op->message, "device ")))
+        storm_wrong(s, "rank %d, %s: its words name no level and device: %s", rank, name,
+                    op->message);
 }
 
 static bool stalled_since(const struct storm *s, int rank, uint64_t when)
@@ -90,8 +93,8 @@ static void look_at_silence(struct storm *s, int rank, const char *name, int sta
         const struct br_sim_fault *f = &s->plan->faults[i];
 
         if (f->kind == BR_SIM_HOST_DEAD && br_sim_now(s->sim) > s->zero + f->at + patience)
-            storm_wrong(s, "rank %d, %s: ended long after rank %d died, which nobody has noticed", rank, name,
-                        f->host);
+            storm_wrong(s, "rank %d, %s: ended long after rank %d died, which nobody has noticed",
+                        rank, name, f->host);
     }
 }
 
@@ -127,7 +130,7 @@ static int call_of(struct storm *s, int rank, const struct br_operation *op)
     return found;
 }
 
-/* ---- the program --------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void submit(struct storm *s, int rank, int call)
 {
@@ -182,7 +185,7 @@ static void follow_program(struct storm *s, int rank)
     }
 }
 
-/* ---- turns --------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 static int turn(struct storm *s, int rank)
 {
@@ -255,7 +258,8 @@ static bool finished(const struct storm *s)
     for (int i = 0; i < s->plan->n; i++) {
         const struct storm_rank *r = &s->ranks[i];
 
-        if (!storm_gone(s, i) && (r->outstanding || (r->next_call < s->plan->n_calls && !r->refused)))
+        if (!storm_gone(s, i) &&
+            (r->outstanding || (r->next_call < s->plan->n_calls && !r->refused)))
             return false;
     }
     return true;
@@ -290,7 +294,7 @@ bool storm_advance(struct storm *s, uint64_t until)
     return !s->wrong[0];
 }
 
-/* ---- a run --------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 static bool all_connected(struct storm *s)
 {
@@ -366,8 +370,8 @@ static void perhaps_leave(struct storm *s)
     for (int i = 0; i < s->plan->n && s->plan->leaves_early; i++) {
         struct storm_rank *r = &s->ranks[i];
 
-        if (r->left || storm_gone(s, i) || stalled_until(s, i) || r->worker->failed || r->outstanding ||
-            r->next_call < s->plan->n_calls)
+        if (r->left || storm_gone(s, i) || stalled_until(s, i) || r->worker->failed ||
+            r->outstanding || r->next_call < s->plan->n_calls)
             continue;
         storm_say(s, "rank %d leaves", i);
         br_worker_leave(r->worker);

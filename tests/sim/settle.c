@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* When the program has ended: rails come back, everything borrowed is given back, all leave in good order. */
+/* When the program has ended: rails come back, everything borrowed is given back, all leave in good
+ * order. */
 #include "storm.h"
 
 #include "base/clock.h"
@@ -81,8 +82,8 @@ static void look_at_peer(struct storm *s, int rank, const struct br_peer *peer)
             storm_wrong(s, "rank %d: %llu bytes to rank %d on level %d count as in flight", rank,
                         (unsigned long long)(rail->tx_bytes - rail->acked_bytes), peer->rank, k);
         if (!br_list_empty(&rail->flights) || !br_list_empty(&rail->unexpected))
-            storm_wrong(s, "rank %d: frames or messages of rank %d are left on level %d", rank, peer->rank,
-                        k);
+            storm_wrong(s, "rank %d: frames or messages of rank %d are left on level %d", rank,
+                        peer->rank, k);
     }
     for (int k = 0; k < BR_STREAMS; k++)
         if (!br_list_empty(&peer->streams[k].resend))
@@ -99,15 +100,17 @@ static void look_at_rank(struct storm *s, int rank)
     const struct br_worker *w = r->worker;
 
     if (w->slots.n_free != w->slots.count || !br_list_empty(&w->slotless))
-        storm_wrong(s, "rank %d: %u slots are not given back", rank, w->slots.count - w->slots.n_free);
+        storm_wrong(s, "rank %d: %u slots are not given back", rank,
+                    w->slots.count - w->slots.n_free);
     if (w->flights.n_free != w->flights.count || w->unexpected.n_free != w->unexpected.count ||
         w->services.n_free != w->services.count)
-        storm_wrong(s, "rank %d: %u flights, %u unexpected messages, %u services are not given back", rank,
-                    w->flights.count - w->flights.n_free, w->unexpected.count - w->unexpected.n_free,
-                    w->services.count - w->services.n_free);
+        storm_wrong(
+            s, "rank %d: %u flights, %u unexpected messages, %u services are not given back", rank,
+            w->flights.count - w->flights.n_free, w->unexpected.count - w->unexpected.n_free,
+            w->services.count - w->services.n_free);
     if (w->receives.count || w->sends.count || w->confirms.count)
-        storm_wrong(s, "rank %d: %u receives, %u sends, %u confirmations are left", rank, w->receives.count,
-                    w->sends.count, w->confirms.count);
+        storm_wrong(s, "rank %d: %u receives, %u sends, %u confirmations are left", rank,
+                    w->receives.count, w->sends.count, w->confirms.count);
     if (r->region_uses)
         storm_wrong(s, "rank %d: its region is still in use", rank);
     if (s->plan->cube.hosts && !s->plan->calm)
@@ -132,10 +135,11 @@ static void look_at_leaver(struct storm *s, int rank)
         const struct br_peer *peer = &w->peers[p];
 
         if (peer->n_rails && !(peer->state == BR_PEER_LEFT && peer->bye_sent))
-            storm_wrong(
-                s, "rank %d waits for %.0f s to leave rank %d (state %d, BYE %ssent, rail 0 in state %d)",
-                rank, (double)LEAVE / 1e9, p, peer->state, peer->bye_sent ? "" : "not ",
-                peer->rails[0].state);
+            storm_wrong(s,
+                        "rank %d waits for %.0f s to leave rank %d (state %d, BYE %ssent, rail 0 "
+                        "in state %d)",
+                        rank, (double)LEAVE / 1e9, p, peer->state, peer->bye_sent ? "" : "not ",
+                        peer->rails[0].state);
     }
 }
 
@@ -163,7 +167,8 @@ static void settle_whole(struct storm *s)
     if (any_ended(s))
         storm_wrong(s, "a rank has failed although nothing that ends a job has happened");
     if (s->plan->calm && !all_rails_up(s))
-        storm_wrong(s, "not every rail has come back %.0f s after the last fault", (double)BACK / 1e9);
+        storm_wrong(s, "not every rail has come back %.0f s after the last fault",
+                    (double)BACK / 1e9);
     wait_until(s, br_sim_now(s->sim) + QUIET, nothing_relayed);
     if (s->plan->calm && !nothing_relayed(s)) /* else timeouts may be shorter than trips */
         storm_wrong(s, "relayed frames are left");
@@ -176,14 +181,16 @@ void storm_settle(struct storm *s)
     if (!any_ended(s) && !s->plan->leaves_early)
         settle_whole(s);
     for (int i = 0; i < s->plan->n; i++)
-        if (!storm_gone(s, i) && s->ranks[i].engine->n_free != s->ranks[i].engine->config.max_fragments)
+        if (!storm_gone(s, i) &&
+            s->ranks[i].engine->n_free != s->ranks[i].engine->config.max_fragments)
             storm_wrong(s, "rank %d: runs are not given back", i);
     if (!s->wrong[0])
         leave(s);
     storm_look_again(s);
     if (br_sim_counters(s->sim)->payload_changed)
-        storm_wrong(s, "%llu frames were read by their receiver after the sender had got its memory back",
-                    (unsigned long long)br_sim_counters(s->sim)->payload_changed);
+        storm_wrong(
+            s, "%llu frames were read by their receiver after the sender had got its memory back",
+            (unsigned long long)br_sim_counters(s->sim)->payload_changed);
     if (br_sim_counters(s->sim)->bad_rkeys)
         storm_wrong(s, "%llu place tokens, or frames that came with one, were not as they must be",
                     (unsigned long long)br_sim_counters(s->sim)->bad_rkeys);

@@ -2,13 +2,16 @@
 /*
  * The storm: a whole job of ranks in virtual time, everything of which is drawn from one seed.
  *
- * 1. A plan (draw.c) is a network, the settings of workers and engines, a program of calls that is the same on all ranks,
- *    and what goes wrong when. It is calm when nothing in it can end the job: then every call must succeed.
- * 2. A run (run.c) steps the ranks, each of which submits its calls in the order of the program, with pauses and at most
- *    so many at once, and looks at every call when it has ended (calls.c): right result, or a typed error with
- *    words, in time. Afterwards everything must have been given back (settle.c).
- * 3. When a call has ended, its memory is the user's: it is overwritten at once. A frame that still reads it shows as a
- *    wrong result elsewhere, one that still writes it shows at the end of the run.
+ * 1. A plan (draw.c) is a network, the settings of workers and engines, a program of calls that is
+ *    the same on all ranks, and what goes wrong when. It is calm when nothing in it can end the
+ *    job: then every call must succeed.
+ * 2. A run (run.c) steps the ranks, each of which submits its calls in the order of the program,
+ *    with pauses and at most so many at once, and looks at every call when it has ended (calls.c):
+ *    right result, or a typed error with words, in time. Afterwards everything must have been given
+ *    back (settle.c).
+ * 3. When a call has ended, its memory is the user's: it is overwritten at once. A frame that still
+ *    reads it shows as a wrong result elsewhere, one that still writes it shows at the end of the
+ *    run.
  * 4. The first thing that is wrong ends the run; its words stay in storm.wrong.
  */
 #ifndef BR_TESTS_SIM_STORM_H
@@ -30,7 +33,8 @@ struct storm_comm {
     int n, ranks[STORM_RANKS]; /* of the job, in its order */
 };
 
-/* One line of the program. Both ends of a message are one call; a put or get concerns `from` alone. */
+/* One line of the program. Both ends of a message are one call; a put or get concerns `from` alone.
+ */
 struct storm_call {
     enum br_operation_kind kind;
     enum br_collective collective;
@@ -60,8 +64,9 @@ struct storm_plan {
     int n, rails;         /* rails: to each peer; in a cube the levels */
     struct br_bcube cube; /* hosts 0: everybody is linked with everybody */
     bool calm;
-    bool leaves_early; /* each rank leaves when its own program has ended, the others may still work */
-    bool crowded;      /* many small messages ahead of ranks that wait for something else */
+    /* each rank leaves when its own program has ended, the others may still work */
+    bool leaves_early;
+    bool crowded; /* many small messages ahead of ranks that wait for something else */
     struct br_sim_config network;
     struct br_worker_config worker;
     struct br_engine_config engine;
@@ -70,7 +75,8 @@ struct storm_plan {
     struct storm_comm comms[STORM_COMMS];
     uint64_t pause; /* between two calls of a rank, at most */
     size_t region_bytes;
-    struct br_sim_fault faults[STORM_FAULTS]; /* times count from when all are connected, or from the start */
+    /* times count from when all are connected, or from the start */
+    struct br_sim_fault faults[STORM_FAULTS];
     int n_faults;
     bool faults_from_start;
     struct storm_stall stalls[STORM_STALLS];
@@ -144,13 +150,15 @@ void storm_close(struct storm *s);
 
 /* run.c */
 void storm_run(const struct storm_plan *plan, bool trace, struct storm_result *result);
-/* One turn of everybody who has something to do, then on to the next event, or to `until` if that is earlier. */
+/* One turn of everybody who has something to do, then on to the next event, or to `until` if that
+ * is earlier. */
 bool storm_advance(struct storm *s, uint64_t until);
 bool storm_gone(const struct storm *s, int rank);
 
 /* calls.c: memory and results */
 bool storm_takes_part(const struct storm_plan *plan, int call, int rank);
-struct storm_part *storm_memory_of(struct storm *s, int call, int rank); /* the part that owns the block */
+/* the part that owns the block */
+struct storm_part *storm_memory_of(struct storm *s, int call, int rank);
 void storm_prepare(struct storm *s, int call, int rank);
 void storm_look(struct storm *s, int call, int rank); /* after its end; overwrites the memory */
 void storm_look_again(struct storm *s);               /* at the end: nobody has written since */
@@ -163,7 +171,8 @@ void storm_settle(struct storm *s);
 /* The first one stays. Returns false. */
 bool storm_wrong(struct storm *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A line of the trace. */
-void storm_say(const struct storm *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void storm_say(const struct storm *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static inline uint64_t storm_mix(uint64_t a, uint64_t b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * BML on simulated BCubes against the paper's 2(N-1)/(kN) T_F. BRAID_BML=N,K runs that cube alone and prints its figures
- * (bench/bml_scale.sh).
+ * BML on simulated BCubes against the paper's 2(N-1)/(kN) T_F. BRAID_BML=N,K runs that cube alone
+ * and prints its figures (bench/bml_scale.sh).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ static void bml__takes_the_papers_time(void **state)
         printf("BCube(%u,%u): %.4f of the paper's time\n", plans[i].n, plans[i].k,
                result.seconds / result.theory);
         if (result.seconds < result.theory || result.seconds > 1.02 * result.theory)
-            fail_msg("BCube(%u,%u): %g ms, by theory %g", plans[i].n, plans[i].k, result.seconds * 1e3,
-                     result.theory * 1e3);
+            fail_msg("BCube(%u,%u): %g ms, by theory %g", plans[i].n, plans[i].k,
+                     result.seconds * 1e3, result.theory * 1e3);
     }
 }
 
@@ -53,9 +53,9 @@ static void bml__takes_the_papers_time(void **state)
 static void bml__of_vgg19_layer_by_layer(void **state)
 {
     static const uint32_t cubes[][2] = {{2, 2}, {3, 2}, {2, 3}, {4, 2}};
-    static const uint32_t layers[] = {1792,    36928,   73856,     147584,   295168,  590080,  590080,
-                                      590080,  1180160, 2359808,   2359808,  2359808, 2359808, 2359808,
-                                      2359808, 2359808, 102764544, 16781312, 4097000};
+    static const uint32_t layers[] = {
+        1792,    36928,   73856,   147584,  295168,  590080,  590080,    590080,   1180160, 2359808,
+        2359808, 2359808, 2359808, 2359808, 2359808, 2359808, 102764544, 16781312, 4097000};
     struct bml_plan plan = {.bits_per_second = 100000000,
                             .n_layers = sizeof layers / sizeof *layers,
                             .algorithm = "bml",
@@ -107,7 +107,8 @@ static void forest__takes_what_the_links_allow(void **state)
         assert_int_equal(br_forest_new(&cube, &failures, &trees), 0);
         plan.forest = trees;
         run(&plan, &result);
-        printf("BCube(%u,%u), a %s of level 0 is out: %.4f of what the others allow, %u of %u edges at a "
+        printf("BCube(%u,%u), a %s of level 0 is out: %.4f of what the others allow, %u of %u "
+               "edges at a "
                "NIC, depth %u\n",
                plan.n, plan.k, cases[i].kind == BR_FAILURE_NIC ? "NIC" : "switch",
                result.seconds / result.one_link / cases[i].least, trees->busiest, trees->trees,
@@ -118,7 +119,8 @@ static void forest__takes_what_the_links_allow(void **state)
     }
 }
 
-/* The generator's cost grows with what one rank does, and stays small where nobody could simulate all. */
+/* The generator's cost grows with what one rank does, and stays small where nobody could simulate
+ * all. */
 static void br_algorithm_build__bml_of_65536_hosts(void **state)
 {
     struct br_schedule_request request = {.algorithm = BR_BML, .rank = 12345};
@@ -174,12 +176,14 @@ static int run_alone(const char *cube)
         return 1;
     }
     getrusage(RUSAGE_SELF, &usage);
-    printf("BCube(%u,%u), %u float32 a host at %llu Mb/s: %.4f s, by theory %.4f s: %.4f times; %llu frames, "
+    printf("BCube(%u,%u), %u float32 a host at %llu Mb/s: %.4f s, by theory %.4f s: %.4f times; "
+           "%llu frames, "
            "%.1f s of "
            "CPU, %ld MiB\n",
-           plan.n, plan.k, plan.layers[0], (unsigned long long)plan.bits_per_second / 1000000, result.seconds,
-           result.theory, result.seconds / result.theory, (unsigned long long)result.frames,
-           (double)(br_clock_now() - start) / 1e9, usage.ru_maxrss / 1024);
+           plan.n, plan.k, plan.layers[0], (unsigned long long)plan.bits_per_second / 1000000,
+           result.seconds, result.theory, result.seconds / result.theory,
+           (unsigned long long)result.frames, (double)(br_clock_now() - start) / 1e9,
+           usage.ru_maxrss / 1024);
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sizes and the fit of `braid calibrate` on a simulated network: they find the planted latency and rate, and MG-WFBP's a and b of a
- * ring follow from them as they are measured.
+ * The sizes and the fit of `braid calibrate` on a simulated network: they find the planted latency
+ * and rate, and MG-WFBP's a and b of a ring follow from them as they are measured.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -26,7 +26,8 @@ struct planted {
     uint64_t bits_per_second, latency_ns; /* of a cable; a path has two */
 };
 
-static const struct planted networks[] = {{1000000000, 100000}, {10000000000, 20000}, {100000000, 1000000}};
+static const struct planted networks[] = {
+    {1000000000, 100000}, {10000000000, 20000}, {100000000, 1000000}};
 
 static void open_job(struct job *job, const struct planted *planted)
 {
@@ -42,7 +43,8 @@ static void open_job(struct job *job, const struct planted *planted)
     job_create(job, &options);
 }
 
-static struct br_operation message(enum br_operation_kind kind, int peer, uint8_t *memory, size_t bytes)
+static struct br_operation message(enum br_operation_kind kind, int peer, uint8_t *memory,
+                                   size_t bytes)
 {
     return (struct br_operation){.kind = kind,
                                  .peer = peer,
@@ -109,7 +111,9 @@ static double many(struct job *job, uint8_t *memory, size_t bytes, int count)
 /* Virtual seconds that each message more takes. */
 static double stream(struct job *job, uint8_t *memory, size_t bytes)
 {
-    int n = (1 << 20) / (int)bytes < 8 ? 8 : (1 << 20) / (int)bytes > MANY ? MANY : (1 << 20) / (int)bytes;
+    int n = (1 << 20) / (int)bytes < 8      ? 8
+            : (1 << 20) / (int)bytes > MANY ? MANY
+                                            : (1 << 20) / (int)bytes;
 
     return (many(job, memory, bytes, 2 * n) - many(job, memory, bytes, n)) / n;
 }
@@ -130,7 +134,8 @@ static void measure(struct job *job, struct br_calibration_link *link)
 
 static void near(const char *what, double got, double planted, double share)
 {
-    printf("%s: %.6g, planted or measured %.6g: %+.2f %%\n", what, got, planted, 100 * (got / planted - 1));
+    printf("%s: %.6g, planted or measured %.6g: %+.2f %%\n", what, got, planted,
+           100 * (got / planted - 1));
     if (!(fabs(got / planted - 1) <= share))
         fail_msg("%s is off by more than %g %%", what, 100 * share);
 }
@@ -174,7 +179,8 @@ static double ring(struct job *job, float *memory, size_t count)
     return finish(job, job->ended + RANKS) - (double)start / 1e9;
 }
 
-/* 2(N-1) alpha and 2(N-1)/N beta; adding up takes no virtual time. Messages that go without READY: MG-WFBP's transport has none. */
+/* 2(N-1) alpha and 2(N-1)/N beta; adding up takes no virtual time. Messages that go without READY:
+ * MG-WFBP's transport has none. */
 static void mg_wfbp__a_and_b_of_a_ring_follow(void **state)
 {
     enum { SIZES = 7 }; /* 1 to 64 KiB */

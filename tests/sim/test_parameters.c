@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameter servers in virtual time: training/ as it is, over the engine and the protocol, against what the links need.
+ * Parameter servers in virtual time: training/ as it is, over the engine and the protocol, against
+ * what the links need.
  *
- * 1. What training/ calls of a communicator is replaced by the linker (--wrap, in tests/CMakeLists.txt): operations go to the simulated job,
- *    collectives and the thread beside the program are not there.
- * 2. The program is a device that computes for given times. It may not block here, so it calls only what will return at once.
+ * 1. What training/ calls of a communicator is replaced by the linker (--wrap, in
+ *    tests/CMakeLists.txt): operations go to the simulated job, collectives and the thread beside
+ *    the program are not there.
+ * 2. The program is a device that computes for given times. It may not block here, so it calls only
+ *    what will return at once.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -34,14 +37,16 @@ struct network {
     double share[LAYERS]; /* of the time of a pass */
 };
 
-/* As `braid train --width 2048`: two convolutions, nearly all weights in one dense layer, a small last one. */
+/* As `braid train --width 2048`: two convolutions, nearly all weights in one dense layer, a small
+ * last one. */
 static const struct network dense = {4, {80, 1168, 296960, 20490}, {.25, .25, .25, .25}};
 /* VGG-19, a hundredth of its weights. */
 static const struct network vgg = {19,
-                                   {18, 369, 739, 1476, 2952, 5901, 5901, 5901, 11802, 23598, 23598, 23598,
-                                    23598, 23598, 23598, 23598, 1027645, 167813, 40970},
-                                   {.0044, .0942, .0471, .0942, .0471, .0942, .0942, .0942, .0471, .0942,
-                                    .0942, .0942, .0236, .0236, .0236, .0236, .0052, .0009, .0002}};
+                                   {18, 369, 739, 1476, 2952, 5901, 5901, 5901, 11802, 23598, 23598,
+                                    23598, 23598, 23598, 23598, 23598, 1027645, 167813, 40970},
+                                   {.0044, .0942, .0471, .0942, .0471, .0942, .0942, .0942, .0471,
+                                    .0942, .0942, .0942, .0236, .0236, .0236, .0236, .0052, .0009,
+                                    .0002}};
 static const struct network *network;
 
 struct program {
@@ -57,7 +62,7 @@ static struct program programs[RANKS];
 static uint64_t device; /* ns that an iteration computes, a third of it forwards */
 static int settling;    /* iterations that do not count */
 
-/* ---- what training/ calls ------------------------------------------------------------------- */
+/* ---- what training/ calls -------------------------------------------------------------------- */
 
 int __wrap_br_comm_check(const struct braid_comm *comm, const char *name);
 int __wrap_braid_rank(const struct braid_comm *comm);
@@ -67,7 +72,8 @@ int __wrap_braid_finalize(struct braid_comm *comm);
 void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
 void __wrap_braid_free(struct braid_comm *comm, void *memory);
 int __wrap_braid_broadcast(struct braid_comm *comm);
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
+                    const char *what);
 int __wrap_br_parameters_start(struct braid_parameters *p);
 uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
 void __wrap_br_progress_signal(struct br_context *context);
@@ -127,7 +133,8 @@ int __wrap_braid_broadcast(struct braid_comm *comm)
     return 0;
 }
 
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what)
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
+                    const char *what)
 {
     (void)comm;
     (void)digest;
@@ -152,8 +159,8 @@ void __wrap_br_progress_signal(struct br_context *context)
     (void)context; /* its rank has its turn anyway */
 }
 
-static int submit(struct braid_comm *comm, struct br_operation like, const struct braid_options *options,
-                  struct braid_op **op)
+static int submit(struct braid_comm *comm, struct br_operation like,
+                  const struct braid_options *options, struct braid_op **op)
 {
     struct br_operation *operation = calloc(1, sizeof *operation);
 
@@ -168,21 +175,25 @@ static int submit(struct braid_comm *comm, struct br_operation like, const struc
 int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op)
 {
-    return submit(
-        comm,
-        (struct br_operation){
-            .kind = BR_OPERATION_SEND, .send = memory, .send_bytes = bytes, .count = bytes, .peer = peer},
-        options, op);
+    return submit(comm,
+                  (struct br_operation){.kind = BR_OPERATION_SEND,
+                                        .send = memory,
+                                        .send_bytes = bytes,
+                                        .count = bytes,
+                                        .peer = peer},
+                  options, op);
 }
 
 int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op)
 {
-    return submit(
-        comm,
-        (struct br_operation){
-            .kind = BR_OPERATION_RECV, .recv = memory, .recv_bytes = bytes, .count = bytes, .peer = peer},
-        options, op);
+    return submit(comm,
+                  (struct br_operation){.kind = BR_OPERATION_RECV,
+                                        .recv = memory,
+                                        .recv_bytes = bytes,
+                                        .count = bytes,
+                                        .peer = peer},
+                  options, op);
 }
 
 bool __wrap_br_operation_has_ended(struct braid_op *op)
@@ -201,7 +212,7 @@ int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
     return status;
 }
 
-/* ---- the job -------------------------------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
 {
@@ -237,7 +248,8 @@ static void begin(struct program *g, uint64_t now)
     else
         assert_non_null(braid_parameters_gradient(g->parameters, g->layer));
     g->computing = true;
-    g->until = now + (uint64_t)((double)device * (g->forward ? 1 : 2) / 3 * network->share[g->layer]);
+    g->until =
+        now + (uint64_t)((double)device * (g->forward ? 1 : 2) / 3 * network->share[g->layer]);
 }
 
 static void finish(struct program *g, uint64_t now)
@@ -311,11 +323,13 @@ static double run(const struct network *of, uint64_t device_ms, int uncounted, i
                   const struct braid_parameters_options *options)
 {
     static struct br_topology topology;
-    struct br_sim_job_config config = {
-        .topology = &topology,
-        .rails = 1,
-        .network = {
-            .seed = 1, .bits_per_second = BITS, .latency_ns = 50000, .forward_bytes = 1500, .hollow = true}};
+    struct br_sim_job_config config = {.topology = &topology,
+                                       .rails = 1,
+                                       .network = {.seed = 1,
+                                                   .bits_per_second = BITS,
+                                                   .latency_ns = 50000,
+                                                   .forward_bytes = 1500,
+                                                   .hollow = true}};
     double slowest = 0;
 
     network = of;
@@ -343,13 +357,17 @@ static double run(const struct network *of, uint64_t device_ms, int uncounted, i
 /* k 0: ssgd. */
 static double iteration(uint64_t device_ms, int k)
 {
-    struct braid_parameters_options options = {
-        .method = k ? "ssd" : "ssgd", .steps = k, .warmup = -1, .momentum = 0.9f, .slice_bytes = 50000};
+    struct braid_parameters_options options = {.method = k ? "ssd" : "ssgd",
+                                               .steps = k,
+                                               .warmup = -1,
+                                               .momentum = 0.9f,
+                                               .slice_bytes = 50000};
 
     return run(&dense, device_ms, 8, 24, &options);
 }
 
-/* ms in which a link carries all pushes of an iteration, or all pulls: each rank serves a part of the slices and sends the others'. */
+/* ms in which a link carries all pushes of an iteration, or all pulls: each rank serves a part of
+ * the slices and sends the others'. */
 static double push_ms(const struct network *of)
 {
     double bytes = 0;
@@ -403,9 +421,10 @@ static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
 }
 
 /*
- * P3 in the setting of its paper, parameter servers: slices by priority, against layers in the order in which they come, whole on a server each, or those
- * larger than an N-th of the largest in pieces of that size for N servers, others whole. However small the slices are to be: with more of them than a
- * link has credits priorities did nothing.
+ * P3 in the setting of its paper, parameter servers: slices by priority, against layers in the
+ * order in which they come, whole on a server each, or those larger than an N-th of the largest in
+ * pieces of that size for N servers, others whole. However small the slices are to be: with more of
+ * them than a link has credits priorities did nothing.
  */
 static void parameters__p3_against_layers_in_order(void **state)
 {

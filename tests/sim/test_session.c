@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Gradient sessions in virtual time: ranks whose layers become ready in orders of their own, at times of their own, over the engine and the
- * protocol as they are. What training/ calls of a communicator is the simulated job's (--wrap, in tests/CMakeLists.txt). A rank may not block
- * here, so it steps when its all-reduces have ended.
+ * Gradient sessions in virtual time: ranks whose layers become ready in orders of their own, at
+ * times of their own, over the engine and the protocol as they are. What training/ calls of a
+ * communicator is the simulated job's (--wrap, in tests/CMakeLists.txt). A rank may not block here,
+ * so it steps when its all-reduces have ended.
  */
 #include <errno.h>
 #include <limits.h>
@@ -43,11 +44,12 @@ static struct br_group group;
 static struct br_sim_job job;
 static struct program programs[RANKS];
 
-/* ---- what training/ calls ------------------------------------------------------------------- */
+/* ---- what training/ calls -------------------------------------------------------------------- */
 
 uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
 int __wrap_braid_rank(const struct braid_comm *comm);
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
+                    const char *what);
 void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
 void __wrap_braid_free(struct braid_comm *comm, void *memory);
 int __wrap_braid_allreduce(struct braid_comm *comm, const void *from, void *to, size_t count,
@@ -65,7 +67,8 @@ int __wrap_braid_rank(const struct braid_comm *comm)
     return comm->rank;
 }
 
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what)
+int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
+                    const char *what)
 {
     (void)comm;
     (void)digest;
@@ -121,7 +124,7 @@ int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
     return status;
 }
 
-/* ---- a rank --------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
 {
@@ -177,7 +180,8 @@ static bool may_step(const struct program *g)
     const struct braid_session *s = g->session;
 
     for (uint32_t i = 0; i < s->n_groups; i++)
-        if (!s->ops[i] || atomic_load(&((struct br_operation *)s->ops[i])->state) != BR_OPERATION_ENDED)
+        if (!s->ops[i] ||
+            atomic_load(&((struct br_operation *)s->ops[i])->state) != BR_OPERATION_ENDED)
             return false;
     return true;
 }
@@ -194,8 +198,8 @@ static void step(struct program *g)
             for (int r = 0; r < RANKS; r++)
                 sum += is_unused(g->iteration, l, r) ? 0 : value(g->iteration, l, i, r);
             if (gradient[i] != sum)
-                fail_msg("rank %d iteration %d layer %d element %zu: %d, not %d", g->comm.rank, g->iteration,
-                         l, i, gradient[i], sum);
+                fail_msg("rank %d iteration %d layer %d element %zu: %d, not %d", g->comm.rank,
+                         g->iteration, l, i, gradient[i], sum);
         }
     }
 }
@@ -228,8 +232,11 @@ static void train(const char *policy)
         .topology = &topology,
         .rails = 1,
         .network = {.seed = 1, .bits_per_second = 1000000000, .latency_ns = 50000}};
-    struct braid_session_options options = {
-        .policy = policy, .type = BRAID_INT32, .warmup = INT_MAX, .bucket_bytes = 64 << 10, .a = 1e-4};
+    struct braid_session_options options = {.policy = policy,
+                                            .type = BRAID_INT32,
+                                            .warmup = INT_MAX,
+                                            .bucket_bytes = 64 << 10,
+                                            .a = 1e-4};
     struct braid_layer layers[LAYERS] = {0};
 
     assert_int_equal(br_topology_parse(&topology, "flat:5"), 0);
@@ -241,7 +248,8 @@ static void train(const char *policy)
     for (int r = 0; r < RANKS; r++) {
         struct program *g = &programs[r];
 
-        *g = (struct program){.comm = {.context = &family, .group = &group, .rank = r, .size = RANKS}};
+        *g = (struct program){
+            .comm = {.context = &family, .group = &group, .rank = r, .size = RANKS}};
         br_random_seed(&g->random, (uint64_t)r + 1);
         if (braid_session_create(&g->comm, layers, LAYERS, &options, &g->session))
             fail_msg("%s", br_error_message());

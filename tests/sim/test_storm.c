@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whole jobs in random trouble (storm.h). BRAID_SEEDS: how many; BRAID_SEED: the first one, alone unless
- * BRAID_SEEDS is set too; BRAID_STORY=1: what happens, in words; 2: every packet, too.
+ * Whole jobs in random trouble (storm.h). BRAID_SEEDS: how many; BRAID_SEED: the first one, alone
+ * unless BRAID_SEEDS is set too; BRAID_STORY=1: what happens, in words; 2: every packet, too.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,8 @@ static bool one_seed(uint64_t seed, bool twice, struct storm_result *result)
     if (!result->wrong[0] && twice) {
         storm_run(&plan, false, &second);
         if (second.hash != result->hash)
-            snprintf(result->wrong, sizeof result->wrong, "the same seed has not done the same twice");
+            snprintf(result->wrong, sizeof result->wrong,
+                     "the same seed has not done the same twice");
     }
     if (result->wrong[0])
         explain(seed, &plan, result->wrong);
@@ -75,8 +76,8 @@ static void storm__every_call_ends_well_or_with_words(void **state)
         ended += (unsigned long long)result.ended;
         failed += (unsigned long long)result.failed;
     }
-    printf("%llu seeds: %llu calls of ranks ended, %llu of them with an error\n", (unsigned long long)n,
-           ended, failed);
+    printf("%llu seeds: %llu calls of ranks ended, %llu of them with an error\n",
+           (unsigned long long)n, ended, failed);
     if (bad)
         fail_msg("%llu seeds have failed", bad);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Training in virtual time: the time line's predictions hold for the engine and the protocol as they are. */
+/* Training in virtual time: the time line's predictions hold for the engine and the protocol as
+ * they are. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +46,8 @@ static void assert_near(double is, double should, double share)
         fail_msg("%g, not %g", is, should);
 }
 
-/* It has the link until layer 2 is there, which layer 1 overtakes in turn, and again when both are through. */
+/* It has the link until layer 2 is there, which layer 1 overtakes in turn, and again when both are
+ * through. */
 static void assert_layer_3_is_overtaken(const struct br_timeline *line)
 {
     const struct br_timeline_span *first = NULL, *last = NULL;
@@ -59,7 +61,8 @@ static void assert_layer_3_is_overtaken(const struct br_timeline *line)
         first = first ? first : span;
         last = span;
         if (span->start < .115 && span->end > .045)
-            fail_msg("layer 3 has the link from %g to %g s, which is the others'", span->start, span->end);
+            fail_msg("layer 3 has the link from %g to %g s, which is the others'", span->start,
+                     span->end);
     }
     assert_non_null(first);
     assert_true(last > first);
@@ -70,9 +73,10 @@ static void assert_layer_3_is_overtaken(const struct br_timeline *line)
 }
 
 /*
- * P3's figure: three layers, forward and backward 1 unit each, synchronisation 2. The delay between the passes is 4 units in order, 2
- * by priority. A unit is 20 ms, in which two ranks all-reduce 2.5 MB at 1 Gb/s. Headers and what is already on its way when something more
- * urgent comes take the rest.
+ * P3's figure: three layers, forward and backward 1 unit each, synchronisation 2. The delay between
+ * the passes is 4 units in order, 2 by priority. A unit is 20 ms, in which two ranks all-reduce 2.5
+ * MB at 1 Gb/s. Headers and what is already on its way when something more urgent comes take the
+ * rest.
  */
 static void training__p3s_three_layers(void **state)
 {
@@ -95,13 +99,17 @@ static void training__p3s_three_layers(void **state)
     br_timeline_close(&line);
 }
 
-/* Layers as of a convolutional network: small first, large last, computation about as long as communication. */
+/* Layers as of a convolutional network: small first, large last, computation about as long as
+ * communication. */
 static struct br_workload drawn(struct br_layer layers[LAYERS], double scale)
 {
     for (int l = 0; l < LAYERS; l++)
-        layers[l] = (struct br_layer){4 * floor(20000 * pow(1.5, l)), scale * (12 - l), 2 * scale * (12 - l)};
-    return (struct br_workload){
-        .layers = layers, .n = LAYERS, .slice_bytes = BR_TRAINING_SLICE_BYTES, .bucket_bytes = 1 << 20};
+        layers[l] = (struct br_layer){4 * floor(20000 * pow(1.5, l)), scale * (12 - l),
+                                      2 * scale * (12 - l)};
+    return (struct br_workload){.layers = layers,
+                                .n = LAYERS,
+                                .slice_bytes = BR_TRAINING_SLICE_BYTES,
+                                .bucket_bytes = 1 << 20};
 }
 
 /* What every policy is predicted to take, with a and b of the same network, is what it takes. */
@@ -127,14 +135,16 @@ static void training__predictions_hold(void **state)
             assert_int_equal(br_policy_make((enum br_policy)p, &work, &plan), 0);
             simulate(&simulation, &work, joins, plan.urgent, &line);
             print_message("%s %s: %.3f ms, predicted %.3f\n", cases[i].topology,
-                          br_policy_name((enum br_policy)p), line.iteration * 1e3, plan.iteration * 1e3);
+                          br_policy_name((enum br_policy)p), line.iteration * 1e3,
+                          plan.iteration * 1e3);
             assert_near(line.iteration, plan.iteration, .06);
             br_timeline_close(&line);
         }
     }
 }
 
-/* As many hosts as nobody has: only the links that halving and doubling takes are made, and what no transfer needs takes no memory. */
+/* As many hosts as nobody has: only the links that halving and doubling takes are made, and what no
+ * transfer needs takes no memory. */
 static void training__a_thousand_hosts(void **state)
 {
     static const struct br_layer layers[2] = {{65536, 1e-4, 2e-4}, {65536, 1e-4, 2e-4}};
@@ -157,16 +167,19 @@ static void training__a_thousand_hosts(void **state)
 }
 
 /*
- * VGG-19 (0.26 % of each gradient, 110 ms of computation) on 8 hosts at 100 Mb/s: nearly all bytes are ready first, and what the forward pass
- * begins with overtakes them step by step, each behind frames that are on the links already. `auto` counts with that: without, it
- * planned one late urgent group, which took 15 % longer than predicted.
+ * VGG-19 (0.26 % of each gradient, 110 ms of computation) on 8 hosts at 100 Mb/s: nearly all bytes
+ * are ready first, and what the forward pass begins with overtakes them step by step, each behind
+ * frames that are on the links already. `auto` counts with that: without, it planned one late
+ * urgent group, which took 15 % longer than predicted.
  */
 static void training__auto_counts_what_overtaking_costs(void **state)
 {
-    static const uint32_t counts[VGG] = {5,    97,   193,  386,  771,  1541, 1541,   1541,  3081, 6160,
-                                         6160, 6160, 6160, 6160, 6160, 6160, 268236, 43803, 10694};
-    static const uint32_t forward_us[VGG] = {162,  3455, 1727, 3455, 1727, 3455, 3455, 3455, 1727, 3455,
-                                             3455, 3455, 864,  864,  864,  864,  192,  31,   8};
+    static const uint32_t counts[VGG] = {5,    97,   193,    386,   771,  1541, 1541,
+                                         1541, 3081, 6160,   6160,  6160, 6160, 6160,
+                                         6160, 6160, 268236, 43803, 10694};
+    static const uint32_t forward_us[VGG] = {162,  3455, 1727, 3455, 1727, 3455, 3455,
+                                             3455, 1727, 3455, 3455, 3455, 864,  864,
+                                             864,  864,  192,  31,   8};
     struct br_plan_simulation simulation = network("flat:8", "0.0955", "100");
     struct br_layer layers[VGG];
     struct br_workload work = {
@@ -208,8 +221,10 @@ static void training__hollow_frames_take_as_long(void **state)
     for (int i = 0; i < 3; i++) {
         simulation.config.network.hollow = i != 1;
         simulate(&simulation, &work, joins, true, &lines[i]);
-        assert_memory_equal(lines[i].groups, lines[0].groups, lines[0].n_groups * sizeof *lines[0].groups);
-        assert_true(lines[i].iteration <= lines[0].iteration && lines[i].iteration >= lines[0].iteration);
+        assert_memory_equal(lines[i].groups, lines[0].groups,
+                            lines[0].n_groups * sizeof *lines[0].groups);
+        assert_true(lines[i].iteration <= lines[0].iteration &&
+                    lines[i].iteration >= lines[0].iteration);
     }
     for (int i = 0; i < 3; i++)
         br_timeline_close(&lines[i]);

@@ -44,7 +44,8 @@ static bool open_rank(struct storm *s, int rank)
         int index;
 
         br_sim_device_config(s->sim, rank, i, &device);
-        if (br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index))
+        if (br_worker_open_device(r->worker, br_transport_get("sim"), device.name,
+                                  device.simulation, &index))
             return storm_wrong(s, "%s", br_error_message());
     }
     if (br_engine_create(r->worker, &engine, &r->engine))

@@ -22,7 +22,7 @@ struct replay {
     size_t elements;      /* of the fragment */
 };
 
-/* ---- one fragment --------------------------------------------------------------------------- */
+/* ---- one fragment ---------------------------------------------------------------------------- */
 
 static float *place(const struct replay *r, uint32_t rank, struct br_span span)
 {
@@ -94,10 +94,12 @@ static int run(struct replay *r)
                 done++;
             }
     }
-    return done == r->matching.n_steps ? 0 : br_error(EPROTO, "only %u steps of all ranks could run", done);
+    return done == r->matching.n_steps
+               ? 0
+               : br_error(EPROTO, "only %u steps of all ranks could run", done);
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void destroy(struct replay *r, uint32_t n)
 {
@@ -138,7 +140,8 @@ static int build(struct replay *r, const struct br_algorithm_config *config, uin
     return rc;
 }
 
-static int run_fragment(const struct br_algorithm_config *config, uint32_t n, float *const *memory, size_t elements)
+static int run_fragment(const struct br_algorithm_config *config, uint32_t n, float *const *memory,
+                        size_t elements)
 {
     struct replay r = {.memory = memory, .elements = elements};
     int rc = build(&r, config, n);
@@ -146,7 +149,8 @@ static int run_fragment(const struct br_algorithm_config *config, uint32_t n, fl
     for (uint32_t rank = 0; rank < n && !rc; rank++) {
         const struct br_schedule *s = r.schedules[rank];
 
-        r.scratch[rank] = calloc(s->n_scratch * br_piece_max(elements, s->pieces) + 1, sizeof(float));
+        r.scratch[rank] =
+            calloc(s->n_scratch * br_piece_max(elements, s->pieces) + 1, sizeof(float));
         rc = r.scratch[rank] ? 0 : -ENOMEM;
     }
     if (!rc)
@@ -155,7 +159,7 @@ static int run_fragment(const struct br_algorithm_config *config, uint32_t n, fl
     return rc;
 }
 
-/* ---- public --------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static void in_order_of_ranks(float *const *memory, uint32_t n, size_t count)
 {
@@ -181,8 +185,8 @@ static bool on_board(const struct braid_comm *comm, const char *algorithm, size_
 }
 
 /* What the engine would do with it. */
-static int choose(struct braid_comm *comm, const char *algorithm, size_t count, struct br_algorithm_config *config,
-                  uint32_t *fragments)
+static int choose(struct braid_comm *comm, const char *algorithm, size_t count,
+                  struct br_algorithm_config *config, uint32_t *fragments)
 {
     struct br_plan_cache *cache = &comm->group->plan_cache;
     const struct br_plan_tuning *tuning;
@@ -191,7 +195,7 @@ static int choose(struct braid_comm *comm, const char *algorithm, size_t count, 
 
     br_progress_lock(comm->context);
     rc = br_plan_cache_choose(cache, BR_ALLREDUCE, BR_COST_4_BYTES, algorithm ? algorithm : "",
-                         count * sizeof(float), &tuning);
+                              count * sizeof(float), &tuning);
     if (!rc) {
         *config = tuning->config->config;
         request.algorithm = config->algorithm;
@@ -204,7 +208,8 @@ static int choose(struct braid_comm *comm, const char *algorithm, size_t count, 
     return rc;
 }
 
-int alone_allreduce(struct braid_comm *comm, const char *algorithm, float *const *memory, size_t count)
+int alone_allreduce(struct braid_comm *comm, const char *algorithm, float *const *memory,
+                    size_t count)
 {
     uint32_t n = (uint32_t)comm->size, fragments;
     float **from = calloc(n, sizeof *from);

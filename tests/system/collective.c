@@ -25,8 +25,8 @@ struct case_buffers collective_seen(const struct case_buffers *buffers)
     return seen;
 }
 
-static int submit(struct braid_comm *comm, const struct collective_call *call, const void *send, void *recv,
-                  struct braid_op **op)
+static int submit(struct braid_comm *comm, const struct collective_call *call, const void *send,
+                  void *recv, struct braid_op **op)
 {
     const struct collective_case *c = &call->of;
     const struct braid_options *o = &call->options;
@@ -37,22 +37,29 @@ static int submit(struct braid_comm *comm, const struct collective_call *call, c
 
     switch (c->collective) {
     case BR_ALLREDUCE:
-        return (keep ? braid_allreduce_init : braid_allreduce)(comm, send, recv, c->count, type, by, o, op);
+        return (keep ? braid_allreduce_init : braid_allreduce)(comm, send, recv, c->count, type, by,
+                                                               o, op);
     case BR_REDUCE_SCATTER:
-        return (keep ? braid_reduce_scatter_init : braid_reduce_scatter)(comm, send, recv, c->count, type, by,
-                                                                         o, op);
+        return (keep ? braid_reduce_scatter_init : braid_reduce_scatter)(comm, send, recv, c->count,
+                                                                         type, by, o, op);
     case BR_ALLGATHER:
-        return (keep ? braid_allgather_init : braid_allgather)(comm, send, recv, c->count, type, o, op);
+        return (keep ? braid_allgather_init : braid_allgather)(comm, send, recv, c->count, type, o,
+                                                               op);
     case BR_BROADCAST:
-        return (keep ? braid_broadcast_init : braid_broadcast)(comm, send, recv, c->count, type, root, o, op);
+        return (keep ? braid_broadcast_init : braid_broadcast)(comm, send, recv, c->count, type,
+                                                               root, o, op);
     case BR_REDUCE:
-        return (keep ? braid_reduce_init : braid_reduce)(comm, send, recv, c->count, type, by, root, o, op);
+        return (keep ? braid_reduce_init : braid_reduce)(comm, send, recv, c->count, type, by, root,
+                                                         o, op);
     case BR_ALLTOALL:
-        return (keep ? braid_alltoall_init : braid_alltoall)(comm, send, recv, c->count, type, o, op);
+        return (keep ? braid_alltoall_init : braid_alltoall)(comm, send, recv, c->count, type, o,
+                                                             op);
     case BR_GATHER:
-        return (keep ? braid_gather_init : braid_gather)(comm, send, recv, c->count, type, root, o, op);
+        return (keep ? braid_gather_init : braid_gather)(comm, send, recv, c->count, type, root, o,
+                                                         op);
     case BR_SCATTER:
-        return (keep ? braid_scatter_init : braid_scatter)(comm, send, recv, c->count, type, root, o, op);
+        return (keep ? braid_scatter_init : braid_scatter)(comm, send, recv, c->count, type, root,
+                                                           o, op);
     default:
         return (keep ? braid_barrier_init : braid_barrier)(comm, o, op);
     }
@@ -68,8 +75,8 @@ static int wait_for(struct braid_op *op, enum collective_way way)
             rc = braid_test(op, &done);
         return rc;
     case WAY_SHORT_WAITS:
-        for (int ms = 0;
-             (rc = braid_wait(op, ms)) == -ETIMEDOUT && strstr(braid_last_error(), "still running");)
+        for (int ms = 0; (rc = braid_wait(op, ms)) == -ETIMEDOUT &&
+                         strstr(braid_last_error(), "still running");)
             ms = ms < 8 ? ms + 1 : ms;
         return rc;
     default:
@@ -117,7 +124,8 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
                      uint8_t *recv, const void *right)
 {
     const struct collective_case *c = &call->of;
-    struct case_buffers given = collective_buffers(comm, call, send, recv), seen = collective_seen(&given);
+    struct case_buffers given = collective_buffers(comm, call, send, recv),
+                        seen = collective_seen(&given);
     char text[120];
     int rc;
 
@@ -127,10 +135,12 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
         snprintf(text, sizeof text, "%d was returned (%.60s)", rc, braid_last_error());
     else if (case_check(c, braid_size(comm), braid_rank(comm), &seen, right, text, sizeof text))
         return 0;
-    fprintf(stderr, "rank %d of %d: %s %s %s, %zu elements, root %d, %s, algorithm %s, priority %d, %s: %s\n",
-            braid_rank(comm), braid_size(comm), case_name(c->collective), br_type_name(c->data.type),
-            br_reduction_name(c->data.reduction), c->count, c->root, c->in_place ? "in place" : "apart",
-            call->options.algorithm ? call->options.algorithm : "auto", call->options.priority,
-            collective_ways[call->way], text);
+    fprintf(
+        stderr,
+        "rank %d of %d: %s %s %s, %zu elements, root %d, %s, algorithm %s, priority %d, %s: %s\n",
+        braid_rank(comm), braid_size(comm), case_name(c->collective), br_type_name(c->data.type),
+        br_reduction_name(c->data.reduction), c->count, c->root, c->in_place ? "in place" : "apart",
+        call->options.algorithm ? call->options.algorithm : "auto", call->options.priority,
+        collective_ways[call->way], text);
     return 1;
 }

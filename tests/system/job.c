@@ -26,7 +26,7 @@
 #define HANGS (20 * BR_SEC)
 #define LEFT  (10 * BR_SEC) /* the kernel needs a moment to tidy up behind a process */
 
-/* ---- a world of our own ------------------------------------------------------------------------------------ */
+/* ---- a world of our own ---------------------------------------------------------------------- */
 
 static void __attribute__((noreturn)) give_up(const char *what)
 {
@@ -47,8 +47,9 @@ static void loopback_up(void)
 
 static void mount_own(void)
 {
-    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("proc", "/proc", "proc", 0, NULL) ||
-        mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) || mount("tmpfs", "/run", "tmpfs", 0, NULL))
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("proc", "/proc", "proc", 0, NULL) || mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) ||
+        mount("tmpfs", "/run", "tmpfs", 0, NULL))
         give_up("mounts of our own");
 }
 
@@ -88,7 +89,8 @@ void job_isolate(void)
     setenv("self", realpath("/proc/self/exe", path), 1);
     if (getenv("BRAID_TEST_ISOLATED")) /* tests/isolated.sh has done it */
         return;
-    if (unshare((geteuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC))
+    if (unshare((geteuid() ? CLONE_NEWUSER : 0) | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+                CLONE_NEWIPC))
         give_up("namespaces");
     pid = fork();
     if (pid)
@@ -101,7 +103,7 @@ void job_isolate(void)
         be_first(pid);
 }
 
-/* ---- a job ------------------------------------------------------------------------------------------------- */
+/* ---- a job ----------------------------------------------------------------------------------- */
 
 static void stop(struct job *job)
 {
@@ -144,7 +146,8 @@ static void __attribute__((noreturn)) complain(struct job *job, const char *what
     abort();
 }
 
-/* Takes more output, waiting until `deadline` at most; false: it has come, or the output has ended. */
+/* Takes more output, waiting until `deadline` at most; false: it has come, or the output has ended.
+ */
 static bool read_more(struct job *job, uint64_t deadline)
 {
     struct pollfd fd = {.fd = job->from, .events = POLLIN};
@@ -252,7 +255,7 @@ void job_must_have(const struct job *job, const char *nouns)
     fail_msg("no line names all of \"%s\" in:\n%s", nouns, job->text);
 }
 
-/* ---- what is left ------------------------------------------------------------------------------------------ */
+/* ---- what is left ---------------------------------------------------------------------------- */
 
 /* Lines of a table in /proc that contain the words, the last of them in `line`. */
 static int lines_with(const char *path, const char *text, char *line, size_t bytes)
@@ -328,7 +331,8 @@ int job_end(struct job *job)
     return WEXITSTATUS(status);
 }
 
-/* The TCP ports on which somebody listens, and how many connections to them nobody has accepted yet. */
+/* The TCP ports on which somebody listens, and how many connections to them nobody has accepted
+ * yet. */
 static int listeners(uint16_t *ports, int max, unsigned *queued)
 {
     FILE *file = fopen("/proc/net/tcp", "re");
@@ -338,7 +342,8 @@ static int listeners(uint16_t *ports, int max, unsigned *queued)
 
     *queued = 0;
     while (file && n < max && fgets(line, sizeof line, file))
-        if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%x", &port, &state, &queue) == 3 &&
+        if (sscanf(line, " %*u: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x %*x:%x", &port, &state, &queue) ==
+                3 &&
             state == 0x0a) {
             ports[n++] = (uint16_t)port;
             *queued += queue;

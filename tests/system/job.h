@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Jobs of real processes, alone in a world of their own, so that whatever they leave behind is seen. */
+/* Jobs of real processes, alone in a world of their own, so that whatever they leave behind is
+ * seen. */
 #ifndef BR_TESTS_SYSTEM_JOB_H
 #define BR_TESTS_SYSTEM_JOB_H
 
@@ -21,24 +22,27 @@ struct job {        /* zeros, then job_start() */
 };
 
 /*
- * To be called first in main(). Returns in a process that has namespaces of its own: of processes, network (with loopback
- * up), mounts (/dev/shm and /run are empty) and abstract sockets. Does not return where it cannot make them: says why and
- * exits with 77 (skipped). `$run` and `$self` in command lines are then `braid run` and this program.
+ * To be called first in main(). Returns in a process that has namespaces of its own: of processes,
+ * network (with loopback up), mounts (/dev/shm and /run are empty) and abstract sockets. Does not
+ * return where it cannot make them: says why and exits with 77 (skipped). `$run` and `$self` in
+ * command lines are then `braid run` and this program.
  */
 void job_isolate(void);
 
 /* Starts a shell command line. */
 void job_start(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Waits until the output contains the words, that often; fails the test when it hangs (20 s, longer in slow builds). */
+/* Waits until the output contains the words, that often; fails the test when it hangs (20 s, longer
+ * in slow builds). */
 void job_says(struct job *job, const char *text, int times);
 /* Waits until all ranks work (rank.h). */
 void job_ready(struct job *job, int ranks);
 pid_t job_pid(const struct job *job, int rank); /* after job_ready() */
 void job_signal(const struct job *job, int rank, int number);
-/* Waits for the end and returns the exit code; fails the test when it hangs, or anything is left: a process,
- * a socket that listens, an abstract socket, a file in /dev/shm. */
+/* Waits for the end and returns the exit code; fails the test when it hangs, or anything is left: a
+ * process, a socket that listens, an abstract socket, a file in /dev/shm. */
 int job_end(struct job *job);
-/* What follows `words` in the line of the rank's output that begins with them, and 0; fails the test if there is none. */
+/* What follows `words` in the line of the rank's output that begins with them, and 0; fails the
+ * test if there is none. */
 const char *job_line(const struct job *job, int rank, const char *text, char *line, size_t bytes);
 bool job_has_line(const struct job *job, int rank, const char *text);
 bool job_has(const struct job *job, const char *text);

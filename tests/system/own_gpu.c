@@ -61,7 +61,8 @@ void own_gpu_unreserve(void *at, size_t bytes)
 
 void own_gpu_map(void *at, size_t bytes, bool exportable)
 {
-    must(fake_cuda_create((uintptr_t)at, bytes, exportable), "cuMemCreate, cuMemMap, cuMemSetAccess");
+    must(fake_cuda_create((uintptr_t)at, bytes, exportable),
+         "cuMemCreate, cuMemMap, cuMemSetAccess");
 }
 
 void own_gpu_unmap(void *at, size_t bytes)

@@ -38,7 +38,7 @@ struct rank {
 static struct braid_comm *_Atomic current;
 static _Atomic uint64_t end_at; /* ns */
 
-/* ---- signals ----------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void cut(void)
 {
@@ -85,7 +85,7 @@ static void listen_to_signals(void)
         abort();
 }
 
-/* ---- work -------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 static int entries(const char *folder)
 {
@@ -99,7 +99,8 @@ static int entries(const char *folder)
     return n;
 }
 
-/* The kernel takes a thread out of the list a moment after pthread_join() has returned: what is not gone after LEFT_MS is left. */
+/* The kernel takes a thread out of the list a moment after pthread_join() has returned: what is not
+ * gone after LEFT_MS is left. */
 static bool threads_left(int before)
 {
     for (int ms = 0; entries("/proc/self/task") != before; ms++) {
@@ -123,18 +124,22 @@ static int allreduce(struct rank *rank)
 
     for (size_t i = 0; i < n; i++)
         rank->memory[i] = value(i, rank->loops) + (float)braid_rank(rank->comm);
-    rc = braid_allreduce(rank->comm, rank->memory, rank->memory + n, n, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
+    rc = braid_allreduce(rank->comm, rank->memory, rank->memory + n, n, BRAID_FLOAT32, BRAID_SUM,
+                         NULL, NULL);
     if (rc)
         return rc;
     for (size_t i = 0; i < n; i++)
-        if (rank->memory[n + i] != (float)size * value(i, rank->loops) + (float)(size * (size - 1) / 2)) {
-            printf("wrong: element %zu of loop %d is %f\n", i, rank->loops, (double)rank->memory[n + i]);
+        if (rank->memory[n + i] !=
+            (float)size * value(i, rank->loops) + (float)(size * (size - 1) / 2)) {
+            printf("wrong: element %zu of loop %d is %f\n", i, rank->loops,
+                   (double)rank->memory[n + i]);
             exit(RANK_WRONG);
         }
     return 0;
 }
 
-/* Prints the rails to our peer when one has come or gone; returns how many bytes each sent since then in tx. */
+/* Prints the rails to our peer when one has come or gone; returns how many bytes each sent since
+ * then in tx. */
 static void look_at_rails(struct rank *rank, uint64_t *tx)
 {
     struct braid_rail_stats all[RAILS_MAX];
@@ -197,8 +202,9 @@ static int work(struct rank *rank)
 {
     struct braid_stats stats;
     uint64_t tx[RAILS_MAX] = {0};
-    int rc =
-        rank->parts ? braid_comm_split(rank->all, braid_rank(rank->all) % rank->parts, 0, &rank->comm) : 0;
+    int rc = rank->parts
+                 ? braid_comm_split(rank->all, braid_rank(rank->all) % rank->parts, 0, &rank->comm)
+                 : 0;
 
     if (rc)
         return rc;

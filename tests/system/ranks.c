@@ -57,7 +57,8 @@ double ranks_now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* The boot ID tells hosts apart (transport/shm/address.c): from here on this process sees another one. */
+/* The boot ID tells hosts apart (transport/shm/address.c): from here on this process sees another
+ * one. */
 static bool move_to_host(int host)
 {
     char path[] = "/tmp/braid_boot_XXXXXX", id[40];
@@ -154,7 +155,8 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
 
     assert_in_range(job->size, 1, RANKS_MOST);
     assert_int_equal(br_socket_reserve("127.0.0.1", &port, &reserved), 0);
-    told = mmap(NULL, RANKS_EVENTS * sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    told = mmap(NULL, RANKS_EVENTS * sizeof *told, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(told != MAP_FAILED);
     for (int r = 0; r < job->size; r++)
         pids[r] = start(job, r, port, body, context);
@@ -171,7 +173,8 @@ void ranks_run(const struct ranks *job, ranks_main *body, void *context)
     close(reserved);
     munmap(told, RANKS_EVENTS * sizeof *told);
     if (failed)
-        fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size, RANKS_KIND(job));
+        fail_msg("%d of %d ranks failed (back end %s, devices %s)", failed, job->size,
+                 RANKS_KIND(job));
 }
 
 void ranks_everywhere(int kinds, int size, ranks_main *body)

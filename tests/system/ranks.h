@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ranks as real processes: each is a child that joins the job through braid_init() with a configuration, not through the
- * environment, and runs one function. A child that hangs is killed after RANKS_LIMIT seconds, and the test fails.
+ * Ranks as real processes: each is a child that joins the job through braid_init() with a
+ * configuration, not through the environment, and runs one function. A child that hangs is killed
+ * after RANKS_LIMIT seconds, and the test fails.
  */
 #ifndef BR_TESTS_SYSTEM_RANKS_H
 #define BR_TESTS_SYSTEM_RANKS_H
@@ -13,15 +14,17 @@
 #include "tests/says.h"
 
 #define RANKS_LIMIT 60
-#define RANKS_PATIENCE                                                                                       \
-    45000 /* ms of a call whose deadline is not what is tested: one that hangs says so before its rank is killed */
+#define RANKS_PATIENCE                                                                             \
+    45000 /* ms of a call whose deadline is not what is tested: one that hangs says so before its  \
+             rank is killed */
 #define RANKS_MOST    16
 #define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
 
 /* A job; zeros are defaults. */
 struct ranks {
     int size;
-    int per_host;        /* that believe to be on one host, and the others on others (needs root); 0: all */
+    /* that believe to be on one host, and the others on others (needs root); 0: all */
+    int per_host;
     const char *backend; /* "tcp", "shm", "auto" */
     const char *devices; /* '#': the rank, which is below 10 then */
     const char *topology;
@@ -30,7 +33,8 @@ struct ranks {
     unsigned limit_s; /* 0: RANKS_LIMIT */
 };
 
-/* What a rank does between braid_init() and braid_finalize(); 0: all is well. What it prints to stderr explains the rest. */
+/* What a rank does between braid_init() and braid_finalize(); 0: all is well. What it prints to
+ * stderr explains the rest. */
 typedef int ranks_main(struct braid_comm *comm, void *context);
 
 /* Runs `body` on every rank; the cmocka test fails unless all of them return 0. */
@@ -47,35 +51,36 @@ void ranks_everywhere(int kinds, int size, ranks_main *body);
 void ranks_sleep_ms(int ms);
 double ranks_now_ms(void);
 
-/* Order between ranks of a job without braid: waits until `n` ranks have told `event`, 0 to RANKS_EVENTS - 1. Each job begins anew. */
+/* Order between ranks of a job without braid: waits until `n` ranks have told `event`, 0 to
+ * RANKS_EVENTS - 1. Each job begins anew. */
 #define RANKS_EVENTS 4
 void ranks_tell(int event);
 void ranks_await(int event, int n);
 
 /* In a rank: says what went wrong and where, and returns 1 from the function around. */
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fprintf(stderr, " (not: %s; last error: %s)\n", #condition, braid_last_error());                 \
-            return 1;                                                                                        \
-        }                                                                                                    \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                        \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, " (not: %s; last error: %s)\n", #condition, braid_last_error());       \
+            return 1;                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* In a rank: a call that must return `rc`. */
-#define RETURNS(rc, call)                                                                                    \
-    do {                                                                                                     \
-        int got_ = (call);                                                                                   \
-                                                                                                             \
-        CHECK(got_ == (rc), "got %d, not %d", got_, (rc));                                                   \
+#define RETURNS(rc, call)                                                                          \
+    do {                                                                                           \
+        int got_ = (call);                                                                         \
+                                                                                                   \
+        CHECK(got_ == (rc), "got %d, not %d", got_, (rc));                                         \
     } while (0)
 
 /* The same, and the words must name all of `nouns` (tests/says.h). */
-#define SAYS(rc, nouns, call)                                                                                \
-    do {                                                                                                     \
-        RETURNS(rc, call);                                                                                   \
-        CHECK(says_all(braid_last_error(), nouns), "the words do not name all of \"%s\"", nouns);            \
+#define SAYS(rc, nouns, call)                                                                      \
+    do {                                                                                           \
+        RETURNS(rc, call);                                                                         \
+        CHECK(says_all(braid_last_error(), nouns), "the words do not name all of \"%s\"", nouns);  \
     } while (0)
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks whose own thread sleeps in the devices, and is slow to wake up: ppoll() is this file's (--wrap, tests/CMakeLists.txt). */
+/* Ranks whose own thread sleeps in the devices, and is slow to wake up: ppoll() is this file's
+ * (--wrap, tests/CMakeLists.txt). */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,13 +17,17 @@
 
 static atomic_bool slow; /* the own thread gets no core */
 
-int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask);
-int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask);
+int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+                 const sigset_t *mask);
+int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+                 const sigset_t *mask);
 
-/* A sleeper that is woken looks for what woke it once it has a core. If somebody has taken that meanwhile, it sleeps on: so does the kernel's. */
+/* A sleeper that is woken looks for what woke it once it has a core. If somebody has taken that
+ * meanwhile, it sleeps on: so does the kernel's. */
 int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
-    double until = ranks_now_ms() + (double)timeout->tv_sec * 1e3 + (double)timeout->tv_nsec / 1e6, left;
+    double until = ranks_now_ms() + (double)timeout->tv_sec * 1e3 + (double)timeout->tv_nsec / 1e6,
+           left;
 
     if (gettid() == getpid())
         return __real_ppoll(fds, n, timeout, mask);
@@ -42,8 +47,9 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, c
 
 enum { IN_BOARD, SERVED };
 
-/* Rank 1's caller, waiting for the board, takes what comes from rank 0 and with it what would have woken the own thread. When it has left,
- * the next put must wake that all the same. In time at least once: others may have the cores, but not in every round. */
+/* Rank 1's caller, waiting for the board, takes what comes from rank 0 and with it what would have
+ * woken the own thread. When it has left, the next put must wake that all the same. In time at
+ * least once: others may have the cores, but not in every round. */
 static int caller_took_it(struct braid_comm *comm, void *context)
 {
     enum { ROUNDS = 30, LATE_MS = 60 };
@@ -62,7 +68,8 @@ static int caller_took_it(struct braid_comm *comm, void *context)
         if (braid_rank(comm)) {
             atomic_store(&slow, true);
             ranks_tell(IN_BOARD);
-            RETURNS(0, braid_allreduce(comm, &in_time, &enough, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
+            RETURNS(
+                0, braid_allreduce(comm, &in_time, &enough, 1, BRAID_UINT8, BRAID_MAX, NULL, NULL));
             atomic_store(&slow, false);
             ranks_await(SERVED, i);
             continue;
@@ -85,8 +92,8 @@ static int caller_took_it(struct braid_comm *comm, void *context)
 static void asleep__caller_took_it(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, caller_took_it,
-              NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              caller_took_it, NULL);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A BCube of real processes over loopback: who is linked with whom, on which level, and that the links carry. As `test rank` it
- * is one rank of a job whose environment is set (test_bcube_join.sh). */
+/* A BCube of real processes over loopback: who is linked with whom, on which level, and that the
+ * links carry. As `test rank` it is one rank of a job whose environment is set
+ * (test_bcube_join.sh). */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,8 @@
 #include "tests/system/ranks.h"
 
 #define RAILS_MOST 64
-/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of it */
+/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of it
+ */
 #define PATIENT_MS 60000
 
 /* Those that are no detours over others. */
@@ -42,8 +44,8 @@ static int check_rails(struct braid_comm *comm, const struct br_bcube *cube)
         expected += br_bcube_level(cube, me, r) >= 0;
     CHECK(n == expected, "%d rails, not %d", n, expected);
     for (int i = 0; i < n; i++) {
-        CHECK(rails[i].level == br_bcube_level(cube, me, (uint32_t)rails[i].peer), "rank %d on level %d",
-              rails[i].peer, rails[i].level);
+        CHECK(rails[i].level == br_bcube_level(cube, me, (uint32_t)rails[i].peer),
+              "rank %d on level %d", rails[i].peer, rails[i].level);
         CHECK(rails[i].up, "rank %d is not linked", rails[i].peer);
     }
     return 0;
@@ -68,7 +70,8 @@ static int swap_with_all(struct braid_comm *comm)
         RETURNS(0, braid_wait(ops[i], -1));
     for (int r = 0; r < braid_size(comm); r++)
         for (uint32_t i = 0; i < 20000 && r != me; i++)
-            CHECK(from[r][i] == (uint32_t)(r * RANKS_MOST + me) * 20000 + i, "rank %d, word %u", r, i);
+            CHECK(from[r][i] == (uint32_t)(r * RANKS_MOST + me) * 20000 + i, "rank %d, word %u", r,
+                  i);
     return 0;
 }
 
@@ -87,7 +90,8 @@ static int links(struct braid_comm *comm, void *context)
     for (int i = 0; i < n; i++) {
         snprintf(device, sizeof device, "%s:127.%d.0.%d", job->backend, rails[i].level + 1,
                  braid_rank(comm) + 1);
-        CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level, rails[i].device);
+        CHECK(!strcmp(rails[i].device, device), "level %d runs on %s", rails[i].level,
+              rails[i].device);
     }
     return check_rails(comm, &job->cube) || swap_with_all(comm);
 }
@@ -124,8 +128,8 @@ static int check_peers(struct braid_comm *comm)
 
     CHECK(n == braid_size(comm) - 1, "%d peers", n);
     for (int i = 0; i < n; i++)
-        CHECK(peers[i].peer == i + (i >= braid_rank(comm)) && !peers[i].queued_bytes, "rank %d: %llu bytes",
-              peers[i].peer, (unsigned long long)peers[i].queued_bytes);
+        CHECK(peers[i].peer == i + (i >= braid_rank(comm)) && !peers[i].queued_bytes,
+              "rank %d: %llu bytes", peers[i].peer, (unsigned long long)peers[i].queued_bytes);
     return 0;
 }
 
@@ -150,7 +154,8 @@ static void bcube__halving_needs_neighbours_only(void **state)
     ranks_run(&(struct ranks){.size = 8, .topology = "bcube:2,3"}, halving, NULL);
 }
 
-/* The process of one rank ends without a word; that is no fault of a NIC, and nobody waits for the peer timeout. */
+/* The process of one rank ends without a word; that is no fault of a NIC, and nobody waits for the
+ * peer timeout. */
 static int one_dies(struct braid_comm *comm, void *context)
 {
     static float mine[100000], sum[100000];
@@ -173,10 +178,11 @@ static void bcube__killed_process(void **state)
 {
     for (int victim = 0; victim < 9;
          victim += 4) /* the first connects to nobody, to the last nobody connects */
-        ranks_run(
-            &(struct ranks){
-                .size = 9, .topology = "bcube:3,2", .backend = *state, .peer_timeout_ms = PATIENT_MS},
-            one_dies, &victim);
+        ranks_run(&(struct ranks){.size = 9,
+                                  .topology = "bcube:3,2",
+                                  .backend = *state,
+                                  .peer_timeout_ms = PATIENT_MS},
+                  one_dies, &victim);
 }
 
 /* Says which device each level runs over. */

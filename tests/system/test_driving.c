@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whatever a program calls, and however it waits: somebody turns the wheel for what is under way. */
+/* Whatever a program calls, and however it waits: somebody turns the wheel for what is under way.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -50,14 +51,16 @@ static void *receive(void *argument)
     double sent = 0;
 
     ranks_tell(WAITING);
-    x->rc = braid_recv(x->comm, &sent, sizeof sent, 1, &(struct braid_options){.tag = x->tag}, NULL);
+    x->rc =
+        braid_recv(x->comm, &sent, sizeof sent, 1, &(struct braid_options){.tag = x->tag}, NULL);
     x->late = ranks_now_ms() - sent;
     ranks_tell(RECEIVED);
     return NULL;
 }
 
-/* Two threads of rank 0 sleep in the same devices. What comes for one wakes both, and the other one turns on for as long as a waiter spins: it
- * must let the first have its message before that, and does in a round in which nobody else has the cores. */
+/* Two threads of rank 0 sleep in the same devices. What comes for one wakes both, and the other one
+ * turns on for as long as a waiter spins: it must let the first have its message before that, and
+ * does in a round in which nobody else has the cores. */
 static int two_sleepers(struct braid_comm *comm, void *context)
 {
     enum { ROUNDS = 30 };
@@ -76,10 +79,11 @@ static int two_sleepers(struct braid_comm *comm, void *context)
 
                 ranks_await(i ? RECEIVED : WAITING, 2 * round + 2 - (int)i);
                 if (!i)
-                    ranks_sleep_ms(4 * SPIN_MS); /* one after the other they turn, spin, and fall asleep */
+                    /* one after the other they turn, spin, and fall asleep */
+                    ranks_sleep_ms(4 * SPIN_MS);
                 now = ranks_now_ms();
-                RETURNS(0, braid_send(comm, &now, sizeof now, 0, &(struct braid_options){.tag = first ^ i},
-                                      NULL));
+                RETURNS(0, braid_send(comm, &now, sizeof now, 0,
+                                      &(struct braid_options){.tag = first ^ i}, NULL));
             }
             RETURNS(0, braid_recv(comm, &in_time, sizeof in_time, 0, NULL, NULL));
             continue;
@@ -102,8 +106,8 @@ static void driving__two_sleepers(void **state)
 {
     (void)state;
     setenv("BRAID_SPIN_US", "100000", 1);
-    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .timeout_ms = RANKS_PATIENCE}, two_sleepers,
-              NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .timeout_ms = RANKS_PATIENCE},
+              two_sleepers, NULL);
     unsetenv("BRAID_SPIN_US");
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes of a job die, stop, are cut off or give up in the middle of all-reduces: everybody else gets a typed error that says
- * why, in time, and nothing is left behind. */
+/* Processes of a job die, stop, are cut off or give up in the middle of all-reduces: everybody else
+ * gets a typed error that says why, in time, and nothing is left behind. */
 #include "job.h"
 
 #include <errno.h>
@@ -26,14 +26,15 @@ static struct job job;
 /* n ranks that work until something happens, and have for a moment. */
 static void start(const char *backend, int n, const char *environment)
 {
-    job_start(&job, "exec env %s $run -n %d --backend %s -- $self rank 300000 " COUNT, environment, n,
-              backend);
+    job_start(&job, "exec env %s $run -n %d --backend %s -- $self rank 300000 " COUNT, environment,
+              n, backend);
     job_ready(&job, n);
     usleep(WORK_MS * 1000);
 }
 
-/* Every rank but `victim` must have failed with this error and have named who is to blame and what else matters. Who was
- * between two calls gets the same words, but of a failure of before: -ECANCELED. */
+/* Every rank but `victim` must have failed with this error and have named who is to blame and what
+ * else matters. Who was between two calls gets the same words, but of a failure of before:
+ * -ECANCELED. */
 static void expect_errors(int n, int victim, int error, const char *nouns, bool link)
 {
     char line[512], blamed[32], start_[32];
@@ -46,10 +47,11 @@ static void expect_errors(int n, int victim, int error, const char *nouns, bool 
             continue;
         earlier = error != ECANCELED && job_has_line(&job, r, "error 125: ");
         job_line(&job, r, earlier ? "error 125: " : start_, line, sizeof line);
-        if ((earlier && !says_all(line, "before")) || !says_all(line, nouns) || !says_all(line, blamed) ||
+        if ((earlier && !says_all(line, "before")) || !says_all(line, nouns) ||
+            !says_all(line, blamed) ||
             (link && (!strstr(line, "level 0") || !strstr(line, "device "))))
-            fail_msg("rank %d does not say \"%s\", \"%s\" and the link in: %s\n%s", r, nouns, blamed, line,
-                     job.text);
+            fail_msg("rank %d does not say \"%s\", \"%s\" and the link in: %s\n%s", r, nouns,
+                     blamed, line, job.text);
     }
     assert_false(job_has(&job, "leak:"));
     assert_false(job_has(&job, "did not end in time"));
@@ -117,7 +119,8 @@ static void faults__aborted(void **state)
     }
 }
 
-/* One connection of many: both its ends are alive, so each blames the other, and the rest hears of it. */
+/* One connection of many: both its ends are alive, so each blames the other, and the rest hears of
+ * it. */
 static void faults__connection_cut(void **state)
 {
     char line[512];
@@ -145,12 +148,14 @@ static void faults__connection_cut(void **state)
 static void faults__one_connection_of_two_cut(void **state)
 {
     (void)state;
-    job_start(&job, NO_SILENCE " exec $run -n 3 --backend tcp --rails 2 -- $self rank 300000 " COUNT);
+    job_start(&job,
+              NO_SILENCE " exec $run -n 3 --backend tcp --rails 2 -- $self rank 300000 " COUNT);
     job_ready(&job, 3);
     for (int i = 1; i <= 3; i++) {
         job_signal(&job, i % 3, RANK_CUT);
-        job_says(&job, "slices", 2 * i);        /* both ends say so */
-        job_says(&job, "whole again\n", 2 * i); /* both: the next cut may be between the same ranks */
+        job_says(&job, "slices", 2 * i); /* both ends say so */
+        /* both: the next cut may be between the same ranks */
+        job_says(&job, "whole again\n", 2 * i);
     }
     job_signal(&job, 0, RANK_END);
     if (job_end(&job))
@@ -164,7 +169,8 @@ static void faults__stopped(void **state)
     for (int b = 0; b < BACKENDS - 1; b++) { /* on one host auto is shm */
         int n = 2 + b, victim = n - 1;
 
-        start(backends[b], n, "BRAID_PEER_TIMEOUT=4"); /* the others may stand still for half of it */
+        /* the others may stand still for half of it */
+        start(backends[b], n, "BRAID_PEER_TIMEOUT=4");
         job_signal(&job, victim, SIGSTOP);
         /* The launcher waits for it to end, in vain, before it kills it. */
         job_says(&job, "] error ", n - 1);
@@ -179,7 +185,8 @@ static void faults__stopped_shortly(void **state)
 {
     (void)state;
     for (int b = 0; b < BACKENDS - 1; b++) {
-        job_start(&job, "BRAID_PEER_TIMEOUT=6 exec $run -n 3 --backend %s -- $self rank 300000 " COUNT,
+        job_start(&job,
+                  "BRAID_PEER_TIMEOUT=6 exec $run -n 3 --backend %s -- $self rank 300000 " COUNT,
                   backends[b]);
         job_ready(&job, 3);
         usleep(WORK_MS * 1000);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Real processes with memory of a fake GPU, over every way to connect ranks of a host: results, the path that the bytes took, errors. */
+/* Real processes with memory of a fake GPU, over every way to connect ranks of a host: results, the
+ * path that the bytes took, errors. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
-/* ---- collectives ---------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static int sum(struct braid_comm *comm, float *data, float *cpu, size_t count, struct braid_op **op)
 {
@@ -47,8 +48,10 @@ static int all_reduce(struct braid_comm *comm, void *context)
     (void)context;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < 4; i++) {
-            data[i] = on_host ? malloc(counts[i] * sizeof(float)) : own_gpu_alloc(counts[i] * sizeof(float));
-            RETURNS(0, sum(comm, data[i], own_gpu_view(data[i]), counts[i], round ? &ops[i] : NULL));
+            data[i] = on_host ? malloc(counts[i] * sizeof(float))
+                              : own_gpu_alloc(counts[i] * sizeof(float));
+            RETURNS(0,
+                    sum(comm, data[i], own_gpu_view(data[i]), counts[i], round ? &ops[i] : NULL));
             bytes += on_host ? 0 : counts[i] * sizeof(float);
         }
         for (int i = 0; i < 4; i++) {
@@ -74,7 +77,8 @@ static void gpu__all_reduce(void **state)
     ranks_everywhere(RANKS_KINDS, 3, all_reduce);
 }
 
-/* Small ones go over the host's board where there is one: every kind of collective has to find its way there. */
+/* Small ones go over the host's board where there is one: every kind of collective has to find its
+ * way there. */
 static int small_ones(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), size = braid_size(comm);
@@ -86,7 +90,8 @@ static int small_ones(struct braid_comm *comm, void *context)
             ((int32_t *)own_gpu_view(in))[i] = 100 * rank + i + turn;
         RETURNS(0, braid_allgather(comm, in, out, 2, BRAID_INT32, NULL, NULL));
         for (int i = 0; i < 2 * size; i++)
-            CHECK(((int32_t *)own_gpu_view(out))[i] == 100 * (i / 2) + i % 2 + turn, "all-gather %d", i);
+            CHECK(((int32_t *)own_gpu_view(out))[i] == 100 * (i / 2) + i % 2 + turn,
+                  "all-gather %d", i);
         RETURNS(0, braid_alltoall(comm, in, out, 3, BRAID_INT32, NULL, NULL));
         for (int i = 0; i < 3 * size; i++)
             CHECK(((int32_t *)own_gpu_view(out))[i] == 100 * (i / 3) + 3 * rank + i % 3 + turn,
@@ -94,7 +99,8 @@ static int small_ones(struct braid_comm *comm, void *context)
         RETURNS(0, braid_broadcast(comm, in, in, 4, BRAID_INT32, turn % size, NULL, NULL));
         CHECK(((int32_t *)own_gpu_view(in))[3] == 100 * (turn % size) + 3 + turn, "broadcast");
         RETURNS(0, braid_reduce(comm, in, out, 4, BRAID_INT32, BRAID_MAX, 1, NULL, NULL));
-        CHECK(rank != 1 || ((int32_t *)own_gpu_view(out))[3] == 100 * (turn % size) + 3 + turn, "reduce");
+        CHECK(rank != 1 || ((int32_t *)own_gpu_view(out))[3] == 100 * (turn % size) + 3 + turn,
+              "reduce");
         RETURNS(0, braid_barrier(comm, NULL, NULL));
     }
     own_gpu_free(in);
@@ -148,7 +154,8 @@ static int combined(struct braid_comm *comm, void *context)
 {
     const struct combined *how = context;
     bool always =
-        getenv("BRAID_GPU_REDUCE") != NULL; /* else wherever it is faster, which says nothing here */
+        /* else wherever it is faster, which says nothing here */
+        getenv("BRAID_GPU_REDUCE") != NULL;
     const size_t count = 300001;
     float *data = own_gpu_alloc(count * sizeof *data);
     bool refused = how->refuses || !br_gpu_image.bytes; /* a build under a sanitizer has none */
@@ -175,19 +182,23 @@ static int combined(struct braid_comm *comm, void *context)
 static void gpu__reductions_on_the_gpu(void **state)
 {
     /* Six launches are the trial's. */
-    static struct combined ways[] = {
-        {0}, {.foreign = true}, {.refuses = "cuModuleLoadData"}, {.refuses = "cuLaunchKernel", .after = 6}};
+    static struct combined ways[] = {{0},
+                                     {.foreign = true},
+                                     {.refuses = "cuModuleLoadData"},
+                                     {.refuses = "cuLaunchKernel", .after = 6}};
 
     (void)state;
     setenv("BRAID_GPU_REDUCE", "gpu", 1);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined, &ways[i]);
+        ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined,
+                  &ways[i]);
     unsetenv("BRAID_GPU_REDUCE");
-    ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined, &ways[0]);
+    ranks_run(&(struct ranks){.size = 3, .backend = "tcp", .devices = "127.0.0.1"}, combined,
+              &ways[0]);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
-/* ---- errors --------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int no_stream(struct braid_comm *comm, void *context)
 {
@@ -197,7 +208,8 @@ static int no_stream(struct braid_comm *comm, void *context)
     (void)context;
     strcpy(fake_cuda()->fail, "cuStreamCreateWithPriority");
     fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
-    SAYS(-ENOMEM, "braid_register|GPU 0|CUDA_ERROR_OUT_OF_MEMORY", braid_register(comm, data, 4096, &region));
+    SAYS(-ENOMEM, "braid_register|GPU 0|CUDA_ERROR_OUT_OF_MEMORY",
+         braid_register(comm, data, 4096, &region));
     SAYS(-ENOMEM, "braid_allreduce|GPU 0|CUDA_ERROR_OUT_OF_MEMORY",
          braid_allreduce(comm, data, data, 1024, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
     fake_cuda()->fail[0] = 0; /* nothing has left: the next one is well */
@@ -209,7 +221,8 @@ static int no_stream(struct braid_comm *comm, void *context)
 static void gpu__out_of_memory_at_the_first_use(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_stream, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_stream,
+              NULL);
 }
 
 static int sum_small(struct braid_comm *comm, void *data, const struct braid_options *options)
@@ -217,7 +230,8 @@ static int sum_small(struct braid_comm *comm, void *data, const struct braid_opt
     return braid_allreduce(comm, data, data, 16, BRAID_INT32, BRAID_SUM, options, NULL);
 }
 
-/* What rank 0 cannot fetch from its GPU does not reach the others by the board: no rank takes it for a result. context: the call that fails. */
+/* What rank 0 cannot fetch from its GPU does not reach the others by the board: no rank takes it
+ * for a result. context: the call that fails. */
 static int no_copy_for_the_board(struct braid_comm *comm, void *context)
 {
     int32_t host[16] = {0};
@@ -250,7 +264,8 @@ static void gpu__copies_for_the_board_that_fail(void **state)
 /* The copies before (context: 0) or behind the board (1) never end: the deadline does. */
 static int late_board(struct braid_comm *comm, void *context)
 {
-    struct braid_options hasty = {.timeout_ms = 2000}; /* either may stand still before the copy that hangs */
+    /* either may stand still before the copy that hangs */
+    struct braid_options hasty = {.timeout_ms = 2000};
     void *data = own_gpu_alloc(64);
     struct braid_op *op;
 
@@ -262,7 +277,8 @@ static int late_board(struct braid_comm *comm, void *context)
         SAYS(-ETIMEDOUT, "deadline|2000 ms|copies|GPU 0", sum_small(comm, data, &hasty));
         fake_cuda()->fail[0] = 0;
     } else {
-        /* Comes first, so that rank 0 waits for its GPU alone. Its own is well, or ends with rank 0's. */
+        /* Comes first, so that rank 0 waits for its GPU alone. Its own is well, or ends with rank
+         * 0's. */
         RETURNS(0, braid_allreduce(comm, data, data, 16, BRAID_INT32, BRAID_SUM, NULL, &op));
         RETURNS(-ETIMEDOUT, braid_wait(op, 10));
         ranks_tell(0);
@@ -279,11 +295,11 @@ static void gpu__copies_of_the_board_that_hang(void **state)
         ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, late_board, &queries);
 }
 
-/* ---- memory that another rank reaches for --------------------------------------------------- */
+/* ---- memory that another rank reaches for ---------------------------------------------------- */
 
 /* Rank 1's, on its GPU. */
-static int offer(struct braid_comm *comm, size_t bytes, uint8_t **memory, struct braid_region **region,
-                 struct braid_key *key)
+static int offer(struct braid_comm *comm, size_t bytes, uint8_t **memory,
+                 struct braid_region **region, struct braid_key *key)
 {
     if (braid_rank(comm) == 0) {
         RETURNS(0, braid_recv(comm, key, sizeof *key, 1, NULL, NULL));
@@ -318,10 +334,12 @@ static int registered(struct braid_comm *comm, void *context)
 static void gpu__registered_memory(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, registered, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, registered,
+              NULL);
 }
 
-/* Rank 1's copies never end. It waits for a message (context: false), or leaves at once (true): neither rank hangs. */
+/* Rank 1's copies never end. It waits for a message (context: false), or leaves at once (true):
+ * neither rank hangs. */
 static int hangs_at_the_target(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 2000};
@@ -339,7 +357,9 @@ static int hangs_at_the_target(struct braid_comm *comm, void *context)
         ranks_tell(0);
         rc = braid_wait(op, -1);
         CHECK(rc == (leaves ? -ECANCELED : -ETIMEDOUT), "got %d", rc);
-        CHECK(says_all(braid_last_error(), leaves ? "rank 1|copies|GPU" : "deadline|2000 ms|rank 1"), "why");
+        CHECK(
+            says_all(braid_last_error(), leaves ? "rank 1|copies|GPU" : "deadline|2000 ms|rank 1"),
+            "why");
         return 0;
     }
     strcpy(fake_cuda()->fail, "cuEventQuery");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of memory of cuMemCreate() between real processes of one host, as PyTorch's expandable segments are (gpu/extent.h), on the fake driver: its
- * descriptors cross to the other ranks, which map them.
+ * All-reduce of memory of cuMemCreate() between real processes of one host, as PyTorch's expandable
+ * segments are (gpu/extent.h), on the fake driver: its descriptors cross to the other ranks, which
+ * map them.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +23,8 @@
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
-/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
+/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
+ * takes this one. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define RANKS 3
@@ -33,7 +35,8 @@ static void run(ranks_main *body, void *context)
 {
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "auto", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, context);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body,
+              context);
 }
 
 /* `n` allocations of a grain, side by side. */
@@ -70,8 +73,8 @@ static void fill(int32_t *data, size_t count, int rank, int turn)
 static int check(const int32_t *data, size_t count, int turn)
 {
     for (size_t i = 0; i < count; i += STEP)
-        CHECK(view(data)[i] == 3 * ((int32_t)(i % 1000) + 7 + turn), "element %zu of %zu: %d", i, count,
-              view(data)[i]);
+        CHECK(view(data)[i] == 3 * ((int32_t)(i % 1000) + 7 + turn), "element %zu of %zu: %d", i,
+              count, view(data)[i]);
     return 0;
 }
 
@@ -95,7 +98,8 @@ static struct seen look(struct braid_comm *comm)
                          stats.downgrade_gpu_sharing};
 }
 
-/* All-reduces in place, of 10 elements, until `left` objects of the driver are left, as others tell what they have let go in their notes. */
+/* All-reduces in place, of 10 elements, until `left` objects of the driver are left, as others tell
+ * what they have let go in their notes. */
 static int until_left(struct braid_comm *comm, int32_t *data, unsigned left)
 {
     for (int turn = 0; turn < 1000 && fake_cuda_left() != left; turn++) {
@@ -119,9 +123,10 @@ static int open_files(void)
     return n;
 }
 
-/* ---- results -------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* Over several allocations, anywhere in them, in place or not: nothing is staged, and no descriptor is left open on the way. */
+/* Over several allocations, anywhere in them, in place or not: nothing is staged, and no descriptor
+ * is left open on the way. */
 static int results(struct braid_comm *comm, void *context)
 {
     const size_t most = 3 * COUNT;
@@ -141,8 +146,8 @@ static int results(struct braid_comm *comm, void *context)
         if (sum_and_check(comm, in + shift, to, count, turn))
             return 1;
         after = look(comm);
-        CHECK(after.shared - before.shared >= 2 * (RANKS - 1) * (count / RANKS) * sizeof *in, "%llu bytes",
-              (unsigned long long)(after.shared - before.shared));
+        CHECK(after.shared - before.shared >= 2 * (RANKS - 1) * (count / RANKS) * sizeof *in,
+              "%llu bytes", (unsigned long long)(after.shared - before.shared));
         before = after;
     }
     CHECK(!before.staged && !before.refused, "something was staged");
@@ -175,8 +180,8 @@ static int many(struct braid_comm *comm, void *context)
         fill(data[i], EACH * COUNT, braid_rank(comm), i);
     }
     for (int i = 0; i < COMMS; i++)
-        RETURNS(0, braid_allreduce(comms[i], data[i], data[i], EACH * COUNT, BRAID_INT32, BRAID_SUM, NULL,
-                                   &ops[i]));
+        RETURNS(0, braid_allreduce(comms[i], data[i], data[i], EACH * COUNT, BRAID_INT32, BRAID_SUM,
+                                   NULL, &ops[i]));
     for (int i = 0; i < COMMS; i++) {
         RETURNS(0, braid_wait(ops[i], -1));
         if (check(data[i], EACH * COUNT, i))
@@ -196,7 +201,8 @@ static void created__many(void **state)
     run(many, NULL);
 }
 
-/* Mapped anew at the same addresses: what others have mapped is stale. What is not mapped again they let go while it goes on. */
+/* Mapped anew at the same addresses: what others have mapped is stale. What is not mapped again
+ * they let go while it goes on. */
 static int freed(struct braid_comm *comm, void *context)
 {
     int32_t *kept = allocate(1), *data = allocate(3);
@@ -229,7 +235,8 @@ static void created__freed(void **state)
     run(freed, NULL);
 }
 
-/* Mapping may wait for all streams: not while an operation of another communicator stands in one. */
+/* Mapping may wait for all streams: not while an operation of another communicator stands in one.
+ */
 static int beside_a_stream(struct braid_comm *comm, void *context)
 {
     static _Atomic uint32_t gate;
@@ -245,8 +252,8 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
         return 1;
     own_gpu()->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
     fill(streamed, 5000, braid_rank(comm), 9);
-    RETURNS(0,
-            braid_allreduce_on_stream(other, streamed, streamed, 5000, BRAID_INT32, BRAID_SUM, NULL, stream));
+    RETURNS(0, braid_allreduce_on_stream(other, streamed, streamed, 5000, BRAID_INT32, BRAID_SUM,
+                                         NULL, stream));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     if (sum_and_check(comm, data, data, COUNT, 0))
         return 1;
@@ -273,7 +280,8 @@ static void created__beside_a_stream(void **state)
     run(beside_a_stream, NULL);
 }
 
-/* New memory of two communicators at once, which rank 1 comes to in another order: who hands nothing over leaves the links to the other. */
+/* New memory of two communicators at once, which rank 1 comes to in another order: who hands
+ * nothing over leaves the links to the other. */
 static int crossed(struct braid_comm *comm, void *context)
 {
     struct braid_comm *comms[2];
@@ -292,8 +300,8 @@ static int crossed(struct braid_comm *comm, void *context)
         for (int k = 0; k < 2; k++) {
             int i = braid_rank(comm) == 1 ? 1 - k : k;
 
-            RETURNS(0, braid_allreduce(comms[i], data[i], data[i], 2 * COUNT, BRAID_INT32, BRAID_SUM, NULL,
-                                       &ops[i]));
+            RETURNS(0, braid_allreduce(comms[i], data[i], data[i], 2 * COUNT, BRAID_INT32,
+                                       BRAID_SUM, NULL, &ops[i]));
         }
         for (int i = 0; i < 2; i++) {
             RETURNS(0, braid_wait(ops[i], -1));
@@ -312,7 +320,8 @@ static void created__crossed(void **state)
     run(crossed, NULL);
 }
 
-/* What is unmapped is not what an all-reduce under way reads, though they were mapped together: that mapping stays as long. */
+/* What is unmapped is not what an all-reduce under way reads, though they were mapped together:
+ * that mapping stays as long. */
 static int unmapped(struct braid_comm *comm, void *context)
 {
     int32_t *data = allocate(3), *kept = allocate(1), host[2000] = {0};
@@ -332,8 +341,8 @@ static int unmapped(struct braid_comm *comm, void *context)
     ranks_sleep_ms(20);
     own_gpu_unmap((char *)data + 2 * GRAIN, GRAIN);
     for (int turn = 0; turn < 20; turn++) /* the others are told */
-        RETURNS(0, braid_allreduce(other, rank == 2 ? host : kept, rank == 2 ? host : kept, 2000, BRAID_INT32,
-                                   BRAID_SUM, NULL, NULL));
+        RETURNS(0, braid_allreduce(other, rank == 2 ? host : kept, rank == 2 ? host : kept, 2000,
+                                   BRAID_INT32, BRAID_SUM, NULL, NULL));
     RETURNS(0, braid_allreduce(other, kept, kept, 2000, BRAID_INT32, BRAID_SUM, NULL, &last));
     RETURNS(0, braid_wait(slow, -1));
     RETURNS(0, braid_wait(last, -1));
@@ -350,7 +359,7 @@ static void created__unmapped_beside(void **state)
     run(unmapped, NULL);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static int staged(struct braid_comm *comm, int32_t *data, size_t count, bool said)
 {
@@ -396,7 +405,8 @@ static void created__refused(void **state)
         run(refusing, (void *)(uintptr_t)symbols[i]);
 }
 
-/* Rank 1 cannot import what two communicators hand over, more than the links hold: all of it is taken, and goes through host memory. */
+/* Rank 1 cannot import what two communicators hand over, more than the links hold: all of it is
+ * taken, and goes through host memory. */
 static int no_imports(struct braid_comm *comm, void *context)
 {
     int32_t *data = allocate(60);
@@ -408,7 +418,8 @@ static int no_imports(struct braid_comm *comm, void *context)
         strcpy(fake_cuda()->fail, "cuMemImportFromShareableHandle");
         fake_cuda()->fail_result = BR_CUDA_NOT_SUPPORTED;
     }
-    if (sum_and_check(comm, data, data, 60 * COUNT, 0) || sum_and_check(other, data, data, 60 * COUNT, 1))
+    if (sum_and_check(comm, data, data, 60 * COUNT, 0) ||
+        sum_and_check(other, data, data, 60 * COUNT, 1))
         return 1;
     CHECK(!look(comm).shared &&
               look(comm).refused == (braid_rank(comm) == 1 ? 2 : 0), /* each communicator, once */
@@ -424,7 +435,8 @@ static void created__no_imports(void **state)
     run(no_imports, NULL);
 }
 
-/* Rank 0 exports for rank 1 and then not for rank 2: what rank 1 was sent must not pass for what comes later in its place. */
+/* Rank 0 exports for rank 1 and then not for rank 2: what rank 1 was sent must not pass for what
+ * comes later in its place. */
 static int exported_in_part(struct braid_comm *comm, void *context)
 {
     int32_t *kept = allocate(1), *data = allocate(2), *later[2];

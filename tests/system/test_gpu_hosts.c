@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of GPU memory over two hosts of two ranks each (collectives/gpu/gpu_local.h, note 13), on the fake driver: the host's GPUs first, then the network.
- * The hosts are processes of this one that see different boot IDs; between them goes TCP over loopback.
+ * All-reduce of GPU memory over two hosts of two ranks each (collectives/gpu/gpu_local.h, note 13),
+ * on the fake driver: the host's GPUs first, then the network. The hosts are processes of this one
+ * that see different boot IDs; between them goes TCP over loopback.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +20,8 @@
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
-/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
+/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
+ * takes this one. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define HOSTS    2
@@ -85,9 +87,10 @@ static int sum_and_check(struct braid_comm *comm, void *data, size_t count)
     return check(data, count);
 }
 
-/* ---- results -------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* 2 (n-1)/n of the buffer is read from the other rank of the host, 1/n is copied to the host and back: that of the network. */
+/* 2 (n-1)/n of the buffer is read from the other rank of the host, 1/n is copied to the host and
+ * back: that of the network. */
 static int results(struct braid_comm *comm, void *context)
 {
     (void)context;
@@ -115,7 +118,8 @@ static int results(struct braid_comm *comm, void *context)
               (unsigned long long)(after.down - before.down));
         CHECK(!after.refused, "a downgrade");
         for (size_t i = 0; i < count && out != in; i++)
-            CHECK(((int32_t *)own_gpu_view(in))[i] == given(i, braid_rank(comm)), "the input has changed");
+            CHECK(((int32_t *)own_gpu_view(in))[i] == given(i, braid_rank(comm)),
+                  "the input has changed");
         own_gpu_free(in);
         if (out != in)
             own_gpu_free(out);
@@ -129,9 +133,11 @@ static void hosts__results(void **state)
     run(results, NULL);
 }
 
-#define HALF (8 * FAKE_CUDA_GRAIN) /* bytes of each of the two allocations that hold LARGE elements */
+#define HALF                                                                                       \
+    (8 * FAKE_CUDA_GRAIN) /* bytes of each of the two allocations that hold LARGE elements */
 
-/* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host alone. */
+/* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host alone.
+ */
 static int created(struct braid_comm *comm, void *context)
 {
     char *at = own_gpu_reserve(2 * HALF);
@@ -176,8 +182,8 @@ static int averages(struct braid_comm *comm, void *context)
     for (size_t i = 0; i < LARGE; i++) {
         double wanted = (double)i / 3 + 0.15;
 
-        CHECK((double)mine[i] > wanted - 1e-2 && (double)mine[i] < wanted + 1e-2, "element %zu: %g", i,
-              (double)mine[i]);
+        CHECK((double)mine[i] > wanted - 1e-2 && (double)mine[i] < wanted + 1e-2, "element %zu: %g",
+              i, (double)mine[i]);
     }
     RETURNS(0, braid_broadcast(comm, data, data, LARGE, BRAID_FLOAT32, 1, NULL, NULL));
     CHECK(memcmp(mine, own_gpu_view(data), LARGE * sizeof *mine) == 0, "other bits than on rank 1");
@@ -185,7 +191,8 @@ static int averages(struct braid_comm *comm, void *context)
     for (size_t i = 0; i < LARGE; i++)
         ((int32_t *)own_gpu_view(integers))[i] =
             braid_rank(comm) % 2 ? 1 : 2; /* 6 / 4, not (3 / 2) and so on */
-    RETURNS(0, braid_allreduce(comm, integers, integers, LARGE, BRAID_INT32, BRAID_AVG, NULL, NULL));
+    RETURNS(0,
+            braid_allreduce(comm, integers, integers, LARGE, BRAID_INT32, BRAID_AVG, NULL, NULL));
     CHECK(((int32_t *)own_gpu_view(integers))[7] == 1 && look(comm).shared == shared, "%d",
           ((int32_t *)own_gpu_view(integers))[7]);
     own_gpu_free(integers);
@@ -200,7 +207,8 @@ static void hosts__averages(void **state)
     run(averages, NULL);
 }
 
-/* One rank has host memory: its host says no, and all go through host memory, those of the other host, too. Several at once, others between them. */
+/* One rank has host memory: its host says no, and all go through host memory, those of the other
+ * host, too. Several at once, others between them. */
 static int mixed(struct braid_comm *comm, void *context)
 {
     struct braid_op *ops[8];
@@ -216,10 +224,12 @@ static int mixed(struct braid_comm *comm, void *context)
         if (i % 4 == 3) {
             for (size_t e = 0; e < LARGE && braid_rank(comm) == i % RANKS; e++)
                 ((int32_t *)own_gpu_view(data[i]))[e] = expected(e);
-            RETURNS(0, braid_broadcast(comm, data[i], data[i], LARGE, BRAID_INT32, i % RANKS, NULL, &ops[i]));
+            RETURNS(0, braid_broadcast(comm, data[i], data[i], LARGE, BRAID_INT32, i % RANKS, NULL,
+                                       &ops[i]));
         } else {
             share += i % 3 != 1;
-            RETURNS(0, braid_allreduce(comm, data[i], data[i], LARGE, BRAID_INT32, BRAID_SUM, NULL, &ops[i]));
+            RETURNS(0, braid_allreduce(comm, data[i], data[i], LARGE, BRAID_INT32, BRAID_SUM, NULL,
+                                       &ops[i]));
         }
     }
     for (int i = 7; i >= 0; i--) {
@@ -231,7 +241,8 @@ static int mixed(struct braid_comm *comm, void *context)
         else
             own_gpu_free(data[i]);
     }
-    CHECK(look(comm).shared >= share * (LARGE - 1) * 4 && look(comm).shared <= share * (LARGE + 1) * 4,
+    CHECK(look(comm).shared >= share * (LARGE - 1) * 4 &&
+              look(comm).shared <= share * (LARGE + 1) * 4,
           "%llu bytes shared", (unsigned long long)look(comm).shared);
     return 0;
 }
@@ -277,12 +288,14 @@ static void hosts__refused(void **state)
 
 struct fault {
     const char *symbol;
-    /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches the other GPU's piece */
+    /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches
+     * the other GPU's piece */
     unsigned after;
     const char *message; /* that say which call it was; NULL: any */
 };
 
-/* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU. The job ends with the driver's words, everywhere. */
+/* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU.
+ * The job ends with the driver's words, everywhere. */
 static int failing(struct braid_comm *comm, void *context)
 {
     const struct fault *fault = context;
@@ -322,7 +335,8 @@ static void hosts__fails(void **state)
         run(failing, (void *)(uintptr_t)&faults[i]);
 }
 
-/* A rank of the other host does not come: its deadline ends it everywhere; or it dies, and that does. */
+/* A rank of the other host does not come: its deadline ends it everywhere; or it dies, and that
+ * does. */
 static int missing(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 500};
@@ -340,7 +354,8 @@ static int missing(struct braid_comm *comm, void *context)
     if (braid_rank(comm) == 3) {
         ranks_await(0, RANKS - 1);
     } else {
-        rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, dies ? NULL : &hasty, NULL);
+        rc = braid_allreduce(comm, data, data, LARGE, BRAID_INT32, BRAID_SUM, dies ? NULL : &hasty,
+                             NULL);
         CHECK(rc < 0, "got %d", rc);
         /* of what the program called, whichever part of it is late */
         CHECK(dies || (strstr(braid_last_error(), "allreduce of 70001 ") &&
@@ -359,14 +374,16 @@ static void hosts__a_rank_is_missing(void **state)
     run(missing, "dies");
 }
 
-/* ---- disagreement --------------------------------------------------------------------------- */
+/* ---- disagreement ---------------------------------------------------------------------------- */
 
 #define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
 
-/* What some ranks call where the others sum LARGE elements by their GPUs' memory and the network; words: what all ranks must read of it. */
+/* What some ranks call where the others sum LARGE elements by their GPUs' memory and the network;
+ * words: what all ranks must read of it. */
 struct other {
     const char *words;
-    int first; /* the ranks from this one on make the other call: rank 3 alone, or all of its host */
+    /* the ranks from this one on make the other call: rank 3 alone, or all of its host */
+    int first;
     size_t count;
     enum braid_reduction reduction;
     const char *algorithm;
@@ -394,10 +411,12 @@ static int disagree(struct braid_comm *comm, void *context)
     else if (other->broadcasts)
         rc = braid_broadcast(comm, data, data, other->count, BRAID_INT32, 0, NULL, NULL);
     else
-        rc = braid_allreduce(comm, data, data, other->count, BRAID_INT32, other->reduction, &options, NULL);
+        rc = braid_allreduce(comm, data, data, other->count, BRAID_INT32, other->reduction,
+                             &options, NULL);
     CHECK(rc == -EPROTO, "%s: got %d", other->words, rc);
     CHECK(ranks_now_ms() - start < NOTICED_MS, "%s: noticed late", other->words);
-    CHECK(says_all(braid_last_error(), other->words), "the message does not name all of %s", other->words);
+    CHECK(says_all(braid_last_error(), other->words), "the message does not name all of %s",
+          other->words);
     /* It is about what the program has called, whichever part of it has shown the difference. */
     CHECK(!strstr(braid_last_error(), " of communicator "), "not the program's communicator");
     own_gpu_free(data);
@@ -412,7 +431,8 @@ static void hosts__disagreement(void **state)
         {"count|allreduce of 70001 int32|80000", 3, 80000, BRAID_SUM, NULL, false},
         {"reduction|allreduce of 70001 int32 (sum)|(avg)", 3, LARGE, BRAID_AVG, NULL, false},
         {"algorithm|messages|GPU", 3, LARGE, BRAID_SUM, "ring", false},
-        {"collective|allreduce of 70001 int32|broadcast of 70001 int32", 3, LARGE, BRAID_SUM, NULL, true},
+        {"collective|allreduce of 70001 int32|broadcast of 70001 int32", 3, LARGE, BRAID_SUM, NULL,
+         true},
         {"count|allreduce of 70001 int32|100", 2, 100, BRAID_SUM, NULL, false},
         {"count|allreduce of 70001 int32|60000", 2, 60000, BRAID_SUM, NULL, false},
         {"count|allreduce of 70001 int32|80000", 2, 80000, BRAID_SUM, NULL, false},

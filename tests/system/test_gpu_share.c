@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of GPU memory between real processes of one host, which map each other's (collectives/gpu/gpu_local.h), on the fake driver: results, which way
- * the bytes took, and refusals at each place, after which they go through host memory.
+ * All-reduce of GPU memory between real processes of one host, which map each other's
+ * (collectives/gpu/gpu_local.h), on the fake driver: results, which way the bytes took, and
+ * refusals at each place, after which they go through host memory.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +20,8 @@
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
-/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
+/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
+ * takes this one. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define RANKS 3
@@ -38,7 +40,8 @@ static void run(ranks_main *body, void *context)
 {
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "auto", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, context);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body,
+              context);
 }
 
 static int32_t given(size_t i, int rank)
@@ -47,7 +50,8 @@ static int32_t given(size_t i, int rank)
 }
 
 /* Sums `count` elements, blocking, or not if op is not NULL. */
-static int sum(struct braid_comm *comm, const int32_t *in, int32_t *out, size_t count, struct braid_op **op)
+static int sum(struct braid_comm *comm, const int32_t *in, int32_t *out, size_t count,
+               struct braid_op **op)
 {
     for (size_t i = 0; i < count; i++)
         view(in)[i] = given(i, braid_rank(comm));
@@ -88,9 +92,10 @@ static uint64_t refused(struct braid_comm *comm)
     return braid_stats(comm, &stats) ? 0 : stats.downgrade_gpu_sharing;
 }
 
-/* ---- results -------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-/* In place or not, anywhere in allocations that come and go; each rank reads 2 (n-1)/n of the buffer from others, and nothing is staged. */
+/* In place or not, anywhere in allocations that come and go; each rank reads 2 (n-1)/n of the
+ * buffer from others, and nothing is staged. */
 static int results(struct braid_comm *comm, void *context)
 {
     static const size_t counts[] = {1500, 3001, 100000, 1025};
@@ -108,8 +113,8 @@ static int results(struct braid_comm *comm, void *context)
                 return 1;
             for (size_t e = 0; e < count && out != in; e++)
                 CHECK(view(in + turn)[e] == given(e, braid_rank(comm)), "the input has changed");
-            CHECK(shared(comm) - before >= least && shared(comm) - before < least + 100, "%llu bytes",
-                  (unsigned long long)(shared(comm) - before));
+            CHECK(shared(comm) - before >= least && shared(comm) - before < least + 100,
+                  "%llu bytes", (unsigned long long)(shared(comm) - before));
             before = shared(comm);
             own_gpu_free(in);
             if (out != in)
@@ -140,8 +145,8 @@ static int floats(struct braid_comm *comm, void *context)
     memcpy(mine, view((int32_t *)data), sizeof mine);
     for (size_t i = 0; i < count; i++) {
         expected = (double)i / 3 + 0.1;
-        CHECK((double)mine[i] > expected - 1e-2 && (double)mine[i] < expected + 1e-2, "element %zu: %g", i,
-              (double)mine[i]);
+        CHECK((double)mine[i] > expected - 1e-2 && (double)mine[i] < expected + 1e-2,
+              "element %zu: %g", i, (double)mine[i]);
     }
     RETURNS(0, braid_broadcast(comm, data, data, count, BRAID_FLOAT32, 1, NULL, NULL));
     CHECK(memcmp(mine, view((int32_t *)data), sizeof mine) == 0, "other bits than on rank 1");
@@ -156,7 +161,8 @@ static void gpu_local__averages(void **state)
     run(floats, NULL);
 }
 
-/* One rank has host memory: all go through it, and the next time not. Several are under way at once, with others of the engine's between. */
+/* One rank has host memory: all go through it, and the next time not. Several are under way at
+ * once, with others of the engine's between. */
 static int mixed(struct braid_comm *comm, void *context)
 {
     const size_t count = 20000;
@@ -172,7 +178,8 @@ static int mixed(struct braid_comm *comm, void *context)
         if (i % 4 == 3) {
             for (size_t e = 0; e < count && braid_rank(comm) == root; e++)
                 view(data[i])[e] = 3 * given(e, 1);
-            RETURNS(0, braid_broadcast(comm, data[i], data[i], count, BRAID_INT32, root, NULL, &ops[i]));
+            RETURNS(0, braid_broadcast(comm, data[i], data[i], count, BRAID_INT32, root, NULL,
+                                       &ops[i]));
         } else {
             RETURNS(0, sum(comm, data[i], data[i], count, &ops[i]));
         }
@@ -197,7 +204,7 @@ static void gpu_local__not_all_have_a_gpu(void **state)
     run(mixed, NULL);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 /* On rank 1: all go through host memory, said and counted there once. */
 static int refusing(struct braid_comm *comm, void *context)
@@ -250,11 +257,12 @@ static void gpu_local__not_on_the_cpu(void **state)
     (void)state;
     setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
-    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, not_wanted,
-              NULL);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              not_wanted, NULL);
 }
 
-/* Mapping waits for all streams: not while an operation of another communicator stands in one. Then it goes on as if nothing had been. */
+/* Mapping waits for all streams: not while an operation of another communicator stands in one. Then
+ * it goes on as if nothing had been. */
 static int beside_a_stream(struct braid_comm *comm, void *context)
 {
     static _Atomic uint32_t gate;
@@ -274,8 +282,8 @@ static int beside_a_stream(struct braid_comm *comm, void *context)
     own_gpu()->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
     for (size_t i = 0; i < count; i++)
         view(streamed)[i] = given(i, braid_rank(comm));
-    RETURNS(
-        0, braid_allreduce_on_stream(other, streamed, streamed, count, BRAID_INT32, BRAID_SUM, NULL, stream));
+    RETURNS(0, braid_allreduce_on_stream(other, streamed, streamed, count, BRAID_INT32, BRAID_SUM,
+                                         NULL, stream));
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     if (sum_and_check(comm, data, count))
         return 1;
@@ -302,7 +310,7 @@ static void gpu_local__beside_a_stream(void **state)
     run(beside_a_stream, NULL);
 }
 
-/* ---- errors --------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* A kernel that is refused when all have agreed, or fails, ends the job with the driver's words. */
 static int failing(struct braid_comm *comm, void *context)
@@ -328,14 +336,16 @@ static int failing(struct braid_comm *comm, void *context)
 
 static void gpu_local__fails(void **state)
 {
-    static const char *const symbols[] = {"cuLaunchKernel", "cuMemcpyAsync", "cuEventQuery", "cuEventRecord"};
+    static const char *const symbols[] = {"cuLaunchKernel", "cuMemcpyAsync", "cuEventQuery",
+                                          "cuEventRecord"};
 
     (void)state;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         run(failing, (void *)(uintptr_t)symbols[i]);
 }
 
-/* A kernel that never ends: the deadline does. It begins when the others have answered, and they may stand still for a moment: time for that. */
+/* A kernel that never ends: the deadline does. It begins when the others have answered, and they
+ * may stand still for a moment: time for that. */
 static int hanging(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 3000};
@@ -393,19 +403,21 @@ static void gpu_local__waits_for_a_rank(void **state)
     run(late, NULL);
 }
 
-/* ---- disagreement --------------------------------------------------------------------------- */
+/* ---- disagreement ---------------------------------------------------------------------------- */
 
 #define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
 
 enum { LARGER, SMALL, NAMED, BROADCAST, ON_HOST, DISAGREEMENTS };
 
-/* Rank 1 makes another call than the others, whose all-reduce goes by the memory of their GPUs; its own goes each way there is. */
+/* Rank 1 makes another call than the others, whose all-reduce goes by the memory of their GPUs; its
+ * own goes each way there is. */
 static int disagree(struct braid_comm *comm, void *context)
 {
-    static const char *const names[] = {"count|allreduce of 10000 int32|20000",
-                                        "count|allreduce of 10000 int32|100", "rank 1|algorithm|messages|GPU",
-                                        "collective|allreduce of 10000 int32|broadcast of 10000 int32",
-                                        "count|allreduce of 10000 int32|300"};
+    static const char *const names[] = {
+        "count|allreduce of 10000 int32|20000", "count|allreduce of 10000 int32|100",
+        "rank 1|algorithm|messages|GPU",
+        "collective|allreduce of 10000 int32|broadcast of 10000 int32",
+        "count|allreduce of 10000 int32|300"};
     static int32_t host[300];
     const struct braid_options ring = {.algorithm = "ring"};
     int what = *(const int *)context, rc;
@@ -415,8 +427,8 @@ static int disagree(struct braid_comm *comm, void *context)
     if (braid_rank(comm) != 1)
         rc = braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, NULL, NULL);
     else if (what == LARGER || what == SMALL)
-        rc = braid_allreduce(comm, data, data, what == LARGER ? 20000 : 100, BRAID_INT32, BRAID_SUM, NULL,
-                             NULL);
+        rc = braid_allreduce(comm, data, data, what == LARGER ? 20000 : 100, BRAID_INT32, BRAID_SUM,
+                             NULL, NULL);
     else if (what == NAMED)
         rc = braid_allreduce(comm, data, data, 10000, BRAID_INT32, BRAID_SUM, &ring, NULL);
     else if (what == BROADCAST)
@@ -427,8 +439,8 @@ static int disagree(struct braid_comm *comm, void *context)
         rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d: got %d", what, rc);
     CHECK(ranks_now_ms() - start < NOTICED_MS, "disagreement %d: noticed late", what);
-    CHECK(says_all(braid_last_error(), names[what]), "disagreement %d: the message does not name all of %s",
-          what, names[what]);
+    CHECK(says_all(braid_last_error(), names[what]),
+          "disagreement %d: the message does not name all of %s", what, names[what]);
     own_gpu_free(data);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gradient sessions and parameter servers of real processes with memory of a fake GPU: results, and the path that the bytes took. */
+/* Gradient sessions and parameter servers of real processes with memory of a fake GPU: results, and
+ * the path that the bytes took. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +37,8 @@ static int train(struct braid_comm *comm, void *context)
     for (int turn = 0; turn < 5; turn++) {
         for (int l = LAYERS - 1; l >= 0; l--) {
             for (size_t i = 0; i < layers[l].count; i++)
-                ((float *)own_gpu_view(layers[l].gradient))[i] = (float)(turn + l + 2 * braid_rank(comm));
+                ((float *)own_gpu_view(layers[l].gradient))[i] =
+                    (float)(turn + l + 2 * braid_rank(comm));
             RETURNS(0, braid_gradient_ready(session, l));
             bytes += layers[l].count * sizeof(float);
         }
@@ -72,7 +74,8 @@ static void gpu__gradient_sessions(void **state)
                   train, (void *)(uintptr_t)policies[i]);
 }
 
-/* Rank 0 has no gradient of layer 1: zeros of its own, in memory of the GPU, or in the buffer in which merged layers travel. */
+/* Rank 0 has no gradient of layer 1: zeros of its own, in memory of the GPU, or in the buffer in
+ * which merged layers travel. */
 static int leave_out(struct braid_comm *comm, void *context)
 {
     struct braid_session_options options = {.policy = context};
@@ -104,11 +107,14 @@ static int leave_out(struct braid_comm *comm, void *context)
 static void gpu__unused_layers_are_zeros(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out, (void *)(uintptr_t) "layerwise");
-    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out, (void *)(uintptr_t) "single");
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out,
+              (void *)(uintptr_t) "layerwise");
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, leave_out,
+              (void *)(uintptr_t) "single");
 }
 
-/* Weights and gradients of parameter servers lie in braid's own host memory; the first weights may come from a GPU. */
+/* Weights and gradients of parameter servers lie in braid's own host memory; the first weights may
+ * come from a GPU. */
 static int serve(struct braid_comm *comm, void *context)
 {
     const size_t count = 5000;
@@ -120,8 +126,8 @@ static int serve(struct braid_comm *comm, void *context)
     (void)context;
     for (size_t i = 0; i < count; i++)
         ((float *)own_gpu_view(initial))[i] = (float)(i % 97);
-    RETURNS(0, braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){.rate = 1},
-                                       &parameters));
+    RETURNS(0, braid_parameters_create(comm, &layer, 1,
+                                       &(struct braid_parameters_options){.rate = 1}, &parameters));
     own_gpu_free(initial);
     for (int turn = 0; turn < 3; turn++) {
         RETURNS(0, braid_parameters_wait(parameters, 0));
@@ -168,7 +174,8 @@ static int no_weights(struct braid_comm *comm, void *context)
 static void gpu__weights_that_cannot_be_read(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_weights, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1"}, no_weights,
+              NULL);
 }
 
 int main(void)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a fake GPU at both ends, over every back end: messages, put and get from either side, all-reduce. To the byte: what arrives, and by
- * which way, by the counters.
+ * Memory of a fake GPU at both ends, over every back end: messages, put and get from either side,
+ * all-reduce. To the byte: what arrives, and by which way, by the counters.
  *
- * BRAID_WAY=name runs one row only; those that need devices of a guest (tests/guest/list) run by their names alone.
+ * BRAID_WAY=name runs one row only; those that need devices of a guest (tests/guest/list) run by
+ * their names alone.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -48,13 +49,15 @@ static const struct way ways[] = {
 
 /* ---- what is counted ------------------------------------------------------------------------- */
 
-/* Of this rank: what NICs read and wrote on its GPU, and what was copied from there and to there. */
+/* Of this rank: what NICs read and wrote on its GPU, and what was copied from there and to there.
+ */
 struct tally {
     bool nics;
     uint64_t nic_from, nic_to, from, to;
 };
 
-/* So many bytes left the GPU, or arrived there, in parts; small: what is small travels in one message. */
+/* So many bytes left the GPU, or arrived there, in parts; small: what is small travels in one
+ * message. */
 static void moved(struct tally *tally, bool leave, size_t bytes, bool small)
 {
     for (size_t part; bytes; bytes -= part) {
@@ -73,7 +76,8 @@ static int check_tally(struct braid_comm *comm, const struct tally *expected)
     RETURNS(0, braid_stats(comm, &s));
     CHECK(s.nic_from_gpu_bytes == expected->nic_from && s.nic_to_gpu_bytes == expected->nic_to &&
               s.gpu_to_host_bytes == expected->from && s.host_to_gpu_bytes == expected->to,
-          "NICs read %llu and wrote %llu, not %llu and %llu; copied were %llu and %llu, not %llu and %llu",
+          "NICs read %llu and wrote %llu, not %llu and %llu; copied were %llu and %llu, not %llu "
+          "and %llu",
           (unsigned long long)s.nic_from_gpu_bytes, (unsigned long long)s.nic_to_gpu_bytes,
           (unsigned long long)expected->nic_from, (unsigned long long)expected->nic_to,
           (unsigned long long)s.gpu_to_host_bytes, (unsigned long long)s.host_to_gpu_bytes,
@@ -81,21 +85,24 @@ static int check_tally(struct braid_comm *comm, const struct tally *expected)
     return 0;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------ */
+/* ---- bytes ------------------------------------------------------------------------------------
+ */
 
 static int check(const char *what, const void *memory, size_t bytes, uint32_t seed)
 {
     size_t at = own_gpu_wrong(memory, bytes, seed);
 
     CHECK(at == bytes, "%s of %zu bytes is wrong at %zu", what, bytes, at);
-    CHECK(((uint8_t *)own_gpu_view(memory))[bytes] == 0xee, "%s of %zu bytes: one behind them", what, bytes);
+    CHECK(((uint8_t *)own_gpu_view(memory))[bytes] == 0xee, "%s of %zu bytes: one behind them",
+          what, bytes);
     return 0;
 }
 
 static const size_t sizes[] = {1, EAGER, EAGER + 1, 300007, PART + EAGER + 5, PART + 100};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
-/* ---- what every way has to do ------------------------------------------------------------------ */
+/* ---- what every way has to do ------------------------------------------------------------------
+ */
 
 /* From rank 0 to rank 1, and back. */
 static int messages(struct braid_comm *comm, struct tally *tally, uint8_t *memory)
@@ -137,7 +144,8 @@ static int make_known(struct braid_comm *comm, const struct tally *tally, uint8_
 {
     *memory = own_gpu_alloc(ROOM);
     RETURNS(0, braid_register(comm, *memory, ROOM, region));
-    CHECK(!tally->nics || !mprotect(*memory, ROOM, PROT_NONE), "the protection of the GPU's memory");
+    CHECK(!tally->nics || !mprotect(*memory, ROOM, PROT_NONE),
+          "the protection of the GPU's memory");
     return 0;
 }
 
@@ -215,7 +223,8 @@ static int accesses(struct braid_comm *comm, struct tally *tally, uint8_t *memor
     ends = (struct ends){memory, window, true, true, {0}};
     if (put_and_get(comm, tally, &ends, 1))
         return 1;
-    SAYS(-EOPNOTSUPP, "GPU|fetch-and-add", braid_fetch_add(comm, &before, 1, &ends.theirs, 0, NULL, NULL));
+    SAYS(-EOPNOTSUPP, "GPU|fetch-and-add",
+         braid_fetch_add(comm, &before, 1, &ends.theirs, 0, NULL, NULL));
     ends = (struct ends){memory, host, true, false, {0}};
     if (put_and_get(comm, tally, &ends, 3))
         return 1;
@@ -235,10 +244,11 @@ static int all_reduce(struct braid_comm *comm, struct tally *tally, uint8_t *mem
     const size_t counts[] = {100, 300001};
 
     for (int k = 0; k < 2; k++) {
-        const struct collective_call call = {.of = {.collective = BR_ALLREDUCE,
-                                                    .data = {.seed = counts[k], .type = BRAID_FLOAT32},
-                                                    .count = counts[k],
-                                                    .in_place = true}};
+        const struct collective_call call = {
+            .of = {.collective = BR_ALLREDUCE,
+                   .data = {.seed = counts[k], .type = BRAID_FLOAT32},
+                   .count = counts[k],
+                   .in_place = true}};
 
         if (collective_check(comm, &call, memory + CASE_GUARD, memory + CASE_GUARD, NULL))
             return 1;
@@ -268,7 +278,8 @@ static int everything(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------------------------------
+ */
 
 static void run(const struct way *way)
 {
@@ -284,8 +295,8 @@ static void run(const struct way *way)
         return;
     snprintf(backend, sizeof backend, "%.*s", (int)strcspn(way->name, "-"), way->name);
     job.backend = backend;
-    *fake_cuda() =
-        (struct fake_cuda_control){.devices = 1, .bytes = 1u << 30, .late = 1, .peer_memory = way->nics};
+    *fake_cuda() = (struct fake_cuda_control){
+        .devices = 1, .bytes = 1u << 30, .late = 1, .peer_memory = way->nics};
     ranks_run(&job, everything, (void *)(uintptr_t)way);
     if (strncmp(way->name, "dpdk", 4) == 0)
         memif_remove();

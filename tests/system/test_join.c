@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Real processes, started by `braid run`, find each other: this program is both the test and the rank. */
+/* Real processes, started by `braid run`, find each other: this program is both the test and the
+ * rank. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +35,8 @@ static int be_rank(void)
         rc = br_store_open(&environment, &secret, &store);
     mine = environment.rank * environment.rank;
     if (rc == 0)
-        rc = br_store_gather(store, "squares", &mine, sizeof mine, all, br_clock_now() + 10 * BR_SEC);
+        rc = br_store_gather(store, "squares", &mine, sizeof mine, all,
+                             br_clock_now() + 10 * BR_SEC);
     for (uint32_t i = 0; rc == 0 && i < environment.size; i++)
         if (all[i] != i * i)
             rc = br_error(EBADMSG, "rank %u gave %u", i, all[i]);
@@ -82,8 +84,8 @@ static void join__all_come(void **state)
 static void join__one_ends_before(void **state)
 {
     (void)state;
-    assert_int_equal(shell("$run -n 3 -- sh -c 'if [ $RANK = 1 ]; then exit 4; fi; exec $self rank' 2>&1"),
-                     4);
+    assert_int_equal(
+        shell("$run -n 3 -- sh -c 'if [ $RANK = 1 ]; then exit 4; fi; exec $self rank' 2>&1"), 4);
     says("rank 1 (process |exit code 4");
 }
 
@@ -100,8 +102,8 @@ static void join__one_never_comes(void **state)
 static void join__two_with_one_rank(void **state)
 {
     (void)state;
-    assert_int_equal(shell("$run -n 3 -- sh -c 'if [ $RANK = 1 ]; then RANK=2; fi; exec $self rank' 2>&1"),
-                     9);
+    assert_int_equal(
+        shell("$run -n 3 -- sh -c 'if [ $RANK = 1 ]; then RANK=2; fi; exec $self rank' 2>&1"), 9);
     says("rank 2: process ");
 }
 

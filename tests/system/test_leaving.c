@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank calls braid_finalize() while others wait for it: they hear of it at once. What it sent before arrives, and orderly ends raise no
- * alarm. */
+/* A rank calls braid_finalize() while others wait for it: they hear of it at once. What it sent
+ * before arrives, and orderly ends raise no alarm. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,20 +15,21 @@
 
 #define SOON 15000.0 /* ms; the deadline of the calls is RANKS_PATIENCE */
 
-/* A call that has begun before rank 1 left, or begins later. The words name the rank that has left, and the call. */
-#define LEFT(name, call)                                                                                     \
-    do {                                                                                                     \
-        double began_ = ranks_now_ms();                                                                      \
-        int left_ = (call);                                                                                  \
-                                                                                                             \
-        CHECK(left_ == -ECONNRESET, "got %d", left_);                                                        \
-        CHECK(strstr(braid_last_error(), "rank 1") && says_all(braid_last_error(), "left"),                  \
-              "rank 1 is not named");                                                                        \
-        CHECK(strstr(braid_last_error(), name), "the operation is not named");                               \
-        CHECK(ranks_now_ms() - began_ < SOON, "after %.0f ms", ranks_now_ms() - began_);                     \
+/* A call that has begun before rank 1 left, or begins later. The words name the rank that has left,
+ * and the call. */
+#define LEFT(name, call)                                                                           \
+    do {                                                                                           \
+        double began_ = ranks_now_ms();                                                            \
+        int left_ = (call);                                                                        \
+                                                                                                   \
+        CHECK(left_ == -ECONNRESET, "got %d", left_);                                              \
+        CHECK(strstr(braid_last_error(), "rank 1") && says_all(braid_last_error(), "left"),        \
+              "rank 1 is not named");                                                              \
+        CHECK(strstr(braid_last_error(), name), "the operation is not named");                     \
+        CHECK(ranks_now_ms() - began_ < SOON, "after %.0f ms", ranks_now_ms() - began_);           \
     } while (0)
 
-/* ---- collectives -------------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 /* On the shared-memory path and beyond it, where ranks share a host. */
 static const size_t counts[] = {2, 1000, 2000, 65536};
@@ -45,7 +46,8 @@ static int uneven(struct braid_comm *comm, void *context)
     free(data);
     if (braid_rank(comm) == 1)
         return rc;
-    /* The tenth may be cut off here: another rank may be through with it, and report the eleventh. */
+    /* The tenth may be cut off here: another rank may be through with it, and report the eleventh.
+     */
     CHECK(n >= 10, "number %d failed", n);
     LEFT("allreduce", rc);
     return 0;
@@ -124,7 +126,7 @@ static void leaving__a_part_of_the_job(void **state)
     ranks_everywhere(RANKS_KINDS, 3, uneven_small_part);
 }
 
-/* ---- messages ----------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 #define MESSAGES 20
 
@@ -171,8 +173,8 @@ static size_t bytes_of(int i)
     return i % 3 == 0 ? 8 : i % 3 == 1 ? 1500 : sizeof memory[0];
 }
 
-/* Rank 1 leaves as soon as its messages are on their way. Rank 0 has posted its receives; rank 2 comes later to those that need no receive
- * to leave. */
+/* Rank 1 leaves as soon as its messages are on their way. Rank 0 has posted its receives; rank 2
+ * comes later to those that need no receive to leave. */
 static int sends_and_leaves(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm);
@@ -212,7 +214,7 @@ static void leaving__what_was_sent_before_arrives(void **state)
         ranks_everywhere(RANKS_KINDS, 3, sends_and_leaves);
 }
 
-/* ---- orderly ends ------------------------------------------------------------------------------------------- */
+/* ---- orderly ends ---------------------------------------------------------------------------- */
 
 static int orderly(struct braid_comm *comm, void *context)
 {
@@ -227,7 +229,8 @@ static int orderly(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* Ranks that are not waited for any more end at once, while others still work on what they have sent. */
+/* Ranks that are not waited for any more end at once, while others still work on what they have
+ * sent. */
 static void leaving__orderly_ends_raise_no_alarm(void **state)
 {
     (void)state;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every collective, and messages around the ring, between real processes over every back end, against a
- * reference in higher precision (tests/collectives/case.h), twice for the same bits. With memory of the fake
- * GPU the counters must say besides that each byte was copied once in each direction; each device of the
- * guest must have carried something.
+ * Every collective, and messages around the ring, between real processes over every back end,
+ * against a reference in higher precision (tests/collectives/case.h), twice for the same bits. With
+ * memory of the fake GPU the counters must say besides that each byte was copied once in each
+ * direction; each device of the guest must have carried something.
  *
- * The table has these axes: back end, number of ranks, algorithm of a collective, type, reduction, size, in
- * place, root, memory of what is sent, memory of what is received, alignment, way to call. Their product is
- * not run: of any two axes each value meets each value of the other one in some case (pairwise.h). The cases
- * are always the same.
+ * The table has these axes: back end, number of ranks, algorithm of a collective, type, reduction,
+ * size, in place, root, memory of what is sent, memory of what is received, alignment, way to call.
+ * Their product is not run: of any two axes each value meets each value of the other one in some
+ * case (pairwise.h). The cases are always the same.
  *
- * An argument or BRAID_BACKEND runs one back end of the table only, with a table of its own; "verbs", which
- * needs devices of the guest (doc/guest.md), runs by its name alone, with a rank for each of the guest's
- * hosts. BRAID_MATRIX_SEED chooses other cases, BRAID_MATRIX_CASES at most so many of each job,
- * BRAID_MATRIX_RANKS leaves out jobs of other sizes. A failing case says which it is.
+ * An argument or BRAID_BACKEND runs one back end of the table only, with a table of its own;
+ * "verbs", which needs devices of the guest (doc/guest.md), runs by its name alone, with a rank for
+ * each of the guest's hosts. BRAID_MATRIX_SEED chooses other cases, BRAID_MATRIX_CASES at most so
+ * many of each job, BRAID_MATRIX_RANKS leaves out jobs of other sizes. A failing case says which it
+ * is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,8 +67,8 @@ struct backend {
 #define TWO "127.0.0.1,127.0.0.2"
 #define ALL 0x3fe /* 1 to 9 ranks */
 
-/* Staging is the same over all back ends: with the host's board and without, more ranks than cores, and small
- * slices (5 ranks). */
+/* Staging is the same over all back ends: with the host's board and without, more ranks than cores,
+ * and small slices (5 ranks). */
 static struct backend backends[] = {
     {"tcp", {.backend = "tcp", .devices = LO}, ALL, false, false, false},
     {"tcp-two", {.backend = "tcp", .devices = TWO}, ALL, false, false, false},
@@ -79,7 +80,12 @@ static struct backend backends[] = {
     {"gpu-auto", {.backend = "auto", .devices = LO}, 1 << 4, true, false, false},
     {"gpu-udp", {.backend = "udp", .devices = TWO}, 1 << 5, true, false, false},
     {"dpdk", {.backend = "dpdk", .limit_s = 240}, 1 << 2, false, true, false},
-    {"verbs", {.backend = "verbs", .peer_timeout_ms = 60000, .limit_s = 240}, 0, false, false, true},
+    {"verbs",
+     {.backend = "verbs", .peer_timeout_ms = 60000, .limit_s = 240},
+     0,
+     false,
+     false,
+     true},
 };
 #define BACKENDS (int)(sizeof backends / sizeof *backends)
 
@@ -90,7 +96,8 @@ static const struct {
     {BR_ALLREDUCE, {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"}},
     {BR_REDUCE_SCATTER, {"ring", "direct", "halving"}},
     {BR_ALLGATHER, {"ring", "direct", "halving"}},
-    {BR_BROADCAST, {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"}},
+    {BR_BROADCAST,
+     {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"}},
     {BR_REDUCE, {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"}},
     {BR_ALLTOALL, {"direct", "bruck"}},
     {BR_GATHER, {"flat", "tree"}},
@@ -113,8 +120,8 @@ static bool algorithm(int number, enum br_collective *collective, const char **n
     return false;
 }
 
-/* Around the limits of the board (4 KiB), eager messages, slices, chunks and fragments. Elements; negative:
- * bytes. */
+/* Around the limits of the board (4 KiB), eager messages, slices, chunks and fragments. Elements;
+ * negative: bytes. */
 static const long sizes[] = {0,     1,     2,     7,      31,     255,    1023,  -4096,
                              -4104, -8200, 16385, -65536, -65544, 131073, 300007};
 #define SIZES (int)(sizeof sizes / sizeof *sizes)
@@ -160,7 +167,8 @@ struct rank {
 
 struct combination {
     struct collective_call call;
-    enum memory send_memory, recv_memory; /* of this rank; in place: that of the larger one counts for both */
+    /* of this rank; in place: that of the larger one counts for both */
+    enum memory send_memory, recv_memory;
     uint8_t *send, *recv;
 };
 
@@ -192,22 +200,25 @@ static struct combination combine(const struct rank *r, const int *row)
     of->in_place = row[IN_PLACE];
     c.call.options.priority = (int32_t)br_random_below(&random, 5) - 2;
     br_random_seed(&own, of->data.seed + (uint64_t)r->rank * 77);
-    c.call.way = (enum collective_way)(row[WAY] < WAYS ? (uint64_t)row[WAY] : br_random_below(&own, WAYS));
+    c.call.way =
+        (enum collective_way)(row[WAY] < WAYS ? (uint64_t)row[WAY] : br_random_below(&own, WAYS));
     c.send_memory = (enum memory)row[SEND_MEMORY];
     c.recv_memory = (enum memory)row[RECV_MEMORY];
     if (c.send_memory == OF_GPU && !br_random_below(&own, 4)) /* ranks differ */
         c.send_memory = PLAIN;
     if (c.recv_memory == OF_GPU && !br_random_below(&own, 4))
         c.recv_memory = PLAIN;
-    c.send = r->send[c.send_memory] + CASE_GUARD + (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
-    c.recv = r->recv[c.recv_memory] + CASE_GUARD + (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
+    c.send = r->send[c.send_memory] + CASE_GUARD +
+             (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
+    c.recv = r->recv[c.recv_memory] + CASE_GUARD +
+             (row[ALIGNMENT] ? br_random_below(&random, SLACK) : 0);
     return c;
 }
 
-/* Each byte on a GPU that is read was copied from there once, and each one that is written was copied
- * there once. */
-static int check_copies(const struct rank *r, const struct combination *c, const struct braid_stats *before,
-                        const struct case_buffers *b)
+/* Each byte on a GPU that is read was copied from there once, and each one that is written was
+ * copied there once. */
+static int check_copies(const struct rank *r, const struct combination *c,
+                        const struct braid_stats *before, const struct case_buffers *b)
 {
     size_t to_host = b->reads && own_gpu_view(b->send) != b->send ? b->send_bytes : 0;
     size_t to_gpu = b->writes && own_gpu_view(b->recv) != b->recv ? b->recv_bytes : 0;
@@ -218,7 +229,8 @@ static int check_copies(const struct rank *r, const struct combination *c, const
     after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
     after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
     /* Off the board the own block is fetched both as input and as output. */
-    if (c->call.of.in_place && to_host > b->recv_bytes && after.gpu_to_host_bytes == to_host + b->recv_bytes)
+    if (c->call.of.in_place && to_host > b->recv_bytes &&
+        after.gpu_to_host_bytes == to_host + b->recv_bytes)
         to_host += b->recv_bytes;
     if (after.gpu_to_host_bytes != to_host)
         return wrong(r, c, "bytes were copied from the GPU, another number than are read");
@@ -280,7 +292,8 @@ static int all_cases(struct braid_comm *comm, void *context)
     long done = 0;
     int rc;
 
-    CHECK(r.send[PLAIN] && r.send[ALLOCATED] && r.recv[PLAIN] && r.recv[ALLOCATED] && r.first, "memory");
+    CHECK(r.send[PLAIN] && r.send[ALLOCATED] && r.recv[PLAIN] && r.recv[ALLOCATED] && r.first,
+          "memory");
     if (work->backend->gpu) {
         r.send[OF_GPU] = own_gpu_alloc(bytes);
         r.recv[OF_GPU] = own_gpu_alloc(bytes);
@@ -329,7 +342,8 @@ static void look_for_hosts(struct backend *backend)
 
     while (file && fgets(line, sizeof line, file))
         if (!n++)
-            for (char *c = line, *end = devices; (c = strstr(c, "h0")) && end - devices < 120; c += 2)
+            for (char *c = line, *end = devices; (c = strstr(c, "h0")) && end - devices < 120;
+                 c += 2)
                 end += snprintf(end, 16, "%sh#%.2s", end == devices ? "" : ",", c + 2);
     if (!file || !n || n > 9)
         fail_msg("%s wants the hosts of a guest (tests/guest/run)", backend->name);
@@ -358,8 +372,8 @@ static int make_table(void **state)
     if (only >= 0 && backends[only].guest)
         look_for_hosts(&backends[only]);
     memcpy(of.values,
-           (const int[AXES]){BACKENDS, 9, 0, BRAID_TYPES, BRAID_REDUCTIONS, SIZES, 2, 3, MEMORIES, MEMORIES,
-                             2, WAYS + 1},
+           (const int[AXES]){BACKENDS, 9, 0, BRAID_TYPES, BRAID_REDUCTIONS, SIZES, 2, 3, MEMORIES,
+                             MEMORIES, 2, WAYS + 1},
            sizeof(int[AXES]));
     while (algorithm(of.values[ALGORITHM], &collective, &name))
         of.values[ALGORITHM]++;

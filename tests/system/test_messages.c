@@ -23,7 +23,8 @@ static void fill(uint8_t *memory, size_t bytes, uint64_t seed)
 static bool is_filled(const uint8_t *memory, size_t bytes, uint64_t seed)
 {
     for (size_t i = 0; i < bytes; i++)
-        if (memory[i] != (uint8_t)((i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull) >> 56))
+        if (memory[i] !=
+            (uint8_t)((i * 0x9e3779b97f4a7c15ull + seed * 0xd1342543de82ef95ull) >> 56))
             return false;
     return true;
 }
@@ -31,8 +32,9 @@ static bool is_filled(const uint8_t *memory, size_t bytes, uint64_t seed)
 /* Both directions at once, from and to every kind of memory and alignment. */
 static int all_sizes(struct braid_comm *comm, void *context)
 {
-    static const size_t sizes[] = {0,     1,     23,     24,     25,      1000,    16383,    16384,
-                                   16385, 65537, 262143, 262145, 1000003, 4194305, 16777217, LARGEST};
+    static const size_t sizes[] = {0,       1,       23,       24,     25,     1000,
+                                   16383,   16384,   16385,    65537,  262143, 262145,
+                                   1000003, 4194305, 16777217, LARGEST};
     uint8_t *plain = malloc(LARGEST + 100), *allocated = braid_alloc(comm, LARGEST + 100);
     int rank = braid_rank(comm);
 
@@ -59,7 +61,8 @@ static void messages__all_sizes(void **state)
     ranks_everywhere(RANKS_KINDS, 2, all_sizes);
 }
 
-/* Within a tag in order; between tags in the order of the receives. More are under way than may wait unmatched. */
+/* Within a tag in order; between tags in the order of the receives. More are under way than may
+ * wait unmatched. */
 static int tags_and_order(struct braid_comm *comm, void *context)
 {
     enum { TAGS = 3, EACH = 50 };
@@ -85,7 +88,8 @@ static int tags_and_order(struct braid_comm *comm, void *context)
     for (int i = EACH; i-- > 0;)
         for (int tag = 0; tag < TAGS; tag++) {
             RETURNS(0, braid_wait(ops[tag][i], -1));
-            CHECK(values[tag][i] == i * 10 + tag, "message %d of tag %d is %d", i, tag, (int)values[tag][i]);
+            CHECK(values[tag][i] == i * 10 + tag, "message %d of tag %d is %d", i, tag,
+                  (int)values[tag][i]);
         }
     return 0;
 }
@@ -96,7 +100,9 @@ static void messages__tags_and_order(void **state)
     ranks_everywhere(RANKS_KINDS, 2, tags_and_order);
 }
 
-#define NOTICED_MS 15000 /* and not by missing the deadline; a rank may stand still for a moment */
+#define NOTICED_MS                                                                                 \
+    15000 /* and not by missing the deadline; a rank may stand still for a moment                  \
+           */
 
 static int other_size(struct braid_comm *comm, void *context)
 {
@@ -130,7 +136,7 @@ static void messages__other_size(void **state)
         }
 }
 
-/* ---- put and get ---------------------------------------------------------------------------- */
+/* ---- put and get ----------------------------------------------------------------------------- */
 
 static int share_key(struct braid_comm *comm, struct braid_key *key)
 {
@@ -158,7 +164,8 @@ static int put_and_get(struct braid_comm *comm, void *context)
         memset(back, 0, sizes[i]);
         RETURNS(0, braid_put(comm, mine, sizes[i], &key, 1001, NULL, NULL));
         RETURNS(0, braid_get(comm, back, sizes[i], &key, 1001, NULL, NULL));
-        CHECK(is_filled(back, sizes[i], i + (uint64_t)braid_rank(comm) * 100), "%zu bytes", sizes[i]);
+        CHECK(is_filled(back, sizes[i], i + (uint64_t)braid_rank(comm) * 100), "%zu bytes",
+              sizes[i]);
     }
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     CHECK(!window[1000] && !window[1001 + 20000001], "written around");
@@ -173,7 +180,8 @@ static void onesided__put_and_get(void **state)
     ranks_everywhere(RANKS_KINDS, 3, put_and_get);
 }
 
-/* All ranks count on one number of rank 0, which counts there itself by instructions of its CPU; and take turns at a lock. */
+/* All ranks count on one number of rank 0, which counts there itself by instructions of its CPU;
+ * and take turns at a lock. */
 static int atomics(struct braid_comm *comm, void *context)
 {
     enum { TIMES = 60 };
@@ -192,13 +200,15 @@ static int atomics(struct braid_comm *comm, void *context)
         CHECK(before < all, "%llu", (unsigned long long)before);
         do { /* rank r takes the lock from rank r - 1 */
             wanted = (uint64_t)i * (uint64_t)size + (uint64_t)rank;
-            RETURNS(0,
-                    braid_compare_swap(comm, &before, wanted, wanted + 1, &keys[size - 1], 16, NULL, NULL));
+            RETURNS(0, braid_compare_swap(comm, &before, wanted, wanted + 1, &keys[size - 1], 16,
+                                          NULL, NULL));
         } while (before != wanted && i < 5);
     }
     RETURNS(0, braid_barrier(comm, NULL, NULL));
-    CHECK(rank || there[1] == all, "%llu of %llu", (unsigned long long)there[1], (unsigned long long)all);
-    SAYS(-EINVAL, "not on a multiple of 8", braid_fetch_add(comm, &before, 1, &keys[0], 12, NULL, NULL));
+    CHECK(rank || there[1] == all, "%llu of %llu", (unsigned long long)there[1],
+          (unsigned long long)all);
+    SAYS(-EINVAL, "not on a multiple of 8",
+         braid_fetch_add(comm, &before, 1, &keys[0], 12, NULL, NULL));
     return braid_barrier(comm, NULL, NULL);
 }
 
@@ -238,8 +248,8 @@ static void onesided__refused(void **state)
     ranks_everywhere(RANKS_KINDS, 2, refused);
 }
 
-/* Rank 1 computes without calling braid: its own thread serves it after it was idle, busy, or in a call. Else a put would never end, since
- * rank 1 calls again when it has. */
+/* Rank 1 computes without calling braid: its own thread serves it after it was idle, busy, or in a
+ * call. Else a put would never end, since rank 1 calls again when it has. */
 static int served_meanwhile(struct braid_comm *comm, void *context)
 {
     uint8_t *window = braid_alloc(comm, 1000);
@@ -294,7 +304,8 @@ static void onesided__from_many(void **state)
 {
     (void)state;
     ranks_run(
-        &(struct ranks){.size = 5, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        &(struct ranks){
+            .size = 5, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         from_many, NULL);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of operations between real processes: many at once, threads, ranks that disagree, aborts, ends. */
+/* The life of operations between real processes: many at once, threads, ranks that disagree,
+ * aborts, ends. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 
 #include "tests/system/ranks.h"
 
-/* ---- many at once --------------------------------------------------------------------------- */
+/* ---- many at once ---------------------------------------------------------------------------- */
 
 #define MANY 24
 
@@ -37,8 +38,8 @@ static int many_at_once(struct braid_comm *comm, void *context)
     for (int i = 0; i < MANY; i++) {
         struct braid_options options = {.priority = i % 5 - 2};
 
-        RETURNS(0, braid_allreduce(comm, data[i], data[i], count_of(i), BRAID_INT32, BRAID_SUM, &options,
-                                   &ops[i]));
+        RETURNS(0, braid_allreduce(comm, data[i], data[i], count_of(i), BRAID_INT32, BRAID_SUM,
+                                   &options, &ops[i]));
     }
     for (int i = 0; i < MANY; i++) {
         int which = (i * 7 + rank * 5) % MANY, done = i % 2;
@@ -50,7 +51,8 @@ static int many_at_once(struct braid_comm *comm, void *context)
     }
     for (int i = 0; i < MANY; i++) {
         for (size_t k = 0; k < count_of(i); k++)
-            CHECK(data[i][k] == (int32_t)k * size + size * (size - 1) / 2, "operation %d element %zu", i, k);
+            CHECK(data[i][k] == (int32_t)k * size + size * (size - 1) / 2,
+                  "operation %d element %zu", i, k);
         free(data[i]);
     }
     return 0;
@@ -73,7 +75,8 @@ static int too_many(struct braid_comm *comm, void *context)
         ranks_await(0, 1);
     for (int i = 0; i < 1024; i++) {
         data[i] = i;
-        RETURNS(0, braid_allreduce(comm, &data[i], &data[i], 1, BRAID_INT32, BRAID_MAX, NULL, &ops[i]));
+        RETURNS(
+            0, braid_allreduce(comm, &data[i], &data[i], 1, BRAID_INT32, BRAID_MAX, NULL, &ops[i]));
     }
     if (!braid_rank(comm)) {
         SAYS(-EAGAIN, "1024", braid_barrier(comm, NULL, &one_more));
@@ -110,7 +113,8 @@ static int persistent(struct braid_comm *comm, void *context)
         RETURNS(0, braid_start(op));
         SAYS(-EBUSY, "wait", braid_start(op));
         RETURNS(0, braid_wait(op, -1));
-        CHECK(data[count - 1] == (float)i + 0.5f, "%g in repetition %d", (double)data[count - 1], i);
+        CHECK(data[count - 1] == (float)i + 0.5f, "%g in repetition %d", (double)data[count - 1],
+              i);
         RETURNS(0, braid_start(barrier));
         for (done = 0; !done;)
             RETURNS(0, braid_test(barrier, &done));
@@ -130,7 +134,7 @@ static void operations__persistent(void **state)
     ranks_everywhere(RANKS_KINDS, 2, persistent);
 }
 
-/* ---- deadlines and waits -------------------------------------------------------------------- */
+/* ---- deadlines and waits --------------------------------------------------------------------- */
 
 static int wait_again(struct braid_comm *comm, void *context)
 {
@@ -198,11 +202,14 @@ static void operations__deadline(void **state)
         }
 }
 
-/* ---- disagreement --------------------------------------------------------------------------- */
+/* ---- disagreement ---------------------------------------------------------------------------- */
 
-#define NOTICED_MS 15000 /* and not by missing the deadline; a rank may stand still for a moment */
+#define NOTICED_MS                                                                                 \
+    15000 /* and not by missing the deadline; a rank may stand still for a moment                  \
+           */
 
-/* The last three: rank 2 has other numbers of elements, on the other side of what small collectives in shared memory take. */
+/* The last three: rank 2 has other numbers of elements, on the other side of what small collectives
+ * in shared memory take. */
 enum {
     OTHER_COUNT,
     OTHER_TYPE,
@@ -244,8 +251,8 @@ static int disagree(struct braid_comm *comm, void *context)
     if (d->what == LARGER_BROADCAST)
         rc = braid_broadcast(comm, data, out, other ? 2000 : 1000, BRAID_INT32, 0, NULL, NULL);
     else if (d->what == LARGER_COUNT || d->what == SMALLER_COUNT)
-        rc = braid_allreduce(comm, data, out, other == (d->what == LARGER_COUNT) ? 2000 : 1000, BRAID_INT32,
-                             BRAID_SUM, NULL, NULL);
+        rc = braid_allreduce(comm, data, out, other == (d->what == LARGER_COUNT) ? 2000 : 1000,
+                             BRAID_INT32, BRAID_SUM, NULL, NULL);
     else if (d->what == OTHER_ROOT)
         rc = braid_broadcast(comm, data, out, d->count, BRAID_INT32, other, NULL, NULL);
     else if (d->what == OTHER_TARGET)
@@ -255,16 +262,19 @@ static int disagree(struct braid_comm *comm, void *context)
     else
         rc = braid_allreduce(comm, data, out, d->count + (other && d->what == OTHER_COUNT ? 1 : 0),
                              other && d->what == OTHER_TYPE ? BRAID_UINT32 : BRAID_INT32,
-                             other && d->what == OTHER_REDUCTION ? BRAID_MAX : BRAID_SUM, NULL, NULL);
+                             other && d->what == OTHER_REDUCTION ? BRAID_MAX : BRAID_SUM, NULL,
+                             NULL);
     if (!rc) /* a root or a leaf may have nothing to notice yet */
         rc = braid_barrier(comm, NULL, NULL);
-    CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d, %zu elements: got %d", d->what, d->count, rc);
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d, %zu elements: got %d", d->what,
+          d->count, rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
     CHECK(ranks_now_ms() - start < NOTICED_MS, "noticed late");
-    if (strstr(braid_last_error(), " 0 (") || d->what >= LARGER_COUNT) /* not of the barrier that came next */
+    /* not of the barrier that came next */
+    if (strstr(braid_last_error(), " 0 (") || d->what >= LARGER_COUNT)
         for (int i = 0; i < 3; i++)
-            CHECK(strstr(braid_last_error(), named[d->what][i]), "disagreement %d: the words lack %s",
-                  d->what, named[d->what][i]);
+            CHECK(strstr(braid_last_error(), named[d->what][i]),
+                  "disagreement %d: the words lack %s", d->what, named[d->what][i]);
     return 0;
 }
 
@@ -285,7 +295,7 @@ static void operations__disagreement(void **state)
             }
 }
 
-/* ---- threads -------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 struct thread {
     struct braid_comm *comm;
@@ -348,12 +358,13 @@ static void *blocking(void *argument)
     struct thread *t = argument;
     int32_t value = 1;
 
-    t->failed = braid_allreduce(t->comm, &value, &value, 1, BRAID_INT32, BRAID_SUM, NULL, NULL) || value != 2;
+    t->failed = braid_allreduce(t->comm, &value, &value, 1, BRAID_INT32, BRAID_SUM, NULL, NULL) ||
+                value != 2;
     return NULL;
 }
 
-/* Another thread submits, allocates and asks while one waits in a blocking call for a rank that comes late; rank 1 makes
- * the same calls in the same order, one after the other. */
+/* Another thread submits, allocates and asks while one waits in a blocking call for a rank that
+ * comes late; rank 1 makes the same calls in the same order, one after the other. */
 static int beside_a_blocking_call(struct braid_comm *comm, void *context)
 {
     struct thread first = {comm, 0, 0};
@@ -393,7 +404,7 @@ static void operations__beside_a_blocking_call(void **state)
     ranks_everywhere(RANKS_KINDS, 2, beside_a_blocking_call);
 }
 
-/* ---- ends ----------------------------------------------------------------------------------- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 static void *aborting(void *argument)
 {
@@ -407,7 +418,8 @@ static void *aborting(void *argument)
     return NULL;
 }
 
-/* Rank 0 waits in a blocking call, small (tag 1) or large, for a rank that waits for something else: another thread aborts. */
+/* Rank 0 waits in a blocking call, small (tag 1) or large, for a rank that waits for something
+ * else: another thread aborts. */
 static int abort_beside(struct braid_comm *comm, void *context)
 {
     static int32_t data[200000];
@@ -506,20 +518,24 @@ static int overlapping(struct braid_comm *comm, void *context)
     (void)context;
     SAYS(-EINVAL, "braid_allreduce: send (32 bytes",
          braid_allreduce(comm, x, x + 1, COUNT, type, BRAID_SUM, NULL, NULL));
-    SAYS(-EINVAL, "overlap", braid_allreduce(comm, x + COUNT - 1, x, COUNT, type, BRAID_SUM, NULL, &op));
+    SAYS(-EINVAL, "overlap",
+         braid_allreduce(comm, x + COUNT - 1, x, COUNT, type, BRAID_SUM, NULL, &op));
     SAYS(-EINVAL, "braid_allreduce_init: send",
          braid_allreduce_init(comm, x, x + 1, COUNT, type, BRAID_SUM, NULL, &op));
     SAYS(-EINVAL, "braid_reduce_scatter: send (64 bytes",
          braid_reduce_scatter(comm, x, other, COUNT, type, BRAID_SUM, NULL, NULL));
     SAYS(-EINVAL, "recv == send + rank * count",
          braid_reduce_scatter(comm, x, own + 1, COUNT, type, BRAID_SUM, NULL, NULL));
-    SAYS(-EINVAL, "overlap", braid_reduce_scatter(comm, x, x - 1, COUNT, type, BRAID_SUM, NULL, NULL));
+    SAYS(-EINVAL, "overlap",
+         braid_reduce_scatter(comm, x, x - 1, COUNT, type, BRAID_SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: send (32 bytes",
          braid_allgather(comm, other, x, COUNT, type, NULL, NULL));
-    SAYS(-EINVAL, "send == recv + rank * count", braid_allgather(comm, own - 1, x, COUNT, type, NULL, NULL));
+    SAYS(-EINVAL, "send == recv + rank * count",
+         braid_allgather(comm, own - 1, x, COUNT, type, NULL, NULL));
     SAYS(-EINVAL, "braid_alltoall: send (64 bytes",
          braid_alltoall(comm, x, x + COUNT, COUNT, type, NULL, NULL));
-    SAYS(-EINVAL, "braid_broadcast: send", braid_broadcast(comm, x, x + 1, COUNT, type, rank, NULL, NULL));
+    SAYS(-EINVAL, "braid_broadcast: send",
+         braid_broadcast(comm, x, x + 1, COUNT, type, rank, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce: send",
          braid_reduce(comm, x, x - 1, COUNT, type, BRAID_SUM, rank, NULL, NULL));
     SAYS(-EINVAL, "braid_gather: send (32 bytes",
@@ -546,7 +562,8 @@ static int overlapping(struct braid_comm *comm, void *context)
 static void operations__overlapping_buffers(void **state)
 {
     (void)state;
-    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, overlapping, NULL);
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              overlapping, NULL);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations of several communicators, more urgent ones behind less urgent ones, more than there are runs: none waits for ever, also where the oldest has
- * begun on one rank, while on the other it waits for its stream, or for what a board says (collectives/engine/admission.c, note 2).
+ * Operations of several communicators, more urgent ones behind less urgent ones, more than there
+ * are runs: none waits for ever, also where the oldest has begun on one rank, while on the other it
+ * waits for its stream, or for what a board says (collectives/engine/admission.c, note 2).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,8 @@
 #include "tests/system/own_gpu.h"
 #include "tests/system/ranks.h"
 
-/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and takes this one. */
+/* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
+ * takes this one. */
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define URGENT 200   /* operations, three times the runs */
@@ -53,8 +55,8 @@ static int submit_old(struct part *p, bool streams)
         for (size_t i = 0; i < LARGE; i++)
             data[i] = (int32_t)i;
         if (streams)
-            RETURNS(0, braid_allreduce_on_stream(p->old[c], data, data, LARGE, BRAID_INT32, BRAID_SUM, NULL,
-                                                 p->stream));
+            RETURNS(0, braid_allreduce_on_stream(p->old[c], data, data, LARGE, BRAID_INT32,
+                                                 BRAID_SUM, NULL, p->stream));
         else
             RETURNS(0, braid_allreduce(p->old[c], data, data, LARGE, BRAID_INT32, BRAID_SUM, NULL,
                                        &p->ops[p->n++]));
@@ -71,8 +73,8 @@ static int submit_urgent(struct part *p, bool in_turns)
     for (int i = 0; i < URGENT; i++) {
         options.priority = i + 1;
         p->values[i] = i;
-        RETURNS(0, braid_allreduce(p->urgent, &p->values[i], &p->values[i], 1, BRAID_INT32, BRAID_SUM,
-                                   &options, &p->ops[p->n++]));
+        RETURNS(0, braid_allreduce(p->urgent, &p->values[i], &p->values[i], 1, BRAID_INT32,
+                                   BRAID_SUM, &options, &p->ops[p->n++]));
         if (in_turns)
             RETURNS(0, braid_test(p->ops[p->n - 1], &done));
     }
@@ -96,7 +98,8 @@ static int lead(struct part *p, bool streams)
     return 0;
 }
 
-/* Rank 0: the urgent ones stand behind one in a stream, so that they begin all at once: the most urgent first. */
+/* Rank 0: the urgent ones stand behind one in a stream, so that they begin all at once: the most
+ * urgent first. */
 static int follow(struct part *p, int others)
 {
     struct braid_options options = {.algorithm = "direct"};
@@ -104,8 +107,8 @@ static int follow(struct part *p, int others)
     ranks_await(0, others);
     if (stop_stream(p) || submit_old(p, false))
         return 1;
-    RETURNS(0, braid_allreduce_on_stream(p->urgent, &p->bunch, &p->bunch, 1, BRAID_INT32, BRAID_SUM, &options,
-                                         p->stream));
+    RETURNS(0, braid_allreduce_on_stream(p->urgent, &p->bunch, &p->bunch, 1, BRAID_INT32, BRAID_SUM,
+                                         &options, p->stream));
     if (submit_urgent(p, false))
         return 1;
     gate = 1;
@@ -158,7 +161,9 @@ static void run(const struct ranks *job, void *context)
 static void order__behind_a_stream(void **state)
 {
     (void)state;
-    run(&(struct ranks){.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+    run(
+        &(struct ranks){
+            .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
         "streams");
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Parameter servers between real processes. Each rank also simulates the whole job for itself, in plain loops, and the weights must be the
- * same bits after every iteration. The "network" is a gradient that depends on weights, rank, iteration and element.
+ * Parameter servers between real processes. Each rank also simulates the whole job for itself, in
+ * plain loops, and the weights must be the same bits after every iteration. The "network" is a
+ * gradient that depends on weights, rank, iteration and element.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,10 +43,11 @@ static float initial(size_t i)
 
 static float gradient(float weight, size_t i, int rank, int iteration)
 {
-    return 0.3f * weight - 1.0f / (float)(3 + (i * 7 + (size_t)rank * 13 + (size_t)iteration * 29) % 101);
+    return 0.3f * weight -
+           1.0f / (float)(3 + (i * 7 + (size_t)rank * 13 + (size_t)iteration * 29) % 101);
 }
 
-/* ---- the reference -------------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 struct job {
     struct braid_parameters_options options;
@@ -53,8 +55,9 @@ struct job {
     float weight[ALL], velocity[ALL];    /* of the servers */
     float worker[MOST_RANKS][ALL];       /* weights of the workers */
     float own_velocity[MOST_RANKS][ALL]; /* local SGD */
-    float pre[ALL], last[ALL];           /* SSD: the pull before the last one that was taken, and that one */
-    float late[ALL];                     /* the one under way, if is_late */
+    /* SSD: the pull before the last one that was taken, and that one */
+    float pre[ALL], last[ALL];
+    float late[ALL]; /* the one under way, if is_late */
     bool is_late;
 };
 
@@ -181,7 +184,7 @@ static void synchronise(struct job *j)
     j->is_late = false;
 }
 
-/* ---- the job -------------------------------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 static int create(struct braid_comm *comm, const struct braid_parameters_options *options,
                   struct braid_parameters **p)
@@ -192,7 +195,8 @@ static int create(struct braid_comm *comm, const struct braid_parameters_options
     for (size_t i = 0; i < ALL; i++) /* only rank 0's count */
         weights[i] = braid_rank(comm) ? 5 : initial(i);
     for (int l = 0; l < LAYERS; l++)
-        layers[l] = (struct braid_parameter_layer){.count = counts[l], .initial = weights + offset_of(l)};
+        layers[l] =
+            (struct braid_parameter_layer){.count = counts[l], .initial = weights + offset_of(l)};
     RETURNS(0, braid_parameters_create(comm, layers, LAYERS, options, p));
     free(weights);
     return 0;
@@ -205,8 +209,8 @@ static int same(struct braid_parameters *p, const float *wanted, int t, const ch
 
         for (size_t i = 0; i < counts[l]; i++)
             CHECK(weight[i] == wanted[offset_of(l) + i],
-                  "%s, iteration %d, layer %d, element %zu: %a, not %a", what, t, l, i, (double)weight[i],
-                  (double)wanted[offset_of(l) + i]);
+                  "%s, iteration %d, layer %d, element %zu: %a, not %a", what, t, l, i,
+                  (double)weight[i], (double)wanted[offset_of(l) + i]);
     }
     return 0;
 }
@@ -311,7 +315,8 @@ static int all_methods(struct braid_comm *comm, void *context)
 
 static void parameters__bits_of_the_reference(void **state)
 {
-    struct ranks tcp = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {
+        .size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
     struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
@@ -345,7 +350,8 @@ static int asynchronous(struct braid_comm *comm, void *context)
         for (size_t i = 0; i < counts[l]; i++) {
             float off = braid_parameters_weight(p, l)[i] - 0.25f;
 
-            CHECK(off > -1e-3f && off < 1e-3f, "layer %d element %zu is off by %g", l, i, (double)off);
+            CHECK(off > -1e-3f && off < 1e-3f, "layer %d element %zu is off by %g", l, i,
+                  (double)off);
         }
     RETURNS(0, braid_parameters_free(p));
     return 0;
@@ -353,7 +359,8 @@ static int asynchronous(struct braid_comm *comm, void *context)
 
 static void parameters__asynchronous_descent(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, asynchronous, NULL);
@@ -385,7 +392,8 @@ static int by_the_model(struct braid_comm *comm, void *context)
 
 static void parameters__steps_by_the_model(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, by_the_model, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parameter servers between real processes: misuse is refused in words, and an abort ends all calls. Values are test_parameters.c's. */
+/* Parameter servers between real processes: misuse is refused in words, and an abort ends all
+ * calls. Values are test_parameters.c's. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,9 +21,10 @@ static int wrong_arguments(struct braid_comm *comm)
     struct braid_parameters *p;
     int twice[2] = {1, 1}, away = 7;
 
-#define WRONG(words, ...)                                                                                    \
-    SAYS(-EINVAL, words,                                                                                     \
-         braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){__VA_ARGS__}, &p))
+#define WRONG(words, ...)                                                                          \
+    SAYS(-EINVAL, words,                                                                           \
+         braid_parameters_create(comm, &layer, 1, &(struct braid_parameters_options){__VA_ARGS__}, \
+                                 &p))
     SAYS(-EINVAL, "nowhere", braid_parameters_create(comm, &layer, 1, NULL, NULL));
     SAYS(-EINVAL, "0 layers", braid_parameters_create(comm, &layer, 0, NULL, &p));
     SAYS(-EINVAL, "layer 0 has 0", braid_parameters_create(comm, &none, 1, NULL, &p));
@@ -48,7 +50,8 @@ static int wrong_order(struct braid_comm *comm)
     struct braid_parameters *p;
 
     RETURNS(0, braid_parameters_create(comm, layers, 2, NULL, &p));
-    CHECK(!braid_parameters_weight(p, 2) && !braid_parameters_gradient(p, -1), "layers that are not there");
+    CHECK(!braid_parameters_weight(p, 2) && !braid_parameters_gradient(p, -1),
+          "layers that are not there");
     SAYS(-EINVAL, "NULL", braid_parameters_push(NULL, 0));
     SAYS(-EINVAL, "no layer 2", braid_parameters_wait(p, 2));
     SAYS(-EINVAL, "layer 1 is next", braid_parameters_push(p, 0));
@@ -78,7 +81,8 @@ static int old_place(struct braid_comm *comm)
     return 0;
 }
 
-/* As many slices as a communicator has operations for, all under way at once; one layer more is refused. */
+/* As many slices as a communicator has operations for, all under way at once; one layer more is
+ * refused. */
 static int most_layers(struct braid_comm *comm)
 {
     struct braid_parameters_options o = {
@@ -108,7 +112,8 @@ static int misuse(struct braid_comm *comm, void *context)
 
 static void parameters__misuse_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, misuse, NULL);
@@ -117,7 +122,8 @@ static void parameters__misuse_is_named(void **state)
 /* The communicator is aborted amidst training: all calls end with its error, and freeing works. */
 static int aborted(struct braid_comm *comm, void *context)
 {
-    struct braid_parameters_options o = {.method = "ssd", .steps = 2, .warmup = 3, .slice_bytes = 4000};
+    struct braid_parameters_options o = {
+        .method = "ssd", .steps = 2, .warmup = 3, .slice_bytes = 4000};
     struct braid_parameter_layer layers[LAYERS] = {{.count = 40}, {.count = 6001}, {.count = 1500}};
     struct braid_parameters *p;
     int rc = 0;
@@ -141,7 +147,8 @@ static int aborted(struct braid_comm *comm, void *context)
 
 static void parameters__end_with_their_communicator(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, aborted, NULL);

@@ -18,9 +18,10 @@
 
 #include "tests/system/ranks.h"
 
-/* ---- signals ----------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
-/* The signals that a thread of this process lets through, a bit each; 0: it blocks all that can be blocked. */
+/* The signals that a thread of this process lets through, a bit each; 0: it blocks all that can be
+ * blocked. */
 static uint64_t open_to(const char *thread)
 {
     uint64_t blocked = UINT64_MAX; /* of a thread that has ended meanwhile */
@@ -67,7 +68,7 @@ static void process__no_signal_reaches_a_thread_of_braid(void **state)
     ranks_everywhere(RANKS_KINDS, 2, threads_block_signals);
 }
 
-/* ---- threads that are cancelled ---------------------------------------------------------------------------- */
+/* ---- threads that are cancelled -------------------------------------------------------------- */
 
 enum { CANCELS = 80, SEND = 0 };
 
@@ -115,7 +116,8 @@ static int cancelled(struct braid_comm *comm, void *context)
         ranks_tell(SEND);
         CHECK(!pthread_join(thread, &result), "round %d", i);
         CHECK(result == PTHREAD_CANCELED, "round %d", i);
-        CHECK(r.rc == 0 && r.state == PTHREAD_CANCEL_ENABLE, "round %d: %d, state %d", i, r.rc, r.state);
+        CHECK(r.rc == 0 && r.state == PTHREAD_CANCEL_ENABLE, "round %d: %d, state %d", i, r.rc,
+              r.state);
     }
     RETURNS(0, braid_comm_error(comm));
     RETURNS(0, braid_allreduce(comm, &one, &sum, 1, BRAID_INT32, BRAID_SUM, NULL, NULL));
@@ -137,7 +139,7 @@ static void process__cancelled_threads_leave_no_lock(void **state)
     }
 }
 
-/* ---- fork() ------------------------------------------------------------------------------------------------ */
+/* ---- fork() ---------------------------------------------------------------------------------- */
 
 enum { COUNT = 1000, ROUNDS = 20 };
 
@@ -248,8 +250,8 @@ static int forked(struct braid_comm *comm, void *context)
         RETURNS(0, sum_up(comm, i % 2 ? 1 << 16 : 10));
     CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child ended with %d", status);
     for (int i = 0; i < COUNT; i++)
-        CHECK(h.values[i] == (i ? i : 1000 + braid_rank(comm)), "the child has written %d to element %d",
-              (int)h.values[i], i);
+        CHECK(h.values[i] == (i ? i : 1000 + braid_rank(comm)),
+              "the child has written %d to element %d", (int)h.values[i], i);
     RETURNS(0, braid_comm_error(comm));
     for (int i = 0; i < ROUNDS; i++)
         RETURNS(0, sum_up(comm, i % 2 ? 1 << 16 : 10));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two hosts (network namespaces) with two cables between them: packets of one vanish, a link goes down, and comes back. The
- * hosts are h0 and h1, the NICs r0 and r1 on both, the addresses 10.77.NIC.(1 + HOST). */
+/* Two hosts (network namespaces) with two cables between them: packets of one vanish, a link goes
+ * down, and comes back. The hosts are h0 and h1, the NICs r0 and r1 on both, the addresses
+ * 10.77.NIC.(1 + HOST). */
 #include "job.h"
 
 #include <signal.h>
@@ -21,20 +22,21 @@ static int shell(const char *line)
 /* The kernel takes its time to call a link up, the more so when it has been down a moment ago. */
 static int wait_for_links(void)
 {
-    return shell(
-        "for i in $(seq 100); do "
-        "[ \"$(for h in 0 1; do ip -n h$h -o link; done | grep -c ' r[01]@.*state UP')\" = 4 ] && exit 0; "
-        "sleep 0.05; done; ip -n h0 link; exit 1");
+    return shell("for i in $(seq 100); do "
+                 "[ \"$(for h in 0 1; do ip -n h$h -o link; done | grep -c ' r[01]@.*state UP')\" "
+                 "= 4 ] && exit 0; "
+                 "sleep 0.05; done; ip -n h0 link; exit 1");
 }
 
 static int setup(void **state)
 {
     (void)state;
-    return shell("for h in 0 1; do ip netns add h$h && ip -n h$h link set lo up; done; "
-                 "for r in 0 1; do ip link add r$r netns h0 type veth peer name r$r netns h1; "
-                 "for h in 0 1; do ip -n h$h addr add 10.77.$r.$((h + 1))/24 dev r$r && "
-                 "ip -n h$h link set r$r address 02:00:00:00:0$r:0$h up && "
-                 "tc -n h$h qdisc add dev r$r root tbf rate 200mbit burst 128kb latency 50ms; done; done");
+    return shell(
+        "for h in 0 1; do ip netns add h$h && ip -n h$h link set lo up; done; "
+        "for r in 0 1; do ip link add r$r netns h0 type veth peer name r$r netns h1; "
+        "for h in 0 1; do ip -n h$h addr add 10.77.$r.$((h + 1))/24 dev r$r && "
+        "ip -n h$h link set r$r address 02:00:00:00:0$r:0$h up && "
+        "tc -n h$h qdisc add dev r$r root tbf rate 200mbit burst 128kb latency 50ms; done; done");
 }
 
 /* As a firewall that drops without a word: nobody has the address to which the frames go. */
@@ -42,11 +44,11 @@ static void block(int nic, bool blocked)
 {
     char line[256];
 
-    snprintf(
-        line, sizeof line,
-        "for h in 0 1; do ip -n h$h neigh replace 10.77.%d.$((2 - h)) lladdr 02:00:00:00:0%d:%s$((1 - h)) "
-        "nud permanent dev r%d; done",
-        nic, nic, blocked ? "9" : "0", nic);
+    snprintf(line, sizeof line,
+             "for h in 0 1; do ip -n h$h neigh replace 10.77.%d.$((2 - h)) lladdr "
+             "02:00:00:00:0%d:%s$((1 - h)) "
+             "nud permanent dev r%d; done",
+             nic, nic, blocked ? "9" : "0", nic);
     assert_int_equal(shell(line), 0);
 }
 
@@ -83,7 +85,8 @@ static void both_carry(void)
     }
 }
 
-/* Both ranks see the rail go and come; what they send meanwhile is right, and afterwards both rails carry. */
+/* Both ranks see the rail go and come; what they send meanwhile is right, and afterwards both rails
+ * carry. */
 static void rails__one_of_two_is_silent_or_down(void **state)
 {
     start(*state, "r0,r1");
@@ -109,8 +112,8 @@ static void mtu(int bytes)
     assert_int_equal(shell(line), 0);
 }
 
-/* A path carries shorter packets than when the rail was made; what is too long for it is dropped without a word one way. The rail is lost, and
- * made anew with packets that fit. */
+/* A path carries shorter packets than when the rail was made; what is too long for it is dropped
+ * without a word one way. The rail is lost, and made anew with packets that fit. */
 static void rails__path_becomes_narrow(void **state)
 {
     start(*state, "r0,r1");
@@ -132,7 +135,8 @@ static void rails__the_only_one_is_silent(void **state)
     block(1, false);
     for (int r = 0; r < 2; r++) {
         job_line(&job, r, "error ", line, sizeof line);
-        if (!strstr(line, r ? "rank 0 is lost" : "rank 1 is lost") || !strstr(line, "level 0, device r1"))
+        if (!strstr(line, r ? "rank 0 is lost" : "rank 1 is lost") ||
+            !strstr(line, "level 0, device r1"))
             fail_msg("rank %d does not name the link: %s", r, line);
     }
 }

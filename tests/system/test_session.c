@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gradient sessions between real processes: values with every policy and layout of memory, plans, and misuse. */
+/* Gradient sessions between real processes: values with every policy and layout of memory, plans,
+ * and misuse. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -24,7 +25,8 @@
 #define ITERATIONS 7
 
 static const size_t counts[N] = {40, 3000, 70000, 1, 20000, 500, 9000};
-static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp", "optimal", "p3", "auto"};
+static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp",
+                                       "optimal",   "p3",     "auto"};
 
 enum layout { ALLOCATED, SIDE_BY_SIDE_DOWN, APART, LAYOUTS };
 
@@ -45,7 +47,8 @@ static int32_t *place(enum layout layout, struct braid_layer layers[N])
     for (int i = 0; i < N; i++) {
         int l = layout == SIDE_BY_SIDE_DOWN ? N - 1 - i : i;
 
-        layers[l] = (struct braid_layer){.gradient = layout == ALLOCATED ? NULL : next, .count = counts[l]};
+        layers[l] =
+            (struct braid_layer){.gradient = layout == ALLOCATED ? NULL : next, .count = counts[l]};
         next += counts[l] + (layout == APART);
     }
     return memory;
@@ -71,14 +74,16 @@ static int check_layer(struct braid_session *session, int iteration, int layer, 
     for (size_t i = 0; i < counts[layer]; i++) {
         int32_t sum = size * value(iteration, layer, i, 0) + 1000 * (size * (size - 1) / 2);
 
-        CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, layer, i,
-              gradient[i], sum);
+        CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, layer,
+              i, gradient[i], sum);
     }
     return 0;
 }
 
-/* One iteration as in the header; the results of the one before are looked at in the forward pass, or after the step. */
-static int iterate(struct braid_comm *comm, struct braid_session *session, int iteration, bool overlap)
+/* One iteration as in the header; the results of the one before are looked at in the forward pass,
+ * or after the step. */
+static int iterate(struct braid_comm *comm, struct braid_session *session, int iteration,
+                   bool overlap)
 {
     for (int l = 0; l < N && overlap; l++) {
         RETURNS(0, braid_gradient_wait(session, l));
@@ -100,22 +105,26 @@ static int iterate(struct braid_comm *comm, struct braid_session *session, int i
     return 0;
 }
 
-static int check_report(struct braid_session *session, enum layout layout, const char *policy, bool overlap)
+static int check_report(struct braid_session *session, enum layout layout, const char *policy,
+                        bool overlap)
 {
     struct braid_session_report report;
     int first[N], groups = braid_session_groups(session, first, N);
 
     RETURNS(0, braid_session_report(session, &report));
     CHECK((int)report.iterations == ITERATIONS - overlap, "%d iterations", (int)report.iterations);
-    CHECK(report.groups == groups && groups >= 1 && groups <= N && first[0] == 0, "%d groups", groups);
+    CHECK(report.groups == groups && groups >= 1 && groups <= N && first[0] == 0, "%d groups",
+          groups);
     CHECK(report.plans >= 1, "no plan");
-    CHECK(report.a + report.b > 0 && report.iteration > 0 && report.predicted_iteration > 0, "no times");
+    CHECK(report.a + report.b > 0 && report.iteration > 0 && report.predicted_iteration > 0,
+          "no times");
     for (int p = 0; p < BRAID_SESSION_POLICIES; p++)
-        CHECK(report.policies[6] <= report.policies[p] * 1.0000001, "auto is worse than %s", policies[p]);
+        CHECK(report.policies[6] <= report.policies[p] * 1.0000001, "auto is worse than %s",
+              policies[p]);
     CHECK(layout == APART || !report.copied_bytes, "what lies side by side was copied");
     if (!strcmp(policy, "layerwise") || !strcmp(policy, "p3"))
-        CHECK(groups == N && !report.copied_bytes && report.urgent == !strcmp(policy, "p3"), "%d groups",
-              groups);
+        CHECK(groups == N && !report.copied_bytes && report.urgent == !strcmp(policy, "p3"),
+              "%d groups", groups);
     if (!strcmp(policy, "single")) {
         CHECK(groups == 1, "%d groups", groups);
         CHECK(layout != APART || report.copied_bytes, "nothing was copied");
@@ -159,7 +168,8 @@ static int all_policies(struct braid_comm *comm, void *context)
 
 static void session__every_policy(void **state)
 {
-    struct ranks tcp = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 3, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
     struct ranks alone = {.size = 1, .timeout_ms = RANKS_PATIENCE};
 
@@ -169,7 +179,7 @@ static void session__every_policy(void **state)
     ranks_run(&alone, all_policies, NULL);
 }
 
-/* ---- auto tries ----------------------------------------------------------------------------- */
+/* ---- auto tries ------------------------------------------------------------------------------ */
 
 /* The groups are the same on all ranks. */
 static int check_groups(struct braid_comm *comm, struct braid_session *session)
@@ -177,16 +187,19 @@ static int check_groups(struct braid_comm *comm, struct braid_session *session)
     int32_t first[N] = {0}, most[N];
     int groups = braid_session_groups(session, first, N);
 
-    RETURNS(0, braid_allreduce(comm, first, most, (size_t)groups, BRAID_INT32, BRAID_MAX, NULL, NULL));
+    RETURNS(0,
+            braid_allreduce(comm, first, most, (size_t)groups, BRAID_INT32, BRAID_MAX, NULL, NULL));
     CHECK(!memcmp(first, most, (size_t)groups * sizeof *first), "groups differ");
     return 0;
 }
 
-/* On a line without a start-up all plans are predicted to be near each other, so that all are tried: in turn, with the right sums, and
- * what stays is the fastest, and the same on all ranks. Merged gradients are copied, by another plan each time. */
+/* On a line without a start-up all plans are predicted to be near each other, so that all are
+ * tried: in turn, with the right sums, and what stays is the fastest, and the same on all ranks.
+ * Merged gradients are copied, by another plan each time. */
 static int tries(struct braid_comm *comm, void *context)
 {
-    struct braid_session_options options = {.type = BRAID_INT32, .warmup = 2, .replan = -1, .b = 1e-12};
+    struct braid_session_options options = {
+        .type = BRAID_INT32, .warmup = 2, .replan = -1, .b = 1e-12};
     struct braid_session_report report = {0};
     struct braid_session *session;
     struct braid_layer layers[N];
@@ -201,14 +214,16 @@ static int tries(struct braid_comm *comm, void *context)
         if (iterate(comm, session, i, true) || check_groups(comm, session))
             return 1;
         RETURNS(0, braid_session_report(session, &report));
-        CHECK(!before || report.trying == before - 1, "%d to come, then %d", (int)before, (int)report.trying);
+        CHECK(!before || report.trying == before - 1, "%d to come, then %d", (int)before,
+              (int)report.trying);
     }
     for (int p = 0; p < BRAID_SESSION_POLICIES; p++) {
         tried += report.tried[p] > 0;
         fastest = report.tried[p] > 0 ? fmin(fastest, report.tried[p]) : fastest;
     }
     CHECK(tried >= 3 && report.tried[6] > 0, "%d policies were tried", tried);
-    CHECK(report.iteration < fastest * 1.03, "%g s stays, %g s was tried", report.iteration, fastest);
+    CHECK(report.iteration < fastest * 1.03, "%g s stays, %g s was tried", report.iteration,
+          fastest);
     CHECK(report.plans == 1, "%d plans", (int)report.plans);
     CHECK(report.copied_bytes, "nothing was copied");
     for (int more = 0; more < 3; more++, i++)
@@ -227,7 +242,7 @@ static void session__auto_keeps_the_fastest_plan(void **state)
     ranks_run(&job, tries, NULL);
 }
 
-/* ---- any order ------------------------------------------------------------------------------ */
+/* ---- any order ------------------------------------------------------------------------------- */
 
 /* Each rank draws its own, another one in each iteration. */
 static void draw_order(int order[N], int rank, int iteration)
@@ -243,7 +258,8 @@ static void draw_order(int order[N], int rank, int iteration)
     }
 }
 
-/* In every third iteration rank 0 has no gradient of two layers, and in the one behind it nobody of layer 5. */
+/* In every third iteration rank 0 has no gradient of two layers, and in the one behind it nobody of
+ * layer 5. */
 static bool is_unused(int iteration, int layer, int rank)
 {
     return (iteration % 3 == 1 && rank == 0 && (layer == 2 || layer == 6)) ||
@@ -260,21 +276,23 @@ static int check_sums(struct braid_session *session, int iteration, int size)
 
             for (int r = 0; r < size; r++)
                 sum += is_unused(iteration, l, r) ? 0 : value(iteration, l, i, r);
-            CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, l, i,
-                  gradient[i], sum);
+            CHECK(gradient[i] == sum, "iteration %d layer %d element %zu: %d, not %d", iteration, l,
+                  i, gradient[i], sum);
         }
     }
     return 0;
 }
 
-/* Layers become ready in orders that have nothing to do with each other; unused ones are named one by one, or all together at the end. */
+/* Layers become ready in orders that have nothing to do with each other; unused ones are named one
+ * by one, or all together at the end. */
 static int backward_any(struct braid_session *session, int iteration, int rank)
 {
     int order[N];
 
     draw_order(order, rank, iteration);
     for (int i = 0; i < N; i++) {
-        write_layer(session, iteration, order[i], rank); /* what lies there does not count if it is unused */
+        /* what lies there does not count if it is unused */
+        write_layer(session, iteration, order[i], rank);
         if (!is_unused(iteration, order[i], rank))
             RETURNS(0, braid_gradient_ready(session, order[i]));
         else if (iteration % 2)
@@ -325,7 +343,8 @@ static int any_order(struct braid_comm *comm, void *context)
 
 static void session__layers_are_ready_in_any_order(void **state)
 {
-    struct ranks tcp = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks tcp = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     struct ranks memory = {.size = 4, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
@@ -333,8 +352,8 @@ static void session__layers_are_ready_in_any_order(void **state)
     ranks_run(&memory, any_order, NULL);
 }
 
-/* A layer that never becomes ready on one rank: its own calls name the layer, the others' end with their deadline and name what they wait for.
- * Layer 1 leaves before layer 0, which is complete. */
+/* A layer that never becomes ready on one rank: its own calls name the layer, the others' end with
+ * their deadline and name what they wait for. Layer 1 leaves before layer 0, which is complete. */
 static int missing(struct braid_comm *comm, void *context)
 {
     struct braid_layer layers[3] = {{.count = 40}, {.count = 40}, {.count = 40}};
@@ -373,11 +392,12 @@ static void session__a_missing_layer_is_named(void **state)
     ranks_run(&job, missing, NULL);
 }
 
-/* ---- misuse --------------------------------------------------------------------------------- */
+/* ---- misuse ---------------------------------------------------------------------------------- */
 
 static int wrong_options(struct braid_comm *comm)
 {
-    struct braid_layer layers[2] = {{.count = 4}, {.count = 4}}, half[2] = {{.count = 4}, {.count = 4}};
+    struct braid_layer layers[2] = {{.count = 4}, {.count = 4}},
+                       half[2] = {{.count = 4}, {.count = 4}};
     struct braid_session *session;
     float memory[4];
 
@@ -388,22 +408,27 @@ static int wrong_options(struct braid_comm *comm)
     SAYS(-EINVAL, "either all", braid_session_create(comm, half, 2, NULL, &session));
     SAYS(-EINVAL, "nowhere", braid_session_create(comm, layers, 2, NULL, NULL));
     SAYS(-EINVAL, "policy",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.policy = "best"}, &session));
-    SAYS(-EINVAL, "quickest",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.algorithm = "quickest"},
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.policy = "best"},
                               &session));
+    SAYS(-EINVAL, "quickest",
+         braid_session_create(comm, layers, 2,
+                              &(struct braid_session_options){.algorithm = "quickest"}, &session));
     SAYS(-EPROTO, "differ",
          braid_session_create(
              comm, layers, 2,
-             &(struct braid_session_options){.algorithm = braid_rank(comm) ? "ring" : "direct"}, &session));
+             &(struct braid_session_options){.algorithm = braid_rank(comm) ? "ring" : "direct"},
+             &session));
     SAYS(-EINVAL, "type",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.type = 99}, &session));
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.type = 99},
+                              &session));
     SAYS(-EINVAL, "warmup is -1",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.warmup = -1}, &session));
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.warmup = -1},
+                              &session));
     SAYS(-EINVAL, "negative",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.a = -1}, &session));
     SAYS(-EINVAL, "reserved",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.reserved = {1}}, &session));
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.reserved = {1}},
+                              &session));
     layers[1].count = 0;
     SAYS(-EINVAL, "layer 1 has 0", braid_session_create(comm, layers, 2, NULL, &session));
     layers[1].count = 4 + (size_t)braid_rank(comm);
@@ -457,7 +482,8 @@ static int misuse(struct braid_comm *comm, void *context)
 
 static void session__misuse_is_named(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, misuse, NULL);
@@ -491,7 +517,8 @@ static int aborted(struct braid_comm *comm, void *context)
 
 static void session__ends_with_its_communicator(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, aborted, NULL);
@@ -514,14 +541,16 @@ static int calibrated(struct braid_comm *comm, void *context)
             return 1;
     RETURNS(0, braid_session_report(session, &report));
     CHECK(report.a > 0.499 && report.a < 0.501, "a is %g s, not the calibration's", report.a);
-    CHECK(report.b > 0.999e-6 && report.b < 1.001e-6, "b is %g s/byte, not the calibration's", report.b);
+    CHECK(report.b > 0.999e-6 && report.b < 1.001e-6, "b is %g s/byte, not the calibration's",
+          report.b);
     return braid_session_free(session);
 }
 
 /* Every way takes half a second and 1 us a byte: nobody would measure that here. */
 static void write_calibration(const char *path)
 {
-    static struct br_calibration c = {.topology = "flat:2", .version = "0", .date = "2026-01-01T00:00:00Z"};
+    static struct br_calibration c = {
+        .topology = "flat:2", .version = "0", .date = "2026-01-01T00:00:00Z"};
     struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
     struct br_topology topology;
     int n;
@@ -533,7 +562,8 @@ static void write_calibration(const char *path)
     for (int i = 0; i < n; i++) {
         struct br_cost_measured *m = &c.measured[c.n_measured++];
 
-        *m = (struct br_cost_measured){.collective = BR_ALLREDUCE, .ranks = 2, .config = tunings[i].config};
+        *m = (struct br_cost_measured){
+            .collective = BR_ALLREDUCE, .ranks = 2, .config = tunings[i].config};
         for (double bytes = 1024; bytes < 4 << 20; bytes *= 4) {
             m->bytes[m->n_points] = bytes;
             m->seconds[m->n_points++] = 0.5 + 1e-6 * bytes;
@@ -545,7 +575,8 @@ static void write_calibration(const char *path)
 
 static void session__takes_a_and_b_of_the_calibration(void **state)
 {
-    struct ranks job = {.size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
     char path[] = "/tmp/braid-calibration-XXXXXX";
     int fd = mkstemp(path);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gradient sessions, every policy: float sums have the bits that one process computes, which adds in the same order (alone.h). */
+/* Gradient sessions, every policy: float sums have the bits that one process computes, which adds
+ * in the same order (alone.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,7 +20,8 @@
 #define ITERATIONS 2 /* the second by the plan */
 
 static const size_t counts[N] = {40, 3000, 70001, 1, 150000, 9000};
-static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp", "optimal", "p3", "auto"};
+static const char *const policies[] = {"layerwise", "single", "bucket", "mgwfbp",
+                                       "optimal",   "p3",     "auto"};
 
 /* Numbers of many magnitudes: their sum depends on the order. */
 static float value(int iteration, size_t i, int rank)
@@ -47,8 +49,8 @@ static size_t start_of(int layer)
 }
 
 /* What one process makes of all ranks' gradients of a group of layers, in memory of each rank. */
-static int add_alone(struct braid_comm *comm, const char *algorithm, int iteration, int first, int end,
-                     float **memory)
+static int add_alone(struct braid_comm *comm, const char *algorithm, int iteration, int first,
+                     int end, float **memory)
 {
     size_t count = start_of(end) - start_of(first);
 
@@ -61,26 +63,29 @@ static int add_alone(struct braid_comm *comm, const char *algorithm, int iterati
     return 0;
 }
 
-static int check_group(struct braid_comm *comm, struct braid_session *session, const char *algorithm,
-                       int iteration, int first, int end)
+static int check_group(struct braid_comm *comm, struct braid_session *session,
+                       const char *algorithm, int iteration, int first, int end)
 {
     float *memory[RANKS_MOST] = {0};
     int rc = add_alone(comm, algorithm, iteration, first, end, memory);
     size_t at = 0;
 
     for (int l = first; l < end && !rc; at += counts[l++])
-        if (memcmp(braid_gradient(session, l), memory[braid_rank(comm)] + at, counts[l] * sizeof(float)) != 0)
+        if (memcmp(braid_gradient(session, l), memory[braid_rank(comm)] + at,
+                   counts[l] * sizeof(float)) != 0)
             rc = 1;
     for (int r = 0; r < braid_size(comm); r++)
         free(memory[r]);
-    CHECK(!rc, "layers %d to %d of iteration %d differ from one process's sum", first, end - 1, iteration);
+    CHECK(!rc, "layers %d to %d of iteration %d differ from one process's sum", first, end - 1,
+          iteration);
     return 0;
 }
 
 static int iterate(struct braid_comm *comm, struct braid_session *session, const char *algorithm,
                    int iteration)
 {
-    int first[N + 1], groups = braid_session_groups(session, first, N); /* the step may make others */
+    /* the step may make others */
+    int first[N + 1], groups = braid_session_groups(session, first, N);
 
     CHECK(groups >= 1 && groups <= N, "%d groups", groups);
     first[groups] = N;
@@ -131,7 +136,8 @@ static void session__bits_are_those_of_one_process(void **state)
     };
     const char *sanitize = getenv("BRAID_SANITIZE");
     size_t n =
-        sanitize && *sanitize ? 1 : sizeof jobs / sizeof *jobs; /* more of them prove nothing else there */
+        /* more of them prove nothing else there */
+        sanitize && *sanitize ? 1 : sizeof jobs / sizeof *jobs;
 
     (void)state;
     for (size_t i = 0; i < n; i++)
@@ -139,7 +145,8 @@ static void session__bits_are_those_of_one_process(void **state)
     ranks_run(&jobs[0], every_policy, "direct");
 }
 
-/* What is compared with must depend on the order, or the tests here prove nothing: a ring adds in another one than ranks have. */
+/* What is compared with must depend on the order, or the tests here prove nothing: a ring adds in
+ * another one than ranks have. */
 static int orders_differ(struct braid_comm *comm, void *context)
 {
     float *ring[RANKS_MOST] = {0}, *direct[RANKS_MOST] = {0};
@@ -167,7 +174,8 @@ static int orders_differ(struct braid_comm *comm, void *context)
 
 static void session__bits_depend_on_the_order(void **state)
 {
-    struct ranks job = {.size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+    struct ranks job = {
+        .size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, orders_differ, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Communicators split from others, between real processes: who is in them, in which order; every collective on several at
- * once; messages, keys and handles that do not mix; their end, and numbers that are used again. */
+/* Communicators split from others, between real processes: who is in them, in which order; every
+ * collective on several at once; messages, keys and handles that do not mix; their end, and numbers
+ * that are used again. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,12 +32,12 @@ static int members(struct braid_comm *all, struct braid_comm *part, int32_t *ran
     return braid_allgather(part, &rank, ranks, 1, I32, NULL, NULL);
 }
 
-/* ---- who is in it --------------------------------------------------------------------------- */
+/* ---- who is in it ---------------------------------------------------------------------------- */
 
 static int by_color_and_key(struct braid_comm *comm, void *context)
 {
-    int rank = braid_rank(comm), size = braid_size(comm), color = rank % 4 == 3 ? BRAID_UNDEFINED : rank % 4,
-        n;
+    int rank = braid_rank(comm), size = braid_size(comm),
+        color = rank % 4 == 3 ? BRAID_UNDEFINED : rank % 4, n;
     struct braid_comm *part, *half, *same;
     int32_t ranks[RANKS_MOST];
 
@@ -54,8 +55,8 @@ static int by_color_and_key(struct braid_comm *comm, void *context)
     /* parts of a part, with equal keys: in the order of the part's ranks; and a duplicate */
     RETURNS(0, braid_comm_split(part, braid_rank(part) / 2, 7, &half));
     RETURNS(0, braid_comm_split(half, 0, 0, &same));
-    CHECK(braid_rank(half) == braid_rank(part) % 2 && braid_rank(same) == braid_rank(half), "rank %d of %d",
-          braid_rank(half), braid_size(half));
+    CHECK(braid_rank(half) == braid_rank(part) % 2 && braid_rank(same) == braid_rank(half),
+          "rank %d of %d", braid_rank(half), braid_size(half));
     RETURNS(0, members(part, same, ranks));
     for (int i = 0; i < braid_size(same); i++)
         CHECK(ranks[i] == braid_rank(part) / 2 * 2 + i, "rank %d is %d", i, (int)ranks[i]);
@@ -68,13 +69,15 @@ static void split__by_color_and_key(void **state)
     everywhere(1, 9, 1, by_color_and_key);
 }
 
-/* ---- every collective, on several at once ----------------------------------------------------- */
+/* ---- every collective, on several at once -----------------------------------------------------
+ */
 
 enum { COMMS = 4, KINDS = 9, EACH = COMMS * KINDS };
 
 static int32_t word(int comm, int kind, int rank, size_t i)
 {
-    return (int32_t)((uint32_t)(comm * 131 + kind * 31 + rank * 7 + 1) * 2654435761u + (uint32_t)i * 40503u);
+    return (int32_t)((uint32_t)(comm * 131 + kind * 31 + rank * 7 + 1) * 2654435761u +
+                     (uint32_t)i * 40503u);
 }
 
 struct one {
@@ -133,7 +136,8 @@ static int32_t wanted(const struct one *o, int rank, size_t i)
         return word(o->number, o->kind, o->root, (size_t)rank * o->count + i);
     default:
         for (int r = 0; r < n; r++)
-            sum += (uint32_t)word(o->number, o->kind, r, i + (o->kind == 1 ? (size_t)rank * o->count : 0));
+            sum += (uint32_t)word(o->number, o->kind, r,
+                                  i + (o->kind == 1 ? (size_t)rank * o->count : 0));
         return (int32_t)sum;
     }
 }
@@ -141,17 +145,20 @@ static int32_t wanted(const struct one *o, int rank, size_t i)
 static int end(struct one *o)
 {
     int n = braid_size(o->comm), rank = braid_rank(o->comm);
-    bool blocks = o->kind == 2 || o->kind == 5 || o->kind == 6, rooted = o->kind == 4 || o->kind == 6;
-    size_t elements = o->kind == 8 || (rooted && rank != o->root) ? 0 : o->count * (size_t)(blocks ? n : 1);
+    bool blocks = o->kind == 2 || o->kind == 5 || o->kind == 6,
+         rooted = o->kind == 4 || o->kind == 6;
+    size_t elements =
+        o->kind == 8 || (rooted && rank != o->root) ? 0 : o->count * (size_t)(blocks ? n : 1);
 
     RETURNS(0, braid_wait(o->op, -1));
     for (size_t i = 0; i < elements; i++)
-        CHECK(o->recv[i] == wanted(o, rank, i), "kind %d, communicator %d, element %zu of %zu", o->kind,
-              o->number, i, elements);
+        CHECK(o->recv[i] == wanted(o, rank, i), "kind %d, communicator %d, element %zu of %zu",
+              o->kind, o->number, i, elements);
     return 0;
 }
 
-/* Of comm: halves, a duplicate in reverse order, and even ranks; all collectives of all of them under way at once. */
+/* Of comm: halves, a duplicate in reverse order, and even ranks; all collectives of all of them
+ * under way at once. */
 static int all_at_once(struct braid_comm *comm, void *context)
 {
     static const size_t counts[] = {1, 500, 3, 40000};
@@ -170,7 +177,8 @@ static int all_at_once(struct braid_comm *comm, void *context)
 
             if (!comms[c])
                 continue;
-            *o = (struct one){.comm = comms[c], .number = c, .kind = kind, .count = counts[(kind + c) % 4]};
+            *o = (struct one){
+                .comm = comms[c], .number = c, .kind = kind, .count = counts[(kind + c) % 4]};
             o->root = kind % braid_size(o->comm);
             o->send = malloc(o->count * 4 * (size_t)braid_size(comm));
             o->recv = malloc(o->count * 4 * (size_t)braid_size(comm));
@@ -192,11 +200,13 @@ static void split__all_collectives_at_once(void **state)
     everywhere(4, 6, 2, all_at_once);
 }
 
-/* Parts whose ranks are no neighbours are relayed through others; a duplicate of the whole is a BCube, too. */
+/* Parts whose ranks are no neighbours are relayed through others; a duplicate of the whole is a
+ * BCube, too. */
 static void split__in_a_bcube(void **state)
 {
-    const struct ranks jobs[] = {{.size = 4, .topology = "bcube:2,2", .timeout_ms = RANKS_PATIENCE},
-                                 {.size = 9, .topology = "bcube:3,2", .timeout_ms = RANKS_PATIENCE}};
+    const struct ranks jobs[] = {
+        {.size = 4, .topology = "bcube:2,2", .timeout_ms = RANKS_PATIENCE},
+        {.size = 9, .topology = "bcube:3,2", .timeout_ms = RANKS_PATIENCE}};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -205,7 +215,8 @@ static void split__in_a_bcube(void **state)
     }
 }
 
-/* Blocking calls in any order that would end if there were only these; and the same operation again and again. */
+/* Blocking calls in any order that would end if there were only these; and the same operation again
+ * and again. */
 static int in_turns(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), size = braid_size(comm);
@@ -240,7 +251,8 @@ static void split__rows_and_columns(void **state)
     everywhere(2, 6, 2, in_turns);
 }
 
-/* ---- what they share and what they do not ------------------------------------------------------ */
+/* ---- what they share and what they do not ------------------------------------------------------
+ */
 
 /* The same two ranks, the same tag, three communicators; received in another order than sent. */
 static int messages(struct braid_comm *comm, void *context)
@@ -252,7 +264,8 @@ static int messages(struct braid_comm *comm, void *context)
 
     (void)context;
     RETURNS(0, braid_comm_split(comm, 0, 0, &comms[1]));
-    RETURNS(0, braid_comm_split(comm, 0, -braid_rank(comm), &comms[2])); /* ranks the other way round */
+    /* ranks the other way round */
+    RETURNS(0, braid_comm_split(comm, 0, -braid_rank(comm), &comms[2]));
     for (int round = 0; round < 50; round++) {
         for (int i = 0; i < 3; i++) {
             other = 1 - braid_rank(comms[i]);
@@ -283,7 +296,8 @@ static void split__messages_do_not_mix(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, messages);
 }
 
-/* Memory of one communicator serves with the others, and so do keys; an owner need not be in the communicator. */
+/* Memory of one communicator serves with the others, and so do keys; an owner need not be in the
+ * communicator. */
 static int memory(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), size = braid_size(comm);
@@ -309,7 +323,8 @@ static int memory(struct braid_comm *comm, void *context)
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     CHECK(values[1] == 100 + (rank + size - 1) % size, "%lld was put", (long long)values[1]);
     RETURNS(0, braid_stats(part, &stats));
-    CHECK(stats.operations == (uint64_t)size + 1, "%llu operations", (unsigned long long)stats.operations);
+    CHECK(stats.operations == (uint64_t)size + 1, "%llu operations",
+          (unsigned long long)stats.operations);
     CHECK(braid_rail_stats(part, rails, RANKS_MOST) >= braid_size(part) - 1, "too few rails");
     CHECK(braid_algorithm(part, "allreduce", 1 << 20, I32) != NULL, "no algorithm");
     RETURNS(0, braid_finalize(part));
@@ -323,7 +338,8 @@ static void split__memory_is_the_family_s(void **state)
     everywhere(1, 5, 2, memory);
 }
 
-/* ---- the end, and numbers --------------------------------------------------------------------- */
+/* ---- the end, and numbers ---------------------------------------------------------------------
+ */
 
 static int again_and_again(struct braid_comm *comm, void *context)
 {
@@ -391,7 +407,8 @@ static void finalize__unreceived_message(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, unreceived);
 }
 
-/* 1,023 besides the first; then none, on any rank, and everything goes on. The family's end frees them all. */
+/* 1,023 besides the first; then none, on any rank, and everything goes on. The family's end frees
+ * them all. */
 static int too_many(struct braid_comm *comm, void *context)
 {
     struct braid_comm *last = NULL, *none;
@@ -418,7 +435,8 @@ static int wrong_color(struct braid_comm *comm, void *context)
     struct braid_comm *part = comm;
 
     (void)context;
-    SAYS(-EINVAL, "color|rank 1|-7", braid_comm_split(comm, braid_rank(comm) == 1 ? -7 : 0, 0, &part));
+    SAYS(-EINVAL, "color|rank 1|-7",
+         braid_comm_split(comm, braid_rank(comm) == 1 ? -7 : 0, 0, &part));
     CHECK(part == NULL, "a communicator came out");
     SAYS(-EINVAL, "nowhere", braid_comm_split(comm, 0, 0, NULL));
     SAYS(-EINVAL, "no communicator", braid_comm_split(NULL, 0, 0, &part));
@@ -431,9 +449,11 @@ static void split__wrong_color(void **state)
     everywhere(2, 3, 1, wrong_color);
 }
 
-/* ---- failure ---------------------------------------------------------------------------------- */
+/* ---- failure ----------------------------------------------------------------------------------
+ */
 
-/* What ends one ends all, and the words say which communicator, and whom the deadline was waiting for. */
+/* What ends one ends all, and the words say which communicator, and whom the deadline was waiting
+ * for. */
 static int late(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 300, .algorithm = "ring"};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Threads and communicators: threads that split at the same time, and threads that have a communicator each. */
+/* Threads and communicators: threads that split at the same time, and threads that have a
+ * communicator each. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

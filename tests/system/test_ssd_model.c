@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SSD-SGD against its paper: real ranks write down their own weights after every iteration, and ssd_model.py computes the same training in
- * float64 from the listings of the paper. test_parameters.c and test_update.c compare the bits, but with C written beside the code they test.
- * Exit status 77, skipped, without Python's numpy.
+ * SSD-SGD against its paper: real ranks write down their own weights after every iteration, and
+ * ssd_model.py computes the same training in float64 from the listings of the paper.
+ * test_parameters.c and test_update.c compare the bits, but with C written beside the code they
+ * test. Exit status 77, skipped, without Python's numpy.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +81,8 @@ static int train(struct braid_comm *comm, int steps, const char *local)
         first[i] = 1.0f / (float)(i % 97 + 2);
     for (int l = 0; l < LAYERS; l++)
         layers[l] = (struct braid_parameter_layer){counts[l], first + (l ? counts[0] : 0)};
-    snprintf(name, sizeof name, "%s/%d_%d_%s_%d", folder, braid_size(comm), steps, local, braid_rank(comm));
+    snprintf(name, sizeof name, "%s/%d_%d_%s_%d", folder, braid_size(comm), steps, local,
+             braid_rank(comm));
     file = fopen(name, "w");
     CHECK(file, "%s cannot be written", name);
     RETURNS(0, braid_parameters_create(comm, layers, LAYERS, &o, &p));

@@ -16,11 +16,12 @@ static struct job job;
 /* time enough for ranks that come, also where one stands still for a moment */
 #define HASTY "BRAID_INIT_TIMEOUT=5 "
 
-/* Three ranks, `odd` is done in rank 1 before it begins. The job must fail with these words. The launcher ends those who
- * wait for it, but for some cases, where they must do so themselves. */
+/* Three ranks, `odd` is done in rank 1 before it begins. The job must fail with these words. The
+ * launcher ends those who wait for it, but for some cases, where they must do so themselves. */
 static void expect(const char *timeout, const char *odd, const char *nouns)
 {
-    job_start(&job, "%sexec $run -n 3 -- sh -c 'if [ $RANK = 1 ]; then %s; fi; exec $self rank 300 1000'",
+    job_start(&job,
+              "%sexec $run -n 3 -- sh -c 'if [ $RANK = 1 ]; then %s; fi; exec $self rank 300 1000'",
               timeout, odd);
     assert_int_equal(job_end(&job), RANK_FAILED);
     job_must_have(&job, nouns);
@@ -41,9 +42,10 @@ static void startup__a_rank_never_comes(void **state)
 
     (void)state;
     expect(HASTY, "exec sleep 300", "rank 1 of 3");
-    job_start(&job,
-              HASTY "exec $run -n 3 -- sh -c 'trap \"\" TERM; if [ $RANK = 1 ]; then sleep 6; exit 9; fi; "
-                    "exec $self rank 300 1000'");
+    job_start(
+        &job, HASTY
+        "exec $run -n 3 -- sh -c 'trap \"\" TERM; if [ $RANK = 1 ]; then sleep 6; exit 9; fi; "
+        "exec $self rank 300 1000'");
     assert_int_equal(job_end(&job), RANK_FAILED);
     for (int r = 0; r < 3; r += 2)
         job_line(&job, r, "error 110: rank 1 of 3", line, sizeof line);
@@ -114,7 +116,8 @@ static void startup__port_in_use(void **state)
     assert_int_equal(listen(fd, 5), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
     snprintf(text, sizeof text, "%u", ntohs(address.sin_port));
-    job_start(&job, PATIENT "exec $run -n 3 -- sh -c 'MASTER_PORT=%s exec $self rank 300 1000'", text);
+    job_start(&job, PATIENT "exec $run -n 3 -- sh -c 'MASTER_PORT=%s exec $self rank 300 1000'",
+              text);
     job_says(&job, "in use", 1);
     close(fd);
     assert_int_equal(job_end(&job), RANK_FAILED);

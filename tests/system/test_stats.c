@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counters of real ranks: what one has sent the others have received, over every back end; queues are counted by priority. */
+/* Counters of real ranks: what one has sent the others have received, over every back end; queues
+ * are counted by priority. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +69,8 @@ static int sum_up(struct braid_comm *comm, struct sums *sums)
     return 0;
 }
 
-#define UNDER_WAY 1000 /* bytes of the barrier and the allgather; less than any transfer of work() */
+#define UNDER_WAY                                                                                  \
+    1000 /* bytes of the barrier and the allgather; less than any transfer of work() */
 
 /* Frames are exact: what is sent while ranks look and compare goes in messages. */
 static int adds_up(struct braid_comm *comm, void *context)
@@ -93,12 +95,13 @@ static int adds_up(struct braid_comm *comm, void *context)
         frames += mine.tx_frames[r];
         bytes += mine.tx[r];
     }
-    CHECK(frames && bytes > COUNT * sizeof(float), "%llu bytes in %llu frames", (unsigned long long)bytes,
-          (unsigned long long)frames);
+    CHECK(frames && bytes > COUNT * sizeof(float), "%llu bytes in %llu frames",
+          (unsigned long long)bytes, (unsigned long long)frames);
     return 0;
 }
 
-/* A send to a receiver that is late waits for READY, and is in no queue meanwhile; when it has ended the time is there. */
+/* A send to a receiver that is late waits for READY, and is in no queue meanwhile; when it has
+ * ended the time is there. */
 static int waits(struct braid_comm *comm, void *context)
 {
     struct braid_peer_stats peers[RANKS];
@@ -122,10 +125,12 @@ static int waits(struct braid_comm *comm, void *context)
     }
     n = braid_peer_stats(comm, peers, RANKS);
     CHECK(n == RANKS - 1, "%d peers", n);
-    CHECK(braid_peer_stats(comm, NULL, 0) == RANKS - 1 && braid_rail_stats(comm, &one, 1) >= RANKS - 1,
+    CHECK(braid_peer_stats(comm, NULL, 0) == RANKS - 1 &&
+              braid_rail_stats(comm, &one, 1) >= RANKS - 1,
           "less room than there is");
     if (rank == 0) {
-        CHECK(peers[0].peer == 1 && peers[0].ready_messages >= 1, "%llu READYs", (unsigned long long)peers[0].ready_messages);
+        CHECK(peers[0].peer == 1 && peers[0].ready_messages >= 1, "%llu READYs",
+              (unsigned long long)peers[0].ready_messages);
         CHECK(peers[0].ready_wait_ns > 5000000, "waited %llu ns",
               (unsigned long long)peers[0].ready_wait_ns);
         CHECK(!peers[0].queued_high && !peers[0].queued_normal && !peers[0].queued_low &&

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* In the steady state nothing is allocated and nothing copied: by braid's counters, and by counting malloc() itself. */
+/* In the steady state nothing is allocated and nothing copied: by braid's counters, and by counting
+ * malloc() itself. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +17,7 @@
 #define TIMES 30
 #define COUNT 1000000
 
-/* ---- malloc() of this program --------------------------------------------------------------- */
+/* ---- malloc() of this program ---------------------------------------------------------------- */
 
 static _Atomic long allocations;
 
@@ -53,7 +54,7 @@ void *aligned_alloc(size_t alignment, size_t bytes)
 }
 #endif
 
-/* ---- the data path -------------------------------------------------------------------------- */
+/* ---- the data path --------------------------------------------------------------------------- */
 
 struct path {
     size_t count; /* of float32 */
@@ -78,12 +79,15 @@ static int once(struct braid_comm *comm, const struct path *p, struct memory m)
         return braid_wait(second, -1);
     }
     if (p->blocking)
-        return braid_allreduce(comm, m.send, m.recv, p->count, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
-    RETURNS(0, braid_allreduce(comm, m.send, m.recv, p->count, BRAID_FLOAT32, BRAID_SUM, NULL, &op));
+        return braid_allreduce(comm, m.send, m.recv, p->count, BRAID_FLOAT32, BRAID_SUM, NULL,
+                               NULL);
+    RETURNS(0,
+            braid_allreduce(comm, m.send, m.recv, p->count, BRAID_FLOAT32, BRAID_SUM, NULL, &op));
     return braid_wait(op, -1);
 }
 
-/* After the warm-up: no allocation; and, for large data, every byte placed or mapped, none copied besides unless staged. */
+/* After the warm-up: no allocation; and, for large data, every byte placed or mapped, none copied
+ * besides unless staged. */
 static int steady(struct braid_comm *comm, void *context)
 {
     const struct path *p = context;
@@ -103,15 +107,17 @@ static int steady(struct braid_comm *comm, void *context)
         RETURNS(0, once(comm, p, m));
     allocated = atomic_load(&allocations) - allocated;
     RETURNS(0, braid_stats(comm, &after));
-    CHECK(allocated == 0, "%ld allocations (%zu elements, braid_alloc %d, blocking %d, p2p %d)", allocated,
-          p->count, p->allocated, p->blocking, p->p2p);
+    CHECK(allocated == 0, "%ld allocations (%zu elements, braid_alloc %d, blocking %d, p2p %d)",
+          allocated, p->count, p->allocated, p->blocking, p->p2p);
     CHECK(after.late_allocations == before.late_allocations, "pools have grown");
     moved = after.direct_bytes - before.direct_bytes + after.mapped_bytes - before.mapped_bytes;
     if (p->count == COUNT) {
         copied = after.copied_bytes - before.copied_bytes;
         CHECK(p->staged && !p->allocated ? copied <= bytes * TIMES : copied == 0,
-              "%llu bytes copied (braid_alloc %d, p2p %d)", (unsigned long long)copied, p->allocated, p->p2p);
-        CHECK(moved >= bytes * TIMES / 2, "only %llu bytes have arrived", (unsigned long long)moved);
+              "%llu bytes copied (braid_alloc %d, p2p %d)", (unsigned long long)copied,
+              p->allocated, p->p2p);
+        CHECK(moved >= bytes * TIMES / 2, "only %llu bytes have arrived",
+              (unsigned long long)moved);
     }
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     if (!p->allocated) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduces in streams of a fake GPU that works by itself (fake_cuda.h, note 2), in real processes. A gate is a word that a stream waits for:
- * the kernel before that takes its time. What the stream does behind an all-reduce sees old data if it does not wait.
+ * All-reduces in streams of a fake GPU that works by itself (fake_cuda.h, note 2), in real
+ * processes. A gate is a word that a stream waits for: the kernel before that takes its time. What
+ * the stream does behind an all-reduce sees old data if it does not wait.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -68,7 +69,8 @@ static int32_t element(const int32_t *memory, size_t i)
 
 static int sum(struct braid_comm *comm, size_t count, const struct braid_options *options)
 {
-    return braid_allreduce_on_stream(comm, data, data, count, BRAID_INT32, BRAID_SUM, options, stream);
+    return braid_allreduce_on_stream(comm, data, data, count, BRAID_INT32, BRAID_SUM, options,
+                                     stream);
 }
 
 static void once(int size, ranks_main *body)
@@ -84,14 +86,16 @@ static void once(int size, ranks_main *body)
 static void twice(int size, ranks_main *body)
 {
     once(size, body);
-    ranks_run(&(struct ranks){.size = size, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body, NULL);
+    ranks_run(&(struct ranks){.size = size, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body,
+              NULL);
 }
 
-/* ---- order ---------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 #define ONES 0x01010101
 
-/* Before: the input is written late. Behind: it sees the sum. Nothing of either has happened when the calls return. */
+/* Before: the input is written late. Behind: it sees the sum. Nothing of either has happened when
+ * the calls return. */
 static int order(struct braid_comm *comm, void *context)
 {
     static const size_t counts[] = {0, 1, 16, 5000, MOST};
@@ -130,7 +134,8 @@ static void increment(const struct fake_cuda_launch *launch)
         all[i]++;
 }
 
-/* Behind each all-reduce a kernel that adds 1 to what it finds. All the elements at once, or the first one and the others. */
+/* Behind each all-reduce a kernel that adds 1 to what it finds. All the elements at once, or the
+ * first one and the others. */
 static int put_chain(struct braid_comm *comm, struct CUfunc_st *kernel, uint32_t *expected)
 {
     struct braid_options urgent = {.priority = 1};
@@ -140,15 +145,16 @@ static int put_chain(struct braid_comm *comm, struct CUfunc_st *kernel, uint32_t
     for (int turn = 0; turn < 15; turn++) {
         RETURNS(0, sum(comm, turn % 2 ? 1000 : 1, turn % 3 ? &urgent : NULL));
         if (turn % 2 == 0)
-            RETURNS(0, braid_allreduce_on_stream(comm, data + 1, data + 1, 999, BRAID_INT32, BRAID_SUM, NULL,
-                                                 stream));
+            RETURNS(0, braid_allreduce_on_stream(comm, data + 1, data + 1, 999, BRAID_INT32,
+                                                 BRAID_SUM, NULL, stream));
         cuda->launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
         *expected = *expected * 2 + 1;
     }
     return 0;
 }
 
-/* Two long chains, all of each put into the stream before any of it is done. The second takes no more host memory than there is. */
+/* Two long chains, all of each put into the stream before any of it is done. The second takes no
+ * more host memory than there is. */
 static int chain(struct braid_comm *comm, void *context)
 {
     const size_t pointer = sizeof(br_cuda_pointer);
@@ -160,7 +166,8 @@ static int chain(struct braid_comm *comm, void *context)
     (void)context;
     RETURNS(0, open_stream());
     fake_cuda_kernel("increment", increment, &pointer, 1);
-    CHECK(!cuda->module_load(&module, "image") && !cuda->module_function(&kernel, module, "increment"),
+    CHECK(!cuda->module_load(&module, "image") &&
+              !cuda->module_function(&kernel, module, "increment"),
           "no kernel");
     fill(stream, 0, 1000);
     for (uint32_t i = 0; i < 2; i++) {
@@ -203,8 +210,8 @@ static int mixed(struct braid_comm *comm, void *context)
         if (rank == size - 1)
             RETURNS(0, braid_allreduce(comm, in, recv, 3000, BRAID_INT32, BRAID_SUM, NULL, NULL));
         else
-            RETURNS(0,
-                    braid_allreduce_on_stream(comm, send, recv, 3000, BRAID_INT32, BRAID_SUM, NULL, stream));
+            RETURNS(0, braid_allreduce_on_stream(comm, send, recv, 3000, BRAID_INT32, BRAID_SUM,
+                                                 NULL, stream));
         cuda->stream_synchronize(stream);
         for (size_t i = 0; i < 3000; i++)
             CHECK((form & 2 ? out[i] : element(seen, i)) == size * (size + 1) / 2 * ONES,
@@ -240,7 +247,8 @@ static int behind(struct braid_comm *comm, void *context)
     RETURNS(0, sum(comm, 10, NULL));
     RETURNS(0, braid_allreduce(comm, &one, &one, 1, BRAID_INT32, BRAID_SUM, NULL, &op));
     RETURNS(0,
-            braid_barrier(other, NULL, NULL)); /* all have come so far, and closed gates hold nobody here */
+            /* all have come so far, and closed gates hold nobody here */
+            braid_barrier(other, NULL, NULL));
     RETURNS(0, braid_test(op, &done));
     CHECK(!done, "it has overtaken");
     open_gate();
@@ -286,8 +294,9 @@ static void *open_gpu(void *comm)
     return (void *)(uintptr_t)(rc != 0);
 }
 
-/* One thread opens the GPU, which loads kernels; another puts an operation into a stream, which waits for the other rank. The fake driver ends
- * a process that loads kernels then: the real one may wait for the stream. */
+/* One thread opens the GPU, which loads kernels; another puts an operation into a stream, which
+ * waits for the other rank. The fake driver ends a process that loads kernels then: the real one
+ * may wait for the stream. */
 static int beside_opening(struct braid_comm *comm, void *context)
 {
     struct braid_stats stats = {0};
@@ -321,7 +330,7 @@ static void stream__beside_a_gpu_that_is_opened(void **state)
     setenv("BRAID_GPU_REDUCE", "cpu", 1);
 }
 
-/* ---- errors --------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int wait_for_error(struct braid_comm *comm)
 {
@@ -417,14 +426,16 @@ static void stream__work_before_that_hangs(void **state)
     once(2, hangs);
 }
 
-/* The kernel ends after all: copies that stood behind it write to the memory that they were given. */
+/* The kernel ends after all: copies that stood behind it write to the memory that they were given.
+ */
 static void go_on(void)
 {
     open_gate();
     cuda->stream_synchronize(stream);
 }
 
-/* It still hangs at the end, and what stands behind it is not done. Memory of earlier operations, in streams and not, is pinned. */
+/* It still hangs at the end, and what stands behind it is not done. Memory of earlier operations,
+ * in streams and not, is pinned. */
 static int hangs_for_ever(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 100};

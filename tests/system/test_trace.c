@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The timeline of a job of two ranks: JSON; every operation is there; steps lie in their operations, frames carry the bytes of the
- * steps, and nothing overlaps in a row. */
+/* The timeline of a job of two ranks: JSON; every operation is there; steps lie in their
+ * operations, frames carry the bytes of the steps, and nothing overlaps in a row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,8 +45,8 @@ static int works(struct braid_comm *comm, void *context)
     for (int i = 0; i < TIMES; i++)
         RETURNS(0, braid_allreduce(comm, in, out, COUNT, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
     for (int i = 0; i < TIMES; i++) /* at once */
-        RETURNS(0, braid_allreduce(comm, in + 1000 * i, out + 1000 * i, 1000, BRAID_FLOAT32, BRAID_SUM, NULL,
-                                   &ops[i]));
+        RETURNS(0, braid_allreduce(comm, in + 1000 * i, out + 1000 * i, 1000, BRAID_FLOAT32,
+                                   BRAID_SUM, NULL, &ops[i]));
     for (int i = 0; i < TIMES; i++)
         RETURNS(0, braid_wait(ops[i], -1));
     free(in);
@@ -113,7 +113,8 @@ static int by_row(const void *a, const void *b)
 
     if (x->row != y->row)
         return x->row < y->row ? -1 : 1;
-    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1) : (x->end > y->end) - (x->end < y->end);
+    return x->begin != y->begin ? (x->begin < y->begin ? -1 : 1)
+                                : (x->end > y->end) - (x->end < y->end);
 }
 
 static long bytes_of(const struct timeline *t, const char *category, const char *name)
@@ -148,7 +149,8 @@ static void check(int rank)
 
     load(rank, &t);
     for (int i = 0; i < t.n; i++) {
-        operations += !strcmp(t.events[i].category, "operation") && !strcmp(t.events[i].name, "allreduce");
+        operations +=
+            !strcmp(t.events[i].category, "operation") && !strcmp(t.events[i].name, "allreduce");
         if (!strcmp(t.events[i].category, "step"))
             lies_within(&t, &t.events[i]);
     }

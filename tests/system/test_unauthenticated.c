@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strangers at the doors of a job that works or is about to begin: it goes on, its results stay right (every rank checks every
- * value), and they are counted. */
+/* Strangers at the doors of a job that works or is about to begin: it goes on, its results stay
+ * right (every rank checks every value), and they are counted. */
 #include "job.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ static const char secret[] = "0123456789abcdef0123456789abcdef";
 static struct job job;
 static struct br_random dice;
 
-/* ---- connections ------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static int dial(uint16_t port)
 {
@@ -89,7 +89,7 @@ static size_t receive_handshake(int fd, uint8_t *bytes)
     return header.length;
 }
 
-/* ---- handshakes -------------------------------------------------------------------------------------------- */
+/* ---- handshakes ------------------------------------------------------------------------------ */
 
 struct attempt {
     struct br_handshake handshake;
@@ -147,7 +147,8 @@ static uint32_t prove(int fd, const uint8_t *proof, size_t bytes)
     return refuse.reason;
 }
 
-/* A wrong secret; a right one, for a rail that is there already; and the messages of the latter once more. */
+/* A wrong secret; a right one, for a rail that is there already; and the messages of the latter
+ * once more. */
 static void false_proofs(uint16_t port)
 {
     struct attempt attempt, old;
@@ -165,7 +166,7 @@ static void false_proofs(uint16_t port)
     assert_int_equal(prove(fd, old.proof, old.proof_bytes), BR_REFUSED_SECRET);
 }
 
-/* ---- crowds ------------------------------------------------------------------------------------------------ */
+/* ---- crowds ---------------------------------------------------------------------------------- */
 
 struct crowd {
     uint16_t ports[PORTS_MAX];
@@ -220,8 +221,10 @@ static void pester(uint16_t port)
 /* For `ms`: each loris says a byte now and then, others come and go. */
 static void harass(struct crowd *crowd, uint64_t ms)
 {
-    struct br_frame_header slow = {
-        .magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = BR_FRAME_MESSAGE, .length = 80};
+    struct br_frame_header slow = {.magic = BR_FRAME_MAGIC,
+                                   .version = BR_FRAME_VERSION,
+                                   .kind = BR_FRAME_MESSAGE,
+                                   .length = 80};
     uint64_t until = br_clock_now() + ms * BR_MS;
 
     for (size_t turn = 0; br_clock_now() < until; turn++) {
@@ -234,14 +237,15 @@ static void harass(struct crowd *crowd, uint64_t ms)
     }
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void start(const char *options, const char *work)
 {
-    job_start(&job,
-              "umask 077; echo %s > /run/secret; BRAID_PEER_TIMEOUT=60 exec $run -n %d --secret-file "
-              "/run/secret %s -- %s",
-              secret, RANKS, options, work);
+    job_start(
+        &job,
+        "umask 077; echo %s > /run/secret; BRAID_PEER_TIMEOUT=60 exec $run -n %d --secret-file "
+        "/run/secret %s -- %s",
+        secret, RANKS, options, work);
 }
 
 static void end_well(void)
@@ -325,8 +329,9 @@ static void strangers__while_it_begins(void **state)
 
     (void)state;
     start("--backend tcp", "sh -c 'while [ $RANK = 2 -a ! -e " GO " ]; do sleep 0.05; done; "
-                             "exec $self rank 300000 " COUNT "'");
-    for (int i = 0; i < 60000 && job_ports(crowd.ports, PORTS_MAX) < RANKS; i++) /* the store and two ranks */
+                           "exec $self rank 300000 " COUNT "'");
+    /* the store and two ranks */
+    for (int i = 0; i < 60000 && job_ports(crowd.ports, PORTS_MAX) < RANKS; i++)
         usleep(1000);
     gather(&crowd, RANKS);
     harass(&crowd, 700);

@@ -65,7 +65,8 @@ double work_end(const struct br_workload *load, const uint8_t *joins)
 }
 
 /* Layers below l, after groups that end at `end` and layers that wait with `bytes`. */
-static double least(const struct br_workload *load, uint32_t l, double ready, double end, double bytes)
+static double least(const struct br_workload *load, uint32_t l, double ready, double end,
+                    double bytes)
 {
     double alone;
 

@@ -16,10 +16,12 @@ struct work {
 /* n layers of all orders of magnitude, and a line that matters; some start-ups and times are 0. */
 void work_draw(struct work *work, uint32_t n, struct br_random *random);
 
-/* Layers of ResNet-50's sizes on a device like the MG-WFBP paper's, 8 hosts at 10 Gb/s. n: the last ones of it, at most 16. */
+/* Layers of ResNet-50's sizes on a device like the MG-WFBP paper's, 8 hosts at 10 Gb/s. n: the last
+ * ones of it, at most 16. */
 void work_resnet50(struct work *work, uint32_t n);
 
-/* When the last group has been reduced by the paper's recurrence: tau_c(1) + t_c(1), from the start of the backward pass. */
+/* When the last group has been reduced by the paper's recurrence: tau_c(1) + t_c(1), from the start
+ * of the backward pass. */
 double work_end(const struct br_workload *load, const uint8_t *joins);
 
 /* The least of it over all plans. Exponential. */

@@ -98,9 +98,9 @@ uint8_t *cache_map_at(void *at, size_t pages)
 
 void cache_take_away(void *at, size_t pages)
 {
-    assert_ptr_equal(
-        mmap(at, pages * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0),
-        at);
+    assert_ptr_equal(mmap(at, pages * PAGE, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0),
+                     at);
 }
 
 void cache_open(uint64_t pages)

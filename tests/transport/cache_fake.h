@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cache on real memory and devices that pin in their own way: they note what stands in each page when it is registered. A page that
- * has been replaced since stands there with other words, so an entry that outlived its pages shows.
+ * The cache on real memory and devices that pin in their own way: they note what stands in each
+ * page when it is registered. A page that has been replaced since stands there with other words, so
+ * an entry that outlived its pages shows.
  */
 #ifndef BR_TESTS_CACHE_FAKE_H
 #define BR_TESTS_CACHE_FAKE_H
@@ -40,8 +41,9 @@ bool cache_sees(const struct br_region *region, const uint8_t *memory, size_t by
 void cache_mark(uint8_t *memory, size_t pages); /* gives each page a word of its own */
 uint8_t *cache_map_at(void *at, size_t pages);  /* NULL: anywhere; marked */
 /*
- * Takes pages away and leaves no hole: while munmap() waits for the monitor, another thread's malloc() may map something into the hole,
- * which the next cache_map_at() there would destroy. A test that calls munmap() or moves pages away never maps there again.
+ * Takes pages away and leaves no hole: while munmap() waits for the monitor, another thread's
+ * malloc() may map something into the hole, which the next cache_map_at() there would destroy. A
+ * test that calls munmap() or moves pages away never maps there again.
  */
 void cache_take_away(void *at, size_t pages);
 

@@ -114,7 +114,8 @@ static void get__no_memory_empties_the_cache(void **state)
     munmap(p, PAGES * PAGE);
 }
 
-/* Until nothing is pinned. A change returns when the monitor's thread has read of it, which is before it has told the cache. */
+/* Until nothing is pinned. A change returns when the monitor's thread has read of it, which is
+ * before it has told the cache. */
 static void tidy_up(void)
 {
     for (int ms = 0; cache_fakes[0].pinned && ms < 10000; ms++) {
@@ -246,10 +247,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(get__overlaps_become_one, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(get__bound_holds, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(get__union_beyond_the_bound, cache_setup, cache_teardown),
-        cmocka_unit_test_setup_teardown(get__no_memory_empties_the_cache, cache_setup, cache_teardown),
-        cmocka_unit_test_setup_teardown(get__changed_pages_are_registered_anew, cache_setup, cache_teardown),
-        cmocka_unit_test_setup_teardown(get__moved_pages_are_registered_anew, cache_setup, cache_teardown),
-        cmocka_unit_test_setup_teardown(get__changed_while_it_registers, cache_setup, cache_teardown),
+        cmocka_unit_test_setup_teardown(get__no_memory_empties_the_cache, cache_setup,
+                                        cache_teardown),
+        cmocka_unit_test_setup_teardown(get__changed_pages_are_registered_anew, cache_setup,
+                                        cache_teardown),
+        cmocka_unit_test_setup_teardown(get__moved_pages_are_registered_anew, cache_setup,
+                                        cache_teardown),
+        cmocka_unit_test_setup_teardown(get__changed_while_it_registers, cache_setup,
+                                        cache_teardown),
         cmocka_unit_test_setup_teardown(get__what_cannot_be_watched, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(open__without_userfaultfd, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(default_bytes__shares, cache_setup, cache_teardown),

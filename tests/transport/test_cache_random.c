@@ -8,10 +8,11 @@
 #include "base/random.h"
 #include "tests/transport/cache_fake.h"
 
-/* ---- random ----------------------------------------------------------------------------------------------- */
+/* ---- random ---------------------------------------------------------------------------------- */
 
-/* The naive model: what is mapped, and for each page the last use that has not been invalidated since. With a bound
- * that is never reached a span that was used as such before, and of which nothing has changed, must be a hit. */
+/* The naive model: what is mapped, and for each page the last use that has not been invalidated
+ * since. With a bound that is never reached a span that was used as such before, and of which
+ * nothing has changed, must be a hit. */
 static struct {
     uint8_t *base;
     bool mapped[PAGES];
@@ -26,9 +27,11 @@ static struct {
 static bool must_hit(size_t first, size_t n)
 {
     for (uint32_t u = 0; u < 64 && u < model.n_uses; u++) {
-        bool same = model.uses[u].first <= first && first + n <= model.uses[u].first + model.uses[u].n;
+        bool same =
+            model.uses[u].first <= first && first + n <= model.uses[u].first + model.uses[u].n;
 
-        /* a union with another span may have been thrown away since, with all that changed in that span */
+        /* a union with another span may have been thrown away since, with all that changed in that
+         * span */
         for (size_t i = 0; i < PAGES && same; i++)
             same = model.changed[i] < model.uses[u].step;
         if (same)
@@ -59,7 +62,8 @@ static void change(struct br_random *random, size_t first, size_t n, uint64_t st
     default:
         cache_map_at(at, n);
         n = n / 2 + 1 > n ? n : n / 2 + 1;
-        assert_ptr_not_equal(mremap(at, n * PAGE, n * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+        assert_ptr_not_equal(mremap(at, n * PAGE, n * PAGE,
+                                    MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
                                     model.base + (2 * PAGES + first) * PAGE),
                              MAP_FAILED);
         cache_map_at(at, n);
@@ -115,7 +119,8 @@ static void run_random(uint64_t seed, uint64_t bound, int steps)
         if (!br_random_below(&random, 12))
             change(&random, first, n, (uint64_t)step);
         else
-            random_use(&random, first, n, (uint64_t)step, &held[br_random_below(&random, 4)], bound > PAGES);
+            random_use(&random, first, n, (uint64_t)step, &held[br_random_below(&random, 4)],
+                       bound > PAGES);
         assert_true(br_cache_counters(cache_tested)->pinned_bytes <= 2 * bound * PAGE);
         assert_int_equal(br_cache_counters(cache_tested)->pinned_bytes,
                          cache_fakes[0].pinned + cache_fakes[1].pinned);
@@ -144,13 +149,13 @@ static void get__random_in_little_room(void **state)
     assert_true(br_cache_counters(cache_tested)->hits > 100);
 }
 
-/* ---- threads ---------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static pthread_mutex_t worker = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int wrong, good;
 
-/* Maps, uses, unmaps; the kernel gives the same addresses to one thread after another. What it changes it changes outside of the
- * worker's lock, as any program does. */
+/* Maps, uses, unmaps; the kernel gives the same addresses to one thread after another. What it
+ * changes it changes outside of the worker's lock, as any program does. */
 static void *use_and_unmap(void *argument)
 {
     struct br_random random;
@@ -198,7 +203,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(get__random_against_a_model, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(get__random_in_little_room, cache_setup, cache_teardown),
-        cmocka_unit_test_setup_teardown(get__threads_and_addresses_used_again, cache_setup, cache_teardown),
+        cmocka_unit_test_setup_teardown(get__threads_and_addresses_used_again, cache_setup,
+                                        cache_teardown),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

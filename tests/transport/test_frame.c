@@ -29,8 +29,11 @@ static void frame_header__wire_bytes(void **state)
     static const uint8_t expected[16] = {0x72, 0x62, 0x01, 0x02, 0x00, 0x10, 0x00, 0x00,
                                          0x07, 0x00, 0x03, 0x00, 0x40, 0x00, 0x00, 0x80};
     static const uint8_t bytes[BR_FRAME_INLINE] = {1, 2, 3}, zeros[BR_FRAME_INLINE];
-    struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .length = 4096, .slot = 0x30007, .offset = 0x80000040, .inline_ = bytes};
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
+                             .length = 4096,
+                             .slot = 0x30007,
+                             .offset = 0x80000040,
+                             .inline_ = bytes};
 
     (void)state;
     memset(&header, 0xee, sizeof header);

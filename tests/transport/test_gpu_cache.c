@@ -102,7 +102,8 @@ static void get__once_an_allocation(void **state)
     fake_release(memory);
 }
 
-/* Another allocation at the same addresses: what was registered of them is not what stands there now. */
+/* Another allocation at the same addresses: what was registered of them is not what stands there
+ * now. */
 static void get__never_a_stale_one(void **state)
 {
     uint8_t *memory = fake_allocate(8192), *again;
@@ -150,7 +151,8 @@ static void get__makes_room(void **state)
         memory[i] = fake_allocate(4096);
     for (int i = 0; i < BR_GPU_CACHE_ENTRIES; i++)
         assert_non_null(regions[i] = br_gpu_cache_get(cache, memory[i], 1, 1, true));
-    assert_null(br_gpu_cache_get(cache, memory[BR_GPU_CACHE_ENTRIES], 1, 1, true)); /* all are in use */
+    /* all are in use */
+    assert_null(br_gpu_cache_get(cache, memory[BR_GPU_CACHE_ENTRIES], 1, 1, true));
     br_gpu_cache_put(cache, regions[7]);
     regions[7] = br_gpu_cache_get(cache, memory[BR_GPU_CACHE_ENTRIES], 1, 1, true);
     assert_non_null(regions[7]);
@@ -225,7 +227,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(get__never_a_stale_one, setup, teardown),
         cmocka_unit_test_setup_teardown(get__drops_what_is_gone, setup, teardown),
         cmocka_unit_test_setup_teardown(get__makes_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(get__empties_itself_for_room_at_the_device, setup, teardown),
+        cmocka_unit_test_setup_teardown(get__empties_itself_for_room_at_the_device, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(get__remembers_what_was_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(get__registers_nothing_unless_it_may, setup, teardown),
     };

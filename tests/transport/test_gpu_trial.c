@@ -22,8 +22,8 @@ static struct {
 static struct br_copier *copier;
 static struct br_gpu_trial *trial;
 
-static int move(const struct br_device_config *config, struct br_region *region, size_t from, size_t to,
-                size_t bytes)
+static int move(const struct br_device_config *config, struct br_region *region, size_t from,
+                size_t to, size_t bytes)
 {
     uint8_t *memory = fake_cuda_bytes((uintptr_t)region->base);
 
@@ -83,7 +83,8 @@ static void run__in_the_words_of_the_back_end(void **state)
     assert_string_equal(br_error_message(), "no way");
 }
 
-/* A device that says it has written and has not, also when an earlier one had; and one whose bytes go astray. */
+/* A device that says it has written and has not, also when an earlier one had; and one whose bytes
+ * go astray. */
 static void run__looks_at_every_byte(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The monitor on real memory: what changes pages is told, before it can be found out otherwise, and nobody waits for ever. */
+/* The monitor on real memory: what changes pages is told, before it can be found out otherwise, and
+ * nobody waits for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +78,8 @@ static void need_monitor(void)
 
 static uint8_t *map(size_t pages)
 {
-    uint8_t *p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *p =
+        mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_ptr_not_equal(p, MAP_FAILED);
     memset(p, 1, pages * PAGE);
@@ -117,8 +119,9 @@ static void monitor__tells_what_changes_pages(void **state)
     expect_gone(p, 2, 3);
     assert_int_equal(munmap(p + 14 * PAGE, 2 * PAGE), 0);
     expect_gone(p, 14, 2);
-    assert_ptr_equal(mmap(p + 12 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
-                     p + 12 * PAGE);
+    assert_ptr_equal(
+        mmap(p + 12 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+        p + 12 * PAGE);
     expect_gone(p, 12, 1);
     q = mremap(p + 8 * PAGE, 2 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
     assert_ptr_not_equal(q, MAP_FAILED);
@@ -130,7 +133,9 @@ static void monitor__tells_what_changes_pages(void **state)
 
 static void monitor__no_faults_no_noise(void **state)
 {
-    uint8_t *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
+    uint8_t *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                      0),
+            *q;
 
     (void)state;
     need_monitor();
@@ -205,7 +210,8 @@ static void *churn(void *unused)
     return unused;
 }
 
-/* Threads that change armed memory all the time, and one that asks, and watches that come and go. */
+/* Threads that change armed memory all the time, and one that asks, and watches that come and go.
+ */
 static void monitor__nobody_waits_for_ever(void **state)
 {
     struct br_watch other = {.gone = gone};

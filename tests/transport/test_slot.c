@@ -99,7 +99,8 @@ static void slot_put__number_dies(void **state)
     }
 }
 
-/* What was complete stays so; what had begun to arrive has not; and the old number is known as such. */
+/* What was complete stays so; what had begun to arrive has not; and the old number is known as
+ * such. */
 static void slot_renew__keeps_complete_slices(void **state)
 {
     struct br_slot *slot = br_slot_get(&table, place, 10000, 4096), *found;
@@ -158,7 +159,8 @@ static void slot_find__foreign_numbers(void **state)
 
 static void slot_slice_bytes__at_most_64_slices(void **state)
 {
-    static const uint32_t lengths[] = {1, 64, 4096, 4097, 262144, 262145, 16777216, 0x7fffffff, 0xffffffff};
+    static const uint32_t lengths[] = {1,      64,       4096,       4097,      262144,
+                                       262145, 16777216, 0x7fffffff, 0xffffffff};
     static const uint32_t wishes[] = {0,     1,        4095,       4096,       4097,
                                       50000, 1u << 20, 0x7fffffff, 0xfffff001, 0xffffffff};
 
@@ -190,7 +192,8 @@ static void slot_expect__on_the_grid(void **state)
     assert_ptr_equal(found, slot);
     assert_int_equal(br_slot_expect(&table, number, 4096 + 128, 64, &found), 0);
     assert_int_equal(br_slot_expect(&table, number, 8192, 1808, &found), 0); /* the tail */
-    assert_int_equal(br_slot_expect(&table, number, 9984, 16, &found), 0);   /* the last, short granule */
+    /* the last, short granule */
+    assert_int_equal(br_slot_expect(&table, number, 9984, 16, &found), 0);
     assert_int_equal(table.bad_frames + table.stale_frames, 0);
 }
 
@@ -207,7 +210,8 @@ static void slot_expect__bad_frames(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(br_slot_expect(&table, number, bad[i].offset, bad[i].length, &found), -EPROTO);
+        assert_int_equal(br_slot_expect(&table, number, bad[i].offset, bad[i].length, &found),
+                         -EPROTO);
         assert_int_equal(table.bad_frames, i + 1);
         assert_non_null(strstr(br_error_message(), "frame ["));
     }
@@ -222,7 +226,8 @@ static void slot_expect__stale(void **state)
 
     (void)state;
     assert_false(br_slot_arrive(slot, 0, 4096));
-    assert_int_equal(br_slot_expect(&table, number, 0, 64, &found), -ESTALE); /* that slice is complete */
+    /* that slice is complete */
+    assert_int_equal(br_slot_expect(&table, number, 0, 64, &found), -ESTALE);
     assert_int_equal(br_slot_expect(&table, number, 4096, 64, &found), 0);
     br_slot_put(&table, slot);
     assert_int_equal(br_slot_expect(&table, number, 4096, 64, &found), -ESTALE);
@@ -251,9 +256,10 @@ static void slot_arrive__random_orders(void **state)
     (void)state;
     br_random_seed(&random, 1);
     for (int round = 0; round < 500; round++) {
-        uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 300 : sizeof place), granules,
-                 left;
-        struct br_slot *slot = br_slot_get(&table, place, length, (uint32_t)br_random_below(&random, 70000)),
+        uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 300 : sizeof place),
+                 granules, left;
+        struct br_slot *slot = br_slot_get(&table, place, length,
+                                           (uint32_t)br_random_below(&random, 70000)),
                        *found;
         static uint32_t order[BR_SLOT_SLICES * BR_SLOT_GRANULES];
 
@@ -269,7 +275,8 @@ static void slot_arrive__random_orders(void **state)
             uint32_t offset = order[i] * slot->granule_bytes;
 
             left = length - offset < slot->granule_bytes ? length - offset : slot->granule_bytes;
-            assert_int_equal(br_slot_expect(&table, br_slot_number(&table, slot), offset, left, &found), 0);
+            assert_int_equal(
+                br_slot_expect(&table, br_slot_number(&table, slot), offset, left, &found), 0);
             assert_int_equal(br_slot_arrive(slot, offset, left), i == granules - 1);
         }
         br_slot_put(&table, slot);
@@ -297,8 +304,10 @@ static void slot_combine__each_byte_once(void **state)
     br_random_seed(&random, 8);
     memset(ones, 1, sizeof ones);
     for (int round = 0; round < 200; round++) {
-        uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 9000 : sizeof ones), granules;
-        struct br_slot *slot = br_slot_get(&table, NULL, length, 1u << (12 + br_random_below(&random, 7)));
+        uint32_t length = 1 + (uint32_t)br_random_below(&random, round % 2 ? 9000 : sizeof ones),
+                 granules;
+        struct br_slot *slot =
+            br_slot_get(&table, NULL, length, 1u << (12 + br_random_below(&random, 7)));
         struct br_slot_reducer combiner = {count_bytes, slot};
 
         memset(place, 0, length);
@@ -306,8 +315,10 @@ static void slot_combine__each_byte_once(void **state)
         granules = slot->slice_bytes / slot->granule_bytes;
         while (slot->missing) {
             uint32_t slice = (uint32_t)__builtin_ctzll(slot->missing) * slot->slice_bytes;
-            uint32_t from = slice + (uint32_t)br_random_below(&random, granules) * slot->granule_bytes;
-            uint32_t most = length < slice + slot->slice_bytes ? length : slice + slot->slice_bytes, end;
+            uint32_t from =
+                slice + (uint32_t)br_random_below(&random, granules) * slot->granule_bytes;
+            uint32_t most = length < slice + slot->slice_bytes ? length : slice + slot->slice_bytes,
+                     end;
 
             if (from >= most)
                 continue;

@@ -90,8 +90,11 @@ static void push_placed(struct br_slot *slot, uint32_t offset, uint32_t length)
 static void push_message(uint32_t length, uint8_t mark)
 {
     uint8_t words[BR_FRAME_INLINE] = {mark};
-    struct br_frame frame = {
-        .kind = BR_FRAME_MESSAGE, .payload = payload, .length = length, .inline_ = words, .cookie = mark};
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                             .payload = payload,
+                             .length = length,
+                             .inline_ = words,
+                             .cookie = mark};
 
     assert_true(br_stream_tx_push(&tx, &frame));
 }
@@ -143,7 +146,8 @@ static void rx_want__stops_only_when_a_peer_exceeds_its_credits(void **state)
     push_message(10, 4);
     assert_int_equal(carry_on(64, &first), 1);
     assert_int_equal(carry_on(64, &event), 1);
-    assert_int_equal(carry_on(64, &event), 1); /* both credits are out: placed frames still come through */
+    /* both credits are out: placed frames still come through */
+    assert_int_equal(carry_on(64, &event), 1);
     assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(carry_on(64, &event), 1); /* one more than allowed */
     assert_int_equal(carry_on(64, &event), -ENOBUFS);
@@ -261,8 +265,9 @@ static void rx_got__malformed_headers(void **state)
     struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
     struct br_slot *only_mapped = br_slot_get(&slots, NULL, FRAME_BYTES, FRAME_BYTES);
     uint32_t number = br_slot_number(&slots, slot);
-    struct br_frame_header good = {BR_FRAME_MAGIC, BR_FRAME_VERSION, BR_FRAME_DATA, 1024, number, 0, {0}},
-                           bad;
+    struct br_frame_header
+        good = {BR_FRAME_MAGIC, BR_FRAME_VERSION, BR_FRAME_DATA, 1024, number, 0, {0}},
+        bad;
 
     (void)state;
     bad = good, bad.magic++, expect_malformed(bad);
@@ -346,7 +351,8 @@ static void stream__random_frames_in_random_pieces_arrive_once_and_in_order(void
 
         memset(place, 0, sizeof place);
         for (uint32_t i = 0; i < n; i++, posted++) {
-            struct br_frame frame = {.kind = i % 3 ? BR_FRAME_DATA : BR_FRAME_MESSAGE, .cookie = posted};
+            struct br_frame frame = {.kind = i % 3 ? BR_FRAME_DATA : BR_FRAME_MESSAGE,
+                                     .cookie = posted};
 
             frame.offset = i % 3 ? i * 2048 : 0;
             frame.slot = i % 3 ? br_slot_number(&slots, slot) : 0;

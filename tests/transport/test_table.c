@@ -33,7 +33,8 @@ static void transport_at__lists_each_once(void **state)
     assert_null(br_transport_at(1000000));
 }
 
-/* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so; streams need no tokens. */
+/* A simulated device has no interfaces of this host, no descriptor to sleep in, and says so;
+ * streams need no tokens. */
 static void transport_get__defaults_stand_in(void **state)
 {
     const struct br_transport_ops *sim = br_transport_get("sim"), *tcp = br_transport_get("tcp");

@@ -103,7 +103,8 @@ static void take_ports(uint16_t first, uint16_t last)
     uint32_t pid = (uint32_t)getpid();
     char name[16];
 
-    snprintf(name, sizeof name, "127.%u.%u.%u", 64 + pid / 62500 % 128, 1 + pid / 250 % 250, 1 + pid % 250);
+    snprintf(name, sizeof name, "127.%u.%u.%u", 64 + pid / 62500 % 128, 1 + pid / 250 % 250,
+             1 + pid % 250);
     assert_int_equal(br_interface_find(name, &lo), 0);
     options.first_port = first; /* below those that the kernel gives to others */
     options.last_port = last;
@@ -140,7 +141,8 @@ int __wrap_listen(int fd, int backlog)
     return __real_listen(fd, backlog);
 }
 
-/* Another rank of this host has bound the same port and is first to listen: the next port is as good. */
+/* Another rank of this host has bound the same port and is first to listen: the next port is as
+ * good. */
 static void listen__another_is_quicker(void **state)
 {
     union br_inet_address address;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* a and b of every way of a collective. All ways of a size take turns, so that what disturbs the machine disturbs all of them. */
+/* a and b of every way of a collective. All ways of a size take turns, so that what disturbs the
+ * machine disturbs all of them. */
 #include "tools/calibrate/calibrate.h"
 
 #include <errno.h>
@@ -49,14 +50,15 @@ static int algorithms_list(struct work *w, enum br_collective collective)
         for (uint32_t k = 0; k < w->n; k++)
             known = known || br_algorithm_config_equal(&w->ways[k].config, &tunings[i].config);
         if (!known)
-            w->ways[w->n++] =
-                (struct br_cost_measured){.collective = collective, .ranks = ranks, .config = tunings[i].config};
+            w->ways[w->n++] = (struct br_cost_measured){
+                .collective = collective, .ranks = ranks, .config = tunings[i].config};
     }
     return 0;
 }
 
-/* By what was measured, not by the model: where ranks share a machine but have links of their own, as emulated hosts do, the model has all of them pay for
- * each other. The time grows on as from the size before to the last one; a line needs two. */
+/* By what was measured, not by the model: where ranks share a machine but have links of their own,
+ * as emulated hosts do, the model has all of them pay for each other. The time grows on as from the
+ * size before to the last one; a line needs two. */
 bool br_calibrate_is_short(const struct br_cost_measured *m)
 {
     uint32_t n = m->n_points;
@@ -83,7 +85,8 @@ static int measure_size(struct work *w, size_t bytes)
             char name[BR_ALGORITHM_TEXT];
             struct br_calls calls = {.comm = w->comm,
                                      .kind = w->kind,
-                                     .algorithm = br_algorithm_config_name(&w->ways[i].config, name),
+                                     .algorithm =
+                                         br_algorithm_config_name(&w->ways[i].config, name),
                                      .bytes = bytes,
                                      .send = w->send,
                                      .recv = w->recv,
@@ -117,24 +120,29 @@ static int algorithms_measure(struct work *w, size_t most, struct br_calibration
         if (!br_cost_fit_line(m->bytes, m->seconds, m->n_points, &m->fit))
             continue;
         if (c->n_measured == BR_COST_MEASURED)
-            rc = br_error(E2BIG, "more than %d algorithms; calibrate fewer collectives", BR_COST_MEASURED);
+            rc = br_error(E2BIG, "more than %d algorithms; calibrate fewer collectives",
+                          BR_COST_MEASURED);
         else
             c->measured[c->n_measured++] = *m;
     }
     return rc;
 }
 
-int br_calibrate_ways(struct braid_comm *comm, const struct br_coll *kind, enum br_collective collective,
-                      size_t most, int rounds, struct br_calibration *c)
+int br_calibrate_ways(struct braid_comm *comm, const struct br_coll *kind,
+                      enum br_collective collective, size_t most, int rounds,
+                      struct br_calibration *c)
 {
-    struct work w = {
-        .comm = comm, .kind = kind, .model = c->model, .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
+    struct work w = {.comm = comm,
+                     .kind = kind,
+                     .model = c->model,
+                     .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
     int rc;
 
     w.model.topology = &comm->context->network.topology;
     w.model.chunk_bytes = comm->group->model.chunk_bytes;
     rc = algorithms_list(&w, collective);
-    if (!rc && (!(w.send = braid_alloc(comm, most + 4096)) || !(w.recv = braid_alloc(comm, most + 4096))))
+    if (!rc &&
+        (!(w.send = braid_alloc(comm, most + 4096)) || !(w.recv = braid_alloc(comm, most + 4096))))
         rc = -ENOMEM;
     if (!rc)
         rc = algorithms_measure(&w, most, c);

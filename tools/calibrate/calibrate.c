@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `braid calibrate`: measures what the cost model needs, in a job, and saves it. doc/calibrate.md has the method. */
+/* `braid calibrate`: measures what the cost model needs, in a job, and saves it. doc/calibrate.md
+ * has the method. */
 #include "tools/calibrate/calibrate.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ static int calibrate_parse(struct settings *s, int argc, char **argv)
     return rc;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 /* The median beta of each level's links. Without links nothing is known of them alone. */
 static int sum_up_links(struct br_calibration *c)
@@ -85,12 +86,14 @@ static int not_possible(const char *name)
         if (calibrate_is_possible(br_collective_name((enum br_collective)i)))
             used += (size_t)snprintf(list + used, sizeof list - used, "%s, ",
                                      br_collective_name((enum br_collective)i));
-    return br_error(EINVAL, "--collectives: \"%s\" is no collective that moves bytes; possible are: %snone",
+    return br_error(EINVAL,
+                    "--collectives: \"%s\" is no collective that moves bytes; possible are: %snone",
                     name, list);
 }
 
 /* Every name of --collectives; without a communicator it only looks at them. */
-static int each_collective(struct braid_comm *comm, const struct settings *s, struct br_calibration *c)
+static int each_collective(struct braid_comm *comm, const struct settings *s,
+                           struct br_calibration *c)
 {
     char names[256], *save = NULL;
     int rc = 0;
@@ -113,10 +116,10 @@ static int each_collective(struct braid_comm *comm, const struct settings *s, st
 static int calibrate_agree(struct braid_comm *comm, const struct settings *s)
 {
     const struct br_config_option options[] = {{"collectives", br_config_text(s->collectives)},
-                                             {"maxbytes", s->most},
-                                             {"rounds", s->rounds},
-                                             {"no-links", s->no_links},
-                                             {0}};
+                                               {"maxbytes", s->most},
+                                               {"rounds", s->rounds},
+                                               {"no-links", s->no_links},
+                                               {0}};
 
     return br_config_options_agree(comm, options);
 }
@@ -152,7 +155,7 @@ static int calibrate(struct braid_comm *comm, const struct settings *s)
     return rc;
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void calibrate_print_outliers(const struct br_cost_fit *fit, const double *bytes, FILE *out)
 {
@@ -167,7 +170,8 @@ static void calibrate_print_outliers(const struct br_cost_fit *fit, const double
 }
 
 /* Half of the 95 % interval; through two points goes one line alone, and there is none. */
-static const char *calibrate_interval(const struct br_cost_fit *fit, double value, int digits, char text[24])
+static const char *calibrate_interval(const struct br_cost_fit *fit, double value, int digits,
+                                      char text[24])
 {
     if (fit->n < 3)
         return "-";
@@ -179,20 +183,23 @@ static void calibrate_print_links(const struct br_calibration *c, FILE *out)
 {
     if (!c->n_links)
         return;
-    fprintf(
-        out,
-        "# single links, one at a time; +-: 95 %% interval; outliers: sizes in bytes that are off the line\n"
-        "# %4s %4s %5s %9s %8s %10s %9s %9s %11s %7s  %s\n",
-        "from", "to", "level", "alpha us", "+-", "beta ns/B", "+-", "Gb/s", "overhead us", "R^2",
-        "outliers: latency; bandwidth");
+    fprintf(out,
+            "# single links, one at a time; +-: 95 %% interval; outliers: sizes in bytes that are "
+            "off the line\n"
+            "# %4s %4s %5s %9s %8s %10s %9s %9s %11s %7s  %s\n",
+            "from", "to", "level", "alpha us", "+-", "beta ns/B", "+-", "Gb/s", "overhead us",
+            "R^2", "outliers: latency; bandwidth");
     for (uint32_t i = 0; i < c->n_links; i++) {
         const struct br_calibration_link *l = &c->links[i];
         char alpha[24], beta[24];
 
-        fprintf(out, "  %4u %4u %5u %9.2f %8s %10.4f %9s %9.3f %11.2f %7.4f  ", l->from, l->to, l->level,
-                l->trips.start * 1e6, calibrate_interval(&l->trips, l->trips.start_error * 1e6, 2, alpha),
-                l->streams.slope * 1e9, calibrate_interval(&l->streams, l->streams.slope_error * 1e9, 4, beta),
-                l->streams.slope > 0 ? 8e-9 / l->streams.slope : 0, l->streams.start * 1e6, l->streams.r2);
+        fprintf(out, "  %4u %4u %5u %9.2f %8s %10.4f %9s %9.3f %11.2f %7.4f  ", l->from, l->to,
+                l->level, l->trips.start * 1e6,
+                calibrate_interval(&l->trips, l->trips.start_error * 1e6, 2, alpha),
+                l->streams.slope * 1e9,
+                calibrate_interval(&l->streams, l->streams.slope_error * 1e9, 4, beta),
+                l->streams.slope > 0 ? 8e-9 / l->streams.slope : 0, l->streams.start * 1e6,
+                l->streams.r2);
         calibrate_print_outliers(&l->trips, l->trip_bytes, out);
         fputs("; ", out);
         calibrate_print_outliers(&l->streams, l->stream_bytes, out);
@@ -202,16 +209,17 @@ static void calibrate_print_links(const struct br_calibration *c, FILE *out)
 
 static void calibrate_print_levels(const struct br_calibration *c, FILE *out)
 {
-    fprintf(out, "# levels\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us", "beta ns/B",
-            "Gb/s", "a byte costs so many times what it costs one link alone");
+    fprintf(out, "# levels\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us",
+            "beta ns/B", "Gb/s", "a byte costs so many times what it costs one link alone");
     for (uint32_t i = 0; i < c->model.n_levels; i++) {
         const struct br_cost_level *l = &c->model.levels[i];
         const struct br_calibration_congestion *g = &c->congestion[i];
 
-        fprintf(out, "  %5u %9.2f %11.2f %10.4f %9.3f  ", i, l->alpha * 1e6, l->overhead * 1e6, l->beta * 1e9,
-                8e-9 / l->beta);
+        fprintf(out, "  %5u %9.2f %11.2f %10.4f %9.3f  ", i, l->alpha * 1e6, l->overhead * 1e6,
+                l->beta * 1e9, 8e-9 / l->beta);
         if (g->alone > 0)
-            fprintf(out, "%.2f, with all levels at once %.2f\n", g->level / g->alone, g->levels / g->alone);
+            fprintf(out, "%.2f, with all levels at once %.2f\n", g->level / g->alone,
+                    g->levels / g->alone);
         else
             fputs("-\n", out);
     }
@@ -220,27 +228,28 @@ static void calibrate_print_levels(const struct br_calibration *c, FILE *out)
 static void calibrate_print_machine(const struct br_cost_machine *m, FILE *out)
 {
     if (m->beta > 0)
-        fprintf(
-            out,
-            "# all ranks share few cores: on each link a message takes %.2f us and a byte %.3f ns of all of "
-            "them together, relayed ones %.2f and %.3f\n",
-            m->overhead * 1e6, m->beta * 1e9, m->relayed_overhead * 1e6, m->relayed_beta * 1e9);
+        fprintf(out,
+                "# all ranks share few cores: on each link a message takes %.2f us and a byte %.3f "
+                "ns of all of "
+                "them together, relayed ones %.2f and %.3f\n",
+                m->overhead * 1e6, m->beta * 1e9, m->relayed_overhead * 1e6, m->relayed_beta * 1e9);
 }
 
 static void print_ways(const struct br_calibration *c, FILE *out)
 {
     if (!c->n_measured)
         return;
-    fprintf(out, "# %-16s %-24s %10s %8s %10s %9s %7s  %s\n", "collective", "algorithm", "a us", "+-",
-            "b ns/B", "+-", "R^2", "outliers");
+    fprintf(out, "# %-16s %-24s %10s %8s %10s %9s %7s  %s\n", "collective", "algorithm", "a us",
+            "+-", "b ns/B", "+-", "R^2", "outliers");
     for (uint32_t i = 0; i < c->n_measured; i++) {
         const struct br_cost_measured *m = &c->measured[i];
         char name[BR_ALGORITHM_TEXT], a[24], b[24];
 
-        fprintf(out, "  %-16s %-24s %10.2f %8s %10.4f %9s %7.4f  ", br_collective_name(m->collective),
-                br_algorithm_config_name(&m->config, name), m->fit.start * 1e6,
-                calibrate_interval(&m->fit, m->fit.start_error * 1e6, 2, a), m->fit.slope * 1e9,
-                calibrate_interval(&m->fit, m->fit.slope_error * 1e9, 4, b), m->fit.r2);
+        fprintf(out, "  %-16s %-24s %10.2f %8s %10.4f %9s %7.4f  ",
+                br_collective_name(m->collective), br_algorithm_config_name(&m->config, name),
+                m->fit.start * 1e6, calibrate_interval(&m->fit, m->fit.start_error * 1e6, 2, a),
+                m->fit.slope * 1e9, calibrate_interval(&m->fit, m->fit.slope_error * 1e9, 4, b),
+                m->fit.r2);
         calibrate_print_outliers(&m->fit, m->bytes, out);
         fputc('\n', out);
     }
@@ -248,19 +257,20 @@ static void print_ways(const struct br_calibration *c, FILE *out)
 
 void br_calibrate_print(const struct br_calibration *c, FILE *out)
 {
-    fprintf(out, "# braid calibrate: %s over %s, braid %s, %s, %s\n", c->topology, c->devices, c->version,
-            c->system, c->date);
+    fprintf(out, "# braid calibrate: %s over %s, braid %s, %s, %s\n", c->topology, c->devices,
+            c->version, c->system, c->date);
     calibrate_print_links(c, out);
     calibrate_print_levels(c, out);
     calibrate_print_machine(&c->model.machine, out);
     fprintf(out, "# gamma, ns/B:");
     for (int t = 0; t < BRAID_TYPES; t++)
-        fprintf(out, "%s %s %.3g", t ? "," : "", br_type_name((enum braid_type)t), c->types[t] * 1e9);
+        fprintf(out, "%s %s %.3g", t ? "," : "", br_type_name((enum braid_type)t),
+                c->types[t] * 1e9);
     fprintf(out, "; copy %.3g\n", c->model.copy * 1e9);
     print_ways(c, out);
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 int br_tool_calibrate(int argc, char **argv)
 {
@@ -274,7 +284,8 @@ int br_tool_calibrate(int argc, char **argv)
     if (rc == 1)
         return 0;
     if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
-        rc = br_error(EINVAL, "it measures a job: braid run -n 4 -- braid calibrate, or any launcher");
+        rc = br_error(EINVAL,
+                      "it measures a job: braid run -n 4 -- braid calibrate, or any launcher");
     if (!rc)
         rc = each_collective(NULL, &s, NULL);
     if (rc) {

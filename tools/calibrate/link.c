@@ -61,9 +61,10 @@ static int receive_from(struct br_link_bench *b, int other, uint32_t tag, void *
     return post_receive(b, other, tag, data, bytes, NULL);
 }
 
-/* ---- trips ---------------------------------------------------------------------------------- */
+/* ---- trips ----------------------------------------------------------------------------------- */
 
-static int lead_trips(struct br_link_bench *b, int other, size_t bytes, uint32_t count, double *seconds)
+static int lead_trips(struct br_link_bench *b, int other, size_t bytes, uint32_t count,
+                      double *seconds)
 {
     struct order order = {.kind = TRIPS, .count = count, .bytes = bytes};
     double times[MOST_TRIPS];
@@ -97,8 +98,8 @@ int br_link_trip(struct br_link_bench *b, int other, size_t bytes, uint64_t ns, 
     if (rc)
         return rc;
     most = (double)ns / 1e9 / fmax(2 * *seconds, 1e-7);
-    return lead_trips(b, other, bytes, most < FIRST_TRIPS ? FIRST_TRIPS : (uint32_t)fmin(most, MOST_TRIPS),
-                      seconds);
+    return lead_trips(b, other, bytes,
+                      most < FIRST_TRIPS ? FIRST_TRIPS : (uint32_t)fmin(most, MOST_TRIPS), seconds);
 }
 
 static int follow_trips(struct br_link_bench *b, int leader, const struct order *order)
@@ -118,7 +119,7 @@ static int follow_trips(struct br_link_bench *b, int leader, const struct order 
     return rc;
 }
 
-/* ---- streams -------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 int br_link_stream(struct br_link_bench *b, int other, size_t bytes, uint32_t lead, uint32_t count,
                    double *seconds)
@@ -163,7 +164,7 @@ static int follow_stream(struct br_link_bench *b, int leader, const struct order
     return rc ? rc : send_to(b, leader, TAG_RESULT, &seconds, sizeof seconds);
 }
 
-/* ---- following ------------------------------------------------------------------------------ */
+/* ---- following ------------------------------------------------------------------------------- */
 
 int br_link_release(struct br_link_bench *b, int other)
 {
@@ -180,9 +181,11 @@ int br_link_follow(struct br_link_bench *b, int leader)
 
         if (rc || order.kind == RELEASE)
             return rc;
-        if (order.bytes > BR_LINK_MOST_BYTES || !order.count || (order.kind == STREAM && !order.lead))
+        if (order.bytes > BR_LINK_MOST_BYTES || !order.count ||
+            (order.kind == STREAM && !order.lead))
             return br_error(EPROTO, "rank %d ordered what cannot be measured", leader);
-        rc = order.kind == TRIPS ? follow_trips(b, leader, &order) : follow_stream(b, leader, &order);
+        rc = order.kind == TRIPS ? follow_trips(b, leader, &order)
+                                 : follow_stream(b, leader, &order);
         if (rc)
             return rc;
     }

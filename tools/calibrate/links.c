@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links, one at a time. Small messages there and back give alpha; a stream of larger ones gives beta, and what a message costs
- * besides its bytes. A size of which one message takes too long ends the sizes of its link.
+ * Links, one at a time. Small messages there and back give alpha; a stream of larger ones gives
+ * beta, and what a message costs besides its bytes. A size of which one message takes too long ends
+ * the sizes of its link.
  */
 #include "tools/calibrate/calibrate.h"
 
@@ -23,9 +24,11 @@
 #define EACH        (4 * BR_MS) /* a measurement of a size */
 #define LONGEST     0.05        /* s that a message may take */
 /* bytes of a stream at least: several of the bursts in which networks pass them on */
-#define ENOUGH      (256u << 10)
-#define LEAD        (256u << 10) /* bytes in front of a stream: more than a shaped link lets through after a pause */
-#define LEAST_SIZES 3            /* that are measured however slow the link is */
+#define ENOUGH (256u << 10)
+#define LEAD                                                                                       \
+    (256u                                                                                          \
+     << 10) /* bytes in front of a stream: more than a shaped link lets through after a pause */
+#define LEAST_SIZES 3 /* that are measured however slow the link is */
 #define MOST_ROUNDS 16
 
 /* What is measured of a link; 0: it is not. */
@@ -42,7 +45,7 @@ struct work {
     uint32_t n;
 };
 
-/* ---- which links ---------------------------------------------------------------------------- */
+/* ---- which links ----------------------------------------------------------------------------- */
 
 /* The level of the link between two ranks; false: there is none. */
 static bool level_of(const struct br_topology *t, uint32_t from, uint32_t to, uint8_t *level)
@@ -55,8 +58,10 @@ static bool level_of(const struct br_topology *t, uint32_t from, uint32_t to, ui
     return true;
 }
 
-/* All links or, with `next`, from each rank the first one of each level behind it. links NULL: counts. */
-static uint32_t links_list(const struct br_topology *t, bool next, struct br_calibration_link *links)
+/* All links or, with `next`, from each rank the first one of each level behind it. links NULL:
+ * counts. */
+static uint32_t links_list(const struct br_topology *t, bool next,
+                           struct br_calibration_link *links)
 {
     uint32_t n = 0;
 
@@ -78,7 +83,7 @@ static uint32_t links_list(const struct br_topology *t, bool next, struct br_cal
     return n;
 }
 
-/* ---- one link ------------------------------------------------------------------------------- */
+/* ---- one link -------------------------------------------------------------------------------- */
 
 static uint32_t at_least(double a, uint32_t least, uint32_t most)
 {
@@ -139,7 +144,7 @@ static int links_measure_link(struct work *w, int other, struct raw *out)
     return br_link_release(&w->bench, other);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int measure_all(struct work *w)
 {
@@ -155,8 +160,9 @@ static int measure_all(struct work *w)
             rc = br_link_follow(&w->bench, (int)l->from);
     }
     return rc ? rc
-              : braid_allreduce(w->bench.comm, w->raw, w->raw, w->n * sizeof *w->raw / sizeof(double),
-                                BRAID_FLOAT64, BRAID_SUM, NULL, NULL);
+              : braid_allreduce(w->bench.comm, w->raw, w->raw,
+                                w->n * sizeof *w->raw / sizeof(double), BRAID_FLOAT64, BRAID_SUM,
+                                NULL, NULL);
 }
 
 /* Takes the sizes that were measured. */
@@ -184,9 +190,10 @@ static int fit_all(struct work *w)
 {
     for (uint32_t i = 0; i < w->n; i++)
         if (!br_calibrate_fit(&w->links[i], w->raw[i].trips, w->raw[i].streams))
-            return br_error(EIO,
-                            "the link from rank %u to rank %u could not be measured: too slow, or no clock",
-                            w->links[i].from, w->links[i].to);
+            return br_error(
+                EIO,
+                "the link from rank %u to rank %u could not be measured: too slow, or no clock",
+                w->links[i].from, w->links[i].to);
     return 0;
 }
 
@@ -203,7 +210,8 @@ static int open_work(struct work *w)
     return br_link_open(&w->bench, w->bench.comm);
 }
 
-int br_calibrate_links(struct braid_comm *comm, int rounds, struct br_calibration_link **links, uint32_t *n)
+int br_calibrate_links(struct braid_comm *comm, int rounds, struct br_calibration_link **links,
+                       uint32_t *n)
 {
     struct work w = {.bench.comm = comm,
                      .topology = &comm->context->network.topology,

@@ -8,10 +8,11 @@
 int br_calls_time(const struct br_calls *c, double *seconds)
 {
     struct braid_options options = {.algorithm = c->algorithm};
-    struct br_coll_call call = {.kind = c->kind,
-                                .data = {.type = BRAID_FLOAT32, .reduction = BRAID_SUM},
-                                .shape = br_coll_shape(c->kind, c->bytes, BRAID_FLOAT32, braid_size(c->comm)),
-                                .options = &options};
+    struct br_coll_call call = {
+        .kind = c->kind,
+        .data = {.type = BRAID_FLOAT32, .reduction = BRAID_SUM},
+        .shape = br_coll_shape(c->kind, c->bytes, BRAID_FLOAT32, braid_size(c->comm)),
+        .options = &options};
     int64_t calls = 1;
     uint64_t start;
     int rc = 0;
@@ -25,9 +26,13 @@ int br_calls_time(const struct br_calls *c, double *seconds)
         if (!rc && phase == 0) {
             double most = (double)c->enough / 1e9 / (*seconds > 1e-7 ? *seconds : 1e-7);
 
-            calls = c->once && most * LONG < 1 ? 0 : most < 2 ? 2 : most > c->most ? c->most : (int64_t)most;
+            calls = c->once && most * LONG < 1 ? 0
+                    : most < 2                 ? 2
+                    : most > c->most           ? c->most
+                                               : (int64_t)most;
             rc = braid_allreduce(c->comm, &calls, &calls, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
         }
     }
-    return rc ? rc : braid_allreduce(c->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_AVG, NULL, NULL);
+    return rc ? rc
+              : braid_allreduce(c->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_AVG, NULL, NULL);
 }

@@ -15,12 +15,15 @@ struct br_calls {
     const char *algorithm;
     size_t bytes; /* as br_coll_shape understands them */
     void *send, *recv;
-    uint64_t enough; /* ns; about so long, and 2 to `most` calls after a first one that does not count */
+    /* ns; about so long, and 2 to `most` calls after a first one that does not count */
+    uint64_t enough;
     int most;
-    bool once; /* a first call that takes longer than 5 times `enough` on any rank is all that is measured */
+    /* a first call that takes longer than 5 times `enough` on any rank is all that is measured */
+    bool once;
 };
 
-/* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's, with words. */
+/* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's,
+ * with words. */
 int br_calls_time(const struct br_calls *calls, double *seconds);
 
 #endif

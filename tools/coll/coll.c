@@ -2,12 +2,15 @@
 /*
  * `braid allreduce` and its sisters: nccl-tests for braid.
  *
- * 1. As there: warm-up with the largest and the smallest size; then for each size, out of place and in place,
- * one call that is not timed, the timed calls, and calls on fresh data whose result is compared on every
- * rank.
- * 2. Timed calls follow each other without a barrier (--blocking 1 sets one); --async N keeps N under way,
+ * 1. As there: warm-up with the largest and the smallest size; then for each size, out of place and
+ *    in place,
+ * one call that is not timed, the timed calls, and calls on fresh data whose result is compared on
+ * every rank.
+ * 2. Timed calls follow each other without a barrier (--blocking 1 sets one); --async N keeps N
+ *    under way,
  * each with buffers of its own, because two calls that write one buffer would race.
- * 3. Any rank's error ends that rank with words on stderr; the others follow with their communicator.
+ * 3. Any rank's error ends that rank with words on stderr; the others follow with their
+ *    communicator.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -49,8 +52,8 @@ static bool is_rank0(const struct bench *bench)
 }
 
 /* The k-th pair of buffers for one call. */
-static void coll_coll_buffers(const struct bench *bench, const struct br_coll_call *call, bool in_place, size_t k,
-                    char **send, char **recv)
+static void coll_coll_buffers(const struct bench *bench, const struct br_coll_call *call,
+                              bool in_place, size_t k, char **send, char **recv)
 {
     size_t element = br_type_size(call->data.type), rank = (size_t)braid_rank(bench->comm);
     *recv = bench->recv + k * bench->bytes;
@@ -61,16 +64,16 @@ static void coll_coll_buffers(const struct bench *bench, const struct br_coll_ca
     }
 }
 
-static int coll_coll_submit(const struct bench *bench, const struct br_coll_call *call, bool in_place, size_t k,
-                  struct braid_op **ops)
+static int coll_coll_submit(const struct bench *bench, const struct br_coll_call *call,
+                            bool in_place, size_t k, struct braid_op **ops)
 {
     char *send, *recv;
     coll_coll_buffers(bench, call, in_place, k, &send, &recv);
     return br_coll_submit(bench->comm, call, send, recv, ops);
 }
 
-static int coll_coll_repeat(const struct bench *bench, const struct br_coll_call *call, bool in_place,
-                  int64_t iterations)
+static int coll_coll_repeat(const struct bench *bench, const struct br_coll_call *call,
+                            bool in_place, int64_t iterations)
 {
     struct braid_op *ops[64][2] = {{NULL}};
     size_t depth = (size_t)bench->settings->depth;
@@ -98,10 +101,12 @@ static int combine_time(const struct bench *bench, double *seconds)
     int64_t average = bench->settings->average;
     if (average == BR_AVERAGE_RANK0 && !is_rank0(bench))
         *seconds = 0;
-    return braid_allreduce(bench->comm, seconds, seconds, 1, BRAID_FLOAT64, reductions[average], NULL, NULL);
+    return braid_allreduce(bench->comm, seconds, seconds, 1, BRAID_FLOAT64, reductions[average],
+                           NULL, NULL);
 }
 
-static int coll_coll_check(struct bench *bench, struct br_coll_call call, bool in_place, int64_t *wrong)
+static int coll_coll_check(struct bench *bench, struct br_coll_call call, bool in_place,
+                           int64_t *wrong)
 {
     char *send, *recv;
     int64_t mine = 0;
@@ -122,14 +127,15 @@ static int coll_coll_check(struct bench *bench, struct br_coll_call call, bool i
     }
     if (mine)
         fprintf(stderr, "braid %s: rank %d: %" PRId64 " wrong elements (%s, %zu of %s, %s)\n",
-                call.kind->name, braid_rank(bench->comm), mine, in_place ? "in place" : "out of place",
-                call.shape.count, type_name(call.data.type), br_reduction_name(call.data.reduction));
+                call.kind->name, braid_rank(bench->comm), mine,
+                in_place ? "in place" : "out of place", call.shape.count, type_name(call.data.type),
+                br_reduction_name(call.data.reduction));
     *wrong = mine;
     return braid_allreduce(bench->comm, wrong, wrong, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
 }
 
 static int coll_coll_measure(struct bench *bench, const struct br_coll_call *call, bool in_place,
-                   struct br_report_half *half)
+                             struct br_report_half *half)
 {
     const struct br_settings *s = bench->settings;
     int64_t wrong = -1;
@@ -178,7 +184,8 @@ static int coll_coll_warm_up(struct bench *bench, struct br_coll_call call)
     int64_t sizes[2] = {s->max_bytes, s->min_bytes};
     int rc = 0;
     for (int i = 0; i < 2 && !rc; i++) {
-        call.shape = br_coll_shape(call.kind, (size_t)sizes[i], call.data.type, braid_size(bench->comm));
+        call.shape =
+            br_coll_shape(call.kind, (size_t)sizes[i], call.data.type, braid_size(bench->comm));
         rc = coll_coll_repeat(bench, &call, false, s->warmup);
     }
     return rc;
@@ -225,7 +232,8 @@ static int coll_coll_get_buffers(struct bench *bench)
              available = br_host_memory_available();
     if (available && total > available / 2 / ranks)
         return br_error(ENOMEM,
-                        "%" PRIu64 " ranks of this host need 2 buffers of %zu MiB each, but only %" PRIu64
+                        "%" PRIu64
+                        " ranks of this host need 2 buffers of %zu MiB each, but only %" PRIu64
                         " MiB are free: lower --maxbytes or --async",
                         ranks, total >> 20, available >> 20);
     if (!strcmp(s->memory, "alloc")) {
@@ -236,8 +244,9 @@ static int coll_coll_get_buffers(struct bench *bench)
     bench->malloced = true;
     bench->send = calloc(1, total);
     bench->recv = calloc(1, total);
-    return bench->send && bench->recv ? 0
-                                      : br_error(ENOMEM, "no memory for 2 buffers of %zu MiB", total >> 20);
+    return bench->send && bench->recv
+               ? 0
+               : br_error(ENOMEM, "no memory for 2 buffers of %zu MiB", total >> 20);
 }
 
 static void put_buffers(struct bench *bench)
@@ -262,11 +271,12 @@ static int start_report(struct bench *bench)
            "(%s) warmup iters: %" PRId64 " iters: %" PRId64 " agg iters: 1 validation: %" PRId64
            " graph: 0\n#\n",
            barrier ? 0 : s->min_bytes, barrier ? 0 : s->max_bytes,
-           s->step_factor > 1 ? s->step_factor : s->step_bytes, s->step_factor > 1 ? "factor" : "bytes",
-           s->warmup, s->iterations, s->checks);
+           s->step_factor > 1 ? s->step_factor : s->step_bytes,
+           s->step_factor > 1 ? "factor" : "bytes", s->warmup, s->iterations, s->checks);
     printf("# braid %s %s, %d rank%s, back end %s, algorithm %s, memory %s, seed %" PRId64 "\n#\n",
-           braid_version(), s->kind->name, ranks, ranks == 1 ? "" : "s", s->backend ? s->backend : "auto",
-           s->algorithm ? s->algorithm : "auto", s->memory, s->seed);
+           braid_version(), s->kind->name, ranks, ranks == 1 ? "" : "s",
+           s->backend ? s->backend : "auto", s->algorithm ? s->algorithm : "auto", s->memory,
+           s->seed);
     br_report_number(bench->report, "ranks", ranks);
     br_report_number(bench->report, "iterations", (double)s->iterations);
     br_report_number(bench->report, "async", (double)s->depth);
@@ -290,7 +300,8 @@ static int coll_coll_fail(const char *name, const char *text)
     return 1;
 }
 
-/* 0: all is right; 1: something was wrong, already told; -errno with words. All ranks return alike. */
+/* 0: all is right; 1: something was wrong, already told; -errno with words. All ranks return alike.
+ */
 static int coll_coll_run(struct bench *bench)
 {
     const struct br_settings *s = bench->settings;

@@ -6,14 +6,22 @@
 #include "collectives/schedule/type.h"
 
 static const struct br_coll kinds[] = {
-    {.id = BR_COLL_ALLREDUCE, .name = "allreduce", .reduces = true, .in_place = true, .bus_steps = 2},
+    {.id = BR_COLL_ALLREDUCE,
+     .name = "allreduce",
+     .reduces = true,
+     .in_place = true,
+     .bus_steps = 2},
     {.id = BR_COLL_REDUCE_SCATTER,
      .name = "reduce_scatter",
      .reduces = true,
      .in_place = true,
      .sends_all = true,
      .bus_steps = 1},
-    {.id = BR_COLL_ALLGATHER, .name = "allgather", .in_place = true, .recvs_all = true, .bus_steps = 1},
+    {.id = BR_COLL_ALLGATHER,
+     .name = "allgather",
+     .in_place = true,
+     .recvs_all = true,
+     .bus_steps = 1},
     {.id = BR_COLL_BROADCAST, .name = "broadcast", .rooted = true, .in_place = true},
     {.id = BR_COLL_REDUCE, .name = "reduce", .reduces = true, .rooted = true, .in_place = true},
     {.id = BR_COLL_BARRIER, .name = "barrier"},
@@ -46,7 +54,8 @@ const struct br_coll *br_coll_find(const char *name)
     return NULL;
 }
 
-struct br_coll_shape br_coll_shape(const struct br_coll *kind, size_t bytes, enum braid_type type, int ranks)
+struct br_coll_shape br_coll_shape(const struct br_coll *kind, size_t bytes, enum braid_type type,
+                                   int ranks)
 {
     struct br_coll_shape shape = {0};
     size_t n = (size_t)ranks;
@@ -62,13 +71,14 @@ struct br_coll_shape br_coll_shape(const struct br_coll *kind, size_t bytes, enu
     return shape;
 }
 
-void br_coll_bandwidth(const struct br_coll_call *call, int ranks, double seconds, double *algorithm,
-                       double *bus)
+void br_coll_bandwidth(const struct br_coll_call *call, int ranks, double seconds,
+                       double *algorithm, double *bus)
 {
     size_t elements = call->shape.send > call->shape.recv ? call->shape.send : call->shape.recv;
     double bytes = (double)elements * (double)br_type_size(call->data.type);
     *algorithm = seconds > 0 ? bytes / 1e9 / seconds : 0;
-    *bus = call->kind->bus_steps ? *algorithm * call->kind->bus_steps * (ranks - 1) / ranks : *algorithm;
+    *bus = call->kind->bus_steps ? *algorithm * call->kind->bus_steps * (ranks - 1) / ranks
+                                 : *algorithm;
 }
 
 static int next_rank(struct braid_comm *comm)
@@ -82,8 +92,8 @@ static int previous_rank(struct braid_comm *comm)
 }
 
 /* Round the ring, both directions of every rank at once. */
-static int submit_sendrecv(struct braid_comm *comm, const struct br_coll_call *call, const void *send,
-                           void *recv, struct braid_op **ops)
+static int submit_sendrecv(struct braid_comm *comm, const struct br_coll_call *call,
+                           const void *send, void *recv, struct braid_op **ops)
 {
     struct braid_op *own[2] = {NULL, NULL};
     struct braid_op **both = ops ? ops : own;
@@ -96,8 +106,8 @@ static int submit_sendrecv(struct braid_comm *comm, const struct br_coll_call *c
     return rc || ops ? rc : br_coll_wait(both);
 }
 
-int br_coll_submit(struct braid_comm *comm, const struct br_coll_call *call, const void *send, void *recv,
-                   struct braid_op **ops)
+int br_coll_submit(struct braid_comm *comm, const struct br_coll_call *call, const void *send,
+                   void *recv, struct braid_op **ops)
 {
     const struct br_coll *kind = call->kind;
     const struct braid_options *o = call->options;
@@ -150,13 +160,15 @@ size_t br_coll_wrong(struct braid_comm *comm, const struct br_coll_call *call, c
     size_t count = call->shape.count;
     int rank = braid_rank(comm), ranks = braid_size(comm);
     bool to_root = kind->id == BR_COLL_REDUCE || kind->id == BR_COLL_GATHER;
-    size_t own = kind->sends_all ? (size_t)rank * count : 0; /* where the block for this rank starts */
+    /* where the block for this rank starts */
+    size_t own = kind->sends_all ? (size_t)rank * count : 0;
     if (kind->id == BR_COLL_BARRIER || (to_root && rank != call->root))
         return 0;
     if (kind->recvs_all) {
         size_t wrong = 0, block = count * br_type_size(data->type);
         for (int r = 0; r < ranks; r++)
-            wrong += br_data_wrong_copy(data, r, own, (const char *)recv + (size_t)r * block, count);
+            wrong +=
+                br_data_wrong_copy(data, r, own, (const char *)recv + (size_t)r * block, count);
         return wrong;
     }
     if (kind->id == BR_COLL_BROADCAST || kind->id == BR_COLL_SCATTER)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The collectives as the tools see them: shapes in nccl-tests' sense, the call, the check, and what bandwidth
- * means. A kind is constant data; callable from any thread.
+ * The collectives as the tools see them: shapes in nccl-tests' sense, the call, the check, and what
+ * bandwidth means. A kind is constant data; callable from any thread.
  */
 #ifndef BR_TOOLS_COLL_COLL_TABLE_H
 #define BR_TOOLS_COLL_COLL_TABLE_H
@@ -29,15 +29,17 @@ enum br_coll_id {
 struct br_coll {
     enum br_coll_id id;
     const char *name;
-    bool reduces;   /* has a reduction */
-    bool rooted;    /* has a root */
-    bool in_place;  /* has an in-place form */
-    bool sends_all; /* the sending side has a block of each rank, which share the size of a row; ... */
+    bool reduces;  /* has a reduction */
+    bool rooted;   /* has a root */
+    bool in_place; /* has an in-place form */
+    /* the sending side has a block of each rank, which share the size of a row; ... */
+    bool sends_all;
     bool recvs_all; /* ... the receiving side has */
     int bus_steps;  /* bus bandwidth is algorithm bandwidth * bus_steps * (n-1)/n; 0: * 1 */
 };
 
-/* Element counts of one row, and where the in-place form starts: send or recv = buffer + offset * rank. */
+/* Element counts of one row, and where the in-place form starts: send or recv = buffer + offset *
+ * rank. */
 struct br_coll_shape {
     size_t count; /* what the call is given */
     size_t send, recv;
@@ -56,17 +58,19 @@ struct br_coll_call {
 /* NULL: no such collective. */
 const struct br_coll *br_coll_find(const char *name);
 
-/* The shape for a row of `bytes`: the larger of both sides has at most that size (nccl-tests' rule). */
-struct br_coll_shape br_coll_shape(const struct br_coll *kind, size_t bytes, enum braid_type type, int ranks);
+/* The shape for a row of `bytes`: the larger of both sides has at most that size (nccl-tests'
+ * rule). */
+struct br_coll_shape br_coll_shape(const struct br_coll *kind, size_t bytes, enum braid_type type,
+                                   int ranks);
 
 /* Bytes to bandwidth: seconds for one call of the shape -> GB/s as nccl-tests counts them. */
-void br_coll_bandwidth(const struct br_coll_call *call, int ranks, double seconds, double *algorithm,
-                       double *bus);
+void br_coll_bandwidth(const struct br_coll_call *call, int ranks, double seconds,
+                       double *algorithm, double *bus);
 
-/* Submits and, with ops == NULL, waits. Else ops[0..2) are set (NULL: not used) and to be waited for. Errors:
- * braid's. */
-int br_coll_submit(struct braid_comm *comm, const struct br_coll_call *call, const void *send, void *recv,
-                   struct braid_op **ops);
+/* Submits and, with ops == NULL, waits. Else ops[0..2) are set (NULL: not used) and to be waited
+ * for. Errors: braid's. */
+int br_coll_submit(struct braid_comm *comm, const struct br_coll_call *call, const void *send,
+                   void *recv, struct braid_op **ops);
 
 /* Waits for all of ops and clears them; the first error is returned. */
 int br_coll_wait(struct braid_op **ops);

@@ -29,13 +29,15 @@ struct bench {
     struct braid_comm *comm;
     const struct br_topology *topology;
     int rank, size;
-    bool pair;         /* the first rank with a partner and this one, and nobody else */
-    bool spread;       /* messages go to all neighbours of a level in turn, not to the next one alone */
+    bool pair; /* the first rank with a partner and this one, and nobody else */
+    /* messages go to all neighbours of a level in turn, not to the next one alone */
+    bool spread;
     uint8_t *out, *in; /* WINDOW * MOST_BYTES each */
     double *all;       /* [size] */
 };
 
-/* The median over the ranks that have measured anything: those with nobody to send to say IDLE. The same on all. */
+/* The median over the ranks that have measured anything: those with nobody to send to say IDLE. The
+ * same on all. */
 static int measure_agree(struct bench *b, double *value)
 {
     int rc = braid_allgather(b->comm, value, b->all, 1, BRAID_FLOAT64, NULL, NULL);
@@ -49,7 +51,7 @@ static int measure_agree(struct bench *b, double *value)
     return rc;
 }
 
-/* ---- messages ------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Whom this rank sends to and hears from on a level; itself: nobody. */
 struct partners {
@@ -64,17 +66,20 @@ static struct partners of_hosts(const struct bench *b, int self, uint32_t level)
     uint32_t rank = (uint32_t)self, n = (uint32_t)b->size;
 
     if (level == 1 && t->per_host)
-        return (struct partners){(int)((rank + t->per_host) % n), (int)((rank + n - t->per_host) % n)};
+        return (struct partners){(int)((rank + t->per_host) % n),
+                                 (int)((rank + n - t->per_host) % n)};
     for (uint32_t i = 1; i < n && p.next == self; i++) {
         uint32_t r = (rank + i) % n;
 
-        if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
+        if (level == 0 ? t->leader[r] == t->leader[rank]
+                       : t->leader[rank] == rank && t->leader[r] == r)
             p.next = (int)r;
     }
     for (uint32_t i = 1; i < n && p.previous == self; i++) {
         uint32_t r = (rank + n - i) % n;
 
-        if (level == 0 ? t->leader[r] == t->leader[rank] : t->leader[rank] == rank && t->leader[r] == r)
+        if (level == 0 ? t->leader[r] == t->leader[rank]
+                       : t->leader[rank] == rank && t->leader[r] == r)
             p.previous = (int)r;
     }
     return p;
@@ -96,7 +101,8 @@ static struct partners of_cube(const struct bench *b, int self, uint32_t level, 
     return (struct partners){(int)next, (int)previous};
 }
 
-static struct partners partners_of(const struct bench *b, int rank, uint32_t level, uint32_t distance)
+static struct partners partners_of(const struct bench *b, int rank, uint32_t level,
+                                   uint32_t distance)
 {
     if (b->topology->kind == BR_TOPOLOGY_HOSTS)
         return of_hosts(b, rank, level);
@@ -117,7 +123,8 @@ static struct partners partners_on(const struct bench *b, uint32_t level, uint32
         first++; /* alone on its host */
     if (b->rank == first)
         return (struct partners){second, second};
-    return b->rank == second ? (struct partners){first, first} : (struct partners){b->rank, b->rank};
+    return b->rank == second ? (struct partners){first, first}
+                             : (struct partners){b->rank, b->rank};
 }
 
 /* Has this rank somebody to send to on one of these levels? */
@@ -129,7 +136,8 @@ static bool measure_sends(const struct bench *b, uint32_t first, uint32_t last)
     return false;
 }
 
-/* Sends `count` messages to the next ranks of each of these levels and gets as many from the previous ones. */
+/* Sends `count` messages to the next ranks of each of these levels and gets as many from the
+ * previous ones. */
 static int measure_shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count)
 {
     struct braid_op *ops[2 * BURST * BR_COST_LEVELS];
@@ -157,8 +165,8 @@ static int measure_shift(struct bench *b, uint32_t first, uint32_t last, size_t 
     return rc;
 }
 
-/* Seconds of one shift, the median of many. All ranks must agree when it is enough, so the slowest first one says how many
- * there will be. */
+/* Seconds of one shift, the median of many. All ranks must agree when it is enough, so the slowest
+ * first one says how many there will be. */
 static int time_shift(struct bench *b, uint32_t first, uint32_t last, size_t bytes, int count,
                       double *seconds)
 {
@@ -177,7 +185,9 @@ static int time_shift(struct bench *b, uint32_t first, uint32_t last, size_t byt
         if (!rc && phase == 0) {
             double most = (double)ENOUGH / 1e9 / fmax(times[0], 1e-7);
 
-            turns = most < LEAST_TURNS ? LEAST_TURNS : most > MOST_TURNS ? MOST_TURNS : (int64_t)most;
+            turns = most < LEAST_TURNS  ? LEAST_TURNS
+                    : most > MOST_TURNS ? MOST_TURNS
+                                        : (int64_t)most;
             rc = braid_allreduce(b->comm, &turns, &turns, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
         }
     }
@@ -209,7 +219,8 @@ static int measure_bytes(struct bench *b, uint32_t first, uint32_t last, double 
     }
     if (rc)
         return rc;
-    *beta = br_cost_fit_line(bytes, seconds, 5, &fit) && fit.slope > 0 ? fit.slope : seconds[4] / bytes[4];
+    *beta = br_cost_fit_line(bytes, seconds, 5, &fit) && fit.slope > 0 ? fit.slope
+                                                                       : seconds[4] / bytes[4];
     *beta /= measure_sharers(b);
     return 0;
 }
@@ -228,7 +239,8 @@ static int measure_level(struct bench *b, uint32_t level, struct br_cost_level *
     return rc;
 }
 
-/* What all links at once take from each other. The levels' own figures say it of one level, unless they are those of a pair. */
+/* What all links at once take from each other. The levels' own figures say it of one level, unless
+ * they are those of a pair. */
 static int measure_congestion(struct bench *b, struct br_calibration *c)
 {
     bool alone = c->model.machine.beta > 0;
@@ -274,10 +286,10 @@ static int count_links(struct bench *b, uint32_t first, uint32_t last, double *l
     for (uint32_t level = first; level <= last; level++) {
         struct br_hop hops[BR_TOPOLOGY_HOPS];
         struct partners p = partners_on(b, level, 0);
-        uint32_t n =
-            p.next == b->rank || p.previous == b->rank
-                ? 0
-                : br_topology_route(b->topology, (uint32_t)b->rank, (uint32_t)p.next, (uint8_t)level, hops);
+        uint32_t n = p.next == b->rank || p.previous == b->rank
+                         ? 0
+                         : br_topology_route(b->topology, (uint32_t)b->rank, (uint32_t)p.next,
+                                             (uint8_t)level, hops);
 
         while (n-- > 0)
             *links += hops[n].share;
@@ -286,7 +298,8 @@ static int count_links(struct bench *b, uint32_t first, uint32_t last, double *l
 }
 
 /* What a message and a byte take of the machine, on each link: all links are busy at once. */
-static int measure_crowd(struct bench *b, uint32_t first, uint32_t last, double *overhead, double *beta)
+static int measure_crowd(struct bench *b, uint32_t first, uint32_t last, double *overhead,
+                         double *beta)
 {
     double links, seconds;
     int rc = count_links(b, first, last, &links);
@@ -302,12 +315,14 @@ static int measure_crowd(struct bench *b, uint32_t first, uint32_t last, double 
     return 0;
 }
 
-/* The levels: all ranks at once, as they will be. Not where they are more than the cores of their one machine: what they take from
- * each other there depends on how many are at it, so one link alone is measured, and then what the machine can carry. */
+/* The levels: all ranks at once, as they will be. Not where they are more than the cores of their
+ * one machine: what they take from each other there depends on how many are at it, so one link
+ * alone is measured, and then what the machine can carry. */
 static int measure_links(struct bench *b, struct br_cost_model *model)
 {
     struct br_cost_machine *machine = &model->machine;
-    int64_t cores = b->comm->context->settings.cores; /* each rank's own; all must measure the same */
+    /* each rank's own; all must measure the same */
+    int64_t cores = b->comm->context->settings.cores;
     int rc = braid_allreduce(b->comm, &cores, &cores, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
 
     b->pair = cores > 0;
@@ -329,14 +344,15 @@ static int measure_links(struct bench *b, struct br_cost_model *model)
     return rc;
 }
 
-/* ---- local work ----------------------------------------------------------------------------- */
+/* ---- local work ------------------------------------------------------------------------------ */
 
 static int measure_work(struct bench *b, enum braid_type type, bool copies, size_t at)
 {
     const void *sources[2] = {b->out + at, b->in + at};
 
     if (!copies)
-        return br_reduce(type, BRAID_SUM, b->out + at, sources, 2, BLOCK_BYTES / br_type_size(type), 0);
+        return br_reduce(type, BRAID_SUM, b->out + at, sources, 2, BLOCK_BYTES / br_type_size(type),
+                         0);
     memcpy(b->out + at, b->in + at, BLOCK_BYTES);
     return 0;
 }
@@ -351,7 +367,8 @@ static int time_work(struct bench *b, enum braid_type type, bool copies, double 
     start = br_clock_now();
     end = start + ENOUGH / 4;
     for (; !rc && br_clock_now() < end; blocks++)
-        rc = measure_work(b, type, copies, (size_t)blocks * BLOCK_BYTES % ((size_t)WINDOW * MOST_BYTES));
+        rc = measure_work(b, type, copies,
+                          (size_t)blocks * BLOCK_BYTES % ((size_t)WINDOW * MOST_BYTES));
     *seconds = (double)(br_clock_now() - start) / 1e9 / (double)blocks / BLOCK_BYTES;
     return rc ? rc : measure_agree(b, seconds);
 }
@@ -372,7 +389,7 @@ static int measure_all_work(struct bench *b, struct br_calibration *c)
     return rc;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void measure_describe(const struct bench *b, struct br_calibration *c)
 {
@@ -412,16 +429,17 @@ int br_measure(struct braid_comm *comm, struct br_calibration *calibration)
 
     memset(calibration, 0, sizeof *calibration);
     if (b.size < 2)
-        return br_error(EINVAL,
-                        "one rank has no network to measure; start more with `braid run -n N -- ...`");
-    if (b.size != comm->context->size)
-        return br_error(EINVAL, "only the network of a whole job is measured, not of a part of its ranks");
-    if (b.topology->kind == BR_TOPOLOGY_BCUBE && !br_topology_is_whole_cube(b.topology))
         return br_error(
-            EINVAL,
-            "hosts of BCube(%u,%u) are missing: only where all of them run a rank have all ranks a next one "
-            "on every level to be measured with",
-            b.topology->cube.n, b.topology->cube.k);
+            EINVAL, "one rank has no network to measure; start more with `braid run -n N -- ...`");
+    if (b.size != comm->context->size)
+        return br_error(EINVAL,
+                        "only the network of a whole job is measured, not of a part of its ranks");
+    if (b.topology->kind == BR_TOPOLOGY_BCUBE && !br_topology_is_whole_cube(b.topology))
+        return br_error(EINVAL,
+                        "hosts of BCube(%u,%u) are missing: only where all of them run a rank have "
+                        "all ranks a next one "
+                        "on every level to be measured with",
+                        b.topology->cube.n, b.topology->cube.k);
     b.out = braid_alloc(comm, (size_t)WINDOW * MOST_BYTES);
     b.in = b.out ? braid_alloc(comm, (size_t)WINDOW * MOST_BYTES) : NULL;
     b.all = calloc((size_t)b.size, sizeof *b.all);

@@ -53,12 +53,15 @@ void br_report_number(struct br_report *report, const char *name, double value)
 
 void br_report_header(void)
 {
-    printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place          \n",
+    printf("# %10s  %12s  %8s  %6s  %6s           out-of-place                       in-place      "
+           "    \n",
            "", "", "", "", "");
-    printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s %6s  %7s  %6s  %6s %6s\n", "size", "count", "type",
-           "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
-    printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %5s  %7s  %6s  %6s  %5s\n", "(B)", "(elements)", "",
-           "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+    printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s %6s  %7s  %6s  %6s %6s\n", "size", "count",
+           "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
+           "#wrong");
+    printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %5s  %7s  %6s  %6s  %5s\n", "(B)",
+           "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)",
+           "");
 }
 
 static void print_half(const struct br_report_half *half)
@@ -97,7 +100,8 @@ static void add_half(struct br_report *report, cJSON *row, const char *name,
 
 void br_report_add(struct br_report *report, const struct br_report_row *row)
 {
-    printf("%12zu  %12zu  %8s  %6s  %6d", row->bytes, row->count, row->type, row->reduction, row->root);
+    printf("%12zu  %12zu  %8s  %6s  %6d", row->bytes, row->count, row->type, row->reduction,
+           row->root);
     print_half(&row->out_of_place);
     print_half(&row->in_place);
     printf("\n");
@@ -141,7 +145,8 @@ void br_report_rails(struct br_report *report, struct braid_comm *comm)
 
 static int coll_report_write_json(struct br_report *report)
 {
-    int rc = br_output_close(report->file, report->json, br_output_json(report->file, report->root));
+    int rc =
+        br_output_close(report->file, report->json, br_output_json(report->file, report->root));
 
     report->file = NULL;
     return rc;
@@ -150,7 +155,8 @@ static int coll_report_write_json(struct br_report *report)
 int br_report_finish(struct br_report *report)
 {
     double average = report->halves ? report->bus_sum / report->halves : 0;
-    printf("# Out of bounds values : %d %s\n", report->failures, report->failures ? "FAILED" : "OK");
+    printf("# Out of bounds values : %d %s\n", report->failures,
+           report->failures ? "FAILED" : "OK");
     printf("# Avg bus bandwidth    : %g \n#\n", average);
     fflush(stdout);
     cJSON_AddNumberToObject(report->root, "out_of_bounds", report->failures);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What `braid allreduce` and its sisters print: nccl-tests' columns on stdout, and the same rows as JSON.
- * Rank 0 only; one thread.
+ * What `braid allreduce` and its sisters print: nccl-tests' columns on stdout, and the same rows as
+ * JSON. Rank 0 only; one thread.
  */
 #ifndef BR_TOOLS_COLL_REPORT_H
 #define BR_TOOLS_COLL_REPORT_H
@@ -30,8 +30,8 @@ struct br_report_row {
     struct br_report_half out_of_place, in_place;
 };
 
-/* json: file to write at the end, or NULL; it is opened at once, so that a bad path shows before the work.
- * NULL with words when it cannot be, or without memory. */
+/* json: file to write at the end, or NULL; it is opened at once, so that a bad path shows before
+ * the work. NULL with words when it cannot be, or without memory. */
 struct br_report *br_report_new(const char *collective, const char *json);
 /* A fact of the run for the JSON: "ranks", "algorithm", ... */
 void br_report_text(struct br_report *report, const char *name, const char *value);

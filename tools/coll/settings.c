@@ -58,15 +58,16 @@ static int parse_root(struct br_settings *s, const char *text)
 static int coll_settings_check(const struct br_settings *s, const struct texts *texts)
 {
     if (s->min_bytes > s->max_bytes)
-        return br_error(EINVAL, "--minbytes %" PRId64 " is more than --maxbytes %" PRId64, s->min_bytes,
-                        s->max_bytes);
+        return br_error(EINVAL, "--minbytes %" PRId64 " is more than --maxbytes %" PRId64,
+                        s->min_bytes, s->max_bytes);
     if (s->step_factor > 1 && s->min_bytes == 0)
-        return br_error(EINVAL,
-                        "--minbytes 0 times a factor stays 0: use --stepbytes, or start at 1 or more");
+        return br_error(
+            EINVAL, "--minbytes 0 times a factor stays 0: use --stepbytes, or start at 1 or more");
     if (strcmp(s->memory, "alloc") != 0 && strcmp(s->memory, "malloc") != 0)
         return br_error(EINVAL, "--memory %s: must be alloc or malloc", s->memory);
     if (texts->threads != 1 || texts->gpus != 1)
-        return br_error(EINVAL, "one rank is one process: start more with `braid run -n N -- braid %s ...`",
+        return br_error(EINVAL,
+                        "one rank is one process: start more with `braid run -n N -- braid %s ...`",
                         s->kind->name);
     return 0;
 }
@@ -74,27 +75,33 @@ static int coll_settings_check(const struct br_settings *s, const struct texts *
 static int coll_settings_parse(struct br_settings *s, struct texts *t, int argc, char **argv)
 {
     const struct br_option options[] = {
-        {"minbytes", 'b', BR_OPTION_BYTES, &s->min_bytes, 0, MOST_BYTES, "SIZE smallest size; default 32M"},
-        {"maxbytes", 'e', BR_OPTION_BYTES, &s->max_bytes, 0, MOST_BYTES, "SIZE largest size; default 32M"},
+        {"minbytes", 'b', BR_OPTION_BYTES, &s->min_bytes, 0, MOST_BYTES,
+         "SIZE smallest size; default 32M"},
+        {"maxbytes", 'e', BR_OPTION_BYTES, &s->max_bytes, 0, MOST_BYTES,
+         "SIZE largest size; default 32M"},
         {"stepbytes", 'i', BR_OPTION_BYTES, &s->step_bytes, 1, MOST_BYTES,
          "SIZE from one size to the next; default 1M"},
         {"stepfactor", 'f', BR_OPTION_NUMBER, &s->step_factor, 1, 1 << 20,
          "N times instead of plus; default 1: plus"},
-        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, 1, 1 << 30, "N timed calls a size; default 20"},
+        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, 1, 1 << 30,
+         "N timed calls a size; default 20"},
         {"warmup_iters", 'w', BR_OPTION_NUMBER, &s->warmup, 0, 1 << 30,
          "N calls before, not timed; default 5"},
         {"check", 'c', BR_OPTION_NUMBER, &s->checks, 0, 1 << 20,
          "N calls whose result is checked; default 1, 0: none"},
-        {"op", 'o', BR_OPTION_TEXT, &t->reduction, 0, 0, "OP sum, prod, min, max, avg or all; default sum"},
+        {"op", 'o', BR_OPTION_TEXT, &t->reduction, 0, 0,
+         "OP sum, prod, min, max, avg or all; default sum"},
         {"datatype", 'd', BR_OPTION_TEXT, &t->type, 0, 0,
          "TYPE float, half, int8, ... or all; default float"},
         {"root", 'r', BR_OPTION_TEXT, &t->root, 0, 0, "RANK or all; default 0"},
         {"average", 'a', BR_OPTION_NUMBER, &s->average, 0, 3,
          "N time of rank 0, 1 mean, 2 least, 3 most; default 1"},
-        {"blocking", 'z', BR_OPTION_NUMBER, &s->barrier, 0, 1, "0|1 a barrier after each call; default 0"},
+        {"blocking", 'z', BR_OPTION_NUMBER, &s->barrier, 0, 1,
+         "0|1 a barrier after each call; default 0"},
         {"timeout", 'T', BR_OPTION_NUMBER, &s->timeout, 0, 86400,
          "SECONDS for one call; default: the library's"},
-        {"nthreads", 't', BR_OPTION_NUMBER, &t->threads, 1, 1 << 20, "N only 1: use `braid run -n N`"},
+        {"nthreads", 't', BR_OPTION_NUMBER, &t->threads, 1, 1 << 20,
+         "N only 1: use `braid run -n N`"},
         {"ngpus", 'g', BR_OPTION_NUMBER, &t->gpus, 1, 1 << 20, "N only 1: use `braid run -n N`"},
         {"algorithm", 0, BR_OPTION_TEXT, &s->algorithm, 0, 0,
          "NAME as `braid info` lists them; default auto"},
@@ -105,8 +112,10 @@ static int coll_settings_parse(struct br_settings *s, struct texts *t, int argc,
          "N larger is more urgent; default 0"},
         {"slice-bytes", 0, BR_OPTION_BYTES, &s->slice_bytes, 1, 1 << 30, "SIZE unit of scheduling"},
         {"seed", 0, BR_OPTION_NUMBER, &s->seed, 0, INT64_MAX, "N of the data; default 1"},
-        {"async", 0, BR_OPTION_NUMBER, &s->depth, 1, 64, "N calls under way at once; default 1: each blocks"},
-        {"memory", 0, BR_OPTION_TEXT, &s->memory, 0, 0, "KIND alloc (braid_alloc) or malloc; default alloc"},
+        {"async", 0, BR_OPTION_NUMBER, &s->depth, 1, 64,
+         "N calls under way at once; default 1: each blocks"},
+        {"memory", 0, BR_OPTION_TEXT, &s->memory, 0, 0,
+         "KIND alloc (braid_alloc) or malloc; default alloc"},
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0, "FILE write the results there too"},
         {0},
     };
@@ -121,7 +130,8 @@ static int coll_settings_parse(struct br_settings *s, struct texts *t, int argc,
 
 int br_settings_parse(struct br_settings *settings, int argc, char **argv)
 {
-    struct texts texts = {.type = "float32", .reduction = "sum", .root = "0", .threads = 1, .gpus = 1};
+    struct texts texts = {
+        .type = "float32", .reduction = "sum", .root = "0", .threads = 1, .gpus = 1};
     const char *backend = getenv("BRAID_BACKEND");
     *settings = (struct br_settings){
         .backend = backend && *backend ? backend : NULL,

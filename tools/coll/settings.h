@@ -24,11 +24,13 @@ struct br_settings {
     int64_t barrier; /* 1: a barrier after each call */
     int64_t timeout; /* of one call in s; 0: the library's */
     int64_t priority, rails, slice_bytes, seed;
-    const char *algorithm, *backend, *memory, *json; /* NULL: default, except memory: "alloc" or "malloc" */
+    /* NULL: default, except memory: "alloc" or "malloc" */
+    const char *algorithm, *backend, *memory, *json;
 };
 
-/* argv as the tool got it; argv[0] names the collective. 0; 1: help was wanted and is printed to stdout;
- * -EINVAL with words. The root is checked against the number of ranks later, by who knows it. */
+/* argv as the tool got it; argv[0] names the collective. 0; 1: help was wanted and is printed to
+ * stdout; -EINVAL with words. The root is checked against the number of ranks later, by who knows
+ * it. */
 int br_settings_parse(struct br_settings *settings, int argc, char **argv);
 
 #endif

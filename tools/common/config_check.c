@@ -14,7 +14,8 @@ int64_t br_config_text(const char *text)
 
 int br_config_options_agree(struct braid_comm *comm, const struct br_config_option *options)
 {
-    int64_t most[2 * BR_CONFIG_OPTIONS_MOST] = {0}; /* of each value, and of its opposite: the least */
+    /* of each value, and of its opposite: the least */
+    int64_t most[2 * BR_CONFIG_OPTIONS_MOST] = {0};
     size_t n = 0;
     int rc;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Values are exact in their type, so that filling does not round: fractions of 2^-10 for float16, 2^-7 for
- *    bfloat16, 2^-23 and 2^-52 for the others, in [-1, 1), or +-[0.75, 1.25) for products.
+ * 1. Values are exact in their type, so that filling does not round: fractions of 2^-10 for
+ *    float16, 2^-7 for bfloat16, 2^-23 and 2^-52 for the others, in [-1, 1), or +-[0.75, 1.25) for
+ *    products.
  * 2. Everything goes by blocks: one switch over the type a block, tight loops inside.
  */
 #include "tools/common/data.h"
@@ -16,14 +17,14 @@
 
 static uint64_t common_data_raw(uint64_t seed, int rank, size_t i)
 {
-    uint64_t x = seed + 0x9e3779b97f4a7c15ull * (i + 1) + 0xd1342543de82ef95ull * ((uint64_t)rank + 1);
+    uint64_t x =
+        seed + 0x9e3779b97f4a7c15ull * (i + 1) + 0xd1342543de82ef95ull * ((uint64_t)rank + 1);
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
 }
 
-/* ---- floating point ---------------------------------------------------------------------------------------
- */
+/* ---- floating point -------------------------------------------------------------------------- */
 
 static bool is_float(enum braid_type type)
 {
@@ -57,12 +58,14 @@ static uint16_t half_of(double value)
     uint32_t bits = float_bits((float)value);
     if (!(bits & 0x7fffffffu))
         return (uint16_t)(bits >> 16);
-    return (uint16_t)((bits >> 16 & 0x8000u) | ((bits >> 23 & 0xff) - 112) << 10 | (bits >> 13 & 0x3ffu));
+    return (uint16_t)((bits >> 16 & 0x8000u) | ((bits >> 23 & 0xff) - 112) << 10 |
+                      (bits >> 13 & 0x3ffu));
 }
 
 static double half_value(uint16_t half)
 {
-    uint32_t bits = (uint32_t)(half & 0x7fff) << 13; /* as a float whose exponent is 112 too small */
+    /* as a float whose exponent is 112 too small */
+    uint32_t bits = (uint32_t)(half & 0x7fff) << 13;
     float value;
     memcpy(&value, &bits, sizeof value);
     value = (half & 0x7c00) == 0x7c00 ? (half & 0x3ff ? NAN : INFINITY) : value * 0x1p112f;
@@ -122,41 +125,41 @@ static void store_float(enum braid_type type, char *at, double value)
 }
 
 /*
- * Is the element right? `wide` is the reference's type: its own rounding errors are far below the bound, for
- * which the thousandth on top pays.
+ * Is the element right? `wide` is the reference's type: its own rounding errors are far below the
+ * bound, for which the thousandth on top pays.
  */
-#define DEFINE_RIGHT(name, wide)                                                                             \
-    static bool name(const struct br_data *data, int ranks, size_t i, wide got)                              \
-    {                                                                                                        \
-        wide result = (wide)float_value(data, 0, i), magnitude = result < 0 ? -result : result;              \
-        for (int r = 1; r < ranks; r++) {                                                                    \
-            wide x = (wide)float_value(data, r, i);                                                          \
-            magnitude += x < 0 ? -x : x;                                                                     \
-            if (data->reduction == BRAID_PROD)                                                               \
-                result *= x;                                                                                 \
-            else if (data->reduction == BRAID_MIN)                                                           \
-                result = x < result ? x : result;                                                            \
-            else if (data->reduction == BRAID_MAX)                                                           \
-                result = x > result ? x : result;                                                            \
-            else                                                                                             \
-                result += x;                                                                                 \
-        }                                                                                                    \
-        wide unit = (wide)(0.5005 * fraction[data->type]) * (wide)(ranks - 1), bound = 0;                    \
-        wide smallest =                                                                                      \
-            data->type == BRAID_FLOAT16 ? (wide)0x1p-25 : 0; /* products may leave the normal range */       \
-        if (data->reduction == BRAID_AVG) {                                                                  \
-            result /= (wide)ranks;                                                                           \
-            magnitude /= (wide)ranks;                                                                        \
-        }                                                                                                    \
-        wide size = result < 0 ? -result : result;                                                           \
-        if (data->reduction == BRAID_SUM)                                                                    \
-            bound = unit * magnitude;                                                                        \
-        else if (data->reduction == BRAID_AVG)                                                               \
-            bound = unit * (magnitude + size); /* 0 for one rank: x / 1 is exact */                          \
-        else if (data->reduction == BRAID_PROD)                                                              \
-            bound = unit * size + smallest * (wide)(ranks - 1);                                              \
-        wide error = got - result;                                                                           \
-        return error <= bound && -error <= bound; /* false for a NaN */                                      \
+#define DEFINE_RIGHT(name, wide)                                                                   \
+    static bool name(const struct br_data *data, int ranks, size_t i, wide got)                    \
+    {                                                                                              \
+        wide result = (wide)float_value(data, 0, i), magnitude = result < 0 ? -result : result;    \
+        for (int r = 1; r < ranks; r++) {                                                          \
+            wide x = (wide)float_value(data, r, i);                                                \
+            magnitude += x < 0 ? -x : x;                                                           \
+            if (data->reduction == BRAID_PROD)                                                     \
+                result *= x;                                                                       \
+            else if (data->reduction == BRAID_MIN)                                                 \
+                result = x < result ? x : result;                                                  \
+            else if (data->reduction == BRAID_MAX)                                                 \
+                result = x > result ? x : result;                                                  \
+            else                                                                                   \
+                result += x;                                                                       \
+        }                                                                                          \
+        wide unit = (wide)(0.5005 * fraction[data->type]) * (wide)(ranks - 1), bound = 0;          \
+        wide smallest = data->type == BRAID_FLOAT16 ? (wide)0x1p-25                                \
+                                                    : 0; /* products may leave the normal range */ \
+        if (data->reduction == BRAID_AVG) {                                                        \
+            result /= (wide)ranks;                                                                 \
+            magnitude /= (wide)ranks;                                                              \
+        }                                                                                          \
+        wide size = result < 0 ? -result : result;                                                 \
+        if (data->reduction == BRAID_SUM)                                                          \
+            bound = unit * magnitude;                                                              \
+        else if (data->reduction == BRAID_AVG)                                                     \
+            bound = unit * (magnitude + size); /* 0 for one rank: x / 1 is exact */                \
+        else if (data->reduction == BRAID_PROD)                                                    \
+            bound = unit * size + smallest * (wide)(ranks - 1);                                    \
+        wide error = got - result;                                                                 \
+        return error <= bound && -error <= bound; /* false for a NaN */                            \
     }
 DEFINE_RIGHT(common_data_right, double)
 DEFINE_RIGHT(right_long, long double)
@@ -169,8 +172,7 @@ static bool float_right(const struct br_data *data, int ranks, size_t i, const c
     return common_data_right(data, ranks, i, got);
 }
 
-/* ---- integers ---------------------------------------------------------------------------------------------
- */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 static bool is_signed(enum braid_type type)
 {
@@ -188,7 +190,8 @@ static uint64_t integer_value(const struct br_data *data, int rank, size_t i)
 {
     uint64_t h = common_data_raw(data->seed, rank, i);
     return common_data_wrap(data->type,
-                data->reduction == BRAID_PROD ? h | 1 : h); /* odd factors: a product never dies out */
+                            /* odd factors: a product never dies out */
+                            data->reduction == BRAID_PROD ? h | 1 : h);
 }
 
 static uint64_t integer_step(const struct br_data *data, uint64_t a, uint64_t b)
@@ -213,12 +216,12 @@ static uint64_t integer_reference(const struct br_data *data, int ranks, size_t 
         result = integer_step(data, result, integer_value(data, r, i));
     result = common_data_wrap(data->type, result);
     if (data->reduction == BRAID_AVG)
-        result = is_signed(data->type) ? (uint64_t)((int64_t)result / ranks) : result / (uint64_t)ranks;
+        result =
+            is_signed(data->type) ? (uint64_t)((int64_t)result / ranks) : result / (uint64_t)ranks;
     return result;
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Little-endian, as all hosts that braid runs on: the low bytes are the element. */
 static void common_data_store(const struct br_data *data, int rank, size_t i, char *at)
@@ -250,8 +253,8 @@ size_t br_data_wrong_copy(const struct br_data *data, int rank, size_t first, co
     return wrong;
 }
 
-size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first, const void *buffer,
-                             size_t count)
+size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first,
+                             const void *buffer, size_t count)
 {
     size_t size = br_type_size(data->type), wrong = 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Test data of the tools: element i of rank r is a function of (seed, r, i), so that any rank can tell what
- * every other rank sent without being told. Pure; callable from any thread.
+ * Test data of the tools: element i of rank r is a function of (seed, r, i), so that any rank can
+ * tell what every other rank sent without being told. Pure; callable from any thread.
  */
 #ifndef BR_TOOLS_COMMON_DATA_H
 #define BR_TOOLS_COMMON_DATA_H
@@ -26,13 +26,13 @@ size_t br_data_wrong_copy(const struct br_data *data, int rank, size_t first, co
                           size_t count);
 
 /*
- * How many elements of buffer are not the reduction over ranks 0..ranks-1 of elements [first, first + count).
- * Integers, minimum and maximum must be exact. Rounded sums and products may differ from the reference
- * (double; long double for float64) by what any order of ranks - 1 roundings can cost: (ranks - 1) u sum|x|
- * for a sum, (ranks - 1) u |prod| for a product, u being half a unit in the last place, and u |avg| more a
- * rank for the division of an average.
+ * How many elements of buffer are not the reduction over ranks 0..ranks-1 of elements [first, first
+ * + count). Integers, minimum and maximum must be exact. Rounded sums and products may differ from
+ * the reference (double; long double for float64) by what any order of ranks - 1 roundings can
+ * cost: (ranks - 1) u sum|x| for a sum, (ranks - 1) u |prod| for a product, u being half a unit in
+ * the last place, and u |avg| more a rank for the division of an average.
  */
-size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first, const void *buffer,
-                             size_t count);
+size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first,
+                             const void *buffer, size_t count);
 
 #endif

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void dispatch_help(const char *who, const struct br_command *commands, size_t count, FILE *out)
+static void dispatch_help(const char *who, const struct br_command *commands, size_t count,
+                          FILE *out)
 {
     fprintf(out, "usage: %s COMMAND [option...]; %s COMMAND --help says more\n\n", who, who);
     for (size_t i = 0; i < count; i++)
@@ -12,7 +13,8 @@ static void dispatch_help(const char *who, const struct br_command *commands, si
             fprintf(out, "  %-16s %s\n", commands[i].name, commands[i].help);
 }
 
-int br_dispatch(const char *who, const struct br_command *commands, size_t count, int argc, char **argv)
+int br_dispatch(const char *who, const struct br_command *commands, size_t count, int argc,
+                char **argv)
 {
     if (argc < 2) {
         dispatch_help(who, commands, count, stderr);

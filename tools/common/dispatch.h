@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From a command's first argument to the function behind it: `braid` and `braid bcube` have a table each. */
+/* From a command's first argument to the function behind it: `braid` and `braid bcube` have a table
+ * each. */
 #ifndef BR_TOOLS_COMMON_DISPATCH_H
 #define BR_TOOLS_COMMON_DISPATCH_H
 
@@ -11,7 +12,9 @@ struct br_command {
     const char *help;                  /* one line; NULL: not listed */
 };
 
-/* Runs the command that argv[1] names. who: "braid bcube". Returns its exit code; 0 after help; 2 with words: there is none. */
-int br_dispatch(const char *who, const struct br_command *commands, size_t count, int argc, char **argv);
+/* Runs the command that argv[1] names. who: "braid bcube". Returns its exit code; 0 after help; 2
+ * with words: there is none. */
+int br_dispatch(const char *who, const struct br_command *commands, size_t count, int argc,
+                char **argv);
 
 #endif

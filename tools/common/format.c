@@ -10,7 +10,9 @@ static const char *format(char *out, double value, const char *const *units, int
         value /= 1000;
         unit++;
     }
-    int decimals = value >= 100 || (unit == 0 && value == (double)(long)value) ? 0 : value >= 10 ? 1 : 2;
+    int decimals = value >= 100 || (unit == 0 && value == (double)(long)value) ? 0
+                   : value >= 10                                               ? 1
+                                                                               : 2;
     snprintf(out, BR_FORMAT_BYTES, "%.*f %s", decimals, value, units[unit]);
     return out;
 }

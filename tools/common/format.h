@@ -5,7 +5,8 @@
 
 #define BR_FORMAT_BYTES 16
 
-const char *br_format_bytes(char out[BR_FORMAT_BYTES], double bytes); /* "411.1 MB", powers of 1000 */
-const char *br_format_time(char out[BR_FORMAT_BYTES], double us);     /* "12.3 ms" */
+/* "411.1 MB", powers of 1000 */
+const char *br_format_bytes(char out[BR_FORMAT_BYTES], double bytes);
+const char *br_format_time(char out[BR_FORMAT_BYTES], double us); /* "12.3 ms" */
 
 #endif

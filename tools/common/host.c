@@ -13,7 +13,8 @@ uint64_t br_host_memory_available(void)
     char line[128];
     unsigned long long kib = 0;
     FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file) && sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
+    while (file && fgets(line, sizeof line, file) &&
+           sscanf(line, "MemAvailable: %llu kB", &kib) != 1)
         ;
     if (file)
         fclose(file);
@@ -34,6 +35,6 @@ int br_host_data_file(const char *name, char *path, size_t bytes)
         if (n > 0 && (size_t)n < bytes && !access(path, R_OK))
             return 0;
     }
-    return br_error(ENOENT, "%s is neither in %s/%s (installed) nor in %s/%s (source tree)", name, here,
-                    places[0], here, places[1]);
+    return br_error(ENOENT, "%s is neither in %s/%s (installed) nor in %s/%s (source tree)", name,
+                    here, places[0], here, places[1]);
 }

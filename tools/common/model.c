@@ -40,11 +40,11 @@ static int common_model_parse(struct br_model *model, FILE *file, const char *pa
         } else if (line[0] && !named) {
             named = true;
         } else if (line[0] && parse_layer(model, line)) {
-            return br_error(
-                EINVAL,
-                "%s, line %d: must be number,name,kind,parameters,forward_multiply_adds; at most %d "
-                "layers",
-                path, number, BR_MODEL_LAYERS);
+            return br_error(EINVAL,
+                            "%s, line %d: must be "
+                            "number,name,kind,parameters,forward_multiply_adds; at most %d "
+                            "layers",
+                            path, number, BR_MODEL_LAYERS);
         }
     }
     if (!model->title[0])
@@ -59,8 +59,8 @@ int br_model_load(const char *path, struct br_model *model)
     if (!file)
         return br_error(errno, "%s: %s", path, strerror(errno));
     model->layers = calloc(BR_MODEL_LAYERS, sizeof *model->layers);
-    int rc =
-        model->layers ? common_model_parse(model, file, path) : br_error(ENOMEM, "no memory for the layers of %s", path);
+    int rc = model->layers ? common_model_parse(model, file, path)
+                           : br_error(ENOMEM, "no memory for the layers of %s", path);
     fclose(file);
     if (rc)
         br_model_free(model);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The learnable layers of a network, from a file of data/models/: comment lines start with #, then a line of column names,
- * then "number,name,kind,parameters,forward_multiply_adds" in the order of the forward pass.
+ * The learnable layers of a network, from a file of data/models/: comment lines start with #, then
+ * a line of column names, then "number,name,kind,parameters,forward_multiply_adds" in the order of
+ * the forward pass.
  */
 #ifndef BR_TOOLS_COMMON_MODEL_H
 #define BR_TOOLS_COMMON_MODEL_H
@@ -24,7 +25,8 @@ struct br_model {
     size_t parameters; /* of all layers */
 };
 
-/* On success the caller frees with br_model_free(). -ENOENT ..., -EINVAL with words naming file and line, -ENOMEM. */
+/* On success the caller frees with br_model_free(). -ENOENT ..., -EINVAL with words naming file and
+ * line, -ENOMEM. */
 int br_model_load(const char *path, struct br_model *model);
 void br_model_free(struct br_model *model);
 

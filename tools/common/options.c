@@ -9,7 +9,8 @@
 #include "base/env.h"
 #include "base/error.h"
 
-static const struct br_option *options_find(const struct br_option *options, const char *argument, const char **value)
+static const struct br_option *options_find(const struct br_option *options, const char *argument,
+                                            const char **value)
 {
     bool is_long = argument[1] == '-';
     size_t length = is_long ? strcspn(argument + 2, "=") : 1;
@@ -58,10 +59,10 @@ static int options_set_number(const struct br_option *option, const char *text)
         valid = !errno && end != text && !*end;
     }
     if (!valid || number < option->min || number > option->max)
-        return br_error(EINVAL, "--%s %s: must be a %s from %" PRId64 " to %" PRId64, option->name, text,
-                        option->kind == BR_OPTION_BYTES ? "number of bytes (K, M, G allowed)"
-                                                        : "whole number",
-                        option->min, option->max);
+        return br_error(
+            EINVAL, "--%s %s: must be a %s from %" PRId64 " to %" PRId64, option->name, text,
+            option->kind == BR_OPTION_BYTES ? "number of bytes (K, M, G allowed)" : "whole number",
+            option->min, option->max);
     *(int64_t *)option->out = number;
     return 0;
 }
@@ -92,7 +93,8 @@ static int parse_one(const struct br_option *options, int argc, char **argv, int
         *(bool *)flag_of(options, argv[*i][1 + k])->out = true;
     if (flags && !argv[*i][1 + flags])
         return 0;
-    option = flags && argv[*i][1 + flags] == '-' ? NULL : options_find(options, argv[*i] + flags, &value);
+    option = flags && argv[*i][1 + flags] == '-' ? NULL
+                                                 : options_find(options, argv[*i] + flags, &value);
     if (!option)
         return br_error(EINVAL, "there is no option %s; --help lists them", argv[*i]);
     if (option->kind != BR_OPTION_FLAG && !value) {
@@ -125,8 +127,8 @@ void br_options_help(const struct br_option *options, const char *usage, FILE *o
     for (const struct br_option *o = options; o->name; o++) {
         char left[64];
         int word = o->kind == BR_OPTION_FLAG ? 0 : (int)strcspn(o->help, " ");
-        snprintf(left, sizeof left, "%c%c%c --%s %.*s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-                 o->letter ? ',' : ' ', o->name, word, o->help);
+        snprintf(left, sizeof left, "%c%c%c --%s %.*s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name, word, o->help);
         fprintf(out, "  %-32s %s\n", left, o->help + word + (o->help[word] == ' '));
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Command-line options of a sub-command from one table: parsing, ranges, words for what is wrong, and the
- * help. */
+/* Command-line options of a sub-command from one table: parsing, ranges, words for what is wrong,
+ * and the help. */
 #ifndef BR_TOOLS_COMMON_OPTIONS_H
 #define BR_TOOLS_COMMON_OPTIONS_H
 
@@ -26,8 +26,9 @@ struct br_option {
 };
 
 /*
- * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE, and flags in one word, before
- * another letter too: -aF, -aFs 64; the last one given counts. 0; 1: --help or -h was given; -EINVAL with words, also for an argument that is no option.
+ * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE, and
+ * flags in one word, before another letter too: -aF, -aFs 64; the last one given counts. 0; 1:
+ * --help or -h was given; -EINVAL with words, also for an argument that is no option.
  */
 int br_options_parse(const struct br_option *options, int argc, char **argv);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sub-commands of `braid`. argv[0] is the sub-command's name. Each returns the exit code of the process:
- * 0, 1 (it failed, words are on stderr), 2 (wrong usage).
+ * The sub-commands of `braid`. argv[0] is the sub-command's name. Each returns the exit code of the
+ * process: 0, 1 (it failed, words are on stderr), 2 (wrong usage).
  */
 #ifndef BR_TOOLS_COMMON_TOOL_H
 #define BR_TOOLS_COMMON_TOOL_H
 
-int br_tool_collective(int argc, char **argv); /* allreduce, reduce_scatter, ..., sendrecv: by argv[0] */
+/* allreduce, reduce_scatter, ..., sendrecv: by argv[0] */
+int br_tool_collective(int argc, char **argv);
 int br_tool_run(int argc, char **argv);
 int br_tool_perf(int argc, char **argv);
 int br_tool_calibrate(int argc, char **argv);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. A backward pass costs twice the forward pass: it computes the gradient of the weights and that of the input.
- * 2. a and b of the cost model are fitted to the times of all-reduces of the sizes that merged layers may have, from the smallest layer
- *    to all of them. The model changes the algorithm with the size, so no line fits all; how far off it is stands in the words.
+ * 1. A backward pass costs twice the forward pass: it computes the gradient of the weights and that
+ *    of the input.
+ * 2. a and b of the cost model are fitted to the times of all-reduces of the sizes that merged
+ *    layers may have, from the smallest layer to all of them. The model changes the algorithm with
+ *    the size, so no line fits all; how far off it is stands in the words.
  */
 #include "tools/common/workload.h"
 
@@ -17,7 +19,7 @@
 
 #define MOST_SAMPLES 64
 
-/* ---- numbers -------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 int br_tool_numbers(const char *text, int n, double *numbers)
 {
@@ -25,26 +27,29 @@ int br_tool_numbers(const char *text, int n, double *numbers)
         char *end;
 
         numbers[i] = strtod(text, &end);
-        if (end == text || !isfinite(numbers[i]) || numbers[i] < 0 || *end != (i == n - 1 ? 0 : ','))
+        if (end == text || !isfinite(numbers[i]) || numbers[i] < 0 ||
+            *end != (i == n - 1 ? 0 : ','))
             return -EINVAL;
         text = end + 1;
     }
     return 0;
 }
 
-/* ---- layers --------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static int times_by_speed(struct br_tool_workload *w, const struct br_plan_settings *set)
 {
     double speed = 1000;
 
     if (set->speed && (br_tool_numbers(set->speed, 1, &speed) || speed <= 0))
-        return br_error(EINVAL, "--speed %s: must be a number above 0, in 10^9 multiply-adds a second",
+        return br_error(EINVAL,
+                        "--speed %s: must be a number above 0, in 10^9 multiply-adds a second",
                         set->speed);
     for (int l = 0; l < w->model.count; l++) {
         struct br_layer *layer = &w->layers[l];
 
-        layer->forward = (double)w->model.layers[l].multiply_adds * (double)set->batch / (speed * 1e9);
+        layer->forward =
+            (double)w->model.layers[l].multiply_adds * (double)set->batch / (speed * 1e9);
         layer->backward = 2 * layer->forward;
     }
     return 0;
@@ -65,7 +70,8 @@ static int read_times(struct br_tool_workload *w, FILE *file, const char *path)
             return br_error(EINVAL, "%s, line %d: must be %d,forward_us,backward_us", path, number,
                             layer + 1);
         if (layer == w->model.count)
-            return br_error(EINVAL, "%s, line %d: the model has %d layers only", path, number, layer);
+            return br_error(EINVAL, "%s, line %d: the model has %d layers only", path, number,
+                            layer);
         w->layers[layer].forward = us[1] * 1e-6;
         w->layers[layer++].backward = us[2] * 1e-6;
     }
@@ -95,14 +101,15 @@ static int open_layers(struct br_tool_workload *w, const struct br_plan_settings
     return rc;
 }
 
-/* ---- a and b -------------------------------------------------------------------------------- */
+/* ---- a and b --------------------------------------------------------------------------------- */
 
 static int line_of_text(struct br_tool_workload *w, const char *text)
 {
     double numbers[2];
 
     if (br_tool_numbers(text, 2, numbers))
-        return br_error(EINVAL, "--line %s: must be A,B: microseconds and nanoseconds a byte", text);
+        return br_error(EINVAL, "--line %s: must be A,B: microseconds and nanoseconds a byte",
+                        text);
     w->load.line = (struct br_cost_line){numbers[0] * 1e-6, numbers[1] * 1e-9};
     snprintf(w->cost, sizeof w->cost, "as given");
     return 0;
@@ -115,16 +122,18 @@ static int line_of_links(struct br_tool_workload *w, const char *text, uint32_t 
     char law[16];
 
     if (!colon || (size_t)(colon - text) >= sizeof law || br_tool_numbers(colon + 1, 3, numbers))
-        return br_error(EINVAL, "--links %s: must be LAW:ALPHA,BETA,GAMMA such as ring:45,0.8,0.1", text);
+        return br_error(EINVAL, "--links %s: must be LAW:ALPHA,BETA,GAMMA such as ring:45,0.8,0.1",
+                        text);
     snprintf(law, sizeof law, "%.*s", (int)(colon - text), text);
     snprintf(w->cost, sizeof w->cost, "of %s on %u ranks", law, n);
-    return br_cost_line_law(law, n,
-                       &(struct br_cost_line_links){numbers[0] * 1e-6, numbers[1] * 1e-9, numbers[2] * 1e-9},
-                       &w->load.line);
+    return br_cost_line_law(
+        law, n,
+        &(struct br_cost_line_links){numbers[0] * 1e-6, numbers[1] * 1e-9, numbers[2] * 1e-9},
+        &w->load.line);
 }
 
-static int common_workload_choose(const struct br_cost_model *model, const char *algorithm, double bytes,
-                  struct br_tuning *tuning)
+static int common_workload_choose(const struct br_cost_model *model, const char *algorithm,
+                                  double bytes, struct br_tuning *tuning)
 {
     uint32_t n = model->topology->n;
     struct br_algorithm_config config;
@@ -136,8 +145,8 @@ static int common_workload_choose(const struct br_cost_model *model, const char 
     return rc ? rc : br_tuning_choose_methods(model, BR_ALLREDUCE, n, bytes, &config, tuning);
 }
 
-static int line_of_model(struct br_tool_workload *w, const struct br_cost_model *model, const char *algorithm,
-                         const char *figures)
+static int line_of_model(struct br_tool_workload *w, const struct br_cost_model *model,
+                         const char *algorithm, const char *figures)
 {
     double bytes = INFINITY, all = (double)w->model.parameters * sizeof(float), off = 0;
     struct br_cost_line_sample samples[MOST_SAMPLES];
@@ -163,13 +172,15 @@ static int line_of_model(struct br_tool_workload *w, const struct br_cost_model 
     }
     rc = br_cost_line_measure(samples, n, &w->load.line);
     for (uint32_t i = 0; i < n && !rc; i++)
-        off = fmax(off, fabs(br_cost_line_seconds(&w->load.line, samples[i].bytes) / samples[i].seconds - 1));
-    snprintf(w->cost, sizeof w->cost, "fitted to the cost model, off by %.0f %% at most; %.120s", off * 100,
-             figures);
+        off = fmax(
+            off,
+            fabs(br_cost_line_seconds(&w->load.line, samples[i].bytes) / samples[i].seconds - 1));
+    snprintf(w->cost, sizeof w->cost, "fitted to the cost model, off by %.0f %% at most; %.120s",
+             off * 100, figures);
     return rc;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_settings *set,
                           const struct br_cost_model *model, const char *figures)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A workload for the planners (training/session/workload.h) from what the command line names. Blocks on files. */
+/* A workload for the planners (training/session/workload.h) from what the command line names.
+ * Blocks on files. */
 #ifndef BR_TOOLS_COMMON_WORKLOAD_H
 #define BR_TOOLS_COMMON_WORKLOAD_H
 

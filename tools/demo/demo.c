@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid demo`: the headline of the BML paper on one machine. BML and a ring on an emulated BCube of hosts with several NICs,
- * parameter servers on one switch with one NIC a host, the same gradients, the time beside the formula.
+ * `braid demo`: the headline of the BML paper on one machine. BML and a ring on an emulated BCube
+ * of hosts with several NICs, parameter servers on one switch with one NIC a host, the same
+ * gradients, the time beside the formula.
  *
- * 1. Each network is emulated with `braid bcube emulate`, the ranks are started with `braid bcube run`, and it is removed with
- *    `braid bcube down`, as a person would: this program starts itself. One switch is BCube(N,1).
- * 2. Without root there are no shaped links: the hosts are addresses of 127/8, the times say what this machine's memory and cores can
- *    do, and no formula stands beside them.
+ * 1. Each network is emulated with `braid bcube emulate`, the ranks are started with `braid bcube
+ *    run`, and it is removed with `braid bcube down`, as a person would: this program starts
+ *    itself. One switch is BCube(N,1).
+ * 2. Without root there are no shaped links: the hosts are addresses of 127/8, the times say what
+ *    this machine's memory and cores can do, and no formula stands beside them.
  * 3. A model that would take too long or too much memory is scaled down, and the table says so.
  */
 #include <errno.h>
@@ -49,9 +51,10 @@ struct demo {
     char self[512], directory[64], results[96], name[32];
 };
 
-/* ---- commands ------------------------------------------------------------------------------------------------ */
+/* ---- commands -------------------------------------------------------------------------------- */
 
-/* Starts this program with these arguments and waits. quiet: what it prints goes nowhere. Returns the exit code. */
+/* Starts this program with these arguments and waits. quiet: what it prints goes nowhere. Returns
+ * the exit code. */
 static int demo_command(const struct demo *demo, bool quiet, const char *const *text)
 {
     const char *argv[MOST_WORDS] = {demo->self};
@@ -110,7 +113,8 @@ static void demo_sweep(const struct demo *demo)
     globfree(&folders);
 }
 
-/* One network: emulate, run the algorithms on all hosts, remove. 0, or the exit code of what failed. */
+/* One network: emulate, run the algorithms on all hosts, remove. 0, or the exit code of what
+ * failed. */
 static int demo_part(const struct demo *demo, uint32_t n, uint32_t k, const char *algorithms)
 {
     char ports[16], levels[16], rounds[16], warmup[16], percent[16], network[48];
@@ -126,21 +130,23 @@ static int demo_part(const struct demo *demo, uint32_t n, uint32_t k, const char
     if (k == 1)
         snprintf(network, sizeof network, "one switch, 1 NIC");
     else
-        snprintf(network, sizeof network, "BCube(%" PRIu32 ",%" PRIu32 "), %" PRIu32 " NICs", n, k, k);
+        snprintf(network, sizeof network, "BCube(%" PRIu32 ",%" PRIu32 "), %" PRIu32 " NICs", n, k,
+                 k);
     if (!isatty(STDOUT_FILENO))
         printf("  %s: setting up %" PRIu32 " hosts\n", network, demo->cube.hosts);
     rc = demo_command(demo, true,
-                 demo->shaped ? (const char *const[]){"bcube", "emulate", ports, levels, "--name", demo->name,
-                                                      "--rate", demo->settings.rate, NULL}
-                              : (const char *const[]){"bcube", "emulate", ports, levels, "--name", demo->name,
-                                                      "--loopback", NULL});
+                      demo->shaped
+                          ? (const char *const[]){"bcube", "emulate", ports, levels, "--name",
+                                                  demo->name, "--rate", demo->settings.rate, NULL}
+                          : (const char *const[]){"bcube", "emulate", ports, levels, "--name",
+                                                  demo->name, "--loopback", NULL});
     if (rc)
         return rc;
     for (const char *const *more =
-             (const char *const[]){"--models", demo->settings.models, "--algorithms", algorithms, "--network",
-                                   network, "--levels", levels, "--rounds", rounds, "--warmup", warmup,
-                                   "--percent", percent, "--results", demo->results,
-                                   isatty(STDOUT_FILENO) ? "--live" : NULL, NULL};
+             (const char *const[]){"--models", demo->settings.models, "--algorithms", algorithms,
+                                   "--network", network, "--levels", levels, "--rounds", rounds,
+                                   "--warmup", warmup, "--percent", percent, "--results",
+                                   demo->results, isatty(STDOUT_FILENO) ? "--live" : NULL, NULL};
          *more; more++)
         run[words++] = *more;
     rc = demo_command(demo, false, run);
@@ -148,7 +154,7 @@ static int demo_part(const struct demo *demo, uint32_t n, uint32_t k, const char
     return rc;
 }
 
-/* ---- how much ------------------------------------------------------------------------------------------------ */
+/* ---- how much -------------------------------------------------------------------------------- */
 
 /* Bytes of the largest model, and of all together. */
 static int demo_sizes(const struct settings *s, double *largest, double *all)
@@ -157,7 +163,8 @@ static int demo_sizes(const struct settings *s, double *largest, double *all)
     int rc = models ? 0 : br_error(ENOMEM, "no memory");
 
     *largest = *all = 0;
-    for (char *m = rc ? NULL : strtok_r(models, ",", &save); m && !rc; m = strtok_r(NULL, ",", &save)) {
+    for (char *m = rc ? NULL : strtok_r(models, ",", &save); m && !rc;
+         m = strtok_r(NULL, ",", &save)) {
         struct br_model model;
         double bytes;
 
@@ -200,7 +207,7 @@ static int choose_percent(struct demo *demo)
     return rc;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int demo_report(const struct demo *demo)
 {
@@ -243,8 +250,8 @@ static int demo_run(struct demo *demo)
     return rc ? rc : demo_report(demo);
 }
 
-/* The directory of the results; the testbed's name carries our pid, so that several demos do not meet, and demo_sweep() knows whose
- * it is. */
+/* The directory of the results; the testbed's name carries our pid, so that several demos do not
+ * meet, and demo_sweep() knows whose it is. */
 static int demo_prepare(struct demo *demo)
 {
     ssize_t length = readlink("/proc/self/exe", demo->self, sizeof demo->self - 1);
@@ -271,7 +278,8 @@ static int demo_start(struct demo *demo)
 
     if (rc)
         return rc;
-    signal(SIGINT, demo_stay); /* what we started ends by it, and we clean up; ignoring would be inherited */
+    /* what we started ends by it, and we clean up; ignoring would be inherited */
+    signal(SIGINT, demo_stay);
     signal(SIGTERM, demo_stay);
     demo_sweep(demo);
     demo_opening(demo);
@@ -297,9 +305,11 @@ static int demo_check(struct demo *demo)
 
 int br_tool_demo(int argc, char **argv)
 {
-    struct demo demo = {
-        .settings = {
-            .models = "lenet5,vgg19", .rate = "500mbit", .shape = "3,2", .seconds = 60, .rounds = 1}};
+    struct demo demo = {.settings = {.models = "lenet5,vgg19",
+                                     .rate = "500mbit",
+                                     .shape = "3,2",
+                                     .seconds = 60,
+                                     .rounds = 1}};
     struct settings *s = &demo.settings;
     const struct br_option options[] = {
         {"models", 'm', BR_OPTION_TEXT, &s->models, 0, 0,
@@ -308,11 +318,13 @@ int br_tool_demo(int argc, char **argv)
         {"rate", 0, BR_OPTION_TEXT, &s->rate, 0, 0, "RATE of every NIC; default 500mbit"},
         {"rounds", 'i', BR_OPTION_NUMBER, &s->rounds, 1, 1000, "N of each; default 1"},
         {"warmup", 'w', BR_OPTION_NUMBER, &s->warmup, 0, 1000,
-         "N of each before, not timed; default 0: with the first use of all memory, as in a job's first "
+         "N of each before, not timed; default 0: with the first use of all memory, as in a job's "
+         "first "
          "iteration"},
         {"seconds", 's', BR_OPTION_NUMBER, &s->seconds, 1, 86400,
          "N scale models down to take no longer; default 60"},
-        {"percent", 0, BR_OPTION_NUMBER, &s->percent, 1, 100, "P of each layer, whatever time it takes"},
+        {"percent", 0, BR_OPTION_NUMBER, &s->percent, 1, 100,
+         "P of each layer, whatever time it takes"},
         {"loopback", 0, BR_OPTION_FLAG, &s->loopback, 0, 0, " no shaped links, as without root"},
         {0},
     };

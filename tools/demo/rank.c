@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of `braid demo`: all-reduces the gradients of each model with each algorithm, layer by layer.
+ * One rank of `braid demo`: all-reduces the gradients of each model with each algorithm, layer by
+ * layer.
  *
- * 1. All layers are submitted at once in the order of the backward pass, with P3's priorities: the layer that the next forward
- *    pass needs first is the most urgent. A layer's time ends when its operation ends.
- * 2. What one link carries is measured in the same run, alone, between rank 0 and rank 1, which are neighbours.
- * 3. The operations are persistent, as a training program's would be: their scratch is ready before the first round.
+ * 1. All layers are submitted at once in the order of the backward pass, with P3's priorities: the
+ *    layer that the next forward pass needs first is the most urgent. A layer's time ends when its
+ *    operation ends.
+ * 2. What one link carries is measured in the same run, alone, between rank 0 and rank 1, which are
+ *    neighbours.
+ * 3. The operations are persistent, as a training program's would be: their scratch is ready before
+ *    the first round.
  * 4. A model that is too large for the time is scaled: the same fraction of every layer.
  */
 #include <errno.h>
@@ -53,7 +57,8 @@ static void rank_progress(struct rank *rank, const char *algorithm, double share
 {
     uint64_t now = br_clock_now();
 
-    if (!rank->settings->live || braid_rank(rank->comm) != 0 || (share > 0 && now - rank->drawn < REDRAW))
+    if (!rank->settings->live || braid_rank(rank->comm) != 0 ||
+        (share > 0 && now - rank->drawn < REDRAW))
         return;
     rank->drawn = now;
     br_demo_progress(rank->settings->network, algorithm, rank->title, share, what);
@@ -66,7 +71,7 @@ static void rank_say(const struct rank *rank, const char *algorithm, const char 
         br_demo_say(rank->settings->network, algorithm, rank->title, text);
 }
 
-/* ---- the link alone ---------------------------------------------------------------------------------------- */
+/* ---- the link alone -------------------------------------------------------------------------- */
 
 /* One way, from rank 0 to rank 1, whose answer of one byte ends the time. */
 static int rank_measure_link(struct rank *rank)
@@ -96,7 +101,7 @@ static int rank_measure_link(struct rank *rank)
     return rc;
 }
 
-/* ---- one run ------------------------------------------------------------------------------------------------ */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 static void close_operations(struct rank *rank)
 {
@@ -112,15 +117,18 @@ static int open_operations(struct rank *rank, const char *algorithm)
     int rc = 0;
 
     for (int layer = rank->model.count - 1; layer >= 0 && !rc; layer--) {
-        struct braid_options options = {.priority = rank->model.count - layer, .algorithm = algorithm};
+        struct braid_options options = {.priority = rank->model.count - layer,
+                                        .algorithm = algorithm};
 
         rc = braid_allreduce_init(rank->comm, rank->gradients[layer], rank->gradients[layer],
-                                  rank->counts[layer], BRAID_FLOAT32, BRAID_SUM, &options, &rank->ops[layer]);
+                                  rank->counts[layer], BRAID_FLOAT32, BRAID_SUM, &options,
+                                  &rank->ops[layer]);
     }
     return rc;
 }
 
-/* Until all operations have ended, in the order of their urgency; when the first layer had, in *first (ns). */
+/* Until all operations have ended, in the order of their urgency; when the first layer had, in
+ * *first (ns). */
 static int rank_finish(struct rank *rank, const char *algorithm, uint64_t *first)
 {
     size_t done = 0, all = 0;
@@ -172,12 +180,14 @@ static int rank_run_once(struct rank *rank, const char *algorithm, struct br_dem
         return rc;
     seconds[0] = (double)(br_clock_now() - start) / 1e9;
     seconds[1] = (double)(first - start) / 1e9;
-    rc = braid_barrier(rank->comm, NULL, NULL); /* checking keeps cores busy: not before all are done */
+    /* checking keeps cores busy: not before all are done */
+    rc = braid_barrier(rank->comm, NULL, NULL);
     if (rc)
         return rc;
     rank_progress(rank, algorithm, 0, "checking");
     for (int layer = 0; layer < rank->model.count; layer++) {
-        wrong += br_demo_wrong(values_of(rank, layer), size, rank->gradients[layer], rank->counts[layer]);
+        wrong += br_demo_wrong(values_of(rank, layer), size, rank->gradients[layer],
+                               rank->counts[layer]);
         result->checked += rank->counts[layer] * (uint64_t)size;
     }
     rc = braid_allreduce(rank->comm, seconds, seconds, 2, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
@@ -224,7 +234,7 @@ static int rank_run(struct rank *rank, const char *algorithm, FILE *results)
     return rc;
 }
 
-/* ---- models -------------------------------------------------------------------------------------------------- */
+/* ---- models ---------------------------------------------------------------------------------- */
 
 static void forget_model(struct rank *rank)
 {
@@ -300,21 +310,23 @@ static int run_all(struct rank *rank, FILE *results)
     int rc = models ? rank_measure_link(rank) : br_error(ENOMEM, "no memory");
 
     if (!rc)
-        rc = braid_barrier(rank->comm, NULL, NULL); /* nobody takes the cores from the two that measure */
+        /* nobody takes the cores from the two that measure */
+        rc = braid_barrier(rank->comm, NULL, NULL);
     for (char *name = rc ? NULL : strtok_r(models, ",", &save); name && !rc;
          name = strtok_r(NULL, ",", &save)) {
         rank->name = name;
         name_model(name, rank->title);
         rc = run_model(rank, results);
         if (rc)
-            fprintf(stderr, "braid demo: rank %d: %s\n", braid_rank(rank->comm), braid_last_error());
+            fprintf(stderr, "braid demo: rank %d: %s\n", braid_rank(rank->comm),
+                    braid_last_error());
         forget_model(rank);
     }
     free(models);
     return rc;
 }
 
-/* ---- the rank ------------------------------------------------------------------------------------------------ */
+/* ---- the rank -------------------------------------------------------------------------------- */
 
 static int rank_start(const struct settings *settings)
 {
@@ -366,7 +378,8 @@ int br_demo_rank(int argc, char **argv)
     if (!rc && (!s.models || !s.algorithms || !s.network || !s.results))
         rc = br_error(EINVAL, "a rank needs --models, --algorithms, --network and --results");
     if (rc) {
-        fprintf(stderr, "braid demo: %s\n", rc < 0 ? br_error_message() : "a rank is started by `braid demo`");
+        fprintf(stderr, "braid demo: %s\n",
+                rc < 0 ? br_error_message() : "a rank is started by `braid demo`");
         return 2;
     }
     return rank_start(&s);

@@ -12,8 +12,8 @@
 int br_demo_result_write(FILE *file, const struct br_demo_result *r)
 {
     int n = fprintf(file,
-                    "%s\t%s\t%s\t%" PRIu32 " %" PRIu32 " %" PRIu32 " %.0f %.0f %.9f %.9f %.1f %" PRIu64
-                    " %" PRIu64 "\n",
+                    "%s\t%s\t%s\t%" PRIu32 " %" PRIu32 " %" PRIu32
+                    " %.0f %.0f %.9f %.9f %.1f %" PRIu64 " %" PRIu64 "\n",
                     r->model, r->algorithm, r->network, r->hosts, r->levels, r->rounds, r->bytes,
                     r->whole_bytes, r->seconds, r->first_seconds, r->goodput, r->checked, r->wrong);
 
@@ -32,7 +32,8 @@ int br_demo_result_read(FILE *file, struct br_demo_result *r)
                "%23[^\t]\t%23[^\t]\t%23[^\t]\t%" SCNu32 " %" SCNu32 " %" SCNu32
                " %lf %lf %lf %lf %lf %" SCNu64 " %" SCNu64,
                r->model, r->algorithm, r->network, &r->hosts, &r->levels, &r->rounds, &r->bytes,
-               &r->whole_bytes, &r->seconds, &r->first_seconds, &r->goodput, &r->checked, &r->wrong);
+               &r->whole_bytes, &r->seconds, &r->first_seconds, &r->goodput, &r->checked,
+               &r->wrong);
     return n == 13 ? 1 : br_error(EINVAL, "not a line of results: %.60s", line);
 }
 
@@ -51,7 +52,8 @@ static const char *title_of(const char *algorithm)
                                               : algorithm;
 }
 
-/* The result that the others of its model are compared with: the paper compares with parameter servers. */
+/* The result that the others of its model are compared with: the paper compares with parameter
+ * servers. */
 static const struct br_demo_result *server_of(const struct br_demo_result *results, int count,
                                               const char *model)
 {
@@ -69,12 +71,13 @@ static void draw_bar(double share, int width)
         fputs(i < full ? "━" : "·", stdout);
 }
 
-static void demo_report_print_row(const struct br_demo_result *r, const struct br_demo_result *server, double longest,
-                      bool shaped)
+static void demo_report_print_row(const struct br_demo_result *r,
+                                  const struct br_demo_result *server, double longest, bool shaped)
 {
     char time[BR_FORMAT_BYTES], theory[BR_FORMAT_BYTES], first[BR_FORMAT_BYTES];
 
-    printf("  %-17s %-22s %9s", title_of(r->algorithm), r->network, br_format_time(time, r->seconds * 1e6));
+    printf("  %-17s %-22s %9s", title_of(r->algorithm), r->network,
+           br_format_time(time, r->seconds * 1e6));
     if (shaped)
         printf(" %9s  %5.2f", br_format_time(theory, br_demo_theory(r) * 1e6),
                r->seconds / br_demo_theory(r));
@@ -87,8 +90,10 @@ static void demo_report_print_row(const struct br_demo_result *r, const struct b
 
 static void print_model(const struct br_demo_result *results, int count, int first, bool shaped)
 {
-    const struct br_demo_result *head = &results[first], *server = server_of(results, count, head->model);
-    char bytes[BR_FORMAT_BYTES], whole[BR_FORMAT_BYTES], rate[BR_FORMAT_BYTES], t_f[BR_FORMAT_BYTES];
+    const struct br_demo_result *head = &results[first],
+                                *server = server_of(results, count, head->model);
+    char bytes[BR_FORMAT_BYTES], whole[BR_FORMAT_BYTES], rate[BR_FORMAT_BYTES],
+        t_f[BR_FORMAT_BYTES];
     double longest = 0;
 
     for (int i = 0; i < count; i++)
@@ -124,9 +129,11 @@ void br_demo_print(const struct br_demo_result *results, int count, bool shaped)
         wrong += results[i].wrong;
     }
     if (shaped)
-        printf("\n  Formulas: BML 2(N-1)/(kN) T_F, ring and parameter server 2(N-1)/N T_F (N hosts, k NICs "
+        printf("\n  Formulas: BML 2(N-1)/(kN) T_F, ring and parameter server 2(N-1)/N T_F (N "
+               "hosts, k NICs "
                "each). T_F is the time\n"
-               "  in which one link carries the gradients once, at what it carried alone in this run.\n");
+               "  in which one link carries the gradients once, at what it carried alone in this "
+               "run.\n");
     if (wrong)
         printf("\n  %" PRIu64 " of %" PRIu64 " values are WRONG.\n\n", wrong, checked);
     else

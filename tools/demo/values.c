@@ -25,7 +25,8 @@ void br_demo_fill(struct br_demo_values which, int rank, float *out, size_t coun
         out[i] = (float)(int32_t)values_value(seed, i);
 }
 
-static uint64_t wrong_block(const uint32_t *seeds, int ranks, const float *got, size_t from, size_t n)
+static uint64_t wrong_block(const uint32_t *seeds, int ranks, const float *got, size_t from,
+                            size_t n)
 {
     uint32_t sums[BLOCK] = {0};
     uint64_t wrong = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Values for a demonstration that prove themselves: element i of rank r in filling f is a whole number below 2^14, the upper
- * bits of a product hash, so that the sum over up to 1,024 ranks is exact in float32 and differs for every rank, element and
- * filling. Checking costs a hash a rank and element, and no memory. Pure; thread-safe.
+ * Values for a demonstration that prove themselves: element i of rank r in filling f is a whole
+ * number below 2^14, the upper bits of a product hash, so that the sum over up to 1,024 ranks is
+ * exact in float32 and differs for every rank, element and filling. Checking costs a hash a rank
+ * and element, and no memory. Pure; thread-safe.
  */
 #ifndef BR_TOOLS_DEMO_VALUES_H
 #define BR_TOOLS_DEMO_VALUES_H

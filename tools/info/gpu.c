@@ -16,7 +16,8 @@
 #define BY_MODULE "the peer-memory module"
 
 /* near NULL: `words` says why. */
-static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *near, const char *pci, const char *text)
+static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *near, const char *pci,
+                              const char *text)
 {
     cJSON *array = cJSON_AddArrayToObject(object, "nics");
     struct br_nic_affinity_nic nics[NICS];
@@ -48,7 +49,7 @@ static void gather_nics(cJSON *array)
     br_nic_affinity_close(near);
 }
 
-/* ---- which NICs reach it ------------------------------------------------------------------------------ */
+/* ---- which NICs reach it --------------------------------------------------------------------- */
 
 /* way: as br_gpu_trial_run() returns it. */
 static void add_way(cJSON *array, const char *name, int way)
@@ -120,7 +121,8 @@ static void info_gpu_add_gpu(cJSON *array, int number, const struct br_gpu_info 
 void br_info_gather_gpus(cJSON *root)
 {
     static struct br_gpu_info gpus[BR_GPUS];
-    cJSON *object = cJSON_AddObjectToObject(root, "gpus"), *array = cJSON_AddArrayToObject(object, "devices");
+    cJSON *object = cJSON_AddObjectToObject(root, "gpus"),
+          *array = cJSON_AddArrayToObject(object, "devices");
     int n = br_gpu_survey(gpus);
     char text[256];
 
@@ -160,8 +162,9 @@ static void print_reach(const cJSON *gpu)
         if (why_not[0])
             printf("      %s does not reach it: %s\n", br_info_text(nic, "name"), why_not);
         else
-            printf("      %s reaches it by %s: messages, put, get and collectives need no staging\n",
-                   br_info_text(nic, "name"), br_info_text(nic, "by"));
+            printf(
+                "      %s reaches it by %s: messages, put, get and collectives need no staging\n",
+                br_info_text(nic, "name"), br_info_text(nic, "by"));
     }
 }
 
@@ -170,9 +173,9 @@ static void print_gpu(const cJSON *gpu)
     const char *why_not_shared = br_info_text(gpu, "why_not_shared");
     char size[BR_FORMAT_BYTES];
 
-    printf("  %-3.0f %s, %s, PCI %s, sm_%.0f", br_info_number(gpu, "number"), br_info_text(gpu, "name"),
-           br_format_bytes(size, br_info_number(gpu, "bytes")), br_info_text(gpu, "pci"),
-           br_info_number(gpu, "capability"));
+    printf("  %-3.0f %s, %s, PCI %s, sm_%.0f", br_info_number(gpu, "number"),
+           br_info_text(gpu, "name"), br_format_bytes(size, br_info_number(gpu, "bytes")),
+           br_info_text(gpu, "pci"), br_info_number(gpu, "capability"));
     if (br_info_number(gpu, "numa_node") >= 0)
         printf(", NUMA node %.0f", br_info_number(gpu, "numa_node"));
     printf("\n      %s; dma-buf: %s\n", br_info_text(gpu, "path"),

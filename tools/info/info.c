@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid info`: what this machine and this build offer, what is missing and how to get it. Everything is gathered into one
- * JSON tree first; the text is a view of it, so that both always say the same.
+ * `braid info`: what this machine and this build offer, what is missing and how to get it.
+ * Everything is gathered into one JSON tree first; the text is a view of it, so that both always
+ * say the same.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -134,10 +135,13 @@ static void gather_algorithms(cJSON *root)
                 .collective = (enum br_collective)c,
                 .algorithm = (enum br_algorithm)a,
                 .n = 4,
-                .shape = {.n_dimensions = 2, .threads = 1, .dimensions = {{.size = 2}, {.size = 2}}},
+                .shape = {.n_dimensions = 2,
+                          .threads = 1,
+                          .dimensions = {{.size = 2}, {.size = 2}}},
             };
             if (!br_algorithm_check(&request))
-                cJSON_AddItemToArray(serves, cJSON_CreateString(br_collective_name(request.collective)));
+                cJSON_AddItemToArray(serves,
+                                     cJSON_CreateString(br_collective_name(request.collective)));
         }
         cJSON_AddItemToArray(array, algorithm);
     }
@@ -154,8 +158,8 @@ static void add_limit(cJSON *array, const char *name, const char *value, const c
     cJSON_AddItemToArray(array, limit);
 }
 
-static void add_resource(cJSON *array, const char *name, __rlimit_resource_t resource, rlim_t wanted,
-                         bool is_bytes, const char *advice)
+static void add_resource(cJSON *array, const char *name, __rlimit_resource_t resource,
+                         rlim_t wanted, bool is_bytes, const char *advice)
 {
     struct rlimit limit;
     char text[24];
@@ -175,13 +179,14 @@ static void gather_limits(cJSON *root)
     char text[128], size[BR_FORMAT_BYTES];
     struct statvfs shm;
     cJSON *array = cJSON_AddArrayToObject(root, "limits");
-    add_resource(
-        array, "locked memory", RLIMIT_MEMLOCK, 64 << 20, true,
-        "raise it for registered buffers: ulimit -l unlimited, or memlock in /etc/security/limits.conf");
+    add_resource(array, "locked memory", RLIMIT_MEMLOCK, 64 << 20, true,
+                 "raise it for registered buffers: ulimit -l unlimited, or memlock in "
+                 "/etc/security/limits.conf");
     add_resource(array, "open files", RLIMIT_NOFILE, 4096, false,
                  "a job of many ranks needs a descriptor a rail: ulimit -n 65536");
     if (!statvfs("/dev/shm", &shm))
-        add_limit(array, "/dev/shm", br_format_bytes(size, (double)shm.f_bavail * (double)shm.f_frsize), "");
+        add_limit(array, "/dev/shm",
+                  br_format_bytes(size, (double)shm.f_bavail * (double)shm.f_frsize), "");
     if (info_line_of("/proc/sys/net/ipv4/tcp_congestion_control", text, sizeof text)[0])
         add_limit(array, "TCP congestion", text,
                   strcmp(text, "bbr") ? ""
@@ -199,7 +204,8 @@ static void gather_missing(cJSON *root)
         const char *name, *what, *sign, *present, *absent;
     } parts[] = {
         {"pmix", "start by mpirun and srun", "/usr/include/pmix.h", "libpmix-dev is installed",
-         "apt-get install libpmix-dev; meanwhile: braid run, torchrun, or RANK, WORLD_SIZE, MASTER_ADDR, "
+         "apt-get install libpmix-dev; meanwhile: braid run, torchrun, or RANK, WORLD_SIZE, "
+         "MASTER_ADDR, "
          "MASTER_PORT"},
     };
     cJSON *array = cJSON_AddArrayToObject(root, "missing");
@@ -209,23 +215,26 @@ static void gather_missing(cJSON *root)
         cJSON_AddStringToObject(object, "name", part->name);
         cJSON_AddStringToObject(object, "what", part->what);
         cJSON_AddStringToObject(object, "build", "this version of braid does not have it");
-        cJSON_AddStringToObject(object, "machine", access(part->sign, F_OK) ? part->absent : part->present);
+        cJSON_AddStringToObject(object, "machine",
+                                access(part->sign, F_OK) ? part->absent : part->present);
         cJSON_AddItemToArray(array, object);
     }
 }
 
-/* ---- the text --------------------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
 static void info_print_machine(const cJSON *root)
 {
     char memory[BR_FORMAT_BYTES];
     const cJSON *machine = cJSON_GetObjectItem(root, "machine");
-    printf("braid %s on %s, Linux %s\n\n", br_info_text(root, "version"), br_info_text(machine, "host"),
-           br_info_text(machine, "kernel"));
+    printf("braid %s on %s, Linux %s\n\n", br_info_text(root, "version"),
+           br_info_text(machine, "host"), br_info_text(machine, "kernel"));
     printf("Machine\n  CPU         %s\n", br_info_text(machine, "cpu"));
     printf("  cores       %.0f usable, %.0f NUMA node%s\n", br_info_number(machine, "cores"),
-           br_info_number(machine, "numa_nodes"), br_info_number(machine, "numa_nodes") == 1 ? "" : "s");
-    printf("  memory      %s free\n", br_format_bytes(memory, br_info_number(machine, "memory_available")));
+           br_info_number(machine, "numa_nodes"),
+           br_info_number(machine, "numa_nodes") == 1 ? "" : "s");
+    printf("  memory      %s free\n",
+           br_format_bytes(memory, br_info_number(machine, "memory_available")));
     printf("  reductions  %s\n", br_info_text(machine, "reduction_kernels"));
     printf("    on GPUs   %s\n\n", br_info_text(machine, "gpu_reduction_kernels"));
 }
@@ -241,7 +250,8 @@ static void print_devices(const cJSON *root)
             printf("  %-6s %s\n", name, br_info_text(backend, "error"));
         cJSON_ArrayForEach(device, cJSON_GetObjectItem(backend, "devices"))
         {
-            printf("  %-6s %-10s %s", name, br_info_text(device, "name"), br_info_text(device, "detail"));
+            printf("  %-6s %-10s %s", name, br_info_text(device, "name"),
+                   br_info_text(device, "detail"));
             if (br_info_number(device, "bits_per_second") > 0)
                 printf(", %.0f Mb/s", br_info_number(device, "bits_per_second") / 1e6);
             if (br_info_number(device, "numa_node") >= 0)

@@ -11,7 +11,7 @@
 const char *br_distance_text(enum br_distance distance)
 {
     static const char *const text[] = {"same PCIe switch", "same host bridge", "same NUMA node",
-                                        "across NUMA nodes", "NUMA node not known"};
+                                       "across NUMA nodes", "NUMA node not known"};
 
     return text[distance];
 }
@@ -26,8 +26,8 @@ struct br_nic_affinity {
 
 static int nic_affinity_load(hwloc_topology_t topology)
 {
-    /* Plug-ins, where they are installed: they would start up the GPUs, or read the names of all devices of the world, and free them never. The
-     * kernel's own account of PCI is enough. */
+    /* Plug-ins, where they are installed: they would start up the GPUs, or read the names of all
+     * devices of the world, and free them never. The kernel's own account of PCI is enough. */
     static const char *const idle[] = {"pci", "cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"};
 
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
@@ -63,7 +63,8 @@ void br_nic_affinity_close(struct br_nic_affinity *near)
     free(near);
 }
 
-/* Objects of PCI have no depth that could be compared, so the ancestors of one are looked for among those of the other. */
+/* Objects of PCI have no depth that could be compared, so the ancestors of one are looked for among
+ * those of the other. */
 static hwloc_obj_t common_ancestor(hwloc_obj_t a, hwloc_obj_t b)
 {
     for (; a; a = a->parent)
@@ -85,13 +86,15 @@ static enum br_distance across_bridges(hwloc_topology_t topology, hwloc_obj_t a,
     return hwloc_bitmap_intersects(nodes_a, nodes_b) ? BR_SAME_NODE : BR_ACROSS_NODES;
 }
 
-static enum br_distance nic_affinity_distance(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b)
+static enum br_distance nic_affinity_distance(hwloc_topology_t topology, hwloc_obj_t a,
+                                              hwloc_obj_t b)
 {
     hwloc_obj_t common = common_ancestor(a, b);
 
     if (common->type != HWLOC_OBJ_BRIDGE)
         return across_bridges(topology, a, b);
-    return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? BR_SAME_SWITCH : BR_SAME_HOST_BRIDGE;
+    return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? BR_SAME_SWITCH
+                                                                      : BR_SAME_HOST_BRIDGE;
 }
 
 static void nic_affinity_name(hwloc_obj_t nic, char out[64])
@@ -111,10 +114,12 @@ static int nic_affinity_compare(const void *a, const void *b)
 {
     const struct br_nic_affinity_nic *x = a, *y = b;
 
-    return x->distance != y->distance ? (int)x->distance - (int)y->distance : strcmp(x->name, y->name);
+    return x->distance != y->distance ? (int)x->distance - (int)y->distance
+                                      : strcmp(x->name, y->name);
 }
 
-int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci, struct br_nic_affinity_nic *out, int max)
+int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci,
+                         struct br_nic_affinity_nic *out, int max)
 {
     hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(near->topology, pci), nic = NULL;
     int n = 0;
@@ -136,7 +141,8 @@ int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci, struct b
 int br_nic_affinity_open(struct br_nic_affinity **out)
 {
     (void)out;
-    return br_error(EOPNOTSUPP, "this build has no hwloc: apt-get install libhwloc-dev, and build again");
+    return br_error(EOPNOTSUPP,
+                    "this build has no hwloc: apt-get install libhwloc-dev, and build again");
 }
 
 void br_nic_affinity_close(struct br_nic_affinity *near)
@@ -144,7 +150,8 @@ void br_nic_affinity_close(struct br_nic_affinity *near)
     (void)near;
 }
 
-int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci, struct br_nic_affinity_nic *out, int max)
+int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci,
+                         struct br_nic_affinity_nic *out, int max)
 {
     (void)near, (void)pci, (void)out, (void)max;
     return 0;

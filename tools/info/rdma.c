@@ -40,7 +40,8 @@ static cJSON *gid_object(const struct br_verbs_port *port, int entry)
     cJSON_AddStringToObject(object, "netdev", gid->netdev);
     cJSON_AddBoolToObject(object, "chosen", chosen);
     if (!chosen)
-        cJSON_AddStringToObject(object, "why_not", why_not ? why_not : "another one goes before it");
+        cJSON_AddStringToObject(object, "why_not",
+                                why_not ? why_not : "another one goes before it");
     else if (port->wish.index >= 0)
         cJSON_AddStringToObject(object, "chosen_by", port->wish.index_from);
     return object;
@@ -118,8 +119,8 @@ static void print_facts(const cJSON *port)
         printf(", NUMA node %.0f", br_info_number(port, "numa_node"));
     printf(", firmware %s\n", br_info_text(port, "firmware"));
     if (mtu < max && ethernet && *netdev)
-        printf("  %-10s   for the full MTU, here and along the way: ip link set %s mtu %d\n", "", netdev,
-               FULL_MTU);
+        printf("  %-10s   for the full MTU, here and along the way: ip link set %s mtu %d\n", "",
+               netdev, FULL_MTU);
 }
 
 static void print_port(const cJSON *port)
@@ -138,7 +139,8 @@ static void print_port(const cJSON *port)
         bool chosen = cJSON_IsTrue(cJSON_GetObjectItem(gid, "chosen"));
         printf("  %-10s   GID %.0f: %s, %s%s%s: %s%s%s%s\n", "", br_info_number(gid, "index"),
                br_info_text(gid, "gid"), br_info_text(gid, "type"), *netdev ? ", " : "", netdev,
-               chosen ? "taken" : br_info_text(gid, "why_not"), *by ? ", as " : "", by, *by ? " says" : "");
+               chosen ? "taken" : br_info_text(gid, "why_not"), *by ? ", as " : "", by,
+               *by ? " says" : "");
     }
     if (cJSON_IsFalse(cJSON_GetObjectItem(port, "usable")))
         print_trouble(port, name, "not usable: ");
@@ -152,6 +154,7 @@ void br_info_print_rdma(const cJSON *root)
     if (*br_info_text(rdma, "error"))
         printf("  %s\n", br_info_text(rdma, "error"));
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "ports")) print_port(item);
-    cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "troubles")) print_trouble(item, "trouble", "");
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "troubles"))
+        print_trouble(item, "trouble", "");
     printf("\n");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of `braid info` on RDMA: ports, their GIDs, why one cannot be used, and the command that mends it. */
+/* The part of `braid info` on RDMA: ports, their GIDs, why one cannot be used, and the command that
+ * mends it. */
 #ifndef BR_TOOLS_INFO_RDMA_H
 #define BR_TOOLS_INFO_RDMA_H
 

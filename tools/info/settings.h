@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of `braid info` on variables of the environment that a job would refuse; what braid's settings refuse is in the topology's part. */
+/* The part of `braid info` on variables of the environment that a job would refuse; what braid's
+ * settings refuse is in the topology's part. */
 #ifndef BR_TOOLS_INFO_SETTINGS_H
 #define BR_TOOLS_INFO_SETTINGS_H
 

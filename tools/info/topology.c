@@ -13,7 +13,8 @@
 #define DEVICES 64
 
 /* The device of a level, as far as it is known before the job starts; "": the wires will tell. */
-static void info_topology_device_of(const struct br_settings *s, uint32_t level, char out[BR_DEVICE_NAME])
+static void info_topology_device_of(const struct br_settings *s, uint32_t level,
+                                    char out[BR_DEVICE_NAME])
 {
     char names[sizeof s->devices], *save = NULL, *name;
 
@@ -81,7 +82,8 @@ void br_info_gather_topology(cJSON *root)
     cJSON_AddNumberToObject(topology, "ranks", s.environment.size);
     if (s.environment.size > 1) {
         cJSON_AddNumberToObject(topology, "rank", s.environment.rank);
-        cJSON_AddStringToObject(topology, "address", br_bcube_text(&s.cube, s.environment.rank, address));
+        cJSON_AddStringToObject(topology, "address",
+                                br_bcube_text(&s.cube, s.environment.rank, address));
         cJSON_AddStringToObject(topology, "host", s.host);
     }
     levels = cJSON_AddArrayToObject(topology, "levels");
@@ -123,12 +125,14 @@ void br_info_print_topology(const cJSON *root)
         printf("  mesh: every rank is linked with all others\n\n");
         return;
     }
-    printf("  BCube(%d,%d)", (int)br_info_number(topology, "n"), (int)br_info_number(topology, "k"));
+    printf("  BCube(%d,%d)", (int)br_info_number(topology, "n"),
+           (int)br_info_number(topology, "k"));
     if (cJSON_HasObjectItem(topology, "rank"))
         printf(", %d ranks; rank %d is host %s%s%s", (int)br_info_number(topology, "ranks"),
                (int)br_info_number(topology, "rank"), br_info_text(topology, "address"),
                *br_info_text(topology, "host") ? " " : "", br_info_text(topology, "host"));
     printf("\n");
-    cJSON_ArrayForEach(level, cJSON_GetObjectItem(topology, "levels")) info_topology_print_level(level);
+    cJSON_ArrayForEach(level, cJSON_GetObjectItem(topology, "levels"))
+        info_topology_print_level(level);
     printf("\n");
 }

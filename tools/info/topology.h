@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of `braid info` on the network that the environment asks for: BRAID_TOPOLOGY, BRAID_INVENTORY. */
+/* The part of `braid info` on the network that the environment asks for: BRAID_TOPOLOGY,
+ * BRAID_INVENTORY. */
 #ifndef BR_TOOLS_INFO_TOPOLOGY_H
 #define BR_TOOLS_INFO_TOPOLOGY_H
 

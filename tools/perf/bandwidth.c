@@ -2,14 +2,15 @@
 /*
  * Streams of messages.
  *
- * 1. Messages are taken in the order in which they were posted, so that a time between the post of i and the end of j is one in
- *    which all from i to j went.
- * 2. A send ends when its memory is free, which may be before it has arrived. So a stream of sends ends, by the clock, when
- *    the receiver has said that it has all of them. Puts end when the bytes stand there, gets when they are here.
- * 3. With both directions one thread serves both. It never waits for a send without having given its receives back: else two
- *    sides with few receives would wait for each other.
- * 4. Receives that are posted ahead may hold all credits of messages. The answer to the end of the stream comes nevertheless, because
- *    the other side has asked for it (protocol/credited.c).
+ * 1. Messages are taken in the order in which they were posted, so that a time between the post of
+ *    i and the end of j is one in which all from i to j went.
+ * 2. A send ends when its memory is free, which may be before it has arrived. So a stream of sends
+ *    ends, by the clock, when the receiver has said that it has all of them. Puts end when the
+ *    bytes stand there, gets when they are here.
+ * 3. With both directions one thread serves both. It never waits for a send without having given
+ *    its receives back: else two sides with few receives would wait for each other.
+ * 4. Receives that are posted ahead may hold all credits of messages. The answer to the end of the
+ *    stream comes nevertheless, because the other side has asked for it (protocol/credited.c).
  */
 #include "tools/perf/run.h"
 
@@ -49,7 +50,7 @@ static uint64_t bandwidth_least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- receiving ------------------------------------------------------------------------------ */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static int post_receives(struct stream *s)
 {
@@ -64,7 +65,8 @@ static int post_receives(struct stream *s)
     return rc;
 }
 
-/* The sender has said how many there are, and all of them are here: it hears how many are awaited. */
+/* The sender has said how many there are, and all of them are here: it hears how many are awaited.
+ */
 static int bandwidth_tell(struct stream *s)
 {
     if (s->told || s->pair->stop || s->arrived < s->pair->heard.sent)
@@ -113,7 +115,7 @@ static int bandwidth_await(struct stream *s)
     return s->pair->stop ? br_pair_wait(s->pair, &s->pair->stop, PATIENCE) : 0;
 }
 
-/* ---- sending -------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static void fill_row(const struct stream *s, uint64_t ended, uint64_t from, uint64_t to,
                      struct br_perf_row *row)
@@ -193,8 +195,9 @@ static int bandwidth_stop(struct stream *s)
     return rc ? rc : br_pair_say_stop(s->pair, s->posted);
 }
 
-/* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry alone is no part of the sum. Asked now and then, as a look
- * is a turn of the wheel, and one for each message would be a tenth of what is measured. */
+/* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry
+ * alone is no part of the sum. Asked now and then, as a look is a turn of the wheel, and one for
+ * each message would be a tenth of what is measured. */
 static int hear_end(struct stream *s, bool *over)
 {
     int rc = 0;
@@ -216,7 +219,8 @@ static int bandwidth_send_some(struct stream *s)
 
     if (rc)
         return rc;
-    if (over || br_interrupted() || (s->run->duration && br_clock_now() - s->began >= s->run->duration))
+    if (over || br_interrupted() ||
+        (s->run->duration && br_clock_now() - s->began >= s->run->duration))
         s->limit = s->posted;
     n = bandwidth_least((uint64_t)settings->post_list, s->limit - s->posted);
     if (n && under_way + n <= (uint64_t)settings->window)
@@ -249,14 +253,16 @@ static int bandwidth_ask(struct stream *s)
     return rc;
 }
 
-/* ---- a size --------------------------------------------------------------------------------- */
+/* ---- a size ---------------------------------------------------------------------------------- */
 
 static int bandwidth_go(struct stream *s, bool active)
 {
     int rc = s->receives ? post_receives(s) : 0;
 
     while (!rc && (s->state != DONE || !received_all(s))) {
-        rc = s->state == SENDING ? bandwidth_send_some(s) : s->state == ASKED ? bandwidth_ask(s) : bandwidth_await(s);
+        rc = s->state == SENDING ? bandwidth_send_some(s)
+             : s->state == ASKED ? bandwidth_ask(s)
+                                 : bandwidth_await(s);
         if (!rc && s->receives)
             rc = bandwidth_reap(s);
     }
@@ -273,8 +279,9 @@ static void bandwidth_finish(struct stream *s, struct br_perf_row *row)
     fill_row(s, inner ? w->final - w->first : s->ended, inner ? w->first_at : s->began,
              inner ? w->final_at : s->last, row);
     if (s->run->samples && s->ended)
-        row->peak = (double)s->bytes *
-                    br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
+        row->peak =
+            (double)s->bytes *
+            br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
 }
 
 int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over)

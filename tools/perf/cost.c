@@ -50,7 +50,8 @@ void br_cost_close(struct br_cost_counters *c)
         close(c->instructions_fd);
 }
 
-/* The kernel shares few counters among many who ask: it says for how much of the time it counted. */
+/* The kernel shares few counters among many who ask: it says for how much of the time it counted.
+ */
 static double read_counter(int fd)
 {
     struct {
@@ -81,8 +82,9 @@ struct br_cost br_cost_between(struct br_cost before, struct br_cost after)
     after.packets -= before.packets;
     after.cpu_ns -= before.cpu_ns;
     after.cycles = before.cycles < 0 || after.cycles < 0 ? -1 : after.cycles - before.cycles;
-    after.instructions =
-        before.instructions < 0 || after.instructions < 0 ? -1 : after.instructions - before.instructions;
+    after.instructions = before.instructions < 0 || after.instructions < 0
+                             ? -1
+                             : after.instructions - before.instructions;
     return after;
 }
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * --packet_cost: what a packet costs this process, the kernel's work for it included where we may see that.
+ * --packet_cost: what a packet costs this process, the kernel's work for it included where we may
+ * see that.
  *
- * 1. Hardware counters come from perf_event_open(2). They are opened before the process has other threads, which inherit them.
- * 2. Many virtual machines have none. CPU time is always there, and waiting on a core without sleeping counts in both.
+ * 1. Hardware counters come from perf_event_open(2). They are opened before the process has other
+ *    threads, which inherit them.
+ * 2. Many virtual machines have none. CPU time is always there, and waiting on a core without
+ *    sleeping counts in both.
  */
 #ifndef BR_TOOLS_PERF_COST_H
 #define BR_TOOLS_PERF_COST_H

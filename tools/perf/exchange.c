@@ -42,7 +42,8 @@ static int exchange_get(int fd, char text[BR_PERF_TEXT])
 
     if (rc)
         return rc;
-    n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;
+    n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 |
+        (uint32_t)length[3] << 24;
     if (n >= BR_PERF_TEXT)
         return br_error(EPROTO, "what it says is no message of `braid perf`");
     rc = br_socket_receive(fd, text, n, deadline);
@@ -53,7 +54,7 @@ static int exchange_get(int fd, char text[BR_PERF_TEXT])
     return rc;
 }
 
-/* ---- the server ----------------------------------------------------------------------------- */
+/* ---- the server ------------------------------------------------------------------------------ */
 
 int br_exchange_listen(const struct br_perf_settings *s, int *fd)
 {
@@ -74,7 +75,8 @@ static int own_address(int fd, char address[BR_EXCHANGE_ADDRESS], bool *loopback
 
     if (getsockname(fd, (struct sockaddr *)&own, &bytes))
         return br_error(errno, "getsockname: %s", strerror(errno));
-    rc = getnameinfo((struct sockaddr *)&own, bytes, address, BR_EXCHANGE_ADDRESS, NULL, 0, NI_NUMERICHOST);
+    rc = getnameinfo((struct sockaddr *)&own, bytes, address, BR_EXCHANGE_ADDRESS, NULL, 0,
+                     NI_NUMERICHOST);
     if (rc)
         return br_error(EIO, "getnameinfo: %s", gai_strerror(rc));
     if (!strncmp(address, mapped, sizeof mapped - 1) && strchr(address, '.'))
@@ -99,7 +101,8 @@ static int make_secret(char secret[BR_EXCHANGE_SECRET])
 }
 
 /* 1: what the client says does not go with what the server's user asked for; both are told why. */
-static int exchange_agree(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed)
+static int exchange_agree(int fd, const struct br_perf_settings *asked,
+                          struct br_perf_settings *agreed)
 {
     char theirs[BR_PERF_TEXT], text[BR_PERF_TEXT] = "", reply[BR_PERF_TEXT];
     int rc = exchange_get(fd, theirs);
@@ -118,21 +121,23 @@ static int exchange_agree(int fd, const struct br_perf_settings *asked, struct b
     return rc > 0 ? (br_error(EINVAL, "the two sides differ: %s", text), 1) : rc;
 }
 
-static int exchange_answer(int fd, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
-                  struct br_exchange *out)
+static int exchange_answer(int fd, const struct br_perf_settings *asked,
+                           struct br_perf_settings *agreed, struct br_exchange *out)
 {
     char reply[BR_EXCHANGE_SECRET + 32];
     int rc = exchange_agree(fd, asked, agreed);
 
-    if (rc || (rc = own_address(fd, out->address, &out->loopback)) || (rc = make_secret(out->secret)) ||
+    if (rc || (rc = own_address(fd, out->address, &out->loopback)) ||
+        (rc = make_secret(out->secret)) ||
         (rc = br_socket_reserve(NULL, &out->port, &out->reserved)))
         return rc;
-    snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port, *out->secret ? out->secret : "yours");
+    snprintf(reply, sizeof reply, "port %u\nsecret %s\n", out->port,
+             *out->secret ? out->secret : "yours");
     return exchange_put(fd, reply);
 }
 
-int br_exchange_accept(int listener, const struct br_perf_settings *asked, struct br_perf_settings *agreed,
-                       struct br_exchange *out)
+int br_exchange_accept(int listener, const struct br_perf_settings *asked,
+                       struct br_perf_settings *agreed, struct br_exchange *out)
 {
     struct pollfd ready = {.fd = listener, .events = POLLIN};
     int fd, rc;
@@ -151,7 +156,7 @@ int br_exchange_accept(int listener, const struct br_perf_settings *asked, struc
     return rc < 0 ? -EPROTO : rc;
 }
 
-/* ---- the client ----------------------------------------------------------------------------- */
+/* ---- the client ------------------------------------------------------------------------------ */
 
 static int exchange_understand(const char *reply, struct br_exchange *out)
 {
@@ -162,14 +167,16 @@ static int exchange_understand(const char *reply, struct br_exchange *out)
     long number = port ? strtol(port, NULL, 10) : 0;
 
     if (differ)
-        return br_error(EINVAL,
-                        "the two sides differ: %.*s; a server takes the options of the client, unless it is "
-                        "given others",
-                        (int)n, differ);
+        return br_error(
+            EINVAL,
+            "the two sides differ: %.*s; a server takes the options of the client, unless it is "
+            "given others",
+            (int)n, differ);
     if (number < 1 || number > 65535 || !secret || m >= BR_EXCHANGE_SECRET)
         return br_error(EPROTO, "the answer is none of `braid perf`");
     out->port = (uint16_t)number;
-    snprintf(out->secret, sizeof out->secret, "%.*s", (int)m, strncmp(secret, "yours", m) ? secret : "");
+    snprintf(out->secret, sizeof out->secret, "%.*s", (int)m,
+             strncmp(secret, "yours", m) ? secret : "");
     return 0;
 }
 
@@ -181,7 +188,8 @@ int br_exchange_connect(const struct br_perf_settings *s, struct br_exchange *ou
     if (rc == -ENXIO)
         return br_error(ENXIO, "there is no host '%s'", s->server);
     if (rc)
-        return br_error(-rc, "%s:%" PRId64 ": %s; start `braid perf %s` there first, without a name",
+        return br_error(-rc,
+                        "%s:%" PRId64 ": %s; start `braid perf %s` there first, without a name",
                         s->server, s->port, strerror(-rc), s->test->name);
     br_socket_tune(fd);
     snprintf(out->address, sizeof out->address, "%s", s->server);

@@ -93,13 +93,15 @@ void br_histogram_print(const struct br_histogram *h, double scale, FILE *out)
     double share = 0;
     uint64_t seen = 0;
 
-    fprintf(out, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    fprintf(out, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount",
+            "1/(1-Percentile)");
     while (seen < h->total) {
         double rank = fmax(ceil(share * (double)h->total), 1),
                value = (double)at_rank(h, (uint64_t)rank, &seen);
 
         if (seen < h->total)
-            fprintf(out, "%12.3f %2.12f %10" PRIu64 " %14.2f\n", value * scale, share, seen, 1 / (1 - share));
+            fprintf(out, "%12.3f %2.12f %10" PRIu64 " %14.2f\n", value * scale, share, seen,
+                    1 / (1 - share));
         else
             fprintf(out, "%12.3f %2.12f %10" PRIu64 "\n", value * scale, 1.0, seen);
         share += (1 - share) / (2 * TICKS);
@@ -108,6 +110,7 @@ void br_histogram_print(const struct br_histogram *h, double scale, FILE *out)
     }
     fprintf(out, "#[Mean    = %12.3f, StdDeviation   = %12.3f]\n", br_histogram_mean(h) * scale,
             br_histogram_deviation(h) * scale);
-    fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n", (double)h->most * scale, h->total);
+    fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n", (double)h->most * scale,
+            h->total);
     fprintf(out, "#[Buckets = %12u, SubBuckets     = %12u]\n", 48 - 10, BR_HISTOGRAM_EXACT);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A histogram of times: all from 0 to 2^48 ns, each to a thousandth of itself, in half a megabyte, whatever their number. Below 2048
- * it is exact; above, each power of two has 1,024 counters. Sums are exact. Pure, one thread.
+ * A histogram of times: all from 0 to 2^48 ns, each to a thousandth of itself, in half a megabyte,
+ * whatever their number. Below 2048 it is exact; above, each power of two has 1,024 counters. Sums
+ * are exact. Pure, one thread.
  */
 #ifndef BR_TOOLS_PERF_HISTOGRAM_H
 #define BR_TOOLS_PERF_HISTOGRAM_H
@@ -22,12 +23,14 @@ struct br_histogram {
 void br_histogram_init(struct br_histogram *histogram);
 void br_histogram_add(struct br_histogram *histogram, uint64_t value);
 
-/* The least counted value that at least `share` (0 to 1) of all values do not exceed; 0 when there is none. */
+/* The least counted value that at least `share` (0 to 1) of all values do not exceed; 0 when there
+ * is none. */
 uint64_t br_histogram_quantile(const struct br_histogram *histogram, double share);
 double br_histogram_mean(const struct br_histogram *histogram);
 double br_histogram_deviation(const struct br_histogram *histogram); /* of a sample: n - 1 */
 
-/* The text that HdrHistogram's programs print and plot: value, percentile, count, 1/(1-percentile). Values are multiplied by `scale`. */
+/* The text that HdrHistogram's programs print and plot: value, percentile, count, 1/(1-percentile).
+ * Values are multiplied by `scale`. */
 void br_histogram_print(const struct br_histogram *histogram, double scale, FILE *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ctrl-C of `braid perf`: the first one asks for an end in good order, a second one ends the process. */
+/* Ctrl-C of `braid perf`: the first one asks for an end in good order, a second one ends the
+ * process. */
 #ifndef BR_TOOLS_PERF_INTERRUPT_H
 #define BR_TOOLS_PERF_INTERRUPT_H
 

@@ -12,7 +12,8 @@
 /* NULL: the environment's, or the library's choice. */
 static const char *join_devices(const struct br_perf_settings *s, const struct br_exchange *where)
 {
-    const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"), *named = getenv("BRAID_DEVICES");
+    const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"),
+               *named = getenv("BRAID_DEVICES");
 
     if (s->devices || !where->loopback || (named && *named) || (chosen && !strcmp(chosen, "verbs")))
         return s->devices;
@@ -24,10 +25,12 @@ static const char *join_backend(const struct br_perf_settings *s, const struct b
 {
     const char *chosen = getenv("BRAID_BACKEND");
 
-    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend : "tcp";
+    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend
+                                                                                : "tcp";
 }
 
-struct braid_config br_join_config(const struct br_perf_settings *s, const struct br_exchange *where)
+struct braid_config br_join_config(const struct br_perf_settings *s,
+                                   const struct br_exchange *where)
 {
     const char *spin = getenv("BRAID_SPIN_US");
 

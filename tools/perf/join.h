@@ -9,9 +9,11 @@
 #include "tools/perf/settings.h"
 
 /* For braid_init(); points into both. */
-struct braid_config br_join_config(const struct br_perf_settings *settings, const struct br_exchange *where);
+struct braid_config br_join_config(const struct br_perf_settings *settings,
+                                   const struct br_exchange *where);
 
-/* Whatever of the options and the environment would keep this side from joining: to be asked before the other side waits for it. Negative errno with words. */
+/* Whatever of the options and the environment would keep this side from joining: to be asked before
+ * the other side waits for it. Negative errno with words. */
 int br_join_check(const struct br_perf_settings *settings);
 
 #endif

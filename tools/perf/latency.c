@@ -2,11 +2,12 @@
 /*
  * Trips: one message at a time, there and back.
  *
- * 1. A write's trip is two puts, one each way. Each side looks into its memory for the bytes, as perftest does: the last byte, and one
- *    each 64 KiB, since with several rails the last may come before others. A put ends only when its writer knows that
- *    the bytes stand there, which the reader has seen before that.
- * 2. Nobody drives the library while one looks into memory, so the looking asks for the operation that receives the end of the
- *    test, which turns the wheel.
+ * 1. A write's trip is two puts, one each way. Each side looks into its memory for the bytes, as
+ *    perftest does: the last byte, and one each 64 KiB, since with several rails the last may come
+ *    before others. A put ends only when its writer knows that the bytes stand there, which the
+ *    reader has seen before that.
+ * 2. Nobody drives the library while one looks into memory, so the looking asks for the operation
+ *    that receives the end of the test, which turns the wheel.
  * 3. A read's trip is one get, an atomic's one fetch-and-add or compare-and-swap.
  */
 #include "tools/perf/run.h"
@@ -33,7 +34,7 @@ struct trips {
     struct braid_op *mine, *theirs; /* the message under way, and the one awaited */
 };
 
-/* ---- marks of a write ----------------------------------------------------------------------- */
+/* ---- marks of a write ------------------------------------------------------------------------ */
 
 static uint8_t latency_mark(uint64_t trip)
 {
@@ -47,8 +48,8 @@ static void set_marks(uint8_t *memory, size_t bytes, uint8_t value)
     memory[bytes - 1] = value;
 }
 
-/* Looks at memory while a put arrives in it, as whoever polls for a NIC's writes must: to ThreadSanitizer that is a race with the thread that
- * copies. */
+/* Looks at memory while a put arrives in it, as whoever polls for a NIC's writes must: to
+ * ThreadSanitizer that is a race with the thread that copies. */
 __attribute__((no_sanitize("thread"))) static bool has_marks(const uint8_t *memory, size_t bytes,
                                                              uint8_t value)
 {
@@ -73,7 +74,8 @@ static int latency_look(struct trips *t, uint8_t value)
     return rc;
 }
 
-/* Until the message before is over its memory is the library's, which may read it once more, though the other side has all of it. */
+/* Until the message before is over its memory is the library's, which may read it once more, though
+ * the other side has all of it. */
 static int latency_settle(struct trips *t)
 {
     return t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
@@ -96,7 +98,7 @@ static int post_marked(struct trips *t)
     return br_pair_post(t->pair, t->bytes, &t->mine);
 }
 
-/* ---- the client ----------------------------------------------------------------------------- */
+/* ---- the client ------------------------------------------------------------------------------ */
 
 static int go_and_return(struct trips *t)
 {
@@ -116,7 +118,8 @@ static void latency_keep(struct trips *t, uint64_t start, uint64_t end)
 {
     struct br_fragment *fragment = t->run;
 
-    if (fragment->duration && (start < t->began + fragment->margin || end > t->began + fragment->duration - fragment->margin))
+    if (fragment->duration && (start < t->began + fragment->margin ||
+                               end > t->began + fragment->duration - fragment->margin))
         return;
     if (fragment->samples)
         fragment->samples[t->counted] = end - start;
@@ -136,8 +139,8 @@ static int end_sends(struct trips *t)
     if (!rc)
         rc = br_pair_wait(t->pair, &op, -1);
     if (!rc && answered != t->done && answered != t->done + 1)
-        rc = br_error(EPROTO, "the server awaits %llu messages after %llu", (unsigned long long)answered,
-                      (unsigned long long)t->done);
+        rc = br_error(EPROTO, "the server awaits %llu messages after %llu",
+                      (unsigned long long)answered, (unsigned long long)t->done);
     return rc || answered == t->done ? rc : latency_post(t);
 }
 
@@ -171,7 +174,7 @@ static int latency_travel(struct trips *t)
     return rc || !t->pair->stop ? rc : br_pair_wait(t->pair, &t->pair->stop, -1);
 }
 
-/* ---- the server ----------------------------------------------------------------------------- */
+/* ---- the server ------------------------------------------------------------------------------ */
 
 static int serve_writes(struct trips *t)
 {
@@ -234,7 +237,7 @@ static int latency_serve(struct trips *t)
     return rc ? rc : br_pair_say_stop(t->pair, 0);
 }
 
-/* ---- a size --------------------------------------------------------------------------------- */
+/* ---- a size ---------------------------------------------------------------------------------- */
 
 static void latency_finish(struct trips *t, struct br_perf_row *row)
 {
@@ -243,7 +246,8 @@ static void latency_finish(struct trips *t, struct br_perf_row *row)
     *row = (struct br_perf_row){.bytes = t->bytes, .iterations = t->counted};
     if (!t->counted)
         return;
-    if (t->run->samples) { /* the second half is for a copy that is sorted: the user may want both */
+    /* the second half is for a copy that is sorted: the user may want both */
+    if (t->run->samples) {
         uint64_t *sorted = t->run->samples + t->run->messages;
 
         memcpy(sorted, t->run->samples, t->counted * sizeof *sorted);
@@ -256,8 +260,10 @@ static void latency_finish(struct trips *t, struct br_perf_row *row)
 
 int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over)
 {
-    struct trips t = {
-        .run = fragment, .pair = fragment->pair, .bytes = fragment->bytes, .verb = fragment->pair->settings->test->verb};
+    struct trips t = {.run = fragment,
+                      .pair = fragment->pair,
+                      .bytes = fragment->bytes,
+                      .verb = fragment->pair->settings->test->verb};
     int rc = br_pair_begin(fragment->pair, fragment->bytes);
 
     t.began = br_clock_now();

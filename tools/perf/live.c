@@ -35,7 +35,8 @@ void br_live_start(struct br_live *live, struct braid_comm *comm, bool gbits)
         live_look(live, br_clock_now(), 0, NULL);
 }
 
-static void live_print(struct br_live *live, uint64_t bytes, double rate, bool trips, const double *rates)
+static void live_print(struct br_live *live, uint64_t bytes, double rate, bool trips,
+                       const double *rates)
 {
     double unit = live->gbits ? 1e9 / 8 : 1 << 20;
     const char *name = live->gbits ? "Gb/s" : "MiB/s";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The line that a terminal shows while a test runs: rate so far, and of each rail. Nothing where standard output is none. */
+/* The line that a terminal shows while a test runs: rate so far, and of each rail. Nothing where
+ * standard output is none. */
 #ifndef BR_TOOLS_PERF_LIVE_H
 #define BR_TOOLS_PERF_LIVE_H
 
@@ -20,8 +21,10 @@ struct br_live {
 };
 
 void br_live_start(struct br_live *live, struct braid_comm *comm, bool gbits);
-/* Called often; twice a second it prints. trips: messages are round trips, whose number says more than their bytes. */
-void br_live_tick(struct br_live *live, uint64_t now, uint64_t bytes, uint64_t messages, bool trips);
+/* Called often; twice a second it prints. trips: messages are round trips, whose number says more
+ * than their bytes. */
+void br_live_tick(struct br_live *live, uint64_t now, uint64_t bytes, uint64_t messages,
+                  bool trips);
 void br_live_clear(struct br_live *live); /* before other output, and at the end */
 
 #endif

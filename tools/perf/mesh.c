@@ -19,7 +19,8 @@
 #include "tools/common/config_check.h"
 
 #define TRIP_BYTES 8
-#define LEAD       (256u << 10) /* bytes that do not count: what a shaped link lets through after a pause */
+#define LEAD                                                                                       \
+    (256u << 10) /* bytes that do not count: what a shaped link lets through after a pause */
 #define ENOUGH     (768u << 10) /* bytes that count, at least */
 #define EACH       (10 * BR_MS) /* a pair alone */
 #define TOGETHER   0.3          /* s of all at once, as the pairs alone predict it */
@@ -65,11 +66,11 @@ static bool is_pair(const struct work *w, int from, int to)
 /* All ranks get what each has filled in. */
 static int mesh_gather(struct work *w, double *values)
 {
-    return braid_allreduce(w->bench.comm, values, values, (size_t)w->mesh.n * w->mesh.n, BRAID_FLOAT64,
-                           BRAID_SUM, NULL, NULL);
+    return braid_allreduce(w->bench.comm, values, values, (size_t)w->mesh.n * w->mesh.n,
+                           BRAID_FLOAT64, BRAID_SUM, NULL, NULL);
 }
 
-/* ---- alone ---------------------------------------------------------------------------------- */
+/* ---- alone ----------------------------------------------------------------------------------- */
 
 static uint32_t messages_of(uint64_t bytes, const struct work *w, uint32_t least)
 {
@@ -82,13 +83,15 @@ static int measure_pair(struct work *w, int to)
 {
     uint32_t lead = messages_of(LEAD, w, 2), count = messages_of(ENOUGH, w, 4);
     double seconds = 0;
-    int rc = br_link_trip(&w->bench, to, TRIP_BYTES, EACH, mesh_cell(w, w->mesh.latency, w->rank, to));
+    int rc =
+        br_link_trip(&w->bench, to, TRIP_BYTES, EACH, mesh_cell(w, w->mesh.latency, w->rank, to));
 
     if (!rc)
         rc = br_link_stream(&w->bench, to, (size_t)w->mesh.bytes, lead, count, &seconds);
     if (!rc && seconds * count < (double)EACH / 2e9) {
         count = (uint32_t)fmin((double)EACH / 1e9 / fmax(seconds, 1e-7), 512);
-        rc = br_link_stream(&w->bench, to, (size_t)w->mesh.bytes, lead, count > 4 ? count : 4, &seconds);
+        rc = br_link_stream(&w->bench, to, (size_t)w->mesh.bytes, lead, count > 4 ? count : 4,
+                            &seconds);
     }
     *mesh_cell(w, w->mesh.alone, w->rank, to) = seconds / (double)w->mesh.bytes;
     return rc ? rc : br_link_release(&w->bench, to);
@@ -113,9 +116,10 @@ static int measure_alone(struct work *w)
     return rc ? rc : mesh_gather(w, w->mesh.latency);
 }
 
-/* ---- at once -------------------------------------------------------------------------------- */
+/* ---- at once --------------------------------------------------------------------------------- */
 
-/* Takes what has ended in order; posts what there is room for. Returns how much was done, or an error. */
+/* Takes what has ended in order; posts what there is room for. Returns how much was done, or an
+ * error. */
 static int mesh_turn(struct work *w, struct flow *f, uint32_t lead, uint32_t all)
 {
     size_t bytes = (size_t)w->mesh.bytes;
@@ -138,9 +142,11 @@ static int mesh_turn(struct work *w, struct flow *f, uint32_t lead, uint32_t all
         n++;
     }
     for (; !rc && f->posted < all && f->posted - f->received < WINDOW; f->posted++, n++)
-        rc = braid_recv(w->bench.comm, w->bench.in, bytes, f->peer, NULL, &f->recvs[f->posted % WINDOW]);
+        rc = braid_recv(w->bench.comm, w->bench.in, bytes, f->peer, NULL,
+                        &f->recvs[f->posted % WINDOW]);
     for (; !rc && f->offered < all && f->offered - f->sent < WINDOW; f->offered++, n++)
-        rc = braid_send(w->bench.comm, w->bench.out, bytes, f->peer, NULL, &f->sends[f->offered % WINDOW]);
+        rc = braid_send(w->bench.comm, w->bench.out, bytes, f->peer, NULL,
+                        &f->sends[f->offered % WINDOW]);
     return rc ? rc : n;
 }
 
@@ -200,13 +206,15 @@ static int measure_at_once(struct work *w)
     return rc;
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int mesh_parse(struct settings *s, int argc, char **argv)
 {
     const struct br_option options[] = {
-        {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MOST_BYTES, "SIZE of a message; default 256K"},
-        {"level", 0, BR_OPTION_NUMBER, &s->level, 0, 31, "L only the pairs of this level of the job's BCube"},
+        {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MOST_BYTES,
+         "SIZE of a message; default 256K"},
+        {"level", 0, BR_OPTION_NUMBER, &s->level, 0, 31,
+         "L only the pairs of this level of the job's BCube"},
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0,
          "FILE the matrices; - is standard output, without the text (braid run: --no-prefix)"},
         {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE the heat maps as a drawing; - likewise"},
@@ -217,7 +225,8 @@ static int mesh_parse(struct settings *s, int argc, char **argv)
     if (rc == 1)
         br_options_help(options, "braid run -n N -- braid perf mesh [options]", stdout);
     if (!rc && s->json && s->svg && !strcmp(s->json, s->svg))
-        rc = br_error(EINVAL, "--json and --svg are both to %s; give one of them another name", s->json);
+        rc = br_error(EINVAL, "--json and --svg are both to %s; give one of them another name",
+                      s->json);
     return rc;
 }
 
@@ -226,10 +235,11 @@ static int mesh_check(const struct work *w)
     if (w->mesh.n < 2)
         return br_error(EINVAL, "one rank has no pairs; start more with `braid run -n N -- ...`");
     if (w->mesh.n > MOST_RANKS)
-        return br_error(E2BIG, "%u ranks have too many pairs; %d ranks at most", w->mesh.n, MOST_RANKS);
+        return br_error(E2BIG, "%u ranks have too many pairs; %d ranks at most", w->mesh.n,
+                        MOST_RANKS);
     if (w->mesh.level >= 0 && w->topology->kind != BR_TOPOLOGY_BCUBE)
-        return br_error(EINVAL,
-                        "--level: the job is no BCube; leave it out, or set BRAID_TOPOLOGY=bcube:N,K");
+        return br_error(
+            EINVAL, "--level: the job is no BCube; leave it out, or set BRAID_TOPOLOGY=bcube:N,K");
     if (w->mesh.level >= 0 && w->mesh.level >= (int64_t)w->topology->cube.k)
         return br_error(EINVAL, "--level %" PRId64 ": the BCube has levels 0 to %u", w->mesh.level,
                         w->topology->cube.k - 1);
@@ -243,7 +253,7 @@ static int print_svg(const struct br_mesh *mesh, FILE *out)
 }
 
 static int mesh_write_file(const struct br_mesh *mesh, const char *path,
-                      int (*print)(const struct br_mesh *mesh, FILE *out))
+                           int (*print)(const struct br_mesh *mesh, FILE *out))
 {
     FILE *out;
     int rc = 0;
@@ -277,8 +287,8 @@ static int mesh_report(struct work *w, const struct settings *s)
     char devices[BR_CALIBRATION_TEXT], topology[BR_TOPOLOGY_TEXT];
 
     br_comm_name_devices(w->bench.comm->context, devices);
-    snprintf(w->mesh.title, sizeof w->mesh.title, "%s over %.100s", br_topology_text(w->topology, topology),
-             devices);
+    snprintf(w->mesh.title, sizeof w->mesh.title, "%s over %.100s",
+             br_topology_text(w->topology, topology), devices);
     if (!is_stdout(s->json) && !is_stdout(s->svg))
         br_mesh_text(&w->mesh, stdout);
     return mesh_write_files(&w->mesh, s);
@@ -304,10 +314,11 @@ static int mesh_prepare(const struct work *w, const struct settings *s)
 
 static int mesh_run(struct braid_comm *comm, const struct settings *s)
 {
-    struct work w = {.bench.comm = comm,
-                     .mesh = {.n = (uint32_t)braid_size(comm), .level = s->level, .bytes = s->bytes},
-                     .topology = &comm->context->network.topology,
-                     .rank = braid_rank(comm)};
+    struct work w = {
+        .bench.comm = comm,
+        .mesh = {.n = (uint32_t)braid_size(comm), .level = s->level, .bytes = s->bytes},
+        .topology = &comm->context->network.topology,
+        .rank = braid_rank(comm)};
     size_t cells = (size_t)w.mesh.n * w.mesh.n;
     double *values = calloc(3 * cells, sizeof *values);
     int rc = values ? mesh_prepare(&w, s) : br_error(ENOMEM, "no memory for the matrices");
@@ -337,7 +348,8 @@ int br_perf_mesh(int argc, char **argv)
     if (rc == 1)
         return 0;
     if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
-        rc = br_error(EINVAL, "it measures a job: braid run -n 4 -- braid perf mesh, or any launcher");
+        rc = br_error(EINVAL,
+                      "it measures a job: braid run -n 4 -- braid perf mesh, or any launcher");
     if (rc) {
         fprintf(stderr, "braid perf mesh: %s\n", br_error_message());
         return 2;

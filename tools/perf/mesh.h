@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `braid perf mesh`: every pair of ranks of a job, or of a level of its BCube, one at a time and all at once. */
+/* `braid perf mesh`: every pair of ranks of a job, or of a level of its BCube, one at a time and
+ * all at once. */
 #ifndef BR_TOOLS_PERF_MESH_H
 #define BR_TOOLS_PERF_MESH_H
 

@@ -20,13 +20,15 @@
 
 enum quantity { ALONE, AT_ONCE, LATENCY, QUANTITIES };
 
-static const char *const titles[] = {
-    [ALONE] = "alone, Gb/s", [AT_ONCE] = "all pairs at once, Gb/s", [LATENCY] = "latency alone, us"};
+static const char *const titles[] = {[ALONE] = "alone, Gb/s",
+                                     [AT_ONCE] = "all pairs at once, Gb/s",
+                                     [LATENCY] = "latency alone, us"};
 static const char *const names[] = {
     [ALONE] = "alone_gbit", [AT_ONCE] = "at_once_gbit", [LATENCY] = "latency_us"};
 
 /* 0: there is none. */
-static double mesh_print_value_of(const struct br_mesh *m, enum quantity q, uint32_t from, uint32_t to)
+static double mesh_print_value_of(const struct br_mesh *m, enum quantity q, uint32_t from,
+                                  uint32_t to)
 {
     size_t at = (size_t)from * m->n + to;
     const double *values = q == ALONE ? m->alone : q == AT_ONCE ? m->at_once : m->latency;
@@ -67,16 +69,17 @@ static const char *mesh_print_number(double value, char text[24])
     return text;
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 void br_mesh_text(const struct br_mesh *m, FILE *out)
 {
-    fprintf(out, "# braid perf mesh: %s, messages of %lld bytes; rows send\n", m->title, (long long)m->bytes);
+    fprintf(out, "# braid perf mesh: %s, messages of %lld bytes; rows send\n", m->title,
+            (long long)m->bytes);
     for (enum quantity q = ALONE; q < QUANTITIES; q++) {
         struct spread s = mesh_print_spread_of(m, q);
 
-        fprintf(out, "#\n# %s: median %.4g, from %.4g to %.4g\n# %4s", titles[q], s.median, s.least, s.most,
-                "");
+        fprintf(out, "#\n# %s: median %.4g, from %.4g to %.4g\n# %4s", titles[q], s.median, s.least,
+                s.most, "");
         for (uint32_t to = 0; to < m->n; to++)
             fprintf(out, " %8u", to);
         fputc('\n', out);
@@ -93,7 +96,7 @@ void br_mesh_text(const struct br_mesh *m, FILE *out)
     }
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void add_matrix(cJSON *root, const struct br_mesh *m, enum quantity q)
 {
@@ -129,43 +132,46 @@ int br_mesh_json(const struct br_mesh *m, FILE *out)
     return rc;
 }
 
-/* ---- SVG ------------------------------------------------------------------------------------ */
+/* ---- SVG ------------------------------------------------------------------------------------- */
 
 /* White is as good as the median or better, orange half as good or worse. */
-static void mesh_print_draw_cell(const struct spread *s, enum quantity q, double value, int x, int y, FILE *out)
+static void mesh_print_draw_cell(const struct spread *s, enum quantity q, double value, int x,
+                                 int y, FILE *out)
 {
     char text[24];
     double off = q == LATENCY ? value / s->median - 1 : 2 * (1 - value / s->median);
 
     if (value <= 0) {
-        fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#dde1e6\"/>\n", x, y,
-                CELL_WIDTH, CELL_HEIGHT);
+        fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#dde1e6\"/>\n", x,
+                y, CELL_WIDTH, CELL_HEIGHT);
         return;
     }
     off = off < 0 ? 0 : off > 1 ? 1 : off;
     fprintf(out,
-            "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(255,%d,%d)\" stroke=\"#c5cad0\"/>"
+            "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(255,%d,%d)\" "
+            "stroke=\"#c5cad0\"/>"
             "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-            x, y, CELL_WIDTH, CELL_HEIGHT, (int)(255 - 95 * off), (int)(255 - 215 * off), x + CELL_WIDTH / 2,
-            y + 16, mesh_print_number(value, text));
+            x, y, CELL_WIDTH, CELL_HEIGHT, (int)(255 - 95 * off), (int)(255 - 215 * off),
+            x + CELL_WIDTH / 2, y + 16, mesh_print_number(value, text));
 }
 
 static void mesh_print_draw_panel(const struct br_mesh *m, enum quantity q, int top, FILE *out)
 {
     struct spread s = mesh_print_spread_of(m, q);
 
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%s: median %.4g, from %.4g to %.4g</text>\n", MARGIN, top + 14,
-            titles[q], s.median, s.least, s.most);
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s: median %.4g, from %.4g to %.4g</text>\n", MARGIN,
+            top + 14, titles[q], s.median, s.least, s.most);
     for (uint32_t to = 0; to < m->n; to++)
         fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">to %u</text>\n",
                 MARGIN + LABEL + (int)to * CELL_WIDTH + CELL_WIDTH / 2, top + HEAD - 10, to);
     for (uint32_t from = 0; from < m->n; from++) {
         int y = top + HEAD + (int)from * CELL_HEIGHT;
 
-        fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%u</text>\n", MARGIN + LABEL - 8, y + 16,
-                from);
+        fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%u</text>\n", MARGIN + LABEL - 8,
+                y + 16, from);
         for (uint32_t to = 0; to < m->n; to++)
-            mesh_print_draw_cell(&s, q, mesh_print_value_of(m, q, from, to), MARGIN + LABEL + (int)to * CELL_WIDTH, y, out);
+            mesh_print_draw_cell(&s, q, mesh_print_value_of(m, q, from, to),
+                                 MARGIN + LABEL + (int)to * CELL_WIDTH, y, out);
     }
 }
 
@@ -175,12 +181,13 @@ void br_mesh_svg(const struct br_mesh *m, FILE *out)
     int width = 2 * MARGIN + LABEL + columns * CELL_WIDTH, height = 2 * MARGIN + QUANTITIES * panel;
 
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+            "%d\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
             "fill=\"#fff\"/>\n",
             width, height, width, height);
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%s, messages of %lld bytes; rows send</text>\n", MARGIN, MARGIN,
-            m->title, (long long)m->bytes);
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s, messages of %lld bytes; rows send</text>\n", MARGIN,
+            MARGIN, m->title, (long long)m->bytes);
     for (enum quantity q = ALONE; q < QUANTITIES; q++)
         mesh_print_draw_panel(m, q, MARGIN + 10 + (int)q * panel, out);
     fputs("</svg>\n", out);

@@ -14,8 +14,9 @@ struct refused {
     const char *why;
 };
 
-#define NO_DMABUF                                                                                            \
-    "--use_cuda N alone takes a dma-buf where NIC and driver have one, else the peer-memory module, and "    \
+#define NO_DMABUF                                                                                  \
+    "--use_cuda N alone takes a dma-buf where NIC and driver have one, else the peer-memory "      \
+    "module, and "                                                                                 \
     "stages what the NIC does not reach (`braid info`)"
 #define NO_LIMITER "braid has no rate limiter; shape the link with tc"
 #define NO_DC      "braid's rails are reliable connections (RC), not DC"
@@ -23,16 +24,20 @@ struct refused {
 #define OWN        8 /* options that perftest has not, at most */
 
 static const struct refused refused[] = {
-    {"mtu", 'm', false, "braid takes the MTU of the path; change it with `ip link set dev NAME mtu N`"},
+    {"mtu", 'm', false,
+     "braid takes the MTU of the path; change it with `ip link set dev NAME mtu N`"},
     {"inline_size", 'I', false, "braid decides by itself what goes inline"},
     {"inline_recv", 0, false, "braid decides by itself what goes inline"},
-    {"qp-timeout", 'u', false, "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
-    {"retry_count", 0, false, "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
+    {"qp-timeout", 'u', false,
+     "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
+    {"retry_count", 0, false,
+     "braid watches its peers by itself; BRAID_PEER_TIMEOUT says how long"},
     {"com_rdma_cm", 'z', true, "the two sides agree over TCP; -R connects the rails by rdma_cm"},
     {"dualport", 'O', true, "name both ports, one rail for each: -d mlx5_0:1,mlx5_0:2 -q 2"},
     {"vector", 'X', false, "braid has one completion vector"},
     {"hop_limit", 'L', false, "braid leaves it to the device"},
-    {"report-counters", 'W', false, "look at /sys/class/infiniband/*/ports/*/counters before and after"},
+    {"report-counters", 'W', false,
+     "look at /sys/class/infiniband/*/ports/*/counters before and after"},
     {"mcg", 'g', true, "braid has no multicast"},
     {"MGID", 'M', false, "braid has no multicast"},
     {"outs", 'o', false, "-t says how many reads are under way"},
@@ -69,7 +74,8 @@ static const struct refused refused[] = {
     {"kek_path", 0, false, NO_AES},
     {"credentials_path", 0, false, NO_AES},
     {"data_enc_key_app_path", 0, false, NO_AES},
-    {"use_cuda_bus_id", 0, false, "--use_cuda N says which GPU; `braid info` shows their addresses"},
+    {"use_cuda_bus_id", 0, false,
+     "--use_cuda N says which GPU; `braid info` shows their addresses"},
     {"use_rocm", 0, false, "braid knows NVIDIA's GPUs only"},
     {"latency_gap", 0, false, "messages of a latency test follow each other at once"},
 };
@@ -83,7 +89,8 @@ static int serve_own(struct br_perf_settings *s, struct br_option *out)
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
          "NAME as BRAID_BACKEND; auto: shm within a host, else tcp"},
         {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, BR_PERF_MOST_QUEUES, "N the same as -q"},
-        {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX, "N of the messages; default 0"},
+        {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX,
+         "N of the messages; default 0"},
         {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
          "FILE distribution of the times, as HdrHistogram prints it"},
         {"clients", 0, BR_OPTION_NUMBER, &s->clients, 0, 1000000,
@@ -95,7 +102,8 @@ static int serve_own(struct br_perf_settings *s, struct br_option *out)
     return sizeof own / sizeof *own;
 }
 
-static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *t, struct br_option *out)
+static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *t,
+                              struct br_option *out)
 {
     const struct br_option served[] = {
         {"atomic_type", 'A', BR_OPTION_TEXT, &t->atomic, 0, 0,
@@ -105,26 +113,33 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
          " both sides send; the sum is printed"},
         {"connection", 'c', BR_OPTION_TEXT, &t->connection, 0, 0,
          "TYPE only RC: rails are reliable connections"},
-        {"report-cycles", 'C', BR_OPTION_FLAG, &s->cycles, 0, 0, " times in cycles of the CPU's counter"},
+        {"report-cycles", 'C', BR_OPTION_FLAG, &s->cycles, 0, 0,
+         " times in cycles of the CPU's counter"},
         {"ib-dev", 'd', BR_OPTION_TEXT, &s->devices, 0, 0,
-         "NAMES devices, with commas: NICs, IP addresses, RDMA devices (mlx5_0:1); default as BRAID_DEVICES"},
+         "NAMES devices, with commas: NICs, IP addresses, RDMA devices (mlx5_0:1); default as "
+         "BRAID_DEVICES"},
         {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, BR_PERF_MOST_SECONDS,
          "SECONDS to run, instead of -n messages"},
         {"ib-port", 'i', BR_OPTION_NUMBER, &s->ib_port, 1, 255,
          "N port of the devices of -d, as in -d mlx5_0:2; verbs"},
-        {"events", 'e', BR_OPTION_FLAG, &s->events, 0, 0, " sleep until something comes; default: spin"},
+        {"events", 'e', BR_OPTION_FLAG, &s->events, 0, 0,
+         " sleep until something comes; default: spin"},
         {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, BR_PERF_MOST_SECONDS / 2,
          "SECONDS at both ends of -D that do not count; default 2, at most a quarter of -D"},
         {"CPU-freq", 'F', BR_OPTION_FLAG, &t->frequency, 0, 0,
          " nothing: there is no warning to be kept from"},
-        {"report-histogram", 'H', BR_OPTION_FLAG, &s->histogram, 0, 0, " print all results, sorted"},
-        {"report-unsorted", 'U', BR_OPTION_FLAG, &s->unsorted, 0, 0, " print all results, as they came"},
+        {"report-histogram", 'H', BR_OPTION_FLAG, &s->histogram, 0, 0,
+         " print all results, sorted"},
+        {"report-unsorted", 'U', BR_OPTION_FLAG, &s->unsorted, 0, 0,
+         " print all results, as they came"},
         {"post_list", 'l', BR_OPTION_NUMBER, &s->post_list, 1, BR_PERF_MOST_DEPTH,
          "N messages posted at once; default 1"},
-        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, BR_PERF_LEAST_ITERATIONS, BR_PERF_MOST_ITERATIONS,
-         "N messages a rail; default 5000 for write_bw, else 1000"},
-        {"noPeak", 'N', BR_OPTION_FLAG, &s->no_peak, 0, 0, " no peak; so above 20000 messages, and with -D"},
-        {"port", 'p', BR_OPTION_NUMBER, &s->port, 1, 65535, "N TCP port of the server; default 18515"},
+        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, BR_PERF_LEAST_ITERATIONS,
+         BR_PERF_MOST_ITERATIONS, "N messages a rail; default 5000 for write_bw, else 1000"},
+        {"noPeak", 'N', BR_OPTION_FLAG, &s->no_peak, 0, 0,
+         " no peak; so above 20000 messages, and with -D"},
+        {"port", 'p', BR_OPTION_NUMBER, &s->port, 1, 65535,
+         "N TCP port of the server; default 18515"},
         {"qp", 'q', BR_OPTION_NUMBER, &t->queue_pairs, 1, BR_PERF_MOST_QUEUES,
          "N rails between the two sides; default: one a device"},
         {"cq-mod", 'Q', BR_OPTION_NUMBER, &s->moderation, 1, BR_PERF_MOST_DEPTH,
@@ -143,14 +158,17 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
          "RATE exit code 1 if the average is below it"},
         {"limit_msgrate", 'y', BR_OPTION_TEXT, &t->limit_rate, 0, 0,
          "MPPS exit code 1 if the message rate is below it"},
-        {"gid-index", 'x', BR_OPTION_NUMBER, &s->gid_index, 0, 255, "N of the device's GID table; verbs"},
-        {"perform_warm_up", 0, BR_OPTION_FLAG, &s->warm_up, 0, 0, " some messages before that do not count"},
+        {"gid-index", 'x', BR_OPTION_NUMBER, &s->gid_index, 0, 255,
+         "N of the device's GID table; verbs"},
+        {"perform_warm_up", 0, BR_OPTION_FLAG, &s->warm_up, 0, 0,
+         " some messages before that do not count"},
         {"output", 0, BR_OPTION_TEXT, &s->output, 0, 0,
          "WHAT print one number: bandwidth, message_rate or latency"},
         {"out_json", 0, BR_OPTION_FLAG, &t->json, 0, 0, " write a report to perftest_out.json"},
         {"out_json_file", 0, BR_OPTION_TEXT, &s->json, 0, 0,
          "FILE write the report there; -: standard output"},
-        {"report_gbits", 0, BR_OPTION_FLAG, &s->gbits, 0, 0, " Gb/s (10^9 bit) instead of MiB/s (2^20 byte)"},
+        {"report_gbits", 0, BR_OPTION_FLAG, &s->gbits, 0, 0,
+         " Gb/s (10^9 bit) instead of MiB/s (2^20 byte)"},
         {"report-both", 0, BR_OPTION_FLAG, &s->report_both, 0, 0,
          " with -b: each side's figures before their sum"},
         {"report-per-port", 0, BR_OPTION_FLAG, &s->report_per_port, 0, 0,
@@ -168,13 +186,14 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
     };
     int n = sizeof served / sizeof *served;
 
-    _Static_assert(sizeof served / sizeof *served + OWN + BR_PERF_REFUSED < BR_PERF_OPTION_TABLE, "room for all");
+    _Static_assert(sizeof served / sizeof *served + OWN + BR_PERF_REFUSED < BR_PERF_OPTION_TABLE,
+                   "room for all");
     memcpy(out, served, sizeof served);
     return n + serve_own(s, out + n);
 }
 
 void br_perf_option_table(struct br_perf_settings *s, struct br_perf_texts *t,
-                     struct br_option options[BR_PERF_OPTION_TABLE])
+                          struct br_option options[BR_PERF_OPTION_TABLE])
 {
     int n;
 
@@ -196,7 +215,8 @@ int br_perf_option_table_refuse(const struct br_perf_texts *t)
 {
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (t->refused[i].flag || t->refused[i].text)
-            return br_error(EINVAL, "--%s is perftest's and not here: %s", refused[i].name, refused[i].why);
+            return br_error(EINVAL, "--%s is perftest's and not here: %s", refused[i].name,
+                            refused[i].why);
     if (t->connection && strcmp(t->connection, "RC") != 0)
         return br_error(EINVAL, "-c %s: only RC is there: braid's rails are reliable connections",
                         t->connection);
@@ -222,8 +242,8 @@ static bool is_other(const struct br_perf_test *test, const struct br_option *op
         return !br_perf_test_on_gpu(test);
     if (test->latency)
         return !strcmp(option->name, "report_gbits") || !strcmp(option->name, "report-both") ||
-               !strcmp(option->name, "report-per-port") || !strcmp(option->name, "data_validation") ||
-               !strcmp(option->name, "run_infinitely");
+               !strcmp(option->name, "report-per-port") ||
+               !strcmp(option->name, "data_validation") || !strcmp(option->name, "run_infinitely");
     return !strcmp(option->name, "hdr");
 }
 
@@ -241,7 +261,8 @@ void br_perf_option_table_help(const struct br_perf_test *test)
         if (!is_other(test, &all[i]))
             fitting[k++] = all[i];
     snprintf(usage, sizeof usage,
-             "braid perf %s [option...] [SERVER]; without SERVER: be the server, with the client's options",
+             "braid perf %s [option...] [SERVER]; without SERVER: be the server, with the client's "
+             "options",
              test->name);
     br_options_help(fitting, usage, stdout);
     printf("  %-32s %s\n  %-32s %s\n", "-h, --help", "this", "-V, --version", "the version");

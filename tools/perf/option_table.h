@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table of options of `braid perf`: those it serves, and those of perftest that it refuses with the reason. */
+/* The table of options of `braid perf`: those it serves, and those of perftest that it refuses with
+ * the reason. */
 #ifndef BR_TOOLS_PERF_OPTION_TABLE_H
 #define BR_TOOLS_PERF_OPTION_TABLE_H
 
@@ -7,7 +8,7 @@
 #include "tools/perf/settings.h"
 
 #define BR_PERF_OPTION_TABLE 112 /* room in a table, the end included */
-#define BR_PERF_REFUSED 60
+#define BR_PERF_REFUSED      60
 
 /* What needs more than a range. */
 struct br_perf_texts {
@@ -22,7 +23,7 @@ struct br_perf_texts {
 
 /* Initializes *texts; `options` then fills both. */
 void br_perf_option_table(struct br_perf_settings *settings, struct br_perf_texts *texts,
-                     struct br_option options[BR_PERF_OPTION_TABLE]);
+                          struct br_option options[BR_PERF_OPTION_TABLE]);
 
 /* -EINVAL with words if one was given that braid cannot serve. */
 int br_perf_option_table_refuse(const struct br_perf_texts *texts);

@@ -25,7 +25,8 @@ static int get_memory(struct br_pair *pair)
     int gpu = (int)pair->settings->gpu, rc;
 
     if (available && 2 * bytes > available / 2)
-        return br_error(ENOMEM, "2 buffers of %zu MiB are needed, but only %llu MiB are free: lower -s",
+        return br_error(ENOMEM,
+                        "2 buffers of %zu MiB are needed, but only %llu MiB are free: lower -s",
                         bytes >> 20, (unsigned long long)(available >> 20));
     rc = br_buffer_get(&pair->out, pair->comm, bytes, gpu);
     return rc ? rc : br_buffer_get(&pair->in, pair->comm, bytes, gpu);
@@ -34,7 +35,8 @@ static int get_memory(struct br_pair *pair)
 static int swap_keys(struct br_pair *pair)
 {
     enum br_perf_verb verb = pair->settings->test->verb;
-    const struct br_buffer *offered = verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? &pair->out : &pair->in;
+    const struct br_buffer *offered =
+        verb == BR_PERF_READ || verb == BR_PERF_ATOMIC ? &pair->out : &pair->in;
     struct braid_region *region; /* the communicator's to the end */
     struct braid_key mine;
     struct braid_op *op = NULL;
@@ -45,20 +47,25 @@ static int swap_keys(struct br_pair *pair)
     if (!rc)
         rc = braid_key(pair->comm, offered->memory, &mine);
     if (!rc)
-        rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other, &pair->options[BR_PAIR_KEY],
-                        &op);
+        rc = braid_recv(pair->comm, &pair->key, sizeof pair->key, pair->other,
+                        &pair->options[BR_PAIR_KEY], &op);
     if (!rc)
-        rc = braid_send(pair->comm, &mine, sizeof mine, pair->other, &pair->options[BR_PAIR_KEY], NULL);
+        rc = braid_send(pair->comm, &mine, sizeof mine, pair->other, &pair->options[BR_PAIR_KEY],
+                        NULL);
     return rc ? rc : br_pair_wait(pair, &op, -1);
 }
 
-int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s, const struct br_exchange *where)
+int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s,
+                 const struct br_exchange *where)
 {
     struct braid_config config = br_join_config(s, where);
     int rc;
 
-    *pair = (struct br_pair){
-        .settings = s, .client = s->server != NULL, .other = s->server ? 0 : 1, .out.gpu = -1, .in.gpu = -1};
+    *pair = (struct br_pair){.settings = s,
+                             .client = s->server != NULL,
+                             .other = s->server ? 0 : 1,
+                             .out.gpu = -1,
+                             .in.gpu = -1};
     for (uint32_t tag = 0; tag <= BR_PAIR_KEY; tag++)
         pair->options[tag] = (struct braid_options){.tag = tag, .timeout_ms = INT32_MAX};
     pair->options[BR_PAIR_DATA].priority = (int32_t)s->priority;
@@ -109,9 +116,11 @@ int br_pair_validate(const struct br_pair *pair, size_t bytes)
             wrong++;
             first = i;
         }
-    return wrong ? br_error(EIO, "--data_validation: %zu of %zu bytes are wrong, the first at offset %zu",
-                            wrong, bytes, first)
-                 : 0;
+    return wrong
+               ? br_error(EIO,
+                          "--data_validation: %zu of %zu bytes are wrong, the first at offset %zu",
+                          wrong, bytes, first)
+               : 0;
 }
 
 int br_pair_begin(struct br_pair *pair, size_t bytes)
@@ -126,8 +135,8 @@ int br_pair_begin(struct br_pair *pair, size_t bytes)
         rc = br_buffer_to_gpu(&pair->out, bytes);
     if (rc)
         return rc;
-    rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other, &pair->options[BR_PAIR_STOP],
-                    &pair->stop);
+    rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other,
+                    &pair->options[BR_PAIR_STOP], &pair->stop);
     return rc ? rc : braid_barrier(pair->comm, NULL, NULL);
 }
 
@@ -141,10 +150,11 @@ int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op)
     case BR_PERF_READ:
         return braid_get(pair->comm, pair->in.memory, bytes, &pair->key, 0, options, op);
     case BR_PERF_ATOMIC:
-        return pair->settings->swaps ? braid_compare_swap(pair->comm, (uint64_t *)(void *)pair->in.memory, 0,
-                                                          0, &pair->key, 0, options, op)
-                                     : braid_fetch_add(pair->comm, (uint64_t *)(void *)pair->in.memory, 1,
-                                                       &pair->key, 0, options, op);
+        return pair->settings->swaps
+                   ? braid_compare_swap(pair->comm, (uint64_t *)(void *)pair->in.memory, 0, 0,
+                                        &pair->key, 0, options, op)
+                   : braid_fetch_add(pair->comm, (uint64_t *)(void *)pair->in.memory, 1, &pair->key,
+                                     0, options, op);
     default:
         return braid_send(pair->comm, pair->out.memory, bytes, pair->other, options, op);
     }
@@ -152,7 +162,8 @@ int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op)
 
 int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op)
 {
-    return braid_recv(pair->comm, pair->in.memory, bytes, pair->other, &pair->options[BR_PAIR_DATA], op);
+    return braid_recv(pair->comm, pair->in.memory, bytes, pair->other, &pair->options[BR_PAIR_DATA],
+                      op);
 }
 
 /* The server alone: a client ends in good order by itself. */
@@ -193,7 +204,8 @@ int br_pair_say_stop(struct br_pair *pair, uint64_t sent)
     struct br_pair_stop stop = {.sent = sent, .over = br_interrupted()};
 
     pair->said_over = stop.over;
-    return braid_send(pair->comm, &stop, sizeof stop, pair->other, &pair->options[BR_PAIR_STOP], NULL);
+    return braid_send(pair->comm, &stop, sizeof stop, pair->other, &pair->options[BR_PAIR_STOP],
+                      NULL);
 }
 
 bool br_pair_over(const struct br_pair *pair)
@@ -209,7 +221,8 @@ int br_pair_send_row(struct br_pair *pair, const struct br_perf_row *row)
 int br_pair_receive_row(struct br_pair *pair, struct br_perf_row *row)
 {
     struct braid_op *op = NULL;
-    int rc = braid_recv(pair->comm, row, sizeof *row, pair->other, &pair->options[BR_PAIR_ROW], &op);
+    int rc =
+        braid_recv(pair->comm, row, sizeof *row, pair->other, &pair->options[BR_PAIR_ROW], &op);
 
     return rc ? rc : br_pair_wait(pair, &op, -1);
 }

@@ -48,14 +48,16 @@ void br_perf_parameters_write(const struct br_perf_settings *s, char text[BR_PER
     bool counted = !s->duration;
 
     snprintf(text, BR_PERF_TEXT,
-             MAGIC "version %s\ntest %s\nsize %" PRId64 "\nall %d\niterations %" PRId64 "\nduration %" PRId64
-                   "\nmargin %" PRId64 "\ninfinitely %d\nbidirectional %d\nvalidation %d\nrails %" PRId64
+             MAGIC "version %s\ntest %s\nsize %" PRId64 "\nall %d\niterations %" PRId64
+                   "\nduration %" PRId64 "\nmargin %" PRId64
+                   "\ninfinitely %d\nbidirectional %d\nvalidation %d\nrails %" PRId64
                    "\nwarm_up %d\natomic %s\nrdma_cm %d\nbackend %.64s\ntx_depth %" PRId64
                    "\nrx_depth %" PRId64 "\npost_list %" PRId64 "\ncq_mod %" PRId64 "\n",
-             braid_version(), s->test->name, s->all ? 0 : s->size, s->all, counted ? s->iterations : 0,
-             s->duration, s->margin, s->forever, s->bidirectional, s->validates, s->rails, s->warm_up,
-             s->swaps ? "CMP_AND_SWAP" : "FETCH_AND_ADD", s->rdma_cm, backend ? backend : "auto", s->depth,
-             s->rx_depth, s->post_list, s->moderation);
+             braid_version(), s->test->name, s->all ? 0 : s->size, s->all,
+             counted ? s->iterations : 0, s->duration, s->margin, s->forever, s->bidirectional,
+             s->validates, s->rails, s->warm_up, s->swaps ? "CMP_AND_SWAP" : "FETCH_AND_ADD",
+             s->rdma_cm, backend ? backend : "auto", s->depth, s->rx_depth, s->post_list,
+             s->moderation);
 }
 
 const char *br_perf_parameters_find(const char *text, const char *name, size_t *length)
@@ -84,19 +86,21 @@ int br_perf_parameters_compare(const char *server, const char *client, char text
     size_t used = 0;
 
     text[0] = 0;
-    if (strncmp(server, MAGIC, sizeof MAGIC - 1) != 0 || strncmp(client, MAGIC, sizeof MAGIC - 1) != 0)
+    if (strncmp(server, MAGIC, sizeof MAGIC - 1) != 0 ||
+        strncmp(client, MAGIC, sizeof MAGIC - 1) != 0)
         return br_error(EPROTO, "the other side is no `braid perf` of this kind");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         size_t a = 0, b = 0;
         const char *here = br_perf_parameters_find(server, lines[i].line, &a),
                    *there = br_perf_parameters_find(client, lines[i].line, &b);
 
-        if (!here || !there || !perf_parameters_printable(here, a) || !perf_parameters_printable(there, b))
+        if (!here || !there || !perf_parameters_printable(here, a) ||
+            !perf_parameters_printable(there, b))
             return br_error(EPROTO, "the other side says nothing of its %s", lines[i].option);
         if (a != b || memcmp(here, there, a) != 0)
-            used += (size_t)snprintf(text + used, BR_PERF_TEXT - used,
-                                     "%s%s: %.*s at the server, %.*s at the client", used ? "; " : "",
-                                     lines[i].option, (int)a, here, (int)b, there);
+            used += (size_t)snprintf(
+                text + used, BR_PERF_TEXT - used, "%s%s: %.*s at the server, %.*s at the client",
+                used ? "; " : "", lines[i].option, (int)a, here, (int)b, there);
     }
     return used > 0;
 }
@@ -118,8 +122,8 @@ static int perf_parameters_number(const char *text, const char *name, int64_t mo
 }
 
 struct said {
-    int64_t size, all, iterations, duration, margin, forever, bidirectional, validates, rails, warm_up,
-        rdma_cm, depth, rx_depth, post_list, moderation;
+    int64_t size, all, iterations, duration, margin, forever, bidirectional, validates, rails,
+        warm_up, rdma_cm, depth, rx_depth, post_list, moderation;
 };
 
 static int perf_parameters_read_all(const char *text, struct said *said)
@@ -149,7 +153,8 @@ static int perf_parameters_read_all(const char *text, struct said *said)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !rc; i++)
         rc = perf_parameters_number(text, numbers[i].name, numbers[i].most, numbers[i].value);
     if (!rc && said->iterations && said->iterations < BR_PERF_LEAST_ITERATIONS)
-        rc = br_error(EPROTO, "the other side's iterations are fewer than %d", BR_PERF_LEAST_ITERATIONS);
+        rc = br_error(EPROTO, "the other side's iterations are fewer than %d",
+                      BR_PERF_LEAST_ITERATIONS);
     return rc;
 }
 
@@ -165,7 +170,8 @@ static int64_t perf_parameters_given(int64_t value)
     return value > 0 ? value : 0;
 }
 
-/* One size or all of them, so many messages or so many seconds: who names the one at the server does not want the other. */
+/* One size or all of them, so many messages or so many seconds: who names the one at the server
+ * does not want the other. */
 static void take_numbers(const struct said *said, struct br_perf_settings *s)
 {
     bool counted = s->iterations >= 0, timed = s->duration > 0 || s->forever;
@@ -183,8 +189,10 @@ static void take_numbers(const struct said *said, struct br_perf_settings *s)
     if (!timed)
         perf_parameters_take(&s->iterations, said->iterations);
     perf_parameters_take(&s->rails, said->rails);
-    /* They are bounded by how many messages there are; where the two sides differ in that, it shall be told and nothing else. */
-    if (perf_parameters_given(s->iterations) != said->iterations || perf_parameters_given(s->rails) != said->rails)
+    /* They are bounded by how many messages there are; where the two sides differ in that, it shall
+     * be told and nothing else. */
+    if (perf_parameters_given(s->iterations) != said->iterations ||
+        perf_parameters_given(s->rails) != said->rails)
         return;
     if (!s->test->latency && s->depth < 0 && s->post_list < 0 && s->moderation < 0) {
         perf_parameters_take(&s->depth, said->depth);

@@ -2,10 +2,11 @@
 /*
  * What both sides of a test must agree on, as text: a line "name value" each. Pure.
  *
- * The client's options count. What the server's user did not say, the server takes from them; what its user did say must be the same. So
- * a server without options serves any client, and perftest's way, the same options on both sides, works as well. Messages under way,
- * receives posted ahead and the like (-t, -r, -l, -Q) are taken too, but may differ where the server's user says so. All else (output,
- * devices, limits, sleeping) is each side's own.
+ * The client's options count. What the server's user did not say, the server takes from them; what
+ * its user did say must be the same. So a server without options serves any client, and perftest's
+ * way, the same options on both sides, works as well. Messages under way, receives posted ahead and
+ * the like (-t, -r, -l, -Q) are taken too, but may differ where the server's user says so. All else
+ * (output, devices, limits, sleeping) is each side's own.
  */
 #ifndef BR_TOOLS_PERF_PARAMETERS_H
 #define BR_TOOLS_PERF_PARAMETERS_H
@@ -18,13 +19,14 @@
 
 void br_perf_parameters_write(const struct br_perf_settings *settings, char text[BR_PERF_TEXT]);
 
-/* The server: *agreed becomes what was asked with what the client's text adds, complete. 0; 1: that does not go together, and `words`
- * says why; -EPROTO with words: `client` is no such text, or has figures that no client could be given. */
+/* The server: *agreed becomes what was asked with what the client's text adds, complete. 0; 1: that
+ * does not go together, and `words` says why; -EPROTO with words: `client` is no such text, or has
+ * figures that no client could be given. */
 int br_perf_parameters_agree(const struct br_perf_settings *asked, const char *client,
                              struct br_perf_settings *agreed, char text[BR_PERF_TEXT]);
 
-/* 0; 1: they differ, and `words` says in what ("-s: 64 at the server, 128 at the client"); -EPROTO with words: `theirs` is
- * no such text. */
+/* 0; 1: they differ, and `words` says in what ("-s: 64 at the server, 128 at the client"); -EPROTO
+ * with words: `theirs` is no such text. */
 int br_perf_parameters_compare(const char *server, const char *client, char text[BR_PERF_TEXT]);
 
 /* The value of a line of such a text; NULL: there is none. Ends at the line's end: *length. */

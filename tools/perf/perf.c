@@ -31,7 +31,8 @@ static int perf_usage(FILE *out, int code)
         "  atomic_lat                       latency of fetch-and-add and compare-and-swap\n"
         "  mesh                             all pairs of a job, alone and at once: braid run -n N "
         "-- braid perf mesh\n\n"
-        "Options, columns and units are perftest's; braid perf TEST --help lists them. The server takes the\n"
+        "Options, columns and units are perftest's; braid perf TEST --help lists them. The server "
+        "takes the\n"
         "client's options; what it is given itself must be the same.\n");
     return code;
 }
@@ -135,11 +136,11 @@ int br_tool_perf(int argc, char **argv)
     if (!strcmp(argv[1], "mesh"))
         return br_perf_mesh(argc - 1, argv + 1);
     if (!br_perf_test_find(argv[1])) {
-        fprintf(
-            stderr,
-            "braid perf: there is no test '%s'; there are write_bw, write_lat, read_bw, read_lat, send_bw, "
-            "send_lat, atomic_lat, mesh\n",
-            argv[1]);
+        fprintf(stderr,
+                "braid perf: there is no test '%s'; there are write_bw, write_lat, read_bw, "
+                "read_lat, send_bw, "
+                "send_lat, atomic_lat, mesh\n",
+                argv[1]);
         return 2;
     }
     rc = br_perf_settings_read(&asked, argc - 1, argv + 1);
@@ -153,8 +154,9 @@ int br_tool_perf(int argc, char **argv)
         return 2;
     }
     if (settings.cycles && (cycles = br_cycles_per_ns()) <= 0) {
-        fprintf(stderr,
-                "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
+        fprintf(
+            stderr,
+            "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
         return 2;
     }
     if ((settings.gpu >= 0 && br_buffer_check_gpu((int)settings.gpu)) ||

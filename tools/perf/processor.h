@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How busy this machine's cores are, all processes together, as perftest counts it. Blocks on /proc/stat. */
+/* How busy this machine's cores are, all processes together, as perftest counts it. Blocks on
+ * /proc/stat. */
 #ifndef BR_TOOLS_PERF_PROCESSOR_H
 #define BR_TOOLS_PERF_PROCESSOR_H
 

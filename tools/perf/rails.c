@@ -15,16 +15,17 @@ void br_perf_rails_read(struct br_perf_rails *rails, struct braid_comm *comm)
     }
 }
 
-void br_perf_rails_print(const struct br_perf_settings *settings, const struct br_perf_rails *before,
-                         const struct br_perf_rails *after, const struct br_perf_row *row, FILE *out)
+void br_perf_rails_print(const struct br_perf_settings *settings,
+                         const struct br_perf_rails *before, const struct br_perf_rails *after,
+                         const struct br_perf_row *row, FILE *out)
 {
     double all = 0;
 
     for (int i = 0; i < after->n; i++)
         all += (double)(after->bytes[i] - before->bytes[i]);
     for (int i = 0; i < after->n && all > 0; i++)
-        fprintf(
-            out, " #rail %d %s: %.2f %s/sec\n", i, after->devices[i],
-            br_table_bandwidth(settings, row->average * (double)(after->bytes[i] - before->bytes[i]) / all),
-            settings->gbits ? "Gb" : "MB");
+        fprintf(out, " #rail %d %s: %.2f %s/sec\n", i, after->devices[i],
+                br_table_bandwidth(
+                    settings, row->average * (double)(after->bytes[i] - before->bytes[i]) / all),
+                settings->gbits ? "Gb" : "MB");
 }

@@ -30,8 +30,8 @@ static void perf_report_describe(struct br_perf_report *r, const struct br_table
     const struct br_perf_settings *s = r->settings;
     char title[64];
 
-    snprintf(title, sizeof title, "%s_%s%s_Test", s->test->title, s->bidirectional ? "Bidirectional_" : "",
-             s->test->latency ? "Latency" : "BW");
+    snprintf(title, sizeof title, "%s_%s%s_Test", s->test->title,
+             s->bidirectional ? "Bidirectional_" : "", s->test->latency ? "Latency" : "BW");
     cJSON_AddStringToObject(r->info, "test", title);
     cJSON_AddStringToObject(r->info, "command", s->test->name);
     cJSON_AddStringToObject(r->info, "version", braid_version());
@@ -112,7 +112,8 @@ void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
             cJSON_AddNumberToObject(object, "BW_peak", br_table_bandwidth(r->settings, row->peak));
         else
             cJSON_AddNullToObject(object, "BW_peak");
-        cJSON_AddNumberToObject(object, "BW_average", br_table_bandwidth(r->settings, row->average));
+        cJSON_AddNumberToObject(object, "BW_average",
+                                br_table_bandwidth(r->settings, row->average));
         cJSON_AddNumberToObject(object, "MsgRate", row->rate / 1e6);
     }
     if (r->settings->cpu_util && row->cpu >= 0)

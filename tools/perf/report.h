@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The JSON report of `braid perf`: perftest's names, but valid, and with every size. doc/perf.schema.json is its schema. One thread. */
+/* The JSON report of `braid perf`: perftest's names, but valid, and with every size.
+ * doc/perf.schema.json is its schema. One thread. */
 #ifndef BR_TOOLS_PERF_REPORT_H
 #define BR_TOOLS_PERF_REPORT_H
 
@@ -17,7 +18,8 @@ struct br_perf_report;
 struct br_perf_report *br_perf_report_new(const struct br_perf_settings *settings,
                                           const struct br_table_facts *facts, double cycles);
 void br_perf_report_add(struct br_perf_report *report, const struct br_perf_row *row);
-/* Writes and frees. complete: all sizes were measured to their ends. comm: for the rails. 0, or a negative errno with words. */
+/* Writes and frees. complete: all sizes were measured to their ends. comm: for the rails. 0, or a
+ * negative errno with words. */
 int br_perf_report_finish(struct br_perf_report *report, struct braid_comm *comm, bool complete);
 
 #endif

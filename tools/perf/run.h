@@ -3,8 +3,8 @@
  * One size of a test, by both sides. bandwidth.c has the streams, latency.c the trips.
  *
  * 1. Who is active measures; the other serves. Server and client are both active with -b.
- * 2. A row is filled as far as it was measured also when the run fails: Ctrl-C at the other side, or its death, do not take away what
- *    is known. row->iterations is 0 when there is nothing.
+ * 2. A row is filled as far as it was measured also when the run fails: Ctrl-C at the other side,
+ *    or its death, do not take away what is known. row->iterations is 0 when there is nothing.
  */
 #ifndef BR_TOOLS_PERF_RUN_H
 #define BR_TOOLS_PERF_RUN_H
@@ -21,8 +21,9 @@ struct br_fragment {
     uint64_t period;           /* ns between two reports; 0: none */
     void (*report)(void *context, const struct br_perf_row *row);
     void *context;
-    /* Room for two of each message. Bandwidth: all posts, then all ends, for the peak; latency: the trips, ns there and back, then the
-     * same sorted. NULL: not kept; latency then needs a histogram. */
+    /* Room for two of each message. Bandwidth: all posts, then all ends, for the peak; latency: the
+     * trips, ns there and back, then the same sorted. NULL: not kept; latency then needs a
+     * histogram. */
     uint64_t *samples;
     struct br_histogram *histogram; /* of trips; NULL: none */
 };

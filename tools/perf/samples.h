@@ -12,17 +12,19 @@
 /* A line. Sides of one version send it to each other as it is. */
 struct br_perf_row {
     uint64_t bytes, iterations;
-    double peak, average;                                    /* bytes/s; peak 0: not looked for */
-    double rate;                                             /* messages/s; round trips/s of a latency test */
+    double peak, average; /* bytes/s; peak 0: not looked for */
+    /* messages/s; round trips/s of a latency test */
+    double rate;
     double least, most, typical, mean, deviation, p99, p999; /* ns */
     double cpu;          /* % of this side's cores that were busy; below 0: not known */
     struct br_cost cost; /* of this side; packets 0: not asked for, or none */
 };
 
 /*
- * What ended between the margins of a test by time. Both ends of what is counted are the last message that had ended by then: messages
- * may end in bursts, when the other side says of many that they are there, and from the first of a burst to the end of a later one there is
- * one burst too many in too short a time.
+ * What ended between the margins of a test by time. Both ends of what is counted are the last
+ * message that had ended by then: messages may end in bursts, when the other side says of many that
+ * they are there, and from the first of a burst to the end of a later one there is one burst too
+ * many in too short a time.
  */
 struct br_perf_window {
     uint64_t from, to;                         /* ns: the margins */
@@ -34,8 +36,8 @@ struct br_perf_window br_perf_window_begin(uint64_t now, uint64_t duration, uint
 /* So many have ended. */
 void br_perf_window_note(struct br_perf_window *window, uint64_t now, uint64_t ended);
 
-/* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in messages a second. n messages, both in
- * order. */
+/* The highest rate at which a run of messages went: most of (j-i+1) / (ends[j] - posts[i]), in
+ * messages a second. n messages, both in order. */
 double br_perf_peak(const uint64_t *posts, const uint64_t *ends, size_t n);
 
 /* Fills the times of *row, each sample times `scale`. Sorts the samples. n > 0. */

@@ -33,7 +33,7 @@ struct session {
     bool over, failed;
 };
 
-/* ---- output --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 /* "tcp:eth0" and "tcp:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
 static int perf_session_describe(struct session *s)
@@ -44,14 +44,16 @@ static int perf_session_describe(struct session *s)
 
     snprintf(s->backend, sizeof s->backend, "none");
     for (int i = 0; i < n && i < BR_PERF_RAILS; i++) {
-        const char *colon = strchr(rails[i].device, ':'), *name = colon ? colon + 1 : rails[i].device;
+        const char *colon = strchr(rails[i].device, ':'),
+                   *name = colon ? colon + 1 : rails[i].device;
 
         up += rails[i].up != 0;
         snprintf(s->backend, sizeof s->backend, "%.*s",
-                 (int)(colon ? colon - rails[i].device : (long)strlen(rails[i].device)), rails[i].device);
+                 (int)(colon ? colon - rails[i].device : (long)strlen(rails[i].device)),
+                 rails[i].device);
         if (!strstr(s->devices, name) && used < sizeof s->devices)
-            used +=
-                (size_t)snprintf(s->devices + used, sizeof s->devices - used, "%s%s", used ? "," : "", name);
+            used += (size_t)snprintf(s->devices + used, sizeof s->devices - used, "%s%s",
+                                     used ? "," : "", name);
     }
     return up;
 }
@@ -65,8 +67,8 @@ static int start_output(struct session *s)
         fprintf(stderr,
                 "braid perf %s: %d rail%s in place of the %" PRId64 " of -q; -n counts for %" PRId64
                 " all the same\n",
-                s->settings->test->name, facts.rails, facts.rails == 1 ? "" : "s", s->settings->rails,
-                s->settings->rails);
+                s->settings->test->name, facts.rails, facts.rails == 1 ? "" : "s",
+                s->settings->rails, s->settings->rails);
     s->quiet = s->settings->output || (s->settings->json && !strcmp(s->settings->json, "-"));
     if (s->settings->json) {
         s->report = br_perf_report_new(s->settings, &facts, s->cycles);
@@ -120,7 +122,8 @@ static void print_samples(struct session *s, const struct br_perf_row *row)
     double scale = br_perf_share(s->settings->test);
 
     if (s->settings->histogram && s->pair.client && !s->quiet)
-        br_table_samples(s->settings, s->run.samples + (s->settings->unsorted ? 0 : s->run.messages),
+        br_table_samples(s->settings,
+                         s->run.samples + (s->settings->unsorted ? 0 : s->run.messages),
                          row->iterations, scale, s->cycles, stdout);
 }
 
@@ -139,9 +142,10 @@ static int write_histogram(const struct session *s)
     return br_output_close(out, s->settings->hdr, 0);
 }
 
-/* ---- a size --------------------------------------------------------------------------------- */
+/* ---- a size ---------------------------------------------------------------------------------- */
 
-/* With -b the server's figures come to the client, and the sum goes back; else the client's go to the server. */
+/* With -b the server's figures come to the client, and the sum goes back; else the client's go to
+ * the server. */
 static int perf_session_share(struct session *s, struct br_perf_row *row)
 {
     struct br_perf_row other;
@@ -245,7 +249,7 @@ static int perf_session_all_sizes(struct session *s)
     return rc;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int perf_session_prepare(struct session *s)
 {
@@ -306,7 +310,8 @@ static int perf_session_measure(struct session *s)
     return rc;
 }
 
-int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where, double cycles)
+int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
+                   double cycles)
 {
     struct session *s = calloc(1, sizeof *s);
     int rc, left;
@@ -325,7 +330,8 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         free(s);
         return rc;
     }
-    br_interrupt_catch(); /* before, there is nothing to end in good order, and joining looks at no signal */
+    /* before, there is nothing to end in good order, and joining looks at no signal */
+    br_interrupt_catch();
     rc = perf_session_measure(s);
     left = br_pair_close(&s->pair, rc < 0);
     if (!rc && left)

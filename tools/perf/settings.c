@@ -16,9 +16,12 @@
 #include "tools/perf/option_table.h"
 
 static const struct br_perf_test tests[] = {
-    {"write_bw", "RDMA_Write", BR_PERF_WRITE, false}, {"write_lat", "RDMA_Write", BR_PERF_WRITE, true},
-    {"read_bw", "RDMA_Read", BR_PERF_READ, false},    {"read_lat", "RDMA_Read", BR_PERF_READ, true},
-    {"send_bw", "Send", BR_PERF_SEND, false},         {"send_lat", "Send", BR_PERF_SEND, true},
+    {"write_bw", "RDMA_Write", BR_PERF_WRITE, false},
+    {"write_lat", "RDMA_Write", BR_PERF_WRITE, true},
+    {"read_bw", "RDMA_Read", BR_PERF_READ, false},
+    {"read_lat", "RDMA_Read", BR_PERF_READ, true},
+    {"send_bw", "Send", BR_PERF_SEND, false},
+    {"send_lat", "Send", BR_PERF_SEND, true},
     {"atomic_lat", "Atomic", BR_PERF_ATOMIC, true},
 };
 
@@ -40,7 +43,7 @@ bool br_perf_test_on_gpu(const struct br_perf_test *test)
     return !test->latency || test->verb == BR_PERF_READ || test->verb == BR_PERF_SEND;
 }
 
-/* ---- what goes with what -------------------------------------------------------------------- */
+/* ---- what goes with what --------------------------------------------------------------------- */
 
 static int perf_settings_only(bool given, bool fits, const char *option, const char *where)
 {
@@ -49,7 +52,8 @@ static int perf_settings_only(bool given, bool fits, const char *option, const c
 
 static int check_test(const struct br_perf_settings *s)
 {
-    const char *bw = "write_bw, read_bw and send_bw", *lat = "write_lat, read_lat, send_lat and atomic_lat";
+    const char *bw = "write_bw, read_bw and send_bw",
+               *lat = "write_lat, read_lat, send_lat and atomic_lat";
     bool latency = s->test->latency, atomic = s->test->verb == BR_PERF_ATOMIC;
     int rc;
 
@@ -68,22 +72,27 @@ static int check_test(const struct br_perf_settings *s)
         (rc = perf_settings_only(s->report_both, s->bidirectional, "--report-both", "-b")) ||
         (rc = perf_settings_only(s->report_per_port, !latency, "--report-per-port", bw)) ||
         (rc = perf_settings_only(s->cycles, latency, "-C (--report-cycles)", lat)) ||
-        (rc = perf_settings_only(s->histogram || s->unsorted, latency, "-H (--report-histogram), also -U,", lat)) ||
+        (rc = perf_settings_only(s->histogram || s->unsorted, latency,
+                                 "-H (--report-histogram), also -U,", lat)) ||
         (rc = perf_settings_only(s->hdr != NULL, latency, "--hdr", lat)) ||
         (rc = perf_settings_only(s->rx_depth >= 0, s->test->verb == BR_PERF_SEND, "-r (--rx-depth)",
-                   "send_bw and send_lat")))
+                                 "send_bw and send_lat")))
         return rc;
-    return perf_settings_only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)", "read, send and atomic tests");
+    return perf_settings_only(s->events, s->test->verb != BR_PERF_WRITE, "-e (--events)",
+                              "read, send and atomic tests");
 }
 
 static int check_time(const struct br_perf_settings *s)
 {
-    int rc = perf_settings_only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)", "runs with -D");
+    int rc = perf_settings_only(s->margin >= 0, s->duration > 0 && !s->forever, "-f (--margin)",
+                                "runs with -D");
 
     if (!rc)
-        rc = perf_settings_only(s->report_per_port, !s->forever, "--report-per-port", "runs that end");
+        rc = perf_settings_only(s->report_per_port, !s->forever, "--report-per-port",
+                                "runs that end");
     if (!rc)
-        rc = perf_settings_only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util", "runs with -D");
+        rc = perf_settings_only(s->cpu_util, s->duration > 0 && !s->forever, "--cpu_util",
+                                "runs with -D");
     if (!rc)
         rc = perf_settings_only(s->packet_cost, !s->forever, "--packet_cost", "runs that end");
     if (rc)
@@ -91,24 +100,27 @@ static int check_time(const struct br_perf_settings *s)
     if (s->duration > 0 && s->iterations >= 0)
         return br_error(EINVAL, "-n counts messages and -D seconds: give one of them");
     if (s->forever && s->iterations >= 0)
-        return br_error(EINVAL, "--run_infinitely ends with Ctrl-C, not after -n messages; leave one out");
-    if ((s->duration > 0 || s->forever) && s->all)
         return br_error(EINVAL,
-                        "-a runs each size for -n messages; it does not go with -D or --run_infinitely");
+                        "--run_infinitely ends with Ctrl-C, not after -n messages; leave one out");
+    if ((s->duration > 0 || s->forever) && s->all)
+        return br_error(
+            EINVAL,
+            "-a runs each size for -n messages; it does not go with -D or --run_infinitely");
     if (s->duration > 0 && s->margin > 0 && 2 * s->margin >= s->duration)
         return br_error(EINVAL,
                         "-f %" PRId64 " twice leaves nothing of -D %" PRId64
                         ": the margin is cut off at both ends",
                         s->margin, s->duration);
     if ((s->histogram || s->unsorted) && s->duration > 0)
-        return br_error(EINVAL, "-H and -U print every result of -n messages; with -D use --hdr FILE");
+        return br_error(EINVAL,
+                        "-H and -U print every result of -n messages; with -D use --hdr FILE");
     return 0;
 }
 
 static int check_gpu(const struct br_perf_settings *s)
 {
     return perf_settings_only(s->gpu >= 0, br_perf_test_on_gpu(s->test), "--use_cuda",
-                "write_bw, read_bw, send_bw, read_lat and send_lat");
+                              "write_bw, read_bw, send_bw, read_lat and send_lat");
 }
 
 static int perf_settings_check_backend(const struct br_perf_settings *s)
@@ -118,13 +130,16 @@ static int perf_settings_check_backend(const struct br_perf_settings *s)
     bool packets = backend && (!strcmp(backend, "udp") || !strcmp(backend, "dpdk"));
     int rc;
 
-    if ((rc = perf_settings_only(s->packet_cost, packets, "--packet_cost", "--backend udp or dpdk")) ||
-        (rc = perf_settings_only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
+    if ((rc = perf_settings_only(s->packet_cost, packets, "--packet_cost",
+                                 "--backend udp or dpdk")) ||
+        (rc =
+             perf_settings_only(s->gid_index >= 0, verbs, "-x (--gid-index)", "--backend verbs")) ||
         (rc = perf_settings_only(s->service_level >= 0, verbs, "-S (--sl)", "--backend verbs")) ||
         (rc = perf_settings_only(s->rdma_cm, verbs, "-R (--rdma_cm)", "--backend verbs")) ||
         (rc = perf_settings_only(s->ib_port >= 0, verbs, "-i (--ib-port)", "--backend verbs")))
         return rc;
-    return perf_settings_only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass", "--backend verbs");
+    return perf_settings_only(s->traffic_class >= 0, verbs, "-T (--tos) or --tclass",
+                              "--backend verbs");
 }
 
 /* -i: "mlx5_0,mlx5_1" becomes "mlx5_0:2,mlx5_1:2". */
@@ -135,15 +150,17 @@ static int name_ports(struct br_perf_settings *s)
     if (s->ib_port < 0)
         return 0;
     if (!s->devices)
-        return br_error(EINVAL, "-i %" PRId64 " is a port of the devices of -d; name them", s->ib_port);
+        return br_error(EINVAL, "-i %" PRId64 " is a port of the devices of -d; name them",
+                        s->ib_port);
     for (const char *name = s->devices; *name;) {
         size_t n = strcspn(name, ",");
 
         if (memchr(name, ':', n))
-            return br_error(EINVAL, "-i %" PRId64 " and -d %s: both say which port; give one of them",
+            return br_error(EINVAL,
+                            "-i %" PRId64 " and -d %s: both say which port; give one of them",
                             s->ib_port, s->devices);
-        used += (size_t)snprintf(s->ports + used, sizeof s->ports - used, "%s%.*s:%" PRId64, used ? "," : "",
-                                 (int)n, name, s->ib_port);
+        used += (size_t)snprintf(s->ports + used, sizeof s->ports - used, "%s%.*s:%" PRId64,
+                                 used ? "," : "", (int)n, name, s->ib_port);
         if (used >= sizeof s->ports)
             return br_error(EINVAL, "-d: too many names");
         name += n + (name[n] == ',');
@@ -155,24 +172,28 @@ static int name_ports(struct br_perf_settings *s)
 static int check_output(const struct br_perf_settings *s)
 {
     if (s->json && s->hdr && !strcmp(s->json, s->hdr))
-        return br_error(EINVAL, "--out_json_file and --hdr both write %s; name another file for one of them",
-                        strcmp(s->hdr, "-") ? s->hdr : "standard output");
+        return br_error(
+            EINVAL, "--out_json_file and --hdr both write %s; name another file for one of them",
+            strcmp(s->hdr, "-") ? s->hdr : "standard output");
     if (s->json && s->output && !strcmp(s->json, "-"))
         return br_error(
-            EINVAL, "--output and --out_json_file - both write standard output; name a file for the JSON");
+            EINVAL,
+            "--output and --out_json_file - both write standard output; name a file for the JSON");
     if (!s->output)
         return 0;
-    if (s->test->latency ? strcmp(s->output, "latency") != 0
-                         : strcmp(s->output, "bandwidth") != 0 && strcmp(s->output, "message_rate") != 0)
+    if (s->test->latency
+            ? strcmp(s->output, "latency") != 0
+            : strcmp(s->output, "bandwidth") != 0 && strcmp(s->output, "message_rate") != 0)
         return br_error(EINVAL, "--output %s: must be %s for %s", s->output,
                         s->test->latency ? "latency" : "bandwidth or message_rate", s->test->name);
     if (s->report_both || s->report_per_port)
-        return br_error(EINVAL, "--output prints one figure, --report-both and --report-per-port print "
-                                "several; leave one out");
+        return br_error(EINVAL,
+                        "--output prints one figure, --report-both and --report-per-port print "
+                        "several; leave one out");
     return 0;
 }
 
-/* ---- defaults ------------------------------------------------------------------------------- */
+/* ---- defaults -------------------------------------------------------------------------------- */
 
 static void perf_settings_fill(int64_t *value, int64_t otherwise)
 {
@@ -196,7 +217,8 @@ static int fill_in(struct br_perf_settings *s)
     perf_settings_fill(&s->margin, s->forever ? 0 : perf_settings_least(2, s->duration / 4));
     perf_settings_fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
     if (s->depth > most)
-        return br_error(EINVAL, "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
+        return br_error(EINVAL,
+                        "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
                         s->depth, rails, most);
     perf_settings_fill(&s->depth, latency ? 1 : perf_settings_least(128, most));
     perf_settings_fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD / rails);
@@ -223,7 +245,7 @@ static int fill_in(struct br_perf_settings *s)
     return 0;
 }
 
-/* ---- parsing -------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 static int perf_settings_limit(const char *name, const char *text, double *out)
 {
@@ -237,7 +259,8 @@ static int perf_settings_limit(const char *name, const char *text, double *out)
     return 0;
 }
 
-static int perf_settings_parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc, char **argv)
+static int perf_settings_parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc,
+                               char **argv)
 {
     struct br_option options[BR_PERF_OPTION_TABLE];
     struct br_arguments arguments;
@@ -267,7 +290,8 @@ static int check_atomic(struct br_perf_settings *s, const char *type)
     s->atomic = true;
     if (!s->swaps && strcmp(type, "FETCH_AND_ADD") != 0)
         return br_error(EINVAL, "-A %s: must be CMP_AND_SWAP or FETCH_AND_ADD", type);
-    return perf_settings_only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)", "atomic_lat");
+    return perf_settings_only(true, s->test->verb == BR_PERF_ATOMIC, "-A (--atomic_type)",
+                              "atomic_lat");
 }
 
 static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *texts)
@@ -278,12 +302,14 @@ static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *t
         return rc;
     if (s->rails >= 0 && texts->queue_pairs >= 0 && s->rails != texts->queue_pairs)
         return br_error(EINVAL,
-                        "-q %" PRId64 " and --rails %" PRId64 ": both say how many rails; give one of them",
+                        "-q %" PRId64 " and --rails %" PRId64
+                        ": both say how many rails; give one of them",
                         texts->queue_pairs, s->rails);
     if (texts->queue_pairs >= 0)
         s->rails = texts->queue_pairs;
     if (s->all && s->size >= 0)
-        return br_error(EINVAL, "-a runs sizes from 2 to 8388608 bytes, -s one size: give one of them");
+        return br_error(EINVAL,
+                        "-a runs sizes from 2 to 8388608 bytes, -s one size: give one of them");
     if (texts->json && !s->json)
         s->json = "perftest_out.json";
     if (s->server && s->clients >= 0)
@@ -340,8 +366,8 @@ int br_perf_settings_complete(struct br_perf_settings *s)
 {
     int rc;
 
-    if ((rc = check_test(s)) || (rc = check_time(s)) || (rc = perf_settings_check_backend(s)) || (rc = check_gpu(s)) ||
-        (rc = name_ports(s)) || (rc = check_output(s)))
+    if ((rc = check_test(s)) || (rc = check_time(s)) || (rc = perf_settings_check_backend(s)) ||
+        (rc = check_gpu(s)) || (rc = name_ports(s)) || (rc = check_output(s)))
         return rc;
     return fill_in(s);
 }

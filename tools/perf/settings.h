@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the user asked of `braid perf`: perftest's letters with perftest's meanings and defaults, and braid's own. doc/perf.md has the
- * table.
+ * What the user asked of `braid perf`: perftest's letters with perftest's meanings and defaults,
+ * and braid's own. doc/perf.md has the table.
  *
- * 1. Letters that perftest has and braid cannot serve are known too: they are refused with the reason and what to use instead, and
- *    are not in the help.
- * 2. What an option means only for some tests, or only on some back ends, is refused elsewhere, never ignored.
+ * 1. Letters that perftest has and braid cannot serve are known too: they are refused with the
+ *    reason and what to use instead, and are not in the help.
+ * 2. What an option means only for some tests, or only on some back ends, is refused elsewhere,
+ *    never ignored.
  */
 #ifndef BR_TOOLS_PERF_SETTINGS_H
 #define BR_TOOLS_PERF_SETTINGS_H
@@ -13,9 +14,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_PERF_MOST_BYTES       (1ll << 30)
-#define BR_PERF_MOST_DEPTH       1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
-#define BR_PERF_MOST_AHEAD       500  /* receives posted ahead, all rails together */
+#define BR_PERF_MOST_BYTES (1ll << 30)
+#define BR_PERF_MOST_DEPTH                                                                         \
+    1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
+#define BR_PERF_MOST_AHEAD       500 /* receives posted ahead, all rails together */
 #define BR_PERF_LEAST_ITERATIONS 5
 #define BR_PERF_MOST_ITERATIONS  1000000000
 #define BR_PERF_MOST_SECONDS     86400
@@ -37,9 +39,10 @@ struct br_perf_settings {
     const struct br_perf_test *test;
     const char *server; /* its name or address; NULL: this side is it */
     const char *backend, *devices;
-    const char *json;   /* file; NULL: none */
-    const char *hdr;    /* file of the histogram; NULL: none */
-    const char *output; /* "bandwidth", "message_rate", "latency": print this figure alone; NULL: the table */
+    const char *json; /* file; NULL: none */
+    const char *hdr;  /* file of the histogram; NULL: none */
+    /* "bandwidth", "message_rate", "latency": print this figure alone; NULL: the table */
+    const char *output;
     int64_t port, clients;
     int64_t size, iterations;      /* bytes; messages a rail */
     int64_t duration, margin;      /* s; duration 0: iterations count */
@@ -49,12 +52,13 @@ struct br_perf_settings {
     int64_t priority;
     int64_t messages, window, ahead; /* iterations, depth and rx_depth of all rails together */
     int64_t gid_index, service_level, traffic_class, ib_port; /* verbs alone; -1: not given */
-    int64_t gpu;                                              /* whose memory the buffers are; -1: none */
+    /* whose memory the buffers are; -1: none */
+    int64_t gpu;
     char ports[256];                    /* the devices with their port, for `devices`; -i */
     char adopted[80];                   /* the client's back end, for `backend`; the server */
     double limit_bandwidth, limit_rate; /* in the unit that is printed, and Mpps; 0: none */
-    bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up, report_both,
-        forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
+    bool all, bidirectional, no_peak, gbits, events, histogram, unsorted, cycles, warm_up,
+        report_both, forever, cpu_util, packet_cost, validates, rdma_cm, report_per_port;
     bool swaps;  /* atomics: compare-and-swap */
     bool atomic; /* -A was given */
 };
@@ -62,18 +66,19 @@ struct br_perf_settings {
 /* What of a trip there and back is the message's time: all of a read and an atomic, else half. */
 double br_perf_share(const struct br_perf_test *test);
 
-/* May its buffers be memory of a GPU? As in perftest: not where a side looks into its memory while a put arrives there, nor an atomic's value. */
+/* May its buffers be memory of a GPU? As in perftest: not where a side looks into its memory while
+ * a put arrives there, nor an atomic's value. */
 bool br_perf_test_on_gpu(const struct br_perf_test *test);
 
 /* NULL: there is no such test. */
 const struct br_perf_test *br_perf_test_find(const char *name);
 
-/* argv[0] is the test's name. What was not given is -1, NULL or false. 0; 1: help or the version was wanted and is printed to stdout;
- * -EINVAL with words. */
+/* argv[0] is the test's name. What was not given is -1, NULL or false. 0; 1: help or the version
+ * was wanted and is printed to stdout; -EINVAL with words. */
 int br_perf_settings_read(struct br_perf_settings *asked, int argc, char **argv);
 
-/* Checks what goes with what, and fills in the defaults. -EINVAL with words. Afterwards pointers may lead into *settings: it is not
- * copied any more. */
+/* Checks what goes with what, and fills in the defaults. -EINVAL with words. Afterwards pointers
+ * may lead into *settings: it is not copied any more. */
 int br_perf_settings_complete(struct br_perf_settings *settings);
 
 /* Both. */

@@ -16,7 +16,9 @@ double br_table_time(double ns, double cycles)
 
 void br_table_end(FILE *out)
 {
-    fputs("---------------------------------------------------------------------------------------\n", out);
+    fputs(
+        "---------------------------------------------------------------------------------------\n",
+        out);
 }
 
 static void perf_table_columns(const struct br_perf_settings *s, double cycles, FILE *out)
@@ -24,21 +26,23 @@ static void perf_table_columns(const struct br_perf_settings *s, double cycles, 
     const char *unit = cycles > 0 ? "cycles" : "usec";
 
     if (!s->test->latency)
-        fprintf(out, " #bytes     #iterations    BW peak[%s/sec]    BW average[%s/sec]   MsgRate[Mpps]%s\n",
-                s->gbits ? "Gb" : "MB", s->gbits ? "Gb" : "MB", s->cpu_util ? "    CPU_Util[%]" : "");
+        fprintf(
+            out,
+            " #bytes     #iterations    BW peak[%s/sec]    BW average[%s/sec]   MsgRate[Mpps]%s\n",
+            s->gbits ? "Gb" : "MB", s->gbits ? "Gb" : "MB", s->cpu_util ? "    CPU_Util[%]" : "");
     else if (s->duration)
         fprintf(out, " #bytes        #iterations       t_avg[%s]    tps average%s\n", unit,
                 s->cpu_util ? "    CPU_Util[%]" : "");
     else
-        fprintf(
-            out,
-            " #bytes #iterations    t_min[%s]    t_max[%s]  t_typical[%s]    t_avg[%s]    t_stdev[%s]   99%% "
-            "percentile[%s]   99.9%% percentile[%s] \n",
-            unit, unit, unit, unit, unit, unit, unit);
+        fprintf(out,
+                " #bytes #iterations    t_min[%s]    t_max[%s]  t_typical[%s]    t_avg[%s]    "
+                "t_stdev[%s]   99%% "
+                "percentile[%s]   99.9%% percentile[%s] \n",
+                unit, unit, unit, unit, unit, unit, unit);
 }
 
-void br_table_head(const struct br_perf_settings *s, const struct br_table_facts *facts, double cycles,
-                   FILE *out)
+void br_table_head(const struct br_perf_settings *s, const struct br_table_facts *facts,
+                   double cycles, FILE *out)
 {
     bool send = s->test->verb == BR_PERF_SEND;
 
@@ -50,7 +54,8 @@ void br_table_head(const struct br_perf_settings *s, const struct br_table_facts
     fprintf(out, " Connection type : RC\n");
     if (s->gpu >= 0)
         fprintf(out, " CUDA device     : %" PRId64 ", %sstaged through host memory\n", s->gpu,
-                strcmp(facts->backend, "verbs") == 0 ? "by the NIC where it reaches the GPU, else " : "");
+                strcmp(facts->backend, "verbs") == 0 ? "by the NIC where it reaches the GPU, else "
+                                                     : "");
     if (s->server || s->bidirectional)
         fprintf(out, " TX depth        : %" PRId64 "\n", s->depth);
     if (send)
@@ -65,34 +70,36 @@ void br_table_head(const struct br_perf_settings *s, const struct br_table_facts
 static void latency_row(const struct br_perf_row *r, double cycles, FILE *out)
 {
     fprintf(out,
-            " %-7" PRIu64 " %" PRIu64
-            "          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
-            r->bytes, r->iterations, br_table_time(r->least, cycles), br_table_time(r->most, cycles),
-            br_table_time(r->typical, cycles), br_table_time(r->mean, cycles),
-            br_table_time(r->deviation, cycles), br_table_time(r->p99, cycles),
-            br_table_time(r->p999, cycles));
+            " %-7" PRIu64 " %" PRIu64 "          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f "
+            "    \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
+            r->bytes, r->iterations, br_table_time(r->least, cycles),
+            br_table_time(r->most, cycles), br_table_time(r->typical, cycles),
+            br_table_time(r->mean, cycles), br_table_time(r->deviation, cycles),
+            br_table_time(r->p99, cycles), br_table_time(r->p999, cycles));
 }
 
-void br_table_row(const struct br_perf_settings *s, const struct br_perf_row *r, double cycles, FILE *out)
+void br_table_row(const struct br_perf_settings *s, const struct br_perf_row *r, double cycles,
+                  FILE *out)
 {
     char cpu[24] = "";
 
     if (s->cpu_util)
         snprintf(cpu, sizeof cpu, "\t    %-7.2f", r->cpu);
     if (!s->test->latency)
-        fprintf(out, " %-7" PRIu64 "    %-10" PRIu64 "       %-7.2f            %-7.2f\t\t   %-7.6f%s\n",
-                r->bytes, r->iterations, br_table_bandwidth(s, r->peak), br_table_bandwidth(s, r->average),
-                r->rate / 1e6, cpu);
+        fprintf(out,
+                " %-7" PRIu64 "    %-10" PRIu64 "       %-7.2f            %-7.2f\t\t   %-7.6f%s\n",
+                r->bytes, r->iterations, br_table_bandwidth(s, r->peak),
+                br_table_bandwidth(s, r->average), r->rate / 1e6, cpu);
     else if (s->duration)
-        fprintf(out, " %-7" PRIu64 "       %" PRIu64 "            %-7.2f        %-7.2f%s\n", r->bytes,
-                r->iterations, br_table_time(r->mean, cycles), r->rate, cpu);
+        fprintf(out, " %-7" PRIu64 "       %" PRIu64 "            %-7.2f        %-7.2f%s\n",
+                r->bytes, r->iterations, br_table_time(r->mean, cycles), r->rate, cpu);
     else
         latency_row(r, cycles, out);
     fflush(out);
 }
 
-void br_table_samples(const struct br_perf_settings *s, const uint64_t *samples, uint64_t n, double scale,
-                      double cycles, FILE *out)
+void br_table_samples(const struct br_perf_settings *s, const uint64_t *samples, uint64_t n,
+                      double scale, double cycles, FILE *out)
 {
     fprintf(out, "#, %s\n", cycles > 0 ? "cycles" : "usec");
     for (uint64_t i = 0; i < n; i++)

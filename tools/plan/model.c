@@ -91,7 +91,7 @@ static const struct row *plan_model_best(const struct table *t)
     return row;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------ */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 static double forward_of(const struct table *t)
 {
@@ -114,24 +114,25 @@ static void plan_model_print(const struct table *t)
     if (!t->set->times)
         printf(" (%lld samples, %s x 10^9 multiply-adds a second)", (long long)t->set->batch,
                t->set->speed ? t->set->speed : "1000");
-    printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n", t->ranks,
-           t->w.load.line.a * 1e6, t->w.load.line.b * 1e9, t->w.cost);
+    printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n",
+           t->ranks, t->w.load.line.a * 1e6, t->w.load.line.b * 1e9, t->w.cost);
     if (t->set->simulate)
         printf("# simulated all-reduces: %s\n",
-               t->set->algorithm ? t->set->algorithm : "auto, what the cost model takes for each size");
+               t->set->algorithm ? t->set->algorithm
+                                 : "auto, what the cost model takes for each size");
     puts("#");
-    printf("# %-10s %11s %8s %13s %11s %9s %11s %11s%s\n", "policy", "all-reduces", "order", "iteration ms",
-           "exposed ms", "speed-up", "efficiency", "planned us",
+    printf("# %-10s %11s %8s %13s %11s %9s %11s %11s%s\n", "policy", "all-reduces", "order",
+           "iteration ms", "exposed ms", "speed-up", "efficiency", "planned us",
            t->set->simulate ? "  predicted ms    off" : "");
     for (int i = 0; i < t->n; i++) {
         const struct row *row = &t->rows[i];
         const struct br_timeline *line = plan_model_line_of(t, row);
         double efficiency = line->iteration > 0 ? t->compute / line->iteration : 1;
 
-        printf("%c %-10s %11u %8s %13.3f %11.3f %9.2f %9.1f %% %11.0f", row == plan_model_best(t) ? '*' : ' ',
-               br_policy_name(row->policy), line->n_groups, row->plan.urgent ? "urgent" : "ready",
-               line->iteration * 1e3, line->exposed * 1e3, t->ranks * efficiency, efficiency * 100,
-               row->planned_us);
+        printf("%c %-10s %11u %8s %13.3f %11.3f %9.2f %9.1f %% %11.0f",
+               row == plan_model_best(t) ? '*' : ' ', br_policy_name(row->policy), line->n_groups,
+               row->plan.urgent ? "urgent" : "ready", line->iteration * 1e3, line->exposed * 1e3,
+               t->ranks * efficiency, efficiency * 100, row->planned_us);
         if (t->set->simulate)
             printf(" %13.3f %+5.1f %%", row->line.iteration * 1e3,
                    line->iteration > 0 ? (row->line.iteration / line->iteration - 1) * 100 : 0);
@@ -194,7 +195,8 @@ static int plan_model_write_files(const struct table *t)
     return rc;
 }
 
-/* Which policy is the best is known only now, so its iterations run once more. They are the same to the nanosecond. */
+/* Which policy is the best is known only now, so its iterations run once more. They are the same to
+ * the nanosecond. */
 static int write_traces(struct table *t)
 {
     struct br_timeline line;
@@ -204,7 +206,8 @@ static int write_traces(struct table *t)
         return 0;
     rc = br_timeline_open(&line, t->w.load.n);
     if (!rc)
-        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &plan_model_best(t)->plan, true, &line);
+        rc = br_plan_simulation_run(&t->simulation, &t->w.load, &plan_model_best(t)->plan, true,
+                                    &line);
     br_timeline_close(&line);
     return rc;
 }
@@ -216,8 +219,8 @@ static int open_workload(struct table *t, const struct br_cost_model *model, con
     if (!rc && t->set->simulate)
         rc = br_plan_simulation_open_traces(&t->simulation);
     if (!rc)
-        rc = br_tool_workload_open(&t->w, t->set, t->set->simulate ? &t->simulation.config.model : model,
-                                   figures);
+        rc = br_tool_workload_open(&t->w, t->set,
+                                   t->set->simulate ? &t->simulation.config.model : model, figures);
     if (rc || !t->set->simulate || t->set->line || t->set->links || t->ranks == 1)
         return rc;
     snprintf(t->w.cost, sizeof t->w.cost, "fitted to simulated all-reduces");
@@ -229,7 +232,8 @@ static int open_workload(struct table *t, const struct br_cost_model *model, con
     return rc;
 }
 
-int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model, const char *figures)
+int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model,
+                  const char *figures)
 {
     struct table t = {.set = set, .ranks = model->topology->n};
     int rc = open_workload(&t, model, figures);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid plan --model FILE`: how long an iteration of a network takes with each policy (training/session/policy.h), and its time line. Rank 0
- * only; one thread; blocks on files.
+ * `braid plan --model FILE`: how long an iteration of a network takes with each policy
+ * (training/session/policy.h), and its time line. Rank 0 only; one thread; blocks on files.
  */
 #ifndef BR_TOOLS_PLAN_MODEL_H
 #define BR_TOOLS_PLAN_MODEL_H
@@ -9,7 +9,9 @@
 #include "collectives/tuning/cost.h"
 #include "tools/plan/settings.h"
 
-/* The cost model has its topology; figures: words about where its figures are from. 0, -errno with words. */
-int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model, const char *figures);
+/* The cost model has its topology; figures: words about where its figures are from. 0, -errno with
+ * words. */
+int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model,
+                  const char *figures);
 
 #endif

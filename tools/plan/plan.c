@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any topology without a job;
- * in a job on the job's own, where --run measures each candidate and --measure the figures of the model themselves. With --model
- * what they make of the gradients of a network (plan_model.h). `braid sim` is `braid plan --simulate`.
+ * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any
+ * topology without a job; in a job on the job's own, where --run measures each candidate and
+ * --measure the figures of the model themselves. With --model what they make of the gradients of a
+ * network (plan_model.h). `braid sim` is `braid plan --simulate`.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -56,7 +57,7 @@ static int find_collective(struct plan *p)
     return 0;
 }
 
-/* ---- the network ---------------------------------------------------------------------------- */
+/* ---- the network ----------------------------------------------------------------------------- */
 
 static int open_topology(struct plan *p)
 {
@@ -93,12 +94,13 @@ static int use_calibration(struct plan *p, const char *path)
     if (p->comm)
         br_comm_name_devices(p->comm->context, devices);
     snprintf(p->figures, sizeof p->figures, "calibration %.80s of %s", path, c->date);
-    if (br_calibration_stale(c, topology, devices, p->comm ? &p->comm->context->network.oversubscribed : NULL,
-                             stale) &&
+    if (br_calibration_stale(c, topology, devices,
+                             p->comm ? &p->comm->context->network.oversubscribed : NULL, stale) &&
         (!p->comm || braid_rank(p->comm) == 0))
-        fprintf(stderr,
-                "braid plan: the calibration %s is stale (%s); measure again with `braid calibrate`\n", path,
-                stale);
+        fprintf(
+            stderr,
+            "braid plan: the calibration %s is stale (%s); measure again with `braid calibrate`\n",
+            path, stale);
     return 0;
 }
 
@@ -115,7 +117,8 @@ static int open_model(struct plan *p)
         br_cost_model_on(&p->model, &p->own, BR_COST_NETWORK, 1);
         p->model.chunk_bytes = BR_CHUNK_BYTES;
     }
-    if (!rc && p->set.calibration && !(rc = br_calibration_read(p->set.calibration, &p->calibration)))
+    if (!rc && p->set.calibration &&
+        !(rc = br_calibration_read(p->set.calibration, &p->calibration)))
         rc = use_calibration(p, p->set.calibration);
     if (!rc && p->set.measure && !(rc = br_measure(p->comm, &p->calibration))) {
         rc = use_calibration(p, p->set.measure);
@@ -125,15 +128,17 @@ static int open_model(struct plan *p)
     return rc;
 }
 
-/* ---- one candidate -------------------------------------------------------------------------- */
+/* ---- one candidate --------------------------------------------------------------------------- */
 
 /* The schedules of all ranks; the caller frees with close_schedules(). */
 static struct br_schedule **open_schedules(const struct plan *p, const struct br_tuning *tuning)
 {
     uint32_t n = p->model.topology->n;
     struct br_schedule **all = calloc(n, sizeof(struct br_schedule *));
-    struct br_schedule_request request = {
-        .collective = p->collective, .algorithm = tuning->config.algorithm, .n = n, .shape = tuning->config.shape};
+    struct br_schedule_request request = {.collective = p->collective,
+                                          .algorithm = tuning->config.algorithm,
+                                          .n = n,
+                                          .shape = tuning->config.shape};
 
     for (request.rank = 0; all && request.rank < n; request.rank++)
         if (br_algorithm_build(&request, &all[request.rank]))
@@ -156,7 +161,8 @@ static double time_exactly(const struct plan *p, const struct br_tuning *tuning,
     double seconds = 0;
 
     if (all && all[n - 1] && (uint64_t)all[0]->n_steps * n * tuning->fragments <= MOST_SIMULATED &&
-        br_timing_run(&p->model, (const struct br_schedule *const *)all, bytes, tuning->fragments, &seconds))
+        br_timing_run(&p->model, (const struct br_schedule *const *)all, bytes, tuning->fragments,
+                      &seconds))
         seconds = 0;
     close_schedules(p, all);
     return seconds;
@@ -169,14 +175,16 @@ static int plan_plan_draw(const struct plan *p, const struct br_tuning *tuning)
     int rc = 0;
 
     if (p->model.topology->n > MOST_DRAWN)
-        return br_error(EINVAL, "--dot draws %d ranks at most, not %u", MOST_DRAWN, p->model.topology->n);
+        return br_error(EINVAL, "--dot draws %d ranks at most, not %u", MOST_DRAWN,
+                        p->model.topology->n);
     all = open_schedules(p, tuning);
     if (!all || !all[p->model.topology->n - 1])
         rc = br_error(ENOMEM, "no memory for the schedules");
     if (!rc)
         file = br_output_open(p->set.dot, true, &rc);
     if (file)
-        rc = br_output_close(file, p->set.dot, br_show_dot((const struct br_schedule *const *)all, file));
+        rc = br_output_close(file, p->set.dot,
+                             br_show_dot((const struct br_schedule *const *)all, file));
     close_schedules(p, all);
     return rc;
 }
@@ -198,9 +206,10 @@ static int measure_calls(const struct plan *p, const char *algorithm, size_t byt
     return br_calls_time(&calls, seconds);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
-static int plan_plan_candidates(const struct plan *p, double bytes, struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
+static int plan_plan_candidates(const struct plan *p, double bytes,
+                                struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
 {
     struct br_algorithm_config config;
     int rc;
@@ -209,11 +218,13 @@ static int plan_plan_candidates(const struct plan *p, double bytes, struct br_tu
         return br_tuning_choose_all(&p->model, p->collective, p->model.topology->n, bytes, tunings);
     rc = br_algorithm_config_parse(p->model.topology, p->set.algorithm, &config);
     if (!rc)
-        rc = br_tuning_choose_methods(&p->model, p->collective, p->model.topology->n, bytes, &config, tunings);
+        rc = br_tuning_choose_methods(&p->model, p->collective, p->model.topology->n, bytes,
+                                      &config, tunings);
     return rc ? rc : 1;
 }
 
-static int one_row(struct plan *p, size_t bytes, double block, const struct br_tuning *tuning, bool chosen)
+static int one_row(struct plan *p, size_t bytes, double block, const struct br_tuning *tuning,
+                   bool chosen)
 {
     char name[BR_ALGORITHM_TEXT], why[BR_TUNING_TEXT];
     struct br_plan_row row = {.bytes = bytes,
@@ -237,13 +248,15 @@ static int one_row(struct plan *p, size_t bytes, double block, const struct br_t
 static int plan_plan_one_size(struct plan *p, size_t bytes)
 {
     static struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
-    struct br_coll_shape shape = br_coll_shape(p->kind, bytes, BRAID_FLOAT32, (int)p->model.topology->n);
+    struct br_coll_shape shape =
+        br_coll_shape(p->kind, bytes, BRAID_FLOAT32, (int)p->model.topology->n);
     double block = (double)(shape.count * br_type_size(BRAID_FLOAT32));
     int n = plan_plan_candidates(p, block, tunings), rc = n < 0 ? n : 0;
 
     for (int i = 0; i < n && !rc; i++)
         rc = one_row(p, bytes, block, &tunings[i], i == 0);
-    if (!rc && p->set.dot && p->table && (double)bytes * (double)p->set.factor > (double)p->set.max_bytes)
+    if (!rc && p->set.dot && p->table &&
+        (double)bytes * (double)p->set.factor > (double)p->set.max_bytes)
         rc = plan_plan_draw(p, &tunings[0]);
     return rc;
 }
@@ -258,7 +271,8 @@ static int plan_plan_get_buffers(struct plan *p)
     p->recv = p->send ? braid_alloc(p->comm, bytes) : NULL;
     if (!p->recv)
         return -ENOMEM;
-    memset(p->send, 0, bytes); /* the kernel finds the pages now, not while the first candidate is timed */
+    /* the kernel finds the pages now, not while the first candidate is timed */
+    memset(p->send, 0, bytes);
     memset(p->recv, 0, bytes);
     return 0;
 }
@@ -274,7 +288,8 @@ static int plan(struct plan *p)
     if (!rc)
         rc = plan_plan_get_buffers(p);
     if (!rc && (!p->comm || braid_rank(p->comm) == 0) &&
-        !(p->table = br_plan_table_new(s->collective, &p->model, p->figures, s->json, s->exact, s->run)))
+        !(p->table =
+              br_plan_table_new(s->collective, &p->model, p->figures, s->json, s->exact, s->run)))
         rc = -EIO;
     for (int64_t bytes = barrier ? s->max_bytes : s->min_bytes; bytes <= s->max_bytes && !rc;
          bytes = bytes ? bytes * s->factor : s->factor)

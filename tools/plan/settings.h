@@ -20,7 +20,8 @@ struct br_plan_settings {
     int64_t rails, iterations, seed;
 };
 
-/* Fills *s, defaults included; argv[0] is plan, or sim, which is plan --simulate. 0; 1: help was printed; -EINVAL with words, also for what does not go together. */
+/* Fills *s, defaults included; argv[0] is plan, or sim, which is plan --simulate. 0; 1: help was
+ * printed; -EINVAL with words, also for what does not go together. */
 int br_plan_settings_read(struct br_plan_settings *s, int argc, char **argv);
 
 /* Is this process a rank of a job? */

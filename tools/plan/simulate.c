@@ -15,7 +15,8 @@
 #define STEP          4.0
 #define PART          8.0 /* of the gradients: what overtakes all of them */
 
-static int simulate_parse(const char *option, const char *text, double least, double most, double *value)
+static int simulate_parse(const char *option, const char *text, double least, double most,
+                          double *value)
 {
     if (!text || (br_tool_numbers(text, 1, value) == 0 && *value >= least && *value <= most))
         return 0;
@@ -46,7 +47,8 @@ int br_plan_simulation_open(struct br_plan_simulation *s, const struct br_plan_s
                    .rails = rails,
                    .network = {.seed = set->seed ? (uint64_t)set->seed : 1,
                                .bits_per_second = (uint64_t)(gbit * 1e9),
-                               .latency_ns = (uint64_t)(latency * 1e3 / 2), /* of a cable; a path has two */
+                               /* of a cable; a path has two */
+                               .latency_ns = (uint64_t)(latency * 1e3 / 2),
                                .forward_bytes = FORWARD_BYTES,
                                .hollow = true}},
         .algorithm = set->algorithm,
@@ -124,10 +126,12 @@ int br_plan_simulation_open_traces(struct br_plan_simulation *s)
     for (uint32_t r = 0; r < n && !rc; r++) {
         rc = br_trace_path(wanted.trace, (int)r, (int)n, path);
         if (!rc)
-            rc = br_trace_open_virtual(path, (int)r, wanted.trace_bytes, wanted.trace_details, &s->traces[r]);
+            rc = br_trace_open_virtual(path, (int)r, wanted.trace_bytes, wanted.trace_details,
+                                       &s->traces[r]);
     }
     if (rc == -EMFILE)
-        br_error(EMFILE, "BRAID_TRACE: %u ranks have a file each, and fewer may be open; raise `ulimit -n`",
+        br_error(EMFILE,
+                 "BRAID_TRACE: %u ranks have a file each, and fewer may be open; raise `ulimit -n`",
                  n);
     return rc ? br_plan_simulation_close_traces(s, rc) : 0;
 }

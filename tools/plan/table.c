@@ -23,16 +23,17 @@ struct br_plan_table {
     size_t n_errors, room;
 };
 
-static void plan_table_header(const struct br_plan_table *t, const char *collective, const struct br_cost_model *model,
-                   const char *figures)
+static void plan_table_header(const struct br_plan_table *t, const char *collective,
+                              const struct br_cost_model *model, const char *figures)
 {
     char text[BR_TOPOLOGY_TEXT];
 
-    printf("# braid plan: %s on %s, %s\n", collective, br_topology_text(model->topology, text), figures);
+    printf("# braid plan: %s on %s, %s\n", collective, br_topology_text(model->topology, text),
+           figures);
     for (uint32_t l = 0; l < model->n_levels; l++)
         printf("# level %u: alpha %.3g us, overhead %.3g us, beta %.4g ns/B (%.4g Gb/s)\n", l,
-               model->levels[l].alpha * 1e6, model->levels[l].overhead * 1e6, model->levels[l].beta * 1e9,
-               8e-9 / model->levels[l].beta);
+               model->levels[l].alpha * 1e6, model->levels[l].overhead * 1e6,
+               model->levels[l].beta * 1e9, 8e-9 / model->levels[l].beta);
     printf("# gamma %.3g ns/B\n#\n", model->gamma * 1e9);
     printf("# %12s  %-24s %12s", "size (B)", "algorithm", "predicted us");
     if (t->exact)
@@ -43,7 +44,8 @@ static void plan_table_header(const struct br_plan_table *t, const char *collect
 }
 
 struct br_plan_table *br_plan_table_new(const char *collective, const struct br_cost_model *model,
-                                        const char *figures, const char *json, bool exact, bool measured)
+                                        const char *figures, const char *json, bool exact,
+                                        bool measured)
 {
     struct br_plan_table *t = calloc(1, sizeof *t);
     char text[BR_TOPOLOGY_TEXT];

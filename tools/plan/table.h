@@ -10,7 +10,8 @@
 
 struct br_plan_table;
 
-/* One candidate for one size. Times in seconds; 0: none. The error is that of the exact time where there is one. */
+/* One candidate for one size. Times in seconds; 0: none. The error is that of the exact time where
+ * there is one. */
 struct br_plan_row {
     size_t bytes;
     const char *algorithm; /* borrowed for the call */
@@ -20,11 +21,14 @@ struct br_plan_row {
     const char *why; /* of the predicted time */
 };
 
-/* json: file that br_plan_table_finish writes, or NULL. exact, measured: these columns are there. NULL with words. */
+/* json: file that br_plan_table_finish writes, or NULL. exact, measured: these columns are there.
+ * NULL with words. */
 struct br_plan_table *br_plan_table_new(const char *collective, const struct br_cost_model *model,
-                                        const char *figures, const char *json, bool exact, bool measured);
+                                        const char *figures, const char *json, bool exact,
+                                        bool measured);
 void br_plan_table_add(struct br_plan_table *table, const struct br_plan_row *row);
-/* The median error of the predictions where there are measured times; writes the JSON. 0, -errno with words. */
+/* The median error of the predictions where there are measured times; writes the JSON. 0, -errno
+ * with words. */
 int br_plan_table_finish(struct br_plan_table *table);
 void br_plan_table_free(struct br_plan_table *table); /* NULL allowed */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pictures of time lines (training/session/timeline.h): text, SVG, and Chrome's trace format. One thread. */
+/* Pictures of time lines (training/session/timeline.h): text, SVG, and Chrome's trace format. One
+ * thread. */
 #ifndef BR_TOOLS_PLAN_TIMELINE_H
 #define BR_TOOLS_PLAN_TIMELINE_H
 
@@ -22,8 +23,8 @@ void br_timeline_text(const struct br_timeline_view *view, FILE *out);
 /* A panel a policy, all on one scale: passes above, all-reduces below. */
 void br_timeline_svg(const struct br_timeline_view *views, int n, FILE *out);
 
-/* JSON for chrome://tracing or Perfetto: a process a policy, a thread for the passes and one for the all-reduces. -ENOMEM or -EIO
- * with words. */
+/* JSON for chrome://tracing or Perfetto: a process a policy, a thread for the passes and one for
+ * the all-reduces. -ENOMEM or -EIO with words. */
 int br_timeline_trace(const struct br_timeline_view *views, int n, FILE *out);
 
 #endif

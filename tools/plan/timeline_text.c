@@ -8,7 +8,8 @@
 #define COLUMNS 72
 
 /* Marks [from, to) of the iteration in the bar; something short has a column, too. */
-static void timeline_text_mark(char bar[COLUMNS + 1], double iteration, double from, double to, char with)
+static void timeline_text_mark(char bar[COLUMNS + 1], double iteration, double from, double to,
+                               char with)
 {
     int first, last;
 
@@ -47,11 +48,12 @@ static void one_layer(const struct br_timeline_view *view, uint32_t l, FILE *out
 void br_timeline_text(const struct br_timeline_view *view, FILE *out)
 {
     fprintf(out,
-            "#\n# %s, times in ms from the start of the backward pass; b backward, . waits, = all-reduce, f "
+            "#\n# %s, times in ms from the start of the backward pass; b backward, . waits, = "
+            "all-reduce, f "
             "forward\n",
             view->policy);
-    fprintf(out, "# %4s  %-28s %10s %9s %9s %6s %9s %9s %9s %9s\n", "layer", "name", "bytes", "backward",
-            "to", "group", "reduce", "to", "forward", "to");
+    fprintf(out, "# %4s  %-28s %10s %9s %9s %6s %9s %9s %9s %9s\n", "layer", "name", "bytes",
+            "backward", "to", "group", "reduce", "to", "forward", "to");
     for (uint32_t l = 0; l < view->line->n_layers; l++)
         one_layer(view, l, out);
 }

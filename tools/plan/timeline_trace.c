@@ -10,7 +10,8 @@
 #define PASSES     0 /* threads of a process */
 #define REDUCTIONS 1
 
-static cJSON *timeline_trace_event(cJSON *events, const char *phase, int process, int thread, const char *name)
+static cJSON *timeline_trace_event(cJSON *events, const char *phase, int process, int thread,
+                                   const char *name)
 {
     cJSON *e = cJSON_CreateObject();
 
@@ -22,14 +23,17 @@ static cJSON *timeline_trace_event(cJSON *events, const char *phase, int process
     return e;
 }
 
-static void timeline_trace_call(cJSON *events, const char *what, int process, int thread, const char *name)
+static void timeline_trace_call(cJSON *events, const char *what, int process, int thread,
+                                const char *name)
 {
-    cJSON *arguments = cJSON_AddObjectToObject(timeline_trace_event(events, "M", process, thread, what), "args");
+    cJSON *arguments =
+        cJSON_AddObjectToObject(timeline_trace_event(events, "M", process, thread, what), "args");
 
     cJSON_AddStringToObject(arguments, "name", name);
 }
 
-static cJSON *timeline_trace_span(cJSON *events, int process, int thread, const char *name, double from, double to)
+static cJSON *timeline_trace_span(cJSON *events, int process, int thread, const char *name,
+                                  double from, double to)
 {
     cJSON *e = timeline_trace_event(events, "X", process, thread, name);
 
@@ -59,8 +63,10 @@ static void timeline_trace_add(cJSON *events, int process, const struct br_timel
         cJSON *arguments;
 
         snprintf(name, sizeof name, "layers %u to %u", group->first + 1, group->last + 1);
-        arguments = cJSON_AddObjectToObject(
-            timeline_trace_span(events, process, REDUCTIONS, name, line->spans[i].start, line->spans[i].end), "args");
+        arguments =
+            cJSON_AddObjectToObject(timeline_trace_span(events, process, REDUCTIONS, name,
+                                                        line->spans[i].start, line->spans[i].end),
+                                    "args");
         cJSON_AddNumberToObject(arguments, "bytes", group->bytes);
         cJSON_AddNumberToObject(arguments, "ready_us", group->ready * 1e6);
     }

@@ -56,7 +56,8 @@ struct job {
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-static void __attribute__((format(printf, 2, 3))) launch_say(const struct job *job, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+launch_say(const struct job *job, const char *format, ...)
 {
     va_list args;
 
@@ -67,7 +68,7 @@ static void __attribute__((format(printf, 2, 3))) launch_say(const struct job *j
     fputc('\n', stderr);
 }
 
-/* ---- what the processes need ---- */
+/* ---- what the processes need ----------------------------------------------------------------- */
 
 int br_launch_secret(const char *file, uint32_t size, char hex[2 * BR_SECRET_KEY_BYTES + 1])
 {
@@ -154,7 +155,7 @@ static int launch_prepare(struct job *job)
     return rc < 0 ? rc : prepare_signals(job);
 }
 
-/* ---- ranks ---- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static int open_output(struct job *job, int i, struct br_fragment_start *start)
 {
@@ -191,7 +192,8 @@ static int start_rank(struct job *job, int i)
     cpu_set_t share;
     int rc;
 
-    /* A process group in the background cannot read from the terminal, and one file is for one rank. */
+    /* A process group in the background cannot read from the terminal, and one file is for one
+     * rank. */
     if (i > 0 || isatty(0))
         start.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     launch->environment(launch->with, i);
@@ -246,10 +248,12 @@ static void launch_blame(struct job *job, int rank, pid_t pid, int status)
 
     job->launch->name(job->launch->with, rank, name);
     if (WIFEXITED(status))
-        launch_say(job, "%s (process %d) ended with exit code %d%s", name, (int)pid, WEXITSTATUS(status), others);
+        launch_say(job, "%s (process %d) ended with exit code %d%s", name, (int)pid,
+                   WEXITSTATUS(status), others);
     else
-        launch_say(job, "%s (process %d) was killed by signal %d (%s)%s%s", name, (int)pid, WTERMSIG(status),
-            strsignal(WTERMSIG(status)), WCOREDUMP(status) ? ", core dumped" : "", others);
+        launch_say(job, "%s (process %d) was killed by signal %d (%s)%s%s", name, (int)pid,
+                   WTERMSIG(status), strsignal(WTERMSIG(status)),
+                   WCOREDUMP(status) ? ", core dumped" : "", others);
     end_job(job, WIFEXITED(status) ? WEXITSTATUS(status) : CODE_SIGNAL + WTERMSIG(status), SIGTERM);
 }
 
@@ -284,7 +288,7 @@ static void take_end(struct job *job, pid_t pid, int status)
     }
 }
 
-/* ---- the loop ---- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static void take_signal(struct job *job, int number)
 {
@@ -322,7 +326,8 @@ static void take_time(struct job *job)
         end_job(job, CODE_TIMEOUT, SIGTERM);
     }
     if (now >= job->kill_at) {
-        launch_say(job, "%d rank%s did not end in time, killing", job->running, job->running > 1 ? "s" : "");
+        launch_say(job, "%d rank%s did not end in time, killing", job->running,
+                   job->running > 1 ? "s" : "");
         job->kill_at = UINT64_MAX;
         launch_signal_all(job, SIGKILL);
     }

@@ -10,7 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to, int *child)
+int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to,
+                       int *child)
 {
     static const int colours[] = {36, 32, 33, 35, 34, 31};
     int ends[2];
@@ -24,7 +25,8 @@ int br_run_output_open(struct br_run_output *output, const char *label, int colo
     *child = ends[1];
     snprintf(output->prefix, sizeof output->prefix, "[%s] ", label);
     if (isatty(to))
-        snprintf(output->prefix, sizeof output->prefix, "\033[%dm[%s]\033[0m ", colours[colour % 6], label);
+        snprintf(output->prefix, sizeof output->prefix, "\033[%dm[%s]\033[0m ", colours[colour % 6],
+                 label);
     return 0;
 }
 
@@ -43,7 +45,8 @@ static int run_output_write_all(int fd, const char *bytes, size_t n)
     return 0;
 }
 
-/* One line in one write where it is possible, so that lines of other programs do not come in between. */
+/* One line in one write where it is possible, so that lines of other programs do not come in
+ * between. */
 static int run_output_print(struct br_run_output *output, const char *line, size_t n)
 {
     char text[sizeof output->prefix + BR_RUN_LINE + 1];
@@ -81,7 +84,8 @@ static int print_lines(struct br_run_output *output)
 int br_run_output_copy(struct br_run_output *output)
 {
     while (output->from >= 0) {
-        ssize_t n = read(output->from, output->line + output->used, sizeof output->line - output->used);
+        ssize_t n =
+            read(output->from, output->line + output->used, sizeof output->line - output->used);
         int rc;
 
         if (n == 0)

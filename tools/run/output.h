@@ -17,12 +17,16 @@ struct br_run_output {
     char line[BR_RUN_LINE];
 };
 
-/* Makes a pipe: *child is the end that the process gets. Where `to` is a terminal the label is coloured by `colour`, any number from
- * 0. Negative errno with words. */
-int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to, int *child);
+/*
+ * Makes a pipe: *child is the end that the process gets. Where `to` is a terminal the label is
+ * coloured by `colour`, any number from
+ * 0. Negative errno with words.
+ */
+int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to,
+                       int *child);
 
-/* Copies what there is, whole lines only, until the pipe is empty; at its end closes it. Blocks while `to` does.
- * -EPIPE and others: nobody reads our output any more. */
+/* Copies what there is, whole lines only, until the pipe is empty; at its end closes it. Blocks
+ * while `to` does. -EPIPE and others: nobody reads our output any more. */
 int br_run_output_copy(struct br_run_output *output);
 
 /* The last line, although it has no end, then closes. */

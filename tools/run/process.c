@@ -17,9 +17,10 @@
 #define SWEEPS      100  /* looks for what is left of our children, 10 ms apart */
 #define SWEEP_PAUSE 10000
 
-/* ---- the keeper ---- */
+/* ---- the keeper ------------------------------------------------------------------------------ */
 
-/* Reads groups: n > 0 has started, n < 0 has ended. At the end of the pipe, or of the launcher, kills those that are there. */
+/* Reads groups: n > 0 has started, n < 0 has ended. At the end of the pipe, or of the launcher,
+ * kills those that are there. */
 static void __attribute__((noreturn)) run_process_keep(int from)
 {
     static pid_t groups[GROUPS_MAX];
@@ -109,7 +110,7 @@ void br_run_keeper_stop(struct br_run_keeper *keeper)
         ;
 }
 
-/* ---- processes ---- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 /* Why a process could not become its command; crosses a pipe. */
 struct refusal {
@@ -124,7 +125,8 @@ static void run_process_place(int fd, int number)
 }
 
 /* In the child. Does not return; on failure `report` says why. */
-static void __attribute__((noreturn)) run_process_become(const struct br_fragment_start *start, pid_t launcher, int report)
+static void __attribute__((noreturn))
+run_process_become(const struct br_fragment_start *start, pid_t launcher, int report)
 {
     struct refusal refusal = {0};
     sigset_t none;
@@ -181,7 +183,8 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
     return true;
 }
 
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start, pid_t *pid)
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start,
+                         pid_t *pid)
 {
     pid_t launcher = getpid();
     int report[2], err, rc;

@@ -2,11 +2,12 @@
 /*
  * The processes of `braid run` and `braid bcube run`.
  *
- * 1. Each rank leads a process group of its own, so that what it has started (the rank may be a shell script) can be
- *    ended with it.
- * 2. Nothing outlives the launcher. Every rank gets SIGKILL from the kernel when the launcher dies. That reaches
- *    only direct children, so a keeper, a process that does nothing but wait for the end of the launcher, then kills the groups. What
- *    has left its group (setsid) becomes the launcher's child when its parent ends, and is killed at the end.
+ * 1. Each rank leads a process group of its own, so that what it has started (the rank may be a
+ *    shell script) can be ended with it.
+ * 2. Nothing outlives the launcher. Every rank gets SIGKILL from the kernel when the launcher dies.
+ *    That reaches only direct children, so a keeper, a process that does nothing but wait for the
+ *    end of the launcher, then kills the groups. What has left its group (setsid) becomes the
+ *    launcher's child when its parent ends, and is killed at the end.
  * 3. Rejected: a PID namespace, which ends everything by itself but needs privileges.
  */
 #ifndef BR_TOOLS_RUN_PROCESS_H
@@ -21,8 +22,8 @@ struct br_run_keeper {
     int pipe; /* the keeper reads the groups from the other end, which ends when we do */
 };
 
-/* Starts the keeper and makes this process the parent of orphans. Before any other file is open that the keeper
- * should not hold. Negative errno with words. */
+/* Starts the keeper and makes this process the parent of orphans. Before any other file is open
+ * that the keeper should not hold. Negative errno with words. */
 int br_run_keeper_start(struct br_run_keeper *keeper);
 /* Good end: kills what is left of our children and ends the keeper. */
 void br_run_keeper_stop(struct br_run_keeper *keeper);
@@ -33,20 +34,24 @@ struct br_fragment_start {
     char *const *argv;
     const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
     int (*enter)(
-        const void *where); /* NULL, or called in the process before exec; negative errno with words */
+        /* NULL, or called in the process before exec; negative errno with words */
+        const void *where);
     const void *where;
 };
 
-/* The i-th of n shares of the cores that we may use ourselves; false: there are fewer cores than shares. Ranks that the
- * scheduler puts on one core, because a third process happens to be on the other, wait a time slice for each message. */
+/* The i-th of n shares of the cores that we may use ourselves; false: there are fewer cores than
+ * shares. Ranks that the scheduler puts on one core, because a third process happens to be on the
+ * other, wait a time slice for each message. */
 bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
 
-/* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its group when we die, only
- * itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`, with words. */
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start, pid_t *pid);
+/* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its
+ * group when we die, only itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`,
+ * with words. */
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start,
+                         pid_t *pid);
 
-/* The next of our children that has ended: its pid and status, its group is killed; 0: none. The keeper is not
- * counted. */
+/* The next of our children that has ended: its pid and status, its group is killed; 0: none. The
+ * keeper is not counted. */
 pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status);
 
 #endif

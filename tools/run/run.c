@@ -35,18 +35,21 @@ static void __attribute__((format(printf, 1, 2))) run_run_say(const char *format
     va_end(args);
 }
 
-/* ---- the command line ---- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 /* 0: go on; else the exit code + 1. */
 static int run_run_parse(struct job *job, int argc, char **argv)
 {
     const struct br_option options[] = {
-        {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX, "N processes to start (default: 1)"},
-        {"rails", 0, BR_OPTION_NUMBER, &job->rails, 1, RAILS_MAX, "R connections to each peer (BRAID_RAILS)"},
+        {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX,
+         "N processes to start (default: 1)"},
+        {"rails", 0, BR_OPTION_NUMBER, &job->rails, 1, RAILS_MAX,
+         "R connections to each peer (BRAID_RAILS)"},
         {"backend", 0, BR_OPTION_TEXT, &job->backend, 0, 0,
          "NAME auto, shm, tcp, udp, dpdk or verbs (BRAID_BACKEND)"},
         {"bind", 0, BR_OPTION_TEXT, &job->bind, 0, 0,
-         "share|none: each rank keeps to its share of the cores (default when there is one for each)"},
+         "share|none: each rank keeps to its share of the cores (default when there is one for "
+         "each)"},
         {"secret-file", 0, BR_OPTION_TEXT, &job->secret_file, 0, 0,
          "FILE the job's secret; default: a new random one"},
         {"no-prefix", 0, BR_OPTION_FLAG, &job->no_prefix, 0, 0,
@@ -78,7 +81,7 @@ static int run_run_parse(struct job *job, int argc, char **argv)
     return job->command ? 0 : 3;
 }
 
-/* ---- what the ranks need ---- */
+/* ---- what the ranks need --------------------------------------------------------------------- */
 
 static int run_run_prepare(void *with)
 {

@@ -12,13 +12,14 @@
 
 #define LIMIT (3600 * BR_SEC) /* of virtual time */
 
-/* Most of what a rank has room for it never uses. Memory that comes from the system is zero without being touched; what free() has kept is not. */
+/* Most of what a rank has room for it never uses. Memory that comes from the system is zero without
+ * being touched; what free() has kept is not. */
 #define FRESH_BYTES (128 << 10)
 
 #define SLICE_BYTES (64u << 10)
 #define EAGER_BYTES (16u << 10)
 
-/* ---- opening and closing -------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static int devices_of(const struct br_sim_job *job)
 {
@@ -56,20 +57,22 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
         int index;
 
         br_sim_device_config(job->sim, (int)rank, i, &device);
-        rc =
-            br_worker_open_device(r->worker, br_transport_get("sim"), device.name, device.simulation, &index);
+        rc = br_worker_open_device(r->worker, br_transport_get("sim"), device.name,
+                                   device.simulation, &index);
     }
     if (!rc)
         rc = br_engine_create(r->worker, &engine, &r->engine);
     if (!rc) {
         br_engine_all(r->engine)->epochs[0] = c->forest;
-        br_engine_all(r->engine)->plan_cache.shared_with = rank ? &br_engine_all(job->ranks[0].engine)->plan_cache : NULL;
+        br_engine_all(r->engine)->plan_cache.shared_with =
+            rank ? &br_engine_all(job->ranks[0].engine)->plan_cache : NULL;
     }
     br_sim_job_wake(job, rank);
     return rc;
 }
 
-static void job_address_of(const struct br_sim_job *job, uint32_t rank, int device, struct br_address *address)
+static void job_address_of(const struct br_sim_job *job, uint32_t rank, int device,
+                           struct br_address *address)
 {
     struct br_device *d = job->ranks[rank].worker->devices[device];
 
@@ -152,8 +155,9 @@ static int open_network(struct br_sim_job *job)
     for (uint32_t i = 0; job->wake && i < 2 * job->leaves; i++)
         job->wake[i] = BR_SIM_NEVER;
     if (!job->sim || !job->ranks || !job->wake ||
-        (t->kind == BR_TOPOLOGY_BCUBE ? br_sim_add_bcube(job->sim, &t->cube)
-                                      : br_sim_add_rails(job->sim, (int)job->n, (int)job->config.rails)))
+        (t->kind == BR_TOPOLOGY_BCUBE
+             ? br_sim_add_bcube(job->sim, &t->cube)
+             : br_sim_add_rails(job->sim, (int)job->n, (int)job->config.rails)))
         return br_error(ENOMEM, "no memory for a simulated network of %u hosts", job->n);
     return 0;
 }
@@ -166,11 +170,14 @@ int br_sim_job_open(struct br_sim_job *job, const struct br_sim_job_config *conf
     mallopt(M_MMAP_MAX, INT_MAX);
     *job = (struct br_sim_job){.config = *config, .n = config->topology->n};
     if (config->topology->kind == BR_TOPOLOGY_HOSTS ||
-        (config->topology->kind == BR_TOPOLOGY_BCUBE && !br_topology_is_whole_cube(config->topology)) ||
-        (config->topology->kind == BR_TOPOLOGY_FLAT && (config->rails < 1 || config->rails > BR_MAX_RAILS)))
-        return br_error(EINVAL,
-                        "what can be simulated: hosts with 1 to %d rails and one rank each, or a whole BCube",
-                        BR_MAX_RAILS);
+        (config->topology->kind == BR_TOPOLOGY_BCUBE &&
+         !br_topology_is_whole_cube(config->topology)) ||
+        (config->topology->kind == BR_TOPOLOGY_FLAT &&
+         (config->rails < 1 || config->rails > BR_MAX_RAILS)))
+        return br_error(
+            EINVAL,
+            "what can be simulated: hosts with 1 to %d rails and one rank each, or a whole BCube",
+            BR_MAX_RAILS);
     rc = open_network(job);
     for (uint32_t r = 0; r < job->n && !rc; r++)
         rc = open_rank(job, r);
@@ -191,9 +198,10 @@ void br_sim_job_close(struct br_sim_job *job)
     *job = (struct br_sim_job){0};
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
-/* Until the rank has nothing more to do. false: it had nothing at all. wish: when the program wants its next turn. */
+/* Until the rank has nothing more to do. false: it had nothing at all. wish: when the program wants
+ * its next turn. */
 static bool take_turns(struct br_sim_job *job, uint32_t rank, uint64_t now, uint64_t *wish)
 {
     struct br_sim_job_rank *r = &job->ranks[rank];
@@ -264,7 +272,8 @@ static void job_serve(struct br_sim_job *job, uint32_t rank)
     next = other < next ? other : next;
     other = br_engine_next_deadline(r->engine);
     next = other < next ? other : next;
-    set_wake(job, rank, next == UINT64_MAX ? BR_SIM_NEVER : br_sim_time_of(job->sim, (int)rank, next));
+    set_wake(job, rank,
+             next == UINT64_MAX ? BR_SIM_NEVER : br_sim_time_of(job->sim, (int)rank, next));
 }
 
 int br_sim_job_advance(struct br_sim_job *job)
@@ -283,10 +292,12 @@ int br_sim_job_advance(struct br_sim_job *job)
     event = br_sim_next(job->sim);
     next = event < next ? event : next;
     if (next > LIMIT && served)
-        return 0; /* the caller may have what it waits for; else the next call finds nobody to serve */
+        /* the caller may have what it waits for; else the next call finds nobody to serve */
+        return 0;
     if (next > LIMIT)
-        return br_error(ETIMEDOUT,
-                        "the simulation has no end: nothing more happens within an hour of its time");
+        return br_error(
+            ETIMEDOUT,
+            "the simulation has no end: nothing more happens within an hour of its time");
     br_sim_advance_to(job->sim, next <= now ? now + 1 : next);
     return 0;
 }
@@ -322,7 +333,7 @@ int br_sim_job_connect_for(struct br_sim_job *job, const struct br_operation *op
     return rc ? rc : wait_for_links(job);
 }
 
-/* ---- operations ----------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 int br_sim_job_submit(struct br_sim_job *job, uint32_t rank, struct br_operation *op)
 {

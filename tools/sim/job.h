@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job of any number of ranks in this process: the engine and the protocol as they are, over the simulator (transport/sim), in
- * virtual time. One thread. A program that runs on it may not block: it has a turn whenever something has happened to its rank.
+ * A job of any number of ranks in this process: the engine and the protocol as they are, over the
+ * simulator (transport/sim), in virtual time. One thread. A program that runs on it may not block:
+ * it has a turn whenever something has happened to its rank.
  *
  *     br_sim_job_open(&job, &config);
  *     br_sim_job_connect(&job);
@@ -27,14 +28,16 @@ struct br_sim_job_config {
     struct br_cost_model model;        /* of the topology; the engine chooses by it */
     uint32_t chunk_bytes;              /* of a fragment (engine.h); 0: the default */
     uint32_t slice_bytes, eager_bytes; /* 0: the defaults of a communicator */
-    const struct br_forest *forest; /* BCUBE: for the algorithm of this name; borrowed, NULL: there is none */
+    /* BCUBE: for the algorithm of this name; borrowed, NULL: there is none */
+    const struct br_forest *forest;
 };
 
 /* What runs on each rank. NULL functions are not called. now: what the rank's clock shows. */
 struct br_sim_job_program {
     void *with;
     void (*ended)(void *with, uint32_t rank, struct br_operation *op, uint64_t now);
-    /* Returns when it wants the next turn at the latest; UINT64_MAX: when something has happened. */
+    /* Returns when it wants the next turn at the latest; UINT64_MAX: when something has happened.
+     */
     uint64_t (*turn)(void *with, uint32_t rank, uint64_t now);
 };
 
@@ -49,7 +52,8 @@ struct br_sim_job {
     struct br_sim *sim;
     struct br_sim_job_rank *ranks;
     uint32_t n, leaves; /* leaves: n, up to the next power of two */
-    /* [2 * leaves] tree of virtual times: the rank's next turn at the latest, at leaves + rank; at i the smaller one of 2i and 2i + 1 */
+    /* [2 * leaves] tree of virtual times: the rank's next turn at the latest, at leaves + rank; at
+     * i the smaller one of 2i and 2i + 1 */
     uint64_t *wake;
     struct br_sim_job_program program;
 };
@@ -58,22 +62,26 @@ struct br_sim_job {
 int br_sim_job_open(struct br_sim_job *job, const struct br_sim_job_config *config);
 void br_sim_job_close(struct br_sim_job *job);
 
-/* Links everybody with everybody, or in a BCube with its neighbours; returns when all links are up. */
+/* Links everybody with everybody, or in a BCube with its neighbours; returns when all links are up.
+ */
 int br_sim_job_connect(struct br_sim_job *job);
 
-/* In a FLAT job only the links that this collective takes, as far as they are missing: among thousands of hosts all of them have no room.
- * op: as for br_sim_job_submit(), the same for all ranks; only looked at. In a BCube as br_sim_job_connect(). */
+/* In a FLAT job only the links that this collective takes, as far as they are missing: among
+ * thousands of hosts all of them have no room. op: as for br_sim_job_submit(), the same for all
+ * ranks; only looked at. In a BCube as br_sim_job_connect(). */
 int br_sim_job_connect_for(struct br_sim_job *job, const struct br_operation *op);
 
 /* The rank has something to do at the next advance. */
 void br_sim_job_wake(struct br_sim_job *job, uint32_t rank);
 
-/* Gives the rank an operation: kind, arguments, memory, priority, algorithm are the caller's; order, sequence and deadline are
- * set here. Every rank must submit the same collectives in the same order. The operation is the job's until `ended`. */
+/* Gives the rank an operation: kind, arguments, memory, priority, algorithm are the caller's;
+ * order, sequence and deadline are set here. Every rank must submit the same collectives in the
+ * same order. The operation is the job's until `ended`. */
 int br_sim_job_submit(struct br_sim_job *job, uint32_t rank, struct br_operation *op);
 
-/* Turns for all who have something to do, then on to the next moment at which something happens. -ETIMEDOUT with
- * words: nobody had something to do, and nothing will happen within an hour of virtual time. */
+/* Turns for all who have something to do, then on to the next moment at which something happens.
+ * -ETIMEDOUT with words: nobody had something to do, and nothing will happen within an hour of
+ * virtual time. */
 int br_sim_job_advance(struct br_sim_job *job);
 
 #endif

@@ -12,7 +12,8 @@
 #include "collectives/comm/comm.h"
 #include "training/parameters/group.h"
 
-/* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has no more pixels. */
+/* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has
+ * no more pixels. */
 #define SAME_SPAN (1. / 500)
 
 struct rank {
@@ -45,7 +46,8 @@ struct run {
     double together;               /* s: SAME_SPAN of the iteration before */
 };
 
-static struct br_operation training_allreduce(const char *algorithm, void *memory, size_t count, int32_t priority)
+static struct br_operation training_allreduce(const char *algorithm, void *memory, size_t count,
+                                              int32_t priority)
 {
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE,
                               .collective = BR_ALLREDUCE,
@@ -64,7 +66,8 @@ static struct br_operation training_allreduce(const char *algorithm, void *memor
 }
 
 /* The links that it takes are up before its time counts. */
-static int training_prepare(struct br_sim_job *job, const char *algorithm, void *memory, size_t count)
+static int training_prepare(struct br_sim_job *job, const char *algorithm, void *memory,
+                            size_t count)
 {
     struct br_operation op = training_allreduce(algorithm, memory, count, 0);
 
@@ -76,7 +79,7 @@ static uint64_t training_ns(double seconds)
     return (uint64_t)llround(seconds * 1e9);
 }
 
-/* ---- what rank 0's time line shows ---------------------------------------------------------- */
+/* ---- what rank 0's time line shows ----------------------------------------------------------- */
 
 static void show_pass(struct run *run, const struct rank *r, uint64_t now)
 {
@@ -97,10 +100,11 @@ static void show_ready(struct run *run, uint32_t g, double now)
 {
     const struct br_group_of_layers *group = &run->groups[g];
 
-    run->line->groups[g] = (struct br_timeline_group){.first = group->first,
-                                                      .last = group->last,
-                                                      .bytes = (double)(group->count * sizeof(float)),
-                                                      .ready = now};
+    run->line->groups[g] =
+        (struct br_timeline_group){.first = group->first,
+                                   .last = group->last,
+                                   .bytes = (double)(group->count * sizeof(float)),
+                                   .ready = now};
 }
 
 static void add_span(struct run *run, uint32_t g, double start, double end)
@@ -111,7 +115,8 @@ static void add_span(struct run *run, uint32_t g, double start, double end)
         struct br_timeline_span *more = realloc(line->spans, 2 * (size_t)run->room * sizeof *more);
 
         if (!more) {
-            run->failed = br_error(ENOMEM, "no memory for the spans of %u all-reduces", run->n_groups);
+            run->failed =
+                br_error(ENOMEM, "no memory for the spans of %u all-reduces", run->n_groups);
             return;
         }
         line->spans = more;
@@ -121,13 +126,16 @@ static void add_span(struct run *run, uint32_t g, double start, double end)
     run->last[g] = line->n_spans;
 }
 
-/* A frame that rank 0 has sent: it goes on with the group's last span, unless others had the link for long in between. */
+/* A frame that rank 0 has sent: it goes on with the group's last span, unless others had the link
+ * for long in between. */
 static void show_frame(void *with, const struct br_trace_event *event)
 {
     struct run *run = with;
     struct rank *r = &run->ranks[0];
-    uint64_t base = run->submitted ? r->ops[run->by_order[0]].order : 0, order = (uint64_t)event->args[0];
-    double start = (double)(event->begin - r->began) / 1e9, end = (double)(event->end - r->began) / 1e9;
+    uint64_t base = run->submitted ? r->ops[run->by_order[0]].order : 0,
+             order = (uint64_t)event->args[0];
+    double start = (double)(event->begin - r->began) / 1e9,
+           end = (double)(event->end - r->began) / 1e9;
     struct br_timeline_span *span;
     uint32_t g;
 
@@ -157,7 +165,7 @@ static void training_show_end(struct run *run, uint32_t g, double now)
     run->line->reduced = now;
 }
 
-/* ---- a rank --------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 static void training_submit(struct run *run, uint32_t rank, uint32_t g, uint64_t now)
 {
@@ -166,7 +174,8 @@ static void training_submit(struct run *run, uint32_t rank, uint32_t g, uint64_t
     int rc;
 
     r->ended[g] = false;
-    r->ops[g] = training_allreduce(run->training->algorithm, group->memory, group->count, group->priority);
+    r->ops[g] =
+        training_allreduce(run->training->algorithm, group->memory, group->count, group->priority);
     if (run->training->traces)
         br_tracing_begin(run->training->traces[rank], &r->ops[g], now);
     else
@@ -272,7 +281,7 @@ static void training_ended(void *with, uint32_t rank, struct br_operation *op, u
         run->failed = br_error(-op->status, "rank %u: %s", rank, op->message);
 }
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int training_lay_out(struct run *run)
 {
@@ -325,7 +334,8 @@ static int open_ranks(struct run *run)
         rank->ops = calloc(run->n_groups, sizeof *rank->ops);
         rank->ended = calloc(run->n_groups, sizeof *rank->ended);
         if (!rank->ops || !rank->ended)
-            return br_error(ENOMEM, "no memory for %u operations of %u ranks", run->n_groups, run->job->n);
+            return br_error(ENOMEM, "no memory for %u operations of %u ranks", run->n_groups,
+                            run->job->n);
         training_begin_iteration(run, rank, br_sim_host_now(run->job->sim, (int)r));
         br_sim_job_wake(run->job, r);
     }
@@ -372,7 +382,8 @@ int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *tr
         rc = training_prepare(job, training->algorithm, run.groups[g].memory, run.groups[g].count);
     if (!rc)
         rc = open_ranks(&run);
-    job->program = (struct br_sim_job_program){.with = &run, .ended = training_ended, .turn = training_turn};
+    job->program =
+        (struct br_sim_job_program){.with = &run, .ended = training_ended, .turn = training_turn};
     while (!rc && run.done < job->n) {
         rc = br_sim_job_advance(job);
         rc = rc ? rc : run.failed;
@@ -383,7 +394,7 @@ int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *tr
     return rc;
 }
 
-/* ---- one size ------------------------------------------------------------------------------- */
+/* ---- one size -------------------------------------------------------------------------------- */
 
 struct burst {
     uint32_t ended;
@@ -401,16 +412,17 @@ static void burst_ended(void *with, uint32_t rank, struct br_operation *op, uint
     burst->failed = burst->failed ? burst->failed : op->status;
 }
 
-int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint32_t at_once,
-                         double *seconds)
+int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t bytes,
+                         uint32_t at_once, double *seconds)
 {
     size_t count = bytes / sizeof(float);
     struct br_operation *ops = calloc((size_t)job->n * at_once, sizeof *ops);
     float *memory = calloc(at_once, count * sizeof *memory);
     struct burst burst = {0};
     uint64_t start;
-    int rc =
-        ops && memory ? 0 : br_error(ENOMEM, "no memory for %u all-reduces of %zu elements", at_once, count);
+    int rc = ops && memory
+                 ? 0
+                 : br_error(ENOMEM, "no memory for %u all-reduces of %zu elements", at_once, count);
 
     if (!rc)
         rc = training_prepare(job, algorithm, memory, count);
@@ -431,7 +443,7 @@ int br_sim_training_time(struct br_sim_job *job, const char *algorithm, uint64_t
     return rc;
 }
 
-/* ---- one that overtakes another ------------------------------------------------------------- */
+/* ---- one that overtakes another -------------------------------------------------------------- */
 
 struct overtake {
     struct br_sim_job *job;
@@ -468,8 +480,8 @@ static uint64_t overtake_turn(void *with, uint32_t rank, uint64_t now)
     return UINT64_MAX;
 }
 
-int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint64_t bytes, uint64_t others,
-                             double after, double *seconds)
+int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint64_t bytes,
+                             uint64_t others, double after, double *seconds)
 {
     size_t count = bytes / sizeof(float), large = others / sizeof(float);
     struct overtake o = {.job = job};
@@ -478,13 +490,16 @@ int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint
 
     o.ops = calloc(2 * (size_t)job->n, sizeof *o.ops);
     o.started = calloc(job->n, sizeof *o.started);
-    rc = o.ops && o.started && memory ? 0 : br_error(ENOMEM, "no memory for %zu elements", count + large);
+    rc = o.ops && o.started && memory
+             ? 0
+             : br_error(ENOMEM, "no memory for %zu elements", count + large);
     if (!rc)
         rc = training_prepare(job, algorithm, memory + count, large);
     if (!rc)
         rc = training_prepare(job, algorithm, memory, count);
     o.begin = br_sim_now(job->sim) + training_ns(after);
-    job->program = (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
+    job->program =
+        (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
     for (uint32_t r = 0; r < job->n && !rc; r++) {
         struct br_operation *ops = &o.ops[2 * (size_t)r];
 

@@ -46,8 +46,10 @@ static int serve_line(struct br_agent *agent, const char *line, cJSON *reply)
         if (!strcmp(verbs[i].name, verb))
             rc = verbs[i].run(agent, request, reply);
     if (rc == -ENOSYS)
-        br_error(ENOSYS, "the agent has no command '%.40s': is braid on this host older than the checker's?",
-                 verb);
+        br_error(
+            ENOSYS,
+            "the agent has no command '%.40s': is braid on this host older than the checker's?",
+            verb);
     cJSON_Delete(request);
     return rc;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The agent of `braid bcube check`: one process on each host, started through reach. It reads one JSON object a line from
- * its standard input, {"do": COMMAND, ...}, and answers each with one line, {"ok": true, ...} or {"ok": false,
- * "error": WORDS}. It ends when its input ends, so a checker that dies leaves nothing behind. It changes no setting of
- * its host. Root makes it see more: raw frames and ARP; without root the probes are IPv6 multicasts.
+ * The agent of `braid bcube check`: one process on each host, started through reach. It reads one
+ * JSON object a line from its standard input, {"do": COMMAND, ...}, and answers each with one line,
+ * {"ok": true, ...} or {"ok": false, "error": WORDS}. It ends when its input ends, so a checker
+ * that dies leaves nothing behind. It changes no setting of its host. Root makes it see more: raw
+ * frames and ARP; without root the probes are IPv6 multicasts.
  *
- * Commands run one after the other in the main thread; listening and serving go on in threads of their own.
+ * Commands run one after the other in the main thread; listening and serving go on in threads of
+ * their own.
  */
 #ifndef BR_TOOLS_TESTBED_AGENT_H
 #define BR_TOOLS_TESTBED_AGENT_H
@@ -38,8 +40,8 @@ struct br_agent_nic {
 int br_agent_nics(struct br_agent_nic *nics, int room);
 
 /*
- * The commands: 0 with the answer's members in `reply`, -errno with words. All of them may block, for no longer than
- * the times in the request and about a second.
+ * The commands: 0 with the answer's members in `reply`, -errno with words. All of them may block,
+ * for no longer than the times in the request and about a second.
  */
 /* Adds "rdma", the RDMA ports of this host; and the sum of the error counters of those on a NIC. */
 void br_agent_rdma(cJSON *reply);
@@ -59,7 +61,8 @@ int br_agent_trips(struct br_agent *agent, const cJSON *request, cJSON *reply);
 void br_agent_probe_close(struct br_agent_probe *probe);
 void br_agent_echo_close(struct br_agent_echo *echo);
 
-/* Members of a request or an answer; the default when missing, of another type, or no 64-bit number. */
+/* Members of a request or an answer; the default when missing, of another type, or no 64-bit
+ * number. */
 const char *br_agent_text(const cJSON *object, const char *name, const char *otherwise);
 int64_t br_agent_number(const cJSON *object, const char *name, int64_t otherwise);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who answers for an address. An ARP probe (sender 0.0.0.0) for our own address is answered by whoever else has it; a
- * question for an address of another level must not be answered on this one. Both need raw frames.
+ * Who answers for an address. An ARP probe (sender 0.0.0.0) for our own address is answered by
+ * whoever else has it; a question for an address of another level must not be answered on this one.
+ * Both need raw frames.
  */
 #include "tools/testbed/agent.h"
 
@@ -56,7 +57,8 @@ static void agent_arp_ask(const struct question *question, struct in_addr target
     memcpy(frame.ethernet.ether_shost, question->nic.mac, 6);
     memcpy(frame.arp.arp_sha, question->nic.mac, 6);
     memcpy(frame.arp.arp_tpa, &target, 4);
-    (void)!send(question->fd, &frame, sizeof frame, MSG_DONTWAIT); /* no answer then, as with a dead NIC */
+    /* no answer then, as with a dead NIC */
+    (void)!send(question->fd, &frame, sizeof frame, MSG_DONTWAIT);
 }
 
 static struct question *question_on(struct question *questions, int count, const char *nic)
@@ -90,7 +92,8 @@ static void add_answer(cJSON *answers, const struct question *question, const st
     cJSON_ArrayForEach(item, answers)
     {
         if (!strcmp(br_agent_text(item, "on", ""), question->nic.name) &&
-            !strcmp(br_agent_text(item, "address", ""), ip) && !strcmp(br_agent_text(item, "mac", ""), mac))
+            !strcmp(br_agent_text(item, "address", ""), ip) &&
+            !strcmp(br_agent_text(item, "mac", ""), mac))
             return;
     }
     cJSON *object = cJSON_CreateObject();
@@ -115,7 +118,8 @@ static void agent_arp_collect(struct question *questions, int count, uint64_t un
             if (recv(fds[i].fd, &frame, sizeof frame, MSG_DONTWAIT) < (ssize_t)sizeof frame)
                 continue;
             if (frame.arp.ea_hdr.ar_op == htons(ARPOP_REPLY))
-                add_answer(answers, &questions[i], (const struct ether_arp *)((char *)&frame + ETH_HLEN));
+                add_answer(answers, &questions[i],
+                           (const struct ether_arp *)((char *)&frame + ETH_HLEN));
         }
     }
 }
@@ -136,8 +140,9 @@ int br_agent_arp(struct br_agent *agent, const cJSON *request, cJSON *reply)
     cJSON_AddBoolToObject(reply, "asked", opened > 0);
     for (int round = 0; round < 2 && opened; round++) { /* a probe may get lost */
         ask_all(questions, count, cJSON_GetObjectItemCaseSensitive(request, "ask"));
-        agent_arp_collect(questions, count, br_clock_now() + BR_MS * (uint64_t)br_agent_number(request, "ms", 60),
-                answers);
+        agent_arp_collect(questions, count,
+                          br_clock_now() + BR_MS * (uint64_t)br_agent_number(request, "ms", 60),
+                          answers);
     }
     for (int i = 0; i < count; i++)
         if (questions[i].fd >= 0)

@@ -2,10 +2,12 @@
 /*
  * The passive side of the measurements: echoes UDP datagrams and measures what arrives over TCP.
  *
- * 1. The receiver measures the rate: what a sender has handed to its kernel says nothing about the link.
- * 2. A measurement skips `warm_ms` first, in which the burst of a shaper and TCP's slow start pass, and goes from one
- *    arrival to another, so that large segments on a slow link do not distort it.
- * 3. It ends by the receiver's clock; its result is the only thing sent back, and makes the sender stop.
+ * 1. The receiver measures the rate: what a sender has handed to its kernel says nothing about the
+ *    link.
+ * 2. A measurement skips `warm_ms` first, in which the burst of a shaper and TCP's slow start pass,
+ *    and goes from one arrival to another, so that large segments on a slow link do not distort it.
+ * 3. It ends by the receiver's clock; its result is the only thing sent back, and makes the sender
+ *    stop.
  */
 #include "tools/testbed/agent_echo.h"
 
@@ -64,7 +66,8 @@ static void agent_echo_echo(int fd)
         ssize_t bytes = recvmsg(fd, &message, MSG_DONTWAIT);
         if (bytes < 0)
             return;
-        /* Back through the NIC it came in by, from the address it was sent to: the control message says both. */
+        /* Back through the NIC it came in by, from the address it was sent to: the control message
+         * says both. */
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
             struct in_pktinfo info;
             if (c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_PKTINFO)
@@ -86,8 +89,8 @@ static void agent_echo_finish(struct stream *stream)
 
 static void agent_echo_answer(struct stream *stream, uint64_t now)
 {
-    struct br_echo_result result = {.bytes = stream->bytes,
-                                    .ns = br_echo_time(stream->begun, stream->mark, stream->last, now)};
+    struct br_echo_result result = {
+        .bytes = stream->bytes, .ns = br_echo_time(stream->begun, stream->mark, stream->last, now)};
     stream->answered = true;
     if (send(stream->fd, &result, sizeof result, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof result)
         agent_echo_finish(stream);
@@ -226,8 +229,8 @@ static int agent_echo_open_sockets(struct br_agent_echo *server)
     if (server->stop < 0 || server->tcp < 0 || server->udp < 0)
         return br_error(errno, "no sockets for the measurements: %s", strerror(errno));
     setsockopt(server->udp, IPPROTO_IP, IP_PKTINFO, &one, sizeof one);
-    if (bind(server->tcp, (struct sockaddr *)&address, sizeof address) || listen(server->tcp, 128) ||
-        getsockname(server->tcp, (struct sockaddr *)&address, &size) ||
+    if (bind(server->tcp, (struct sockaddr *)&address, sizeof address) ||
+        listen(server->tcp, 128) || getsockname(server->tcp, (struct sockaddr *)&address, &size) ||
         bind(server->udp, (struct sockaddr *)&address, sizeof address))
         return br_error(errno, "cannot listen for the measurements: %s", strerror(errno));
     return ntohs(address.sin_port);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host says about itself. Interfaces come from getifaddrs() and ethtool's ioctl rather than from /sys/class/net:
- * those see the network namespace of the process, /sys shows the one in which it was mounted.
+ * What a host says about itself. Interfaces come from getifaddrs() and ethtool's ioctl rather than
+ * from /sys/class/net: those see the network namespace of the process, /sys shows the one in which
+ * it was mounted.
  */
 #include "tools/testbed/agent.h"
 
@@ -26,7 +27,8 @@
 #include "base/memlock.h"
 
 /* First line of a file without its end; "" when there is none. */
-static const char *agent_facts_line_of(char out[128], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static const char *agent_facts_line_of(char out[128], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static const char *agent_facts_line_of(char out[128], const char *format, ...)
 {
     char path[1024];
@@ -45,7 +47,8 @@ static const char *agent_facts_line_of(char out[128], const char *format, ...)
 
 static bool agent_facts_wanted(const struct ifaddrs *entry)
 {
-    if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_PACKET || (entry->ifa_flags & IFF_LOOPBACK))
+    if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_PACKET ||
+        (entry->ifa_flags & IFF_LOOPBACK))
         return false;
     const struct sockaddr_ll *ll = (const struct sockaddr_ll *)(const void *)entry->ifa_addr;
     return ll->sll_hatype == ARPHRD_ETHER && ll->sll_halen == 6 && strlen(entry->ifa_name) < 16;
@@ -104,8 +107,9 @@ static void add_hardware(cJSON *object, int fd, const char *nic)
         cJSON_AddStringToObject(object, "firmware", driver.fw_version);
         cJSON_AddStringToObject(object, "pci", driver.bus_info);
         if (strchr(driver.bus_info, ':'))
-            add_number_line(object, "numa",
-                            agent_facts_line_of(line, "/sys/bus/pci/devices/%s/numa_node", driver.bus_info));
+            add_number_line(
+                object, "numa",
+                agent_facts_line_of(line, "/sys/bus/pci/devices/%s/numa_node", driver.bus_info));
     }
     if (agent_facts_ethtool(fd, nic, &settings)) {
         uint32_t speed = ethtool_cmd_speed(&settings);
@@ -157,13 +161,17 @@ static void add_addresses(cJSON *object, const struct ifaddrs *list, const char 
 {
     cJSON *array = cJSON_AddArrayToObject(object, "addresses");
     for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
-        if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET || strcmp(entry->ifa_name, nic) != 0)
+        if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET ||
+            strcmp(entry->ifa_name, nic) != 0)
             continue;
-        const struct sockaddr_in *address = (const struct sockaddr_in *)(const void *)entry->ifa_addr;
-        const struct sockaddr_in *mask = (const struct sockaddr_in *)(const void *)entry->ifa_netmask;
+        const struct sockaddr_in *address =
+            (const struct sockaddr_in *)(const void *)entry->ifa_addr;
+        const struct sockaddr_in *mask =
+            (const struct sockaddr_in *)(const void *)entry->ifa_netmask;
         char ip[INET_ADDRSTRLEN], text[32];
         inet_ntop(AF_INET, &address->sin_addr, ip, sizeof ip);
-        snprintf(text, sizeof text, "%s/%d", ip, mask ? __builtin_popcount(mask->sin_addr.s_addr) : 32);
+        snprintf(text, sizeof text, "%s/%d", ip,
+                 mask ? __builtin_popcount(mask->sin_addr.s_addr) : 32);
         cJSON_AddItemToArray(array, cJSON_CreateString(text));
     }
 }
@@ -186,8 +194,8 @@ static int agent_facts_add_nics(cJSON *reply)
         char mac[18];
         cJSON *object = cJSON_CreateObject();
         nic_of(&nic, entry);
-        snprintf(mac, sizeof mac, "%02x:%02x:%02x:%02x:%02x:%02x", nic.mac[0], nic.mac[1], nic.mac[2],
-                 nic.mac[3], nic.mac[4], nic.mac[5]);
+        snprintf(mac, sizeof mac, "%02x:%02x:%02x:%02x:%02x:%02x", nic.mac[0], nic.mac[1],
+                 nic.mac[2], nic.mac[3], nic.mac[4], nic.mac[5]);
         cJSON_AddStringToObject(object, "name", nic.name);
         cJSON_AddStringToObject(object, "mac", mac);
         cJSON_AddBoolToObject(object, "up", nic.up);

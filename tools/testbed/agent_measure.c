@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The active side of the measurements. A request has a list of targets, each on a NIC of ours; every target gets a
- * thread, so one that does not answer costs no time of the others. Sockets are bound to the NIC: what the routing
- * table would prefer is not asked.
+ * The active side of the measurements. A request has a list of targets, each on a NIC of ours;
+ * every target gets a thread, so one that does not answer costs no time of the others. Sockets are
+ * bound to the NIC: what the routing table would prefer is not asked.
  */
 #include "tools/testbed/agent.h"
 
@@ -60,8 +60,10 @@ static int agent_measure_open_socket(struct target *target, int type, struct soc
     struct sockaddr_in from = {.sin_family = AF_INET};
     int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     *to = (struct sockaddr_in){.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)br_agent_number(target->request, "port", 0))};
-    if (fd < 0 || inet_pton(AF_INET, br_agent_text(target->request, "from", ""), &from.sin_addr) != 1 ||
+                               .sin_port =
+                                   htons((uint16_t)br_agent_number(target->request, "port", 0))};
+    if (fd < 0 ||
+        inet_pton(AF_INET, br_agent_text(target->request, "from", ""), &from.sin_addr) != 1 ||
         inet_pton(AF_INET, br_agent_text(target->request, "to", ""), &to->sin_addr) != 1) {
         snprintf(target->error, sizeof target->error, "bad addresses, or no socket");
     } else if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic, (socklen_t)strlen(nic))) {
@@ -77,10 +79,12 @@ static int agent_measure_open_socket(struct target *target, int type, struct soc
     return -1;
 }
 
-/* ---- echoes ----------------------------------------------------------------------------------------------- */
+/* ---- echoes ---------------------------------------------------------------------------------- */
 
-/* Sends one echo and waits for it; earlier ones that come late are counted too. RTT in ns; 0: none in time. */
-static uint64_t ping_once(struct target *target, int fd, uint32_t sequence, size_t payload, int wait_ms)
+/* Sends one echo and waits for it; earlier ones that come late are counted too. RTT in ns; 0: none
+ * in time. */
+static uint64_t ping_once(struct target *target, int fd, uint32_t sequence, size_t payload,
+                          int wait_ms)
 {
     uint8_t buffer[65536];
     memset(buffer, 0x5a, payload);
@@ -153,7 +157,8 @@ static bool agent_measure_passes(struct target *target, int fd, int64_t packet)
     return passed;
 }
 
-/* The largest packet that passes, to 8 bytes: the full size as a rule, so the search is for what is broken. */
+/* The largest packet that passes, to 8 bytes: the full size as a rule, so the search is for what is
+ * broken. */
 static void find_path_mtu(struct target *target, int fd)
 {
     int64_t low = 68, high = target->bytes;
@@ -194,7 +199,7 @@ static void *ping_thread(void *argument)
     return NULL;
 }
 
-/* ---- streams ---------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 static bool agent_measure_wait_for(int fd, short events, uint64_t until)
 {
@@ -204,7 +209,8 @@ static bool agent_measure_wait_for(int fd, short events, uint64_t until)
 }
 
 /* Sends until the receiver says its result. false: it never did. */
-static bool agent_measure_pour(int fd, const char *buffer, struct br_echo_result *result, uint64_t until)
+static bool agent_measure_pour(int fd, const char *buffer, struct br_echo_result *result,
+                               uint64_t until)
 {
     size_t got = 0;
     while (agent_measure_wait_for(fd, POLLIN | POLLOUT, until)) {
@@ -223,14 +229,15 @@ static bool agent_measure_pour(int fd, const char *buffer, struct br_echo_result
 
 /* Connects, and says what is to come. false with target->error. */
 static bool agent_measure_greet(struct target *target, int fd, const struct sockaddr_in *to,
-                  const struct br_echo_hello *hello)
+                                const struct br_echo_hello *hello)
 {
     struct linger reset = {.l_onoff = 1};
     int err = 0, one = 1;
     socklen_t size = sizeof err;
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5); /* bbr is slow on short local paths */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset); /* what still waits to be sent is no use */
+    /* what still waits to be sent is no use */
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
     if (connect(fd, (const struct sockaddr *)to, sizeof *to) && errno != EINPROGRESS)
         err = errno;
     else if (!agent_measure_wait_for(fd, POLLOUT, br_clock_now() + BR_SEC))
@@ -244,13 +251,16 @@ static bool agent_measure_greet(struct target *target, int fd, const struct sock
     return !err;
 }
 
-static void stream_to(struct target *target, int fd, const struct sockaddr_in *to, const char *buffer)
+static void stream_to(struct target *target, int fd, const struct sockaddr_in *to,
+                      const char *buffer)
 {
-    struct br_echo_hello hello = {BR_ECHO_MAGIC, (uint32_t)target->warm_ms, (uint32_t)target->measure_ms, 0};
+    struct br_echo_hello hello = {BR_ECHO_MAGIC, (uint32_t)target->warm_ms,
+                                  (uint32_t)target->measure_ms, 0};
     struct br_echo_result result;
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
-    uint64_t until = br_clock_now() + (uint64_t)(target->warm_ms + target->measure_ms + 1500) * BR_MS;
+    uint64_t until =
+        br_clock_now() + (uint64_t)(target->warm_ms + target->measure_ms + 1500) * BR_MS;
     if (!agent_measure_greet(target, fd, to, &hello))
         return;
     if (!agent_measure_pour(fd, buffer, &result, until)) {
@@ -277,7 +287,7 @@ static void *bulk_thread(void *argument)
     return NULL;
 }
 
-/* ---- trips ------------------------------------------------------------------------------------------------ */
+/* ---- trips ----------------------------------------------------------------------------------- */
 
 /* Sends `bytes` and waits for the byte that says they arrived. Microseconds; 0: it did not come. */
 static double agent_measure_trip(int fd, const char *buffer, size_t bytes, uint64_t until)
@@ -293,7 +303,8 @@ static double agent_measure_trip(int fd, const char *buffer, size_t bytes, uint6
                 return 0;
             sent += done > 0 ? (size_t)done : 0;
         } else {
-            return recv(fd, &said, 1, MSG_DONTWAIT) == 1 ? (double)(br_clock_now() - begin) / 1e3 : 0;
+            return recv(fd, &said, 1, MSG_DONTWAIT) == 1 ? (double)(br_clock_now() - begin) / 1e3
+                                                         : 0;
         }
     }
     return 0;
@@ -307,7 +318,8 @@ static double trips_of(struct target *target, const char *buffer, size_t bytes, 
     struct br_echo_hello hello = {BR_ECHO_MAGIC, 0, 0, (uint32_t)bytes};
     int fd = agent_measure_open_socket(target, SOCK_STREAM, &to), done = 0;
     uint64_t until = br_clock_now() + TRIP_MS * BR_MS;
-    if (fd >= 0 && agent_measure_greet(target, fd, &to, &hello) && agent_measure_trip(fd, buffer, bytes, until) > 0)
+    if (fd >= 0 && agent_measure_greet(target, fd, &to, &hello) &&
+        agent_measure_trip(fd, buffer, bytes, until) > 0)
         while (done < count && (times[done] = agent_measure_trip(fd, buffer, bytes, until)) > 0)
             done++;
     if (fd >= 0)
@@ -325,7 +337,7 @@ static void *trips_thread(void *argument)
     return NULL;
 }
 
-/* ---- requests --------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void add_result(cJSON *array, const struct target *target)
 {
@@ -346,7 +358,8 @@ static void add_result(cJSON *array, const struct target *target)
         cJSON_AddNumberToObject(object, "retransmits", target->retransmits);
     }
     if (target->n_sizes)
-        cJSON_AddItemToObject(object, "us", cJSON_CreateDoubleArray(target->trip_us, target->n_sizes));
+        cJSON_AddItemToObject(object, "us",
+                              cJSON_CreateDoubleArray(target->trip_us, target->n_sizes));
     cJSON_AddItemToArray(array, object);
 }
 
@@ -383,7 +396,8 @@ static int agent_measure_measure(const cJSON *request, cJSON *reply, void *(*run
         target->count = agent_measure_within(br_agent_number(request, "count", 20), 1, PINGS);
         target->bytes = br_agent_number(request, "bytes", 0);
         target->warm_ms = agent_measure_within(br_agent_number(request, "warm_ms", 30), 0, 60000);
-        target->measure_ms = agent_measure_within(br_agent_number(request, "measure_ms", 100), 1, 60000);
+        target->measure_ms =
+            agent_measure_within(br_agent_number(request, "measure_ms", 100), 1, 60000);
         read_sizes(target, cJSON_GetObjectItemCaseSensitive(request, "sizes"));
         target->started = br_thread_start(&target->thread, run, target) == 0;
         if (!target->started)

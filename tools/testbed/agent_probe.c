@@ -2,14 +2,16 @@
 /*
  * Who hears whom on which NIC.
  *
- * 1. Every agent listens on all its Ethernet NICs, also those the plan does not know: a cable in the wrong NIC, or a
- *    level that leaks into the management network, shows only there.
- * 2. As root the probes are broadcast frames of the experimental EtherType, which cross a switch whatever the
- *    addresses are. Without root they are multicasts to an IPv6 link-local group, which need only that IPv6 is on.
- *    Rejected: to ping the planned addresses. That tells that something is wrong, never which cable.
- * 3. A probe says who sent it (run, host number, NIC, MAC); frames of other runs are ignored, so two checkers do not
- *    mislead each other.
- * 4. LLDP frames that arrive meanwhile are kept: what a switch says about itself is shown beside the findings.
+ * 1. Every agent listens on all its Ethernet NICs, also those the plan does not know: a cable in
+ *    the wrong NIC, or a level that leaks into the management network, shows only there.
+ * 2. As root the probes are broadcast frames of the experimental EtherType, which cross a switch
+ *    whatever the addresses are. Without root they are multicasts to an IPv6 link-local group,
+ *    which need only that IPv6 is on. Rejected: to ping the planned addresses. That tells that
+ *    something is wrong, never which cable.
+ * 3. A probe says who sent it (run, host number, NIC, MAC); frames of other runs are ignored, so
+ *    two checkers do not mislead each other.
+ * 4. LLDP frames that arrive meanwhile are kept: what a switch says about itself is shown beside
+ *    the findings.
  */
 #include "tools/testbed/agent.h"
 
@@ -72,7 +74,8 @@ struct br_agent_probe {
     struct br_agent_nic nic[BR_AGENT_NICS];
     bool speaks[BR_AGENT_NICS]; /* it can send and hear probes */
     int fd[2 *
-           BR_AGENT_NICS]; /* raw: probe sockets, then LLDP sockets; -1: none. Else fd[0] is the UDP socket */
+           /* raw: probe sockets, then LLDP sockets; -1: none. Else fd[0] is the UDP socket */
+           BR_AGENT_NICS];
     int stop;
     bool started;
     pthread_t thread;
@@ -196,7 +199,8 @@ static void *listen_thread(void *argument)
         for (int i = 0; i < 2 * BR_AGENT_NICS; i++) {
             if (!fds[1 + i].revents)
                 continue;
-            if (fds[1 + i].revents & POLLERR) { /* its NIC went down: the error is read, listening goes on */
+            /* its NIC went down: the error is read, listening goes on */
+            if (fds[1 + i].revents & POLLERR) {
                 int err;
                 socklen_t size = sizeof err;
                 getsockopt(probe->fd[i], SOL_SOCKET, SO_ERROR, &err, &size);
@@ -213,8 +217,9 @@ static void *listen_thread(void *argument)
 
 static int open_raw(const struct br_agent_nic *nic, int ethertype)
 {
-    struct sockaddr_ll address = {
-        .sll_family = AF_PACKET, .sll_protocol = htons((uint16_t)ethertype), .sll_ifindex = nic->index};
+    struct sockaddr_ll address = {.sll_family = AF_PACKET,
+                                  .sll_protocol = htons((uint16_t)ethertype),
+                                  .sll_ifindex = nic->index};
     int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons((uint16_t)ethertype));
     if (fd < 0)
         return br_error(errno, "cannot open a raw socket: %s", strerror(errno));
@@ -234,7 +239,8 @@ static int open_raw(const struct br_agent_nic *nic, int ethertype)
     return fd;
 }
 
-/* Marks the NICs that have a link-local address: the others neither speak nor hear. How many there are. */
+/* Marks the NICs that have a link-local address: the others neither speak nor hear. How many there
+ * are. */
 static int find_speakers(struct br_agent_probe *probe)
 {
     struct ifaddrs *list;
@@ -244,9 +250,11 @@ static int find_speakers(struct br_agent_probe *probe)
     for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
         if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET6)
             continue;
-        const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)(const void *)entry->ifa_addr;
+        const struct sockaddr_in6 *address =
+            (const struct sockaddr_in6 *)(const void *)entry->ifa_addr;
         for (int i = 0; i < probe->nics; i++)
-            if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) && !strcmp(entry->ifa_name, probe->nic[i].name))
+            if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) &&
+                !strcmp(entry->ifa_name, probe->nic[i].name))
                 probe->speaks[i] = true;
     }
     freeifaddrs(list);
@@ -271,7 +279,8 @@ static int open_multicast(struct br_agent_probe *probe)
     inet_pton(AF_INET6, GROUP, &group.ipv6mr_multiaddr);
     for (int i = 0; i < probe->nics; i++) {
         group.ipv6mr_interface = (unsigned)probe->nic[i].index;
-        if (probe->speaks[i] && setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group))
+        if (probe->speaks[i] &&
+            setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group))
             probe->speaks[i] = false;
     }
     if (bind(fd, (struct sockaddr *)&address, sizeof address)) {
@@ -370,16 +379,19 @@ static void shout_once(struct br_agent_probe *probe, int i)
         memcpy(frame + ETH_HLEN, &body, sizeof body);
         (void)!send(probe->fd[i], frame, sizeof frame, MSG_DONTWAIT);
     } else {
-        struct sockaddr_in6 to = {
-            .sin6_family = AF_INET6, .sin6_port = htons(PORT), .sin6_scope_id = (uint32_t)nic->index};
+        struct sockaddr_in6 to = {.sin6_family = AF_INET6,
+                                  .sin6_port = htons(PORT),
+                                  .sin6_scope_id = (uint32_t)nic->index};
         inet_pton(AF_INET6, GROUP, &to.sin6_addr);
-        (void)!sendto(probe->fd[0], &body, sizeof body, MSG_DONTWAIT, (struct sockaddr *)&to, sizeof to);
+        (void)!sendto(probe->fd[0], &body, sizeof body, MSG_DONTWAIT, (struct sockaddr *)&to,
+                      sizeof to);
     }
 }
 
 int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply)
 {
-    int64_t times = br_agent_number(request, "times", 5), gap = br_agent_number(request, "gap_ms", 20);
+    int64_t times = br_agent_number(request, "times", 5),
+            gap = br_agent_number(request, "gap_ms", 20);
     (void)reply;
     if (!agent->probe)
         return br_error(EINVAL, "shout comes after listen");

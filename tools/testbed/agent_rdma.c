@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host says of its RDMA ports: what the choice of a job would be, and what sysfs shows besides. */
+/* What a host says of its RDMA ports: what the choice of a job would be, and what sysfs shows
+ * besides. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,8 @@ static const struct br_gid *agent_rdma_chosen(const struct br_verbs_port *port)
 static void add_quality(cJSON *object, const struct br_verbs_port *port)
 {
     char line[128];
-#define ADD(name, ...)                                                                                       \
-    if (*br_verbs_line(line, sizeof line, "", __VA_ARGS__))                                                  \
+#define ADD(name, ...)                                                                             \
+    if (*br_verbs_line(line, sizeof line, "", __VA_ARGS__))                                        \
     cJSON_AddStringToObject(object, name, line)
     ADD("pfc", "/sys/class/net/%s/qos/pfc", port->netdev);
     ADD("trust", "/sys/class/net/%s/qos/trust", port->netdev);

@@ -28,7 +28,8 @@ static void agents_lose(struct br_agents_one *one, const char *why)
     one->alive = one->waiting = false;
 }
 
-int br_agents_start(struct br_agents *agents, const struct br_inventory *inventory, const char *program)
+int br_agents_start(struct br_agents *agents, const struct br_inventory *inventory,
+                    const char *program)
 {
     static char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -58,7 +59,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
     return 0;
 }
 
-/* ---- one agent -------------------------------------------------------------------------------------------- */
+/* ---- one agent ------------------------------------------------------------------------------- */
 
 static void put_question(struct br_agents_one *one, const cJSON *question)
 {
@@ -93,7 +94,8 @@ static void send_more(struct br_agents_one *one)
         agents_lose(one, "the agent has ended");
 }
 
-/* Every text of an answer, so that nobody who prints one needs to think of it. cJSON has bounded the depth. */
+/* Every text of an answer, so that nobody who prints one needs to think of it. cJSON has bounded
+ * the depth. */
 static void agents_clean(cJSON *item)
 {
     for (; item; item = item->next) {
@@ -149,7 +151,7 @@ static void receive_more(struct br_agents_one *one)
     take_answer(one);
 }
 
-/* ---- all -------------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int agents_fill(const struct br_agents *agents, struct pollfd *fds)
 {
@@ -158,7 +160,8 @@ static int agents_fill(const struct br_agents *agents, struct pollfd *fds)
         const struct br_agents_one *one = &agents->list[i];
         bool sends = one->waiting && one->asked < one->length;
         fds[2 * (size_t)i] = (struct pollfd){.fd = sends ? one->reach.in : -1, .events = POLLOUT};
-        fds[2 * (size_t)i + 1] = (struct pollfd){.fd = one->waiting ? one->reach.out : -1, .events = POLLIN};
+        fds[2 * (size_t)i + 1] =
+            (struct pollfd){.fd = one->waiting ? one->reach.out : -1, .events = POLLIN};
         waiting += one->waiting;
     }
     return waiting;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agents on all hosts, and questions to many of them at once. Not thread-safe; asking blocks. */
+/* The agents on all hosts, and questions to many of them at once. Not thread-safe; asking blocks.
+ */
 #ifndef BR_TOOLS_TESTBED_AGENTS_H
 #define BR_TOOLS_TESTBED_AGENTS_H
 
@@ -16,7 +17,7 @@ struct br_agents_one {
     struct br_gpudirect reach;
     bool alive;
     char message[256]; /* why it is not */
-    char *line;      /* what has been read of an answer */
+    char *line;        /* what has been read of an answer */
     size_t used, room;
     char *question; /* what is left to write */
     size_t asked, length;
@@ -30,15 +31,17 @@ struct br_agents {
 };
 
 /*
- * Starts `program` ("braid" over ssh, this program in the emulation, NULL for these) with the arguments "bcube agent" on each host that is
- * not missing. One that cannot be started is not alive and says why. -ENOMEM with words.
+ * Starts `program` ("braid" over ssh, this program in the emulation, NULL for these) with the
+ * arguments "bcube agent" on each host that is not missing. One that cannot be started is not alive
+ * and says why. -ENOMEM with words.
  */
-int br_agents_start(struct br_agents *agents, const struct br_inventory *inventory, const char *program);
+int br_agents_start(struct br_agents *agents, const struct br_inventory *inventory,
+                    const char *program);
 
 /*
- * Sends questions[i] to agent i (NULL: none, also to one that is not alive), waits for the answers, and deletes the questions. An agent that
- * does not answer in time or ends is not alive from then on. An answer with an error leaves the agent alive, `answer` NULL and its
- * words in `words`.
+ * Sends questions[i] to agent i (NULL: none, also to one that is not alive), waits for the answers,
+ * and deletes the questions. An agent that does not answer in time or ends is not alive from then
+ * on. An answer with an error leaves the agent alive, `answer` NULL and its words in `words`.
  */
 void br_agents_ask(struct br_agents *agents, cJSON **questions, int timeout_ms);
 

@@ -24,8 +24,8 @@ static bool takes_next(const struct br_option *options, const char *argument)
 }
 
 /* Sorts argv into options, which *taken counts, and words. */
-static int arguments_sort(struct br_arguments *arguments, const struct br_option *options, int argc, char **argv,
-                char **taken)
+static int arguments_sort(struct br_arguments *arguments, const struct br_option *options, int argc,
+                          char **argv, char **taken)
 {
     int n = 0;
 
@@ -48,8 +48,8 @@ static int arguments_sort(struct br_arguments *arguments, const struct br_option
     return n;
 }
 
-int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options, const char *usage,
-                       int argc, char **argv)
+int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
+                       const char *usage, int argc, char **argv)
 {
     char **taken = calloc((size_t)argc + 1, sizeof *taken);
     int n, rc;

@@ -10,14 +10,15 @@
 struct br_arguments {
     int count;
     char *message[BR_ARGUMENT_WORDS + 1]; /* what is no option, NULL behind */
-    char **command;                     /* what follows "--"; NULL: there was no "--", or nothing followed */
+    /* what follows "--"; NULL: there was no "--", or nothing followed */
+    char **command;
 };
 
 /*
- * Options and their values are taken out by br_options_parse(), the rest are the words. 0; 1: --help was given, the help is printed to
- * stdout; -EINVAL with words.
+ * Options and their values are taken out by br_options_parse(), the rest are the words. 0; 1:
+ * --help was given, the help is printed to stdout; -EINVAL with words.
  */
-int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options, const char *usage,
-                       int argc, char **argv);
+int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
+                       const char *usage, int argc, char **argv);
 
 #endif

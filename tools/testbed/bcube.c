@@ -5,7 +5,8 @@
 #include "tools/common/tool.h"
 
 static const struct br_command commands[] = {
-    {"plan", br_bcube_plan, "cabling, addresses, switch configurations, a drawing: braid bcube plan 3 2"},
+    {"plan", br_bcube_plan,
+     "cabling, addresses, switch configurations, a drawing: braid bcube plan 3 2"},
     {"emulate", br_bcube_emulate,
      "the whole testbed on this machine: braid bcube emulate 3 2 --rate 500mbit"},
     {"list", br_bcube_list, "the emulated testbeds that there are"},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `braid bcube check`: asks every host, compares with the plan, says what is wrong and how to mend it. */
+/* `braid bcube check`: asks every host, compares with the plan, says what is wrong and how to mend
+ * it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +46,7 @@ static int survey_all(struct br_collect *collect)
 }
 
 static int check_write_file(const char *path, const struct br_check_report *report,
-                      int (*print)(const struct br_check_report *report, FILE *out))
+                            int (*print)(const struct br_check_report *report, FILE *out))
 {
     int rc;
     FILE *out = br_output_open(path, true, &rc);
@@ -119,15 +120,17 @@ int br_bcube_check(int argc, char **argv)
         BR_SITE_OPTIONS(&options.site),
         {"json", 0, BR_OPTION_TEXT, &options.json, 0, 0,
          "FILE the result for programs; - is standard output"},
-        {"html", 0, BR_OPTION_TEXT, &options.html, 0, 0, "FILE the result as one page with a drawing"},
+        {"html", 0, BR_OPTION_TEXT, &options.html, 0, 0,
+         "FILE the result as one page with a drawing"},
         {"no-color", 0, BR_OPTION_FLAG, &options.no_color, 0, 0, " no colours on a terminal"},
         {0},
     };
     int rc = br_options_parse(table, argc, argv);
     if (rc > 0) {
-        br_options_help(table,
-                        "braid bcube check [option...]: exit code 0 healthy, 1 findings, 2 could not check",
-                        stdout);
+        br_options_help(
+            table,
+            "braid bcube check [option...]: exit code 0 healthy, 1 findings, 2 could not check",
+            stdout);
         return 0;
     }
     if (!rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The result of a check as one HTML page without anything outside it: verdict, drawing, findings, links, hosts. */
+/* The result of a check as one HTML page without anything outside it: verdict, drawing, findings,
+ * links, hosts. */
 #include "tools/testbed/check_report.h"
 
 #include <errno.h>
@@ -15,11 +16,14 @@
 #define UNKNOWN "#9aa0a6"
 
 static const char style[] =
-    "body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:#1f2328;max-width:1180px;margin:1.5em "
+    "body{font:15px/1.5 system-ui,'DejaVu "
+    "Sans',sans-serif;color:#1f2328;max-width:1180px;margin:1.5em "
     "auto;padding:0 1em}"
     "h1{font-size:1.5em;margin:0}h2{font-size:1.15em;margin:1.8em 0 .5em}"
-    ".verdict{color:#fff;border-radius:8px;padding:.7em 1em;margin:1em 0;font-size:1.15em;font-weight:600}"
-    ".finding{border:1px solid #d0d7de;border-left:6px solid;border-radius:6px;padding:.6em 1em;margin:.7em "
+    ".verdict{color:#fff;border-radius:8px;padding:.7em 1em;margin:1em "
+    "0;font-size:1.15em;font-weight:600}"
+    ".finding{border:1px solid #d0d7de;border-left:6px solid;border-radius:6px;padding:.6em "
+    "1em;margin:.7em "
     "0}"
     ".finding b{font-size:1.05em}.code{font-family:monospace;margin-right:.7em}"
     ".finding ul{margin:.3em 0;color:#57606a}"
@@ -42,18 +46,18 @@ static int check_html_worse(int a, int b)
     return a > b ? a : b;
 }
 
-/* ---- the drawing ------------------------------------------------------------------------------------------ */
+/* ---- the drawing ----------------------------------------------------------------------------- */
 
-static void add_findings(const struct br_check_report *report, enum br_location_kind kind, uint32_t number,
-                         struct br_paint *paint)
+static void add_findings(const struct br_check_report *report, enum br_location_kind kind,
+                         uint32_t number, struct br_paint *paint)
 {
     for (int i = 0; i < report->findings->count; i++) {
         const struct br_finding *finding = &report->findings->list[i];
         size_t used = strlen(paint->tooltip);
         for (int p = 0; p < finding->n_locations; p++)
             if (finding->locations[p].kind == kind && finding->locations[p].number == number) {
-                snprintf(paint->tooltip + used, sizeof paint->tooltip - used, "%s%s %s", used ? "\n" : "",
-                         finding->code, finding->title);
+                snprintf(paint->tooltip + used, sizeof paint->tooltip - used, "%s%s %s",
+                         used ? "\n" : "", finding->code, finding->title);
                 break;
             }
     }
@@ -65,13 +69,14 @@ static void check_html_paint_host(void *user, uint32_t host, struct br_paint *pa
     const struct br_survey *survey = report->survey;
     int worst = br_findings_at(report->findings, BR_LOCATION_HOST, host);
     for (uint32_t level = 0; level < survey->cube.k; level++)
-        worst = check_html_worse(
-            worst, br_findings_at(report->findings, BR_LOCATION_PORT, br_survey_port_of(survey, host, level)));
+        worst = check_html_worse(worst, br_findings_at(report->findings, BR_LOCATION_PORT,
+                                                       br_survey_port_of(survey, host, level)));
     if (!survey->hosts[host].reached && !survey->hosts[host].absent)
         worst = BR_ERROR;
     snprintf(paint->label, sizeof paint->label, "%s", survey->hosts[host].name);
     snprintf(paint->tooltip, sizeof paint->tooltip, "%s: %s", survey->hosts[host].name,
-             survey->hosts[host].reached ? survey->hosts[host].kernel : survey->hosts[host].message);
+             survey->hosts[host].reached ? survey->hosts[host].kernel
+                                         : survey->hosts[host].message);
     add_findings(report, BR_LOCATION_HOST, host, paint);
     snprintf(paint->colour, sizeof paint->colour, "%s",
              worst == BR_ERROR     ? "#f4b6b0"
@@ -81,7 +86,8 @@ static void check_html_paint_host(void *user, uint32_t host, struct br_paint *pa
     paint->bold = worst >= BR_WARNING;
 }
 
-static void check_html_paint_switch(void *user, uint32_t level, uint32_t index, struct br_paint *paint)
+static void check_html_paint_switch(void *user, uint32_t level, uint32_t index,
+                                    struct br_paint *paint)
 {
     const struct br_check_report *report = user;
     const struct br_bcube *cube = &report->survey->cube;
@@ -94,16 +100,17 @@ static void check_html_paint_switch(void *user, uint32_t level, uint32_t index, 
     paint->bold = worst >= BR_WARNING;
 }
 
-static void check_html_paint_cable(void *user, uint32_t host, uint32_t level, struct br_paint *paint)
+static void check_html_paint_cable(void *user, uint32_t host, uint32_t level,
+                                   struct br_paint *paint)
 {
     const struct br_check_report *report = user;
     const struct br_survey *survey = report->survey;
     uint32_t port = br_survey_port_of(survey, host, level);
     char nic[160], place[160];
     int worst = check_html_worse(br_findings_at(report->findings, BR_LOCATION_PORT, port),
-                      br_findings_at(report->findings, BR_LOCATION_HOST, host));
-    snprintf(paint->tooltip, sizeof paint->tooltip, "%s to %s", br_survey_nic_text(survey, port, nic),
-             br_survey_switch_text(survey, port, place));
+                                 br_findings_at(report->findings, BR_LOCATION_HOST, host));
+    snprintf(paint->tooltip, sizeof paint->tooltip, "%s to %s",
+             br_survey_nic_text(survey, port, nic), br_survey_switch_text(survey, port, place));
     add_findings(report, BR_LOCATION_PORT, port, paint);
     snprintf(paint->colour, sizeof paint->colour, "%s",
              survey->ports[port].absent ? UNKNOWN : check_html_colour_of(worst));
@@ -127,21 +134,23 @@ static int print_drawing(const struct br_check_report *report, FILE *out)
     };
     fputs("<h2>The cube</h2>\n", out);
     if (report->survey->n_hosts > BR_DRAW_HOSTS_MAX) {
-        fprintf(out, "<p class=dim>Too many hosts for a drawing: %d.</p>\n", report->survey->n_hosts);
+        fprintf(out, "<p class=dim>Too many hosts for a drawing: %d.</p>\n",
+                report->survey->n_hosts);
         return 0;
     }
     return br_draw(&drawing, out);
 }
 
-/* ---- findings --------------------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static void check_html_print_finding(const struct br_finding *finding, FILE *out)
 {
-    const char *colour = finding->severity == BR_NOTE ? UNKNOWN : check_html_colour_of((int)finding->severity);
-    fprintf(
-        out,
-        "<div class=finding style='border-left-color:%s'><span class=code style='color:%s'>%s %s</span><b>",
-        colour, colour, br_severity_name(finding->severity), finding->code);
+    const char *colour =
+        finding->severity == BR_NOTE ? UNKNOWN : check_html_colour_of((int)finding->severity);
+    fprintf(out,
+            "<div class=finding style='border-left-color:%s'><span class=code style='color:%s'>%s "
+            "%s</span><b>",
+            colour, colour, br_severity_name(finding->severity), finding->code);
     br_draw_escape(finding->title, out);
     fputs("</b><ul>", out);
     for (int e = 0; e < finding->n_evidence; e++) {
@@ -150,7 +159,8 @@ static void check_html_print_finding(const struct br_finding *finding, FILE *out
         fputs("</li>", out);
     }
     if (finding->consequences)
-        fprintf(out, "<li>%d directions of links do not work because of it</li>", finding->consequences);
+        fprintf(out, "<li>%d directions of links do not work because of it</li>",
+                finding->consequences);
     fputs("</ul>", out);
     if (finding->mend[0]) {
         fputs("<pre>", out);
@@ -169,11 +179,11 @@ static void print_findings(const struct br_check_report *report, FILE *out)
         check_html_print_finding(&report->findings->list[i], out);
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------ */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* From white (the median) to orange (half of it, or twice the latency). */
 static void check_html_print_cell(const struct br_survey_link *link, enum br_link_value v,
-                       const struct br_spread *spread, FILE *out)
+                                  const struct br_spread *spread, FILE *out)
 {
     double value = br_link_value(link, v);
     if (!link->asked || !link->got || value <= 0) {
@@ -181,15 +191,15 @@ static void check_html_print_cell(const struct br_survey_link *link, enum br_lin
                 link->asked ? "fails" : "-");
         return;
     }
-    double off =
-        v == BR_LINK_LATENCY ? value / spread->median - 1 : (spread->median - value) / spread->median * 2;
+    double off = v == BR_LINK_LATENCY ? value / spread->median - 1
+                                      : (spread->median - value) / spread->median * 2;
     off = off < 0 ? 0 : off > 1 ? 1 : off;
     fprintf(out, "<td style='background:rgb(255,%d,%d)'>%.4g%s</td>", (int)(255 - 95 * off),
             (int)(255 - 215 * off), value, br_link_outlier(spread, link, v) ? " *" : "");
 }
 
-static void print_switch(const struct br_survey *survey, uint32_t level, uint32_t index, enum br_link_value v,
-                         const struct br_spread *spread, FILE *out)
+static void print_switch(const struct br_survey *survey, uint32_t level, uint32_t index,
+                         enum br_link_value v, const struct br_spread *spread, FILE *out)
 {
     const struct br_bcube *cube = &survey->cube;
     uint32_t number = level * br_bcube_power(cube, cube->k - 1) + index;
@@ -227,7 +237,8 @@ static void check_html_print_links(const struct br_survey *survey, FILE *out)
                                         "Latency, us (least round trip)"};
     const struct br_bcube *cube = &survey->cube;
     uint32_t switches = br_bcube_power(cube, cube->k - 1);
-    fputs("<h2>Links</h2>\n<p class=dim>Rows send to columns. * marks outliers by median and MAD of the "
+    fputs("<h2>Links</h2>\n<p class=dim>Rows send to columns. * marks outliers by median and MAD "
+          "of the "
           "level.</p>\n",
           out);
     for (uint32_t level = 0; level < cube->k; level++) {
@@ -244,7 +255,7 @@ static void check_html_print_links(const struct br_survey *survey, FILE *out)
     }
 }
 
-/* ---- hosts ------------------------------------------------------------------------------------------------ */
+/* ---- hosts ----------------------------------------------------------------------------------- */
 
 static void print_nic(const struct br_check_report *report, uint32_t port, FILE *out)
 {
@@ -252,8 +263,9 @@ static void print_nic(const struct br_check_report *report, uint32_t port, FILE 
     const struct br_survey_host *host = &survey->hosts[br_survey_host_of(survey, port)];
     const struct br_nic *nic = br_survey_nic(survey, port);
     char place[160], address[BR_ADDRESS_TEXT] = "none";
-    int worst = check_html_worse(br_findings_at(report->findings, BR_LOCATION_PORT, port),
-                      br_findings_at(report->findings, BR_LOCATION_HOST, br_survey_host_of(survey, port)));
+    int worst = check_html_worse(
+        br_findings_at(report->findings, BR_LOCATION_PORT, port),
+        br_findings_at(report->findings, BR_LOCATION_HOST, br_survey_host_of(survey, port)));
     fprintf(out, "<tr><td class=l style='border-left:6px solid %s'>", check_html_colour_of(worst));
     br_draw_escape(host->name, out);
     fprintf(out, "</td><td class=l>%s</td><td>%u</td><td class=l>", survey->ports[port].nic,
@@ -290,7 +302,8 @@ static void print_rdma(const struct br_survey *survey, FILE *out)
             if (!devices++)
                 fputs("<h2>RDMA</h2>\n<div class=scroll><table><tr><th class=l>host<th "
                       "class=l>device<th>port<th class=l>NIC"
-                      "<th class=l>state<th>GID index<th class=l>type<th class=l>firmware<th class=l>PFC, "
+                      "<th class=l>state<th>GID index<th class=l>type<th class=l>firmware<th "
+                      "class=l>PFC, "
                       "ECN, DSCP</tr>\n",
                       out);
             fputs("<tr><td class=l>", out);
@@ -317,7 +330,8 @@ static void print_hosts(const struct br_check_report *report, FILE *out)
 {
     fputs("<h2>NICs</h2>\n<div class=scroll><table><tr><th class=l>host<th class=l>NIC<th>level<th "
           "class=l>planned cable"
-          "<th class=l>address<th>link<th>MTU<th>Mb/s<th class=l>driver, firmware<th class=l>PCI<th>NUMA<th "
+          "<th class=l>address<th>link<th>MTU<th>Mb/s<th class=l>driver, firmware<th "
+          "class=l>PCI<th>NUMA<th "
           "class=l>LLDP</tr>\n",
           out);
     for (uint32_t p = 0; p < br_survey_ports(report->survey); p++)
@@ -333,14 +347,17 @@ static void print_verdict(const struct br_check_report *report, FILE *out)
         warnings = br_findings_count(report->findings, BR_WARNING);
     fprintf(out, "<h1>BCube(%u,%u) ", report->survey->cube.n, report->survey->cube.k);
     br_draw_escape(report->title, out);
-    fprintf(out, "</h1>\n<div class=verdict style='background:%s'>", errors ? BAD : warnings ? WARNED : GOOD);
+    fprintf(out, "</h1>\n<div class=verdict style='background:%s'>",
+            errors     ? BAD
+            : warnings ? WARNED
+                       : GOOD);
     if (errors || warnings)
         fprintf(out, "%d error%s, %d warning%s", errors, errors == 1 ? "" : "s", warnings,
                 warnings == 1 ? "" : "s");
     else
         fputs("Healthy: everything is as planned", out);
-    fprintf(out, "</div>\n<p class=dim>braid bcube check, %d hosts, %.1f s</p>\n", report->survey->n_hosts,
-            report->seconds);
+    fprintf(out, "</div>\n<p class=dim>braid bcube check, %d hosts, %.1f s</p>\n",
+            report->survey->n_hosts, report->seconds);
 }
 
 int br_check_html(const struct br_check_report *report, FILE *out)

@@ -9,7 +9,8 @@
 #include "base/error.h"
 #include "tools/common/output.h"
 
-static void add_finding(cJSON *array, const struct br_survey *survey, const struct br_finding *finding)
+static void add_finding(cJSON *array, const struct br_survey *survey,
+                        const struct br_finding *finding)
 {
     char text[160];
     cJSON *object = cJSON_CreateObject();
@@ -30,8 +31,8 @@ static void add_finding(cJSON *array, const struct br_survey *survey, const stru
         } else if (place->kind == BR_LOCATION_SWITCH) {
             cJSON_AddStringToObject(item, "switch", survey->switches[place->number]);
         } else {
-            uint32_t port =
-                place->kind == BR_LOCATION_PORT ? place->number : place->number / (survey->cube.n - 1);
+            uint32_t port = place->kind == BR_LOCATION_PORT ? place->number
+                                                            : place->number / (survey->cube.n - 1);
             cJSON_AddStringToObject(item, place->kind == BR_LOCATION_PORT ? "nic" : "from",
                                     br_survey_nic_text(survey, port, text));
             if (place->kind == BR_LOCATION_LINK)
@@ -67,8 +68,8 @@ static void check_json_add_nic(cJSON *array, const struct br_survey *survey, uin
         cJSON *addresses = cJSON_AddArrayToObject(object, "addresses");
         for (int a = 0; a < nic->n_addresses; a++)
             cJSON_AddItemToArray(
-                addresses, cJSON_CreateString(br_address_text(nic->addresses[a].ip,
-                                                              (uint32_t)nic->addresses[a].prefix, text)));
+                addresses, cJSON_CreateString(br_address_text(
+                               nic->addresses[a].ip, (uint32_t)nic->addresses[a].prefix, text)));
     }
     if (survey->ports[port].lldp[0])
         cJSON_AddStringToObject(object, "lldp", survey->ports[port].lldp);
@@ -119,8 +120,8 @@ static void add_link(cJSON *array, const struct br_survey *survey, uint32_t l,
     uint32_t from = l / (survey->cube.n - 1);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "from", survey->hosts[br_survey_host_of(survey, from)].name);
-    cJSON_AddStringToObject(object, "to",
-                            survey->hosts[br_survey_host_of(survey, br_survey_link_end(survey, l))].name);
+    cJSON_AddStringToObject(
+        object, "to", survey->hosts[br_survey_host_of(survey, br_survey_link_end(survey, l))].name);
     cJSON_AddNumberToObject(object, "level", br_survey_level_of(survey, from));
     cJSON_AddNumberToObject(object, "echoes_sent", link->sent);
     cJSON_AddNumberToObject(object, "echoes_got", link->got);
@@ -144,7 +145,8 @@ static void add_links(cJSON *root, const struct br_survey *survey)
         for (enum br_link_value v = BR_LINK_ALONE; v <= BR_LINK_LATENCY; v++)
             spreads[v] = br_link_spread(survey, level, v);
         for (uint32_t l = 0; l < br_survey_links(survey); l++)
-            if (br_survey_level_of(survey, l / (survey->cube.n - 1)) == level && br_survey_link_is(survey, l))
+            if (br_survey_level_of(survey, l / (survey->cube.n - 1)) == level &&
+                br_survey_link_is(survey, l))
                 add_link(links, survey, l, spreads);
     }
 }

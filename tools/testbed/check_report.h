@@ -23,9 +23,11 @@ enum br_link_value { BR_LINK_ALONE, BR_LINK_TOGETHER, BR_LINK_LATENCY };
 /* Of a link: Mb/s or us; 0: not measured. */
 double br_link_value(const struct br_survey_link *link, enum br_link_value value);
 /* Of a level's links. Without memory: of none. */
-struct br_spread br_link_spread(const struct br_survey *survey, uint32_t level, enum br_link_value value);
+struct br_spread br_link_spread(const struct br_survey *survey, uint32_t level,
+                                enum br_link_value value);
 
-/* Is it to be marked? By median and MAD; what a busy machine does to loaded links and latencies is not. */
+/* Is it to be marked? By median and MAD; what a busy machine does to loaded links and latencies is
+ * not. */
 bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link *link,
                      enum br_link_value value);
 

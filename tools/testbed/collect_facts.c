@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agents' answers of facts and probes, into the survey. What does not look as it should is left at its default. */
+/* The agents' answers of facts and probes, into the survey. What does not look as it should is left
+ * at its default. */
 #include "tools/testbed/collect.h"
 
 #include <errno.h>
@@ -65,7 +66,8 @@ static void collect_facts_read_nic(struct br_nic *nic, const cJSON *object)
     collect_facts_copy_text(nic->name, sizeof nic->name, object, "name");
     collect_facts_copy_text(nic->pci, sizeof nic->pci, object, "pci");
     collect_facts_copy_text(nic->driver, sizeof nic->driver, object, "driver");
-    collect_facts_copy_text(nic->driver_version, sizeof nic->driver_version, object, "driver_version");
+    collect_facts_copy_text(nic->driver_version, sizeof nic->driver_version, object,
+                            "driver_version");
     collect_facts_copy_text(nic->firmware, sizeof nic->firmware, object, "firmware");
     collect_facts_read_mac(nic->mac, br_agent_text(object, "mac", ""));
     read_addresses(nic, cJSON_GetObjectItemCaseSensitive(object, "addresses"));
@@ -75,7 +77,8 @@ static void collect_facts_read_nic(struct br_nic *nic, const cJSON *object)
 
 static void read_rdma(struct br_rdma *rdma, const cJSON *object)
 {
-    static const char *const qualities[] = {"pfc", "trust", "ecn_np", "ecn_rp", "tos", "traffic_class"};
+    static const char *const qualities[] = {"pfc",    "trust", "ecn_np",
+                                            "ecn_rp", "tos",   "traffic_class"};
     *rdma = (struct br_rdma){.port = (int)br_agent_number(object, "port", 1),
                              .gid_index = (int)br_agent_number(object, "gid_index", -1),
                              .mtu = (int)br_agent_number(object, "mtu", 0)};
@@ -90,8 +93,8 @@ static void read_rdma(struct br_rdma *rdma, const cJSON *object)
         size_t used = strlen(rdma->quality);
         const char *value = br_agent_text(object, qualities[i], "");
         if (value[0])
-            snprintf(rdma->quality + used, sizeof rdma->quality - used, "%s%s %.40s", used ? ", " : "",
-                     qualities[i], value);
+            snprintf(rdma->quality + used, sizeof rdma->quality - used, "%s%s %.40s",
+                     used ? ", " : "", qualities[i], value);
     }
 }
 
@@ -104,11 +107,11 @@ static void read_facts(struct br_survey_host *host, const cJSON *answer)
     host->hugepages = (int)br_agent_number(answer, "hugepages", 0);
     collect_facts_copy_text(host->hostname, sizeof host->hostname, answer, "hostname");
     collect_facts_copy_text(host->kernel, sizeof host->kernel, answer, "kernel");
-    cJSON_ArrayForEach(item,
-                       cJSON_GetObjectItemCaseSensitive(answer, "nics")) if (host->n_nics < BR_SURVEY_NICS)
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "nics")) if (host->n_nics <
+                                                                                   BR_SURVEY_NICS)
         collect_facts_read_nic(&host->nics[host->n_nics++], item);
-    cJSON_ArrayForEach(item,
-                       cJSON_GetObjectItemCaseSensitive(answer, "rdma")) if (host->n_rdma < BR_SURVEY_RDMA)
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "rdma")) if (host->n_rdma <
+                                                                                   BR_SURVEY_RDMA)
         read_rdma(&host->rdma[host->n_rdma++], item);
 }
 
@@ -170,7 +173,7 @@ void br_collect_facts(struct br_collect *collect, bool again)
     br_survey_match(collect->survey);
 }
 
-/* ---- probes ----------------------------------------------------------------------------------------------- */
+/* ---- probes ---------------------------------------------------------------------------------- */
 
 static int read_heard(struct br_collect *collect, uint32_t h, const cJSON *answer)
 {
@@ -216,7 +219,8 @@ static void read_speakers(struct br_collect *collect)
             snprintf(host->message, sizeof host->message, "%s", one->message);
         cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(one->answer, "nics"))
         {
-            int nic = cJSON_IsString(name) ? collect_facts_nic_by_name(host, name->valuestring) : -1;
+            int nic =
+                cJSON_IsString(name) ? collect_facts_nic_by_name(host, name->valuestring) : -1;
             if (nic >= 0)
                 host->nics[nic].speaks = true;
         }
@@ -266,7 +270,7 @@ void br_collect_lldp(struct br_collect *collect, int wait_ms)
     mark_lost(collect);
 }
 
-/* ---- addresses -------------------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static void ask_for(cJSON *list, const char *nic, uint32_t ip)
 {
@@ -277,7 +281,8 @@ static void ask_for(cJSON *list, const char *nic, uint32_t ip)
     cJSON_AddItemToArray(list, object);
 }
 
-/* Its own address on each NIC, and of the next neighbour there the addresses of the other levels: so each host is asked. */
+/* Its own address on each NIC, and of the next neighbour there the addresses of the other levels:
+ * so each host is asked. */
 static cJSON *arp_question(const struct br_survey *survey, uint32_t h)
 {
     cJSON *object = collect_facts_question("arp");
@@ -290,7 +295,8 @@ static cJSON *arp_question(const struct br_survey *survey, uint32_t h)
         if (!nic || !survey->ports[port].address.ip)
             continue;
         ask_for(list, nic->name, survey->ports[port].address.ip);
-        for (uint32_t other = 0; other < survey->cube.k && neighbour < (uint32_t)survey->n_hosts; other++)
+        for (uint32_t other = 0; other < survey->cube.k && neighbour < (uint32_t)survey->n_hosts;
+             other++)
             if (other != level)
                 ask_for(list, nic->name,
                         survey->ports[br_survey_port_of(survey, neighbour, other)].address.ip);
@@ -321,7 +327,8 @@ int br_collect_arp(struct br_collect *collect)
             uint32_t bits;
             int on = collect_facts_nic_by_name(&survey->hosts[h], br_agent_text(item, "on", ""));
             said.on = (uint32_t)h * BR_SURVEY_NICS + (uint32_t)on;
-            if (!rc && on >= 0 && collect_facts_read_mac(said.mac, br_agent_text(item, "mac", "")) &&
+            if (!rc && on >= 0 &&
+                collect_facts_read_mac(said.mac, br_agent_text(item, "mac", "")) &&
                 !br_address_parse(br_agent_text(item, "address", ""), &said.ip, &bits))
                 rc = br_survey_add_answer(survey, &said);
         }

@@ -41,13 +41,15 @@ static void add_target(struct br_collect *collect, cJSON *list, uint32_t link)
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "id", link);
     cJSON_AddStringToObject(object, "nic", br_survey_nic(survey, from)->name);
-    cJSON_AddStringToObject(object, "from", br_address_text(survey->ports[from].address.ip, 33, text));
+    cJSON_AddStringToObject(object, "from",
+                            br_address_text(survey->ports[from].address.ip, 33, text));
     cJSON_AddStringToObject(object, "to", br_address_text(survey->ports[to].address.ip, 33, text));
     cJSON_AddNumberToObject(object, "port", collect->service[br_survey_host_of(survey, to)]);
     cJSON_AddItemToArray(list, object);
 }
 
-/* One question to each host that has a chosen link; NULL: no memory, with words. Freed by the caller; br_agents_ask() takes what is in it. */
+/* One question to each host that has a chosen link; NULL: no memory, with words. Freed by the
+ * caller; br_agents_ask() takes what is in it. */
 static cJSON **questions_for(struct br_collect *collect, const char *verb, const bool *chosen)
 {
     const struct br_survey *survey = collect->survey;
@@ -70,11 +72,14 @@ static cJSON **questions_for(struct br_collect *collect, const char *verb, const
     return questions;
 }
 
-/* Asks all hosts at once about the chosen links. `add` puts more into each question, `read` takes what is said of a link. */
+/* Asks all hosts at once about the chosen links. `add` puts more into each question, `read` takes
+ * what is said of a link. */
 static int collect_measure_ask(struct br_collect *collect, const char *verb, const bool *chosen,
-               void (*add)(const struct br_collect *collect, void *user, cJSON *question),
-               void (*read)(struct br_collect *collect, void *user, uint32_t link, const cJSON *result),
-               void *user)
+                               void (*add)(const struct br_collect *collect, void *user,
+                                           cJSON *question),
+                               void (*read)(struct br_collect *collect, void *user, uint32_t link,
+                                            const cJSON *result),
+                               void *user)
 {
     cJSON **questions = questions_for(collect, verb, chosen);
     if (!questions)
@@ -86,7 +91,8 @@ static int collect_measure_ask(struct br_collect *collect, const char *verb, con
     free(questions);
     for (int h = 0; h < collect->agents->count; h++) {
         const cJSON *item;
-        cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
+        cJSON_ArrayForEach(
+            item, cJSON_GetObjectItemCaseSensitive(collect->agents->list[h].answer, "results"))
         {
             int64_t id = br_agent_number(item, "id", -1);
             if (id >= 0 && id < br_survey_links(collect->survey))
@@ -96,7 +102,7 @@ static int collect_measure_ask(struct br_collect *collect, const char *verb, con
     return 0;
 }
 
-/* ---- echoes ----------------------------------------------------------------------------------------------- */
+/* ---- echoes ---------------------------------------------------------------------------------- */
 
 static void add_echo(const struct br_collect *collect, void *user, cJSON *question)
 {
@@ -146,8 +152,8 @@ int br_collect_echoes(struct br_collect *collect)
     for (uint32_t l = 0; l < links; l++) {
         uint32_t from = collect_measure_from_port(survey, l), to = br_survey_link_end(survey, l);
         chosen[l] = br_survey_link_is(survey, l) && br_survey_alive(survey, from) &&
-                    br_survey_alive(survey, to) && collect->service[br_survey_host_of(survey, to)] &&
-                    survey->ports[to].address.ip;
+                    br_survey_alive(survey, to) &&
+                    collect->service[br_survey_host_of(survey, to)] && survey->ports[to].address.ip;
         survey->links[l].asked = chosen[l];
     }
     int rc = collect_measure_ask(collect, "ping", chosen, add_echo, read_echo, NULL);
@@ -155,7 +161,7 @@ int br_collect_echoes(struct br_collect *collect)
     return rc;
 }
 
-/* ---- streams ---------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 /* How long a measurement must be for large segments on slow links. */
 static int64_t measure_ms(const struct br_collect *collect)
@@ -202,7 +208,8 @@ static int collect_measure_partner(uint32_t n, uint32_t round, uint32_t digit)
 {
     uint32_t m = n % 2 ? n : n - 1;
     if (digit == m)
-        return (int)(round * ((m + 1) / 2) % m); /* the one that would meet itself: 2 i = round (mod m) */
+        /* the one that would meet itself: 2 i = round (mod m) */
+        return (int)(round * ((m + 1) / 2) % m);
     uint32_t other = (round + m - digit) % m;
     if (other == digit)
         return n % 2 ? -1 : (int)m;
@@ -216,8 +223,10 @@ static bool collect_measure_works(const struct br_survey *survey, uint32_t link)
 
 static uint32_t digits_of(const struct br_survey *survey, uint32_t link, uint32_t *to)
 {
-    uint32_t from = collect_measure_from_port(survey, link), level = br_survey_level_of(survey, from);
-    *to = br_bcube_digit(&survey->cube, br_survey_host_of(survey, br_survey_link_end(survey, link)), level);
+    uint32_t from = collect_measure_from_port(survey, link),
+             level = br_survey_level_of(survey, from);
+    *to = br_bcube_digit(&survey->cube, br_survey_host_of(survey, br_survey_link_end(survey, link)),
+                         level);
     return br_bcube_digit(&survey->cube, br_survey_host_of(survey, from), level);
 }
 
@@ -231,7 +240,8 @@ static int run_alone(struct br_collect *collect, const bool *chosen, void *user)
 }
 
 /* All links, in rounds in which a NIC has one at most; with --full only those of a level. */
-static int in_rounds(struct br_collect *collect, bool *chosen, uint32_t level, run_links *run, void *user)
+static int in_rounds(struct br_collect *collect, bool *chosen, uint32_t level, run_links *run,
+                     void *user)
 {
     const struct br_survey *survey = collect->survey;
     uint32_t n = survey->cube.n, rounds = n % 2 ? n : n - 1;
@@ -240,9 +250,10 @@ static int in_rounds(struct br_collect *collect, bool *chosen, uint32_t level, r
         bool upwards = round % 2, any = false;
         for (uint32_t l = 0; l < br_survey_links(survey); l++) {
             uint32_t to, from = digits_of(survey, l, &to);
-            bool now = !collect->full || br_survey_level_of(survey, collect_measure_from_port(survey, l)) == level;
-            chosen[l] =
-                now && collect_measure_works(survey, l) && (from < to) == upwards && collect_measure_partner(n, round / 2, from) == (int)to;
+            bool now = !collect->full ||
+                       br_survey_level_of(survey, collect_measure_from_port(survey, l)) == level;
+            chosen[l] = now && collect_measure_works(survey, l) && (from < to) == upwards &&
+                        collect_measure_partner(n, round / 2, from) == (int)to;
             any |= chosen[l];
         }
         rc = any ? run(collect, chosen, user) : 0;
@@ -254,7 +265,8 @@ static double level_best(const struct br_survey *survey, uint32_t level)
 {
     double best = 0;
     for (uint32_t l = 0; l < br_survey_links(survey); l++)
-        if (br_survey_level_of(survey, collect_measure_from_port(survey, l)) == level && survey->links[l].alone > best)
+        if (br_survey_level_of(survey, collect_measure_from_port(survey, l)) == level &&
+            survey->links[l].alone > best)
             best = survey->links[l].alone;
     return best;
 }
@@ -265,7 +277,8 @@ static int collect_measure_again(struct br_collect *collect, bool *chosen)
     const struct br_survey *survey = collect->survey;
     int rc = 0, count = 0;
     for (uint32_t l = 0; l < br_survey_links(survey) && !rc && count < AGAIN; l++) {
-        double best = level_best(survey, br_survey_level_of(survey, collect_measure_from_port(survey, l)));
+        double best =
+            level_best(survey, br_survey_level_of(survey, collect_measure_from_port(survey, l)));
         if (!collect_measure_works(survey, l) || survey->links[l].alone >= DOUBTFUL * best)
             continue;
         memset(chosen, 0, br_survey_links(survey));

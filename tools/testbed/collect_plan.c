@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 
-static void plan_host(struct br_survey_host *host, const struct br_inventory *inventory, uint32_t number,
-                      const char *testbed)
+static void plan_host(struct br_survey_host *host, const struct br_inventory *inventory,
+                      uint32_t number, const char *testbed)
 {
     const struct br_inventory_host *plan = &inventory->hosts[number];
     *host = (struct br_survey_host){.absent = plan->missing, .memlock = -1};
@@ -16,14 +16,16 @@ static void plan_host(struct br_survey_host *host, const struct br_inventory *in
     if (inventory->reach == BR_INVENTORY_SSH)
         snprintf(host->run, sizeof host->run, "ssh %.180s", plan->reach);
     else if (testbed && strcmp(testbed, "bcube") != 0)
-        snprintf(host->run, sizeof host->run, "braid bcube exec --name %.40s %.60s --", testbed, plan->name);
+        snprintf(host->run, sizeof host->run, "braid bcube exec --name %.40s %.60s --", testbed,
+                 plan->name);
     else if (testbed)
         snprintf(host->run, sizeof host->run, "braid bcube exec %.60s --", plan->name);
     else
         snprintf(host->run, sizeof host->run, "ip netns exec %.160s", plan->reach);
 }
 
-static void plan_port(struct br_survey *survey, const struct br_inventory *inventory, uint32_t number)
+static void plan_port(struct br_survey *survey, const struct br_inventory *inventory,
+                      uint32_t number)
 {
     static const uint8_t none[6] = {0};
     struct br_survey_port *port = &survey->ports[number];
@@ -43,7 +45,8 @@ static void plan_port(struct br_survey *survey, const struct br_inventory *inven
     port->numa = plan->numa;
 }
 
-int br_collect_plan(struct br_survey *survey, const struct br_inventory *inventory, const char *testbed)
+int br_collect_plan(struct br_survey *survey, const struct br_inventory *inventory,
+                    const char *testbed)
 {
     const struct br_bcube *cube = &inventory->cabling.cube;
     int rc = br_survey_init(survey, cube, (int)inventory->n_hosts);

@@ -8,25 +8,30 @@
 
 #include "base/error.h"
 
-int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings, uint32_t port)
+int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings,
+                      uint32_t port)
 {
     for (int i = 0; i < findings->count; i++) {
         const struct br_finding *finding = &findings->list[i];
         for (int p = 0; finding->breaks && p < finding->n_locations; p++) {
             const struct br_location *place = &finding->locations[p];
             if ((place->kind == BR_LOCATION_PORT && place->number == port) ||
-                (place->kind == BR_LOCATION_HOST && place->number == br_survey_host_of(survey, port)) ||
-                (place->kind == BR_LOCATION_SWITCH && place->number == br_survey_switch_of(survey, port)))
+                (place->kind == BR_LOCATION_HOST &&
+                 place->number == br_survey_host_of(survey, port)) ||
+                (place->kind == BR_LOCATION_SWITCH &&
+                 place->number == br_survey_switch_of(survey, port)))
                 return i;
         }
     }
     return -1;
 }
 
-char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384], const char *format, ...)
+char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384],
+                     const char *format, ...)
 {
     va_list args;
-    int used = snprintf(out, 384, "%s%s", survey->hosts[host].run, survey->hosts[host].run[0] ? " " : "");
+    int used =
+        snprintf(out, 384, "%s%s", survey->hosts[host].run, survey->hosts[host].run[0] ? " " : "");
     va_start(args, format);
     vsnprintf(out + used, 384 - (size_t)used, format, args);
     va_end(args);
@@ -39,36 +44,41 @@ static bool diagnose_unanswered(const struct br_survey_host *host)
 }
 
 /* Hosts that fail with the same words are one finding. */
-static void report_unanswered(const struct br_survey *survey, struct br_findings *findings, int first)
+static void report_unanswered(const struct br_survey *survey, struct br_findings *findings,
+                              int first)
 {
     const struct br_survey_host *host = &survey->hosts[first];
     char names[160] = "", on[384];
     int count = 0;
     for (int h = 0; h < first; h++)
-        if (diagnose_unanswered(&survey->hosts[h]) && !strcmp(survey->hosts[h].message, host->message))
+        if (diagnose_unanswered(&survey->hosts[h]) &&
+            !strcmp(survey->hosts[h].message, host->message))
             return;
     struct br_finding *finding = br_finding_add(findings, "BC001", BR_ERROR, "host");
     for (int h = first; h < survey->n_hosts; h++) {
         size_t used = strlen(names);
-        if (!diagnose_unanswered(&survey->hosts[h]) || strcmp(survey->hosts[h].message, host->message) != 0)
+        if (!diagnose_unanswered(&survey->hosts[h]) ||
+            strcmp(survey->hosts[h].message, host->message) != 0)
             continue;
         if (++count <= 4)
-            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", survey->hosts[h].name);
+            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                     survey->hosts[h].name);
         br_finding_location(finding, BR_LOCATION_HOST, (uint32_t)h);
     }
     if (count > 4)
-        snprintf(finding->title, sizeof finding->title, "hosts %s and %d more cannot be asked", names,
-                 count - 4);
+        snprintf(finding->title, sizeof finding->title, "hosts %s and %d more cannot be asked",
+                 names, count - 4);
     else
-        snprintf(finding->title, sizeof finding->title, "host%s %s cannot be asked", count > 1 ? "s" : "",
-                 names);
+        snprintf(finding->title, sizeof finding->title, "host%s %s cannot be asked",
+                 count > 1 ? "s" : "", names);
     finding->breaks = true;
     br_finding_evidence(finding, "%s", host->message);
     br_diagnose_on(survey, (uint32_t)first, on, "braid version");
     if (strstr(host->message, "not found"))
-        br_finding_mend(finding,
-                        "install braid there, or say where it is with --agent PATH; then this must work: %s",
-                        on);
+        br_finding_mend(
+            finding,
+            "install braid there, or say where it is with --agent PATH; then this must work: %s",
+            on);
     else
         br_finding_mend(finding, "this must work: %s", on);
 }
@@ -104,16 +114,20 @@ static void report_limits(const struct br_survey *survey, struct br_findings *fi
         struct br_finding *finding =
             br_finding_add(findings, "BC002", BR_NOTE, "the agent is not root on %d of %d hosts",
                            unprivileged, survey->n_hosts);
-        br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s", user->name);
-        br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory", user->name);
+        br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s",
+                            user->name);
+        br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory",
+                        user->name);
     }
     if (listener) {
-        struct br_finding *finding =
-            br_finding_add(findings, "BC003", BR_NOTE, "the cables of %d of %d hosts were not looked at",
-                           deaf, survey->n_hosts);
+        struct br_finding *finding = br_finding_add(
+            findings, "BC003", BR_NOTE, "the cables of %d of %d hosts were not looked at", deaf,
+            survey->n_hosts);
         br_finding_evidence(finding, "%s: %s", listener->name,
-                            listener->message[0] ? listener->message : "no IPv6 link-local address on a NIC");
-        br_finding_mend(finding, "reach the hosts as root, or allow IPv6 link-local addresses on the NICs");
+                            listener->message[0] ? listener->message
+                                                 : "no IPv6 link-local address on a NIC");
+        br_finding_mend(finding,
+                        "reach the hosts as root, or allow IPv6 link-local addresses on the NICs");
     }
 }
 

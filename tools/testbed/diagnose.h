@@ -2,9 +2,10 @@
 /*
  * From a survey to findings. Pure: no I/O, no clock.
  *
- * The order is from the cause to the effect: hosts, NICs, cables, addresses, kernel settings, MTU, echoes, rates. Each
- * stage leaves alone what an earlier one has explained, and counts it there as a consequence, so that one swapped pair of
- * cables is one finding and not forty hosts that do not answer.
+ * The order is from the cause to the effect: hosts, NICs, cables, addresses, kernel settings, MTU,
+ * echoes, rates. Each stage leaves alone what an earlier one has explained, and counts it there as
+ * a consequence, so that one swapped pair of cables is one finding and not forty hosts that do not
+ * answer.
  */
 #ifndef BR_TOOLS_TESTBED_DIAGNOSE_H
 #define BR_TOOLS_TESTBED_DIAGNOSE_H
@@ -23,13 +24,16 @@ int br_diagnose_cabling(const struct br_survey *survey,
 void br_diagnose_addresses(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_settings(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findings);
-int br_diagnose_links(const struct br_survey *survey, struct br_findings *findings); /* -ENOMEM with words */
+/* -ENOMEM with words */
+int br_diagnose_links(const struct br_survey *survey, struct br_findings *findings);
 
 /* The finding that explains why a port does not work: its index, -1: none yet. */
-int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings, uint32_t port);
+int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings,
+                      uint32_t port);
 
-/* The command that runs CMD on a host, for words of mending: "ssh root@10.0.0.1 CMD". out: 384 bytes. */
-char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384], const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+/* The command that runs CMD on a host, for words of mending: "ssh root@10.0.0.1 CMD". out: 384
+ * bytes. */
+char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384],
+                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 #endif

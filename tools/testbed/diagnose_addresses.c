@@ -40,7 +40,8 @@ static bool same_subnet(const struct br_cidr *plan, uint32_t ip)
     return (plan->ip & mask) == (ip & mask);
 }
 
-static struct br_finding *diagnose_addresses_at_port(struct br_finding *finding, uint32_t port, bool breaks)
+static struct br_finding *diagnose_addresses_at_port(struct br_finding *finding, uint32_t port,
+                                                     bool breaks)
 {
     br_finding_location(finding, BR_LOCATION_PORT, port);
     finding->breaks = breaks;
@@ -54,15 +55,17 @@ static int exchanged_with(const struct br_survey *survey, uint32_t port)
     for (uint32_t level = 0; level < survey->cube.k; level++) {
         uint32_t other = br_survey_port_of(survey, host, level);
         if (other != port && survey->ports[other].address.ip &&
-            diagnose_addresses_address_of(br_survey_nic(survey, other), survey->ports[port].address.ip) &&
-            diagnose_addresses_address_of(br_survey_nic(survey, port), survey->ports[other].address.ip))
+            diagnose_addresses_address_of(br_survey_nic(survey, other),
+                                          survey->ports[port].address.ip) &&
+            diagnose_addresses_address_of(br_survey_nic(survey, port),
+                                          survey->ports[other].address.ip))
             return (int)other;
     }
     return -1;
 }
 
-static void report_exchanged(const struct br_survey *survey, struct br_findings *findings, uint32_t a,
-                             uint32_t b)
+static void report_exchanged(const struct br_survey *survey, struct br_findings *findings,
+                             uint32_t a, uint32_t b)
 {
     uint32_t host = br_survey_host_of(survey, a);
     const char *name_a = br_survey_nic(survey, a)->name, *name_b = br_survey_nic(survey, b)->name;
@@ -71,9 +74,9 @@ static void report_exchanged(const struct br_survey *survey, struct br_findings 
         return; /* once for both */
     cidr_text(&survey->ports[a].address, text_a);
     cidr_text(&survey->ports[b].address, text_b);
-    struct br_finding *finding =
-        br_finding_add(findings, "BC043", BR_ERROR, "the addresses of %s and %s of host %s are exchanged",
-                       name_a, name_b, survey->hosts[host].name);
+    struct br_finding *finding = br_finding_add(
+        findings, "BC043", BR_ERROR, "the addresses of %s and %s of host %s are exchanged", name_a,
+        name_b, survey->hosts[host].name);
     br_finding_evidence(finding, "%s has %s and %s has %s", name_a, text_b, name_b, text_a);
     br_finding_mend(finding, "%s",
                     br_diagnose_on(survey, host, on,
@@ -85,25 +88,27 @@ static void report_exchanged(const struct br_survey *survey, struct br_findings 
 }
 
 /* Somebody else's address, as a port's own or beside it. */
-static void report_duplicate(const struct br_survey *survey, struct br_findings *findings, uint32_t host,
-                             const struct br_nic *nic, int port, uint32_t owner,
+static void report_duplicate(const struct br_survey *survey, struct br_findings *findings,
+                             uint32_t host, const struct br_nic *nic, int port, uint32_t owner,
                              const struct br_cidr *address)
 {
     char ip[20], text[24], other[160], on[384], right[24] = "";
     cidr_text(address, text);
-    struct br_finding *finding = br_finding_add(
-        findings, "BC042", BR_ERROR, "%s of %s has %s, the address of %s", nic->name,
-        survey->hosts[host].name, ip_text(address->ip, ip), br_survey_nic_text(survey, owner, other));
+    struct br_finding *finding =
+        br_finding_add(findings, "BC042", BR_ERROR, "%s of %s has %s, the address of %s", nic->name,
+                       survey->hosts[host].name, ip_text(address->ip, ip),
+                       br_survey_nic_text(survey, owner, other));
     br_finding_evidence(finding,
                         diagnose_addresses_address_of(br_survey_nic(survey, owner), address->ip)
                             ? "both have it, so neither can be reached for sure"
                             : "%s does not have it",
                         other);
-    if (port >= 0 && !diagnose_addresses_address_of(nic, survey->ports[port].address.ip) && survey->ports[port].address.ip)
+    if (port >= 0 && !diagnose_addresses_address_of(nic, survey->ports[port].address.ip) &&
+        survey->ports[port].address.ip)
         cidr_text(&survey->ports[port].address, right);
     if (right[0])
-        br_diagnose_on(survey, host, on, "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'", text,
-                       nic->name, right, nic->name);
+        br_diagnose_on(survey, host, on, "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                       text, nic->name, right, nic->name);
     else
         br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name);
     br_finding_mend(finding, "%s", on);
@@ -137,36 +142,38 @@ static void check_own(const struct br_survey *survey, struct br_findings *findin
     if (partner >= 0) {
         report_exchanged(survey, findings, port, (uint32_t)partner);
     } else if (has && has->prefix != plan->address.prefix) {
-        struct br_finding *finding =
-            diagnose_addresses_at_port(br_finding_add(findings, "BC044", BR_WARNING, "%s has the prefix /%d instead of /%d",
-                                   text, has->prefix, plan->address.prefix),
-                    port, false);
+        struct br_finding *finding = diagnose_addresses_at_port(
+            br_finding_add(findings, "BC044", BR_WARNING, "%s has the prefix /%d instead of /%d",
+                           text, has->prefix, plan->address.prefix),
+            port, false);
         br_finding_mend(finding, "%s",
                         br_diagnose_on(survey, host, on,
                                        "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
                                        cidr_text(has, other), nic->name, planned, nic->name));
     } else if (!has && !nic->n_addresses) {
-        struct br_finding *finding =
-            diagnose_addresses_at_port(br_finding_add(findings, "BC040", BR_ERROR, "%s has no address", text), port, true);
+        struct br_finding *finding = diagnose_addresses_at_port(
+            br_finding_add(findings, "BC040", BR_ERROR, "%s has no address", text), port, true);
         br_finding_evidence(finding, "the inventory says %s", planned);
-        br_finding_mend(finding, "%s",
-                        br_diagnose_on(survey, host, on, "ip addr add %s dev %s", planned, nic->name));
+        br_finding_mend(
+            finding, "%s",
+            br_diagnose_on(survey, host, on, "ip addr add %s dev %s", planned, nic->name));
     } else if (!has && !has_foreign(survey, port)) {
         struct br_finding *finding = diagnose_addresses_at_port(
             br_finding_add(findings, "BC041", BR_ERROR, "%s has %s instead of %s%s", text,
                            cidr_text(&nic->addresses[0], other), planned,
-                           same_subnet(&plan->address, nic->addresses[0].ip) ? "" : ": another subnet"),
+                           same_subnet(&plan->address, nic->addresses[0].ip) ? ""
+                                                                             : ": another subnet"),
             port, true);
         br_finding_mend(finding, "%s",
                         br_diagnose_on(survey, host, on,
-                                       "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'", other,
-                                       nic->name, planned, nic->name));
+                                       "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                                       other, nic->name, planned, nic->name));
     }
 }
 
 /* Addresses that an interface has besides its port's. */
-static void check_others(const struct br_survey *survey, struct br_findings *findings, uint32_t host,
-                         const struct br_nic *nic, int port)
+static void check_others(const struct br_survey *survey, struct br_findings *findings,
+                         uint32_t host, const struct br_nic *nic, int port)
 {
     char text[24], nic_text[160], on[384];
     if (port >= 0 && exchanged_with(survey, (uint32_t)port) >= 0)
@@ -182,13 +189,16 @@ static void check_others(const struct br_survey *survey, struct br_findings *fin
                 !same_subnet(&survey->ports[other].address, address->ip))
                 continue;
             struct br_finding *finding = diagnose_addresses_at_port(
-                br_finding_add(findings, "BC045", BR_WARNING, "%s of %s has an address in the subnet of %s",
-                               nic->name, survey->hosts[host].name, survey->ports[other].nic),
+                br_finding_add(findings, "BC045", BR_WARNING,
+                               "%s of %s has an address in the subnet of %s", nic->name,
+                               survey->hosts[host].name, survey->ports[other].nic),
                 other, false);
             br_finding_evidence(finding, "%s is in the subnet of %s: packets leave by either NIC",
-                                cidr_text(address, text), br_survey_nic_text(survey, other, nic_text));
-            br_finding_mend(finding, "%s",
-                            br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name));
+                                cidr_text(address, text),
+                                br_survey_nic_text(survey, other, nic_text));
+            br_finding_mend(
+                finding, "%s",
+                br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name));
         }
     }
 }
@@ -209,18 +219,19 @@ static void check_answers(const struct br_survey *survey, struct br_findings *fi
     for (int i = 0; i < survey->n_answers; i++) {
         const struct br_arp_answer *answer = &survey->answers[i];
         int port = br_survey_port_of_node(survey, answer->on);
-        if (port < 0 || survey->ports[port].address.ip != answer->ip || diagnose_addresses_is_ours(survey, answer->mac))
+        if (port < 0 || survey->ports[port].address.ip != answer->ip ||
+            diagnose_addresses_is_ours(survey, answer->mac))
             continue;
         const uint8_t *m = answer->mac;
         struct br_finding *finding = diagnose_addresses_at_port(
             br_finding_add(findings, "BC042", BR_ERROR, "a stranger has %s, the address of %s",
-                           ip_text(answer->ip, ip), br_survey_nic_text(survey, (uint32_t)port, text)),
+                           ip_text(answer->ip, ip),
+                           br_survey_nic_text(survey, (uint32_t)port, text)),
             (uint32_t)port, true);
-        br_finding_evidence(finding, "%02x:%02x:%02x:%02x:%02x:%02x answers for it on %s", m[0], m[1], m[2],
-                            m[3], m[4], m[5], text);
-        br_finding_mend(
-            finding,
-            "find that MAC in the switch's table and take the machine off: no host of the inventory has it");
+        br_finding_evidence(finding, "%02x:%02x:%02x:%02x:%02x:%02x answers for it on %s", m[0],
+                            m[1], m[2], m[3], m[4], m[5], text);
+        br_finding_mend(finding, "find that MAC in the switch's table and take the machine off: no "
+                                 "host of the inventory has it");
     }
 }
 

@@ -2,19 +2,23 @@
 /*
  * Stage 3: which cable is in the wrong hole.
  *
- * 1. NICs that hear each other form a segment: what a switch really joins. Planned, each switch is one segment. The
- *    disagreement is the number of pairs of ports that are together in one of the two only.
- * 2. The explanation is the shortest list of mishaps that brings it to zero: two cables of a host swapped, two cables of
- *    two hosts crossed, two hosts exchanged, a cable on a wrong switch, a port through which nothing passes, switches
- *    joined, a switch split. Greedily the mishap is taken that explains most for its price; prices prefer few people's
- *    mistakes to many. Exhaustive search was rejected: mishaps hardly interact, and a testbed has hundreds of ports.
- * 3. Segments have no names; the switch of which most ports are in a segment gives it one. With n = 2 that may be a tie: then a
- *    swap at one host and crossed cables of its two neighbours look alike, and the swap is named.
- * 4. bcube/wiring.h looks at the same sounds when a job starts: it must find levels for NICs that have none, knows no more than
- *    the sounds, and says of each host where its NICs are. Here the levels are planned and carriers, echoes and hosts that
- *    were not reached are known, so several findings can be one mishap.
- * 5. Ports without a carrier and hosts that were not reached take no part: they are explained already. Nor do
- *    NICs that could not speak.
+ * 1. NICs that hear each other form a segment: what a switch really joins. Planned, each switch is
+ *    one segment. The disagreement is the number of pairs of ports that are together in one of the
+ *    two only.
+ * 2. The explanation is the shortest list of mishaps that brings it to zero: two cables of a host
+ *    swapped, two cables of two hosts crossed, two hosts exchanged, a cable on a wrong switch, a
+ *    port through which nothing passes, switches joined, a switch split. Greedily the mishap is
+ *    taken that explains most for its price; prices prefer few people's mistakes to many.
+ *    Exhaustive search was rejected: mishaps hardly interact, and a testbed has hundreds of ports.
+ * 3. Segments have no names; the switch of which most ports are in a segment gives it one. With n =
+ *    2 that may be a tie: then a swap at one host and crossed cables of its two neighbours look
+ *    alike, and the swap is named.
+ * 4. bcube/wiring.h looks at the same sounds when a job starts: it must find levels for NICs that
+ *    have none, knows no more than the sounds, and says of each host where its NICs are. Here the
+ *    levels are planned and carriers, echoes and hosts that were not reached are known, so several
+ *    findings can be one mishap.
+ * 5. Ports without a carrier and hosts that were not reached take no part: they are explained
+ *    already. Nor do NICs that could not speak.
  */
 #include "tools/testbed/diagnose_cabling.h"
 
@@ -39,14 +43,15 @@ uint32_t br_tangle_switch_of(const struct br_tangle *tangle, uint32_t port)
     return br_survey_switch_of(tangle->survey, port);
 }
 
-/* ---- segments from sounds --------------------------------------------------------------------------------- */
+/* ---- segments from sounds -------------------------------------------------------------------- */
 
 uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port)
 {
     return br_survey_host_of(survey, port) * BR_SURVEY_NICS + (uint32_t)survey->ports[port].found;
 }
 
-/* Some switches drop frames of a type they do not know. What answers echoes over the planned link is connected. */
+/* Some switches drop frames of a type they do not know. What answers echoes over the planned link
+ * is connected. */
 static void trust_echoes(struct br_tangle *tangle)
 {
     const struct br_survey *survey = tangle->survey;
@@ -55,8 +60,10 @@ static void trust_echoes(struct br_tangle *tangle)
         uint32_t from = l / (survey->cube.n - 1), to = br_survey_link_end(survey, l);
         if (!br_survey_link_is(survey, l))
             continue;
-        bool quiet = !tangle->hears[from] && !tangle->heard[from] && !tangle->hears[to] && !tangle->heard[to];
-        if (!survey->links[l].got || !quiet || !br_survey_alive(survey, from) || !br_survey_alive(survey, to))
+        bool quiet = !tangle->hears[from] && !tangle->heard[from] && !tangle->hears[to] &&
+                     !tangle->heard[to];
+        if (!survey->links[l].got || !quiet || !br_survey_alive(survey, from) ||
+            !br_survey_alive(survey, to))
             continue;
         br_disjoint_join(parent, br_tangle_node_of(survey, from), br_tangle_node_of(survey, to));
     }
@@ -102,7 +109,7 @@ static void number_segments(struct br_tangle *tangle)
     }
 }
 
-/* ---- moving ports in thought ------------------------------------------------------------------------------ */
+/* ---- moving ports in thought ----------------------------------------------------------------- */
 
 /* Pairs with this port that are together in plan or fact only. */
 static int64_t diagnose_cabling_disagreement(const struct br_tangle *tangle, uint32_t port)
@@ -139,11 +146,12 @@ static int64_t exchange_hosts(struct br_tangle *tangle, uint32_t g, uint32_t h)
     int64_t gain = 0;
     for (uint32_t level = 0; level < tangle->survey->cube.k; level++)
         gain += diagnose_cabling_exchange(tangle, br_survey_port_of(tangle->survey, g, level),
-                         br_survey_port_of(tangle->survey, h, level));
+                                          br_survey_port_of(tangle->survey, h, level));
     return gain;
 }
 
-/* The segment that most other ports of a port's switch are in, of equals the one with the fewest strangers. */
+/* The segment that most other ports of a port's switch are in, of equals the one with the fewest
+ * strangers. */
 static uint32_t diagnose_cabling_home(const struct br_tangle *tangle, uint32_t port)
 {
     uint32_t best = BR_TANGLE_NONE, on = br_tangle_switch_of(tangle, port), most = 0, strangers = 0;
@@ -179,13 +187,15 @@ bool br_tangle_holds(const struct br_tangle *tangle, uint32_t segment, uint32_t 
     return count >= 2 && 2 * count > tangle->members[on];
 }
 
-/* ---- the mishaps and their prices ------------------------------------------------------------------------- */
+/* ---- the mishaps and their prices ------------------------------------------------------------ */
 
-static void diagnose_cabling_propose(struct br_mishap *best, enum br_mishap_kind kind, uint32_t a, uint32_t b, int64_t gain)
+static void diagnose_cabling_propose(struct br_mishap *best, enum br_mishap_kind kind, uint32_t a,
+                                     uint32_t b, int64_t gain)
 {
     static const double price[] = {
-        [BR_MISHAP_SWAP] = 1.0,   [BR_MISHAP_HOSTS] = 1.6,  [BR_MISHAP_CROSS] = 1.3, [BR_MISHAP_MOVE] = 1.2,
-        [BR_MISHAP_SILENT] = 1.0, [BR_MISHAP_SWITCH] = 0.9, [BR_MISHAP_JOIN] = 1.0,  [BR_MISHAP_SPLIT] = 1.0,
+        [BR_MISHAP_SWAP] = 1.0, [BR_MISHAP_HOSTS] = 1.6,  [BR_MISHAP_CROSS] = 1.3,
+        [BR_MISHAP_MOVE] = 1.2, [BR_MISHAP_SILENT] = 1.0, [BR_MISHAP_SWITCH] = 0.9,
+        [BR_MISHAP_JOIN] = 1.0, [BR_MISHAP_SPLIT] = 1.0,
     };
     double worth = (double)gain / price[kind];
     if (gain > 0 && worth > best->worth + 1e-9)
@@ -199,7 +209,8 @@ static void propose_at_port(struct br_tangle *tangle, uint32_t p, struct br_mish
         return;
     int64_t gain = diagnose_cabling_move(tangle, p, to);
     diagnose_cabling_move(tangle, p, was);
-    diagnose_cabling_propose(best, diagnose_cabling_silent(tangle, p) ? BR_MISHAP_SILENT : BR_MISHAP_MOVE, p, to, gain);
+    diagnose_cabling_propose(
+        best, diagnose_cabling_silent(tangle, p) ? BR_MISHAP_SILENT : BR_MISHAP_MOVE, p, to, gain);
 }
 
 static void propose_swaps(struct br_tangle *tangle, const uint32_t *misplaced, uint32_t count,
@@ -256,7 +267,8 @@ static void propose_joins(struct br_tangle *tangle, struct br_mishap *best)
 {
     for (uint32_t s = 0; s < tangle->segments; s++)
         if (tangle->size[s] > tangle->survey->cube.n && diagnose_cabling_held(tangle, s) > 1)
-            diagnose_cabling_propose(best, BR_MISHAP_JOIN, s, 0, (int64_t)tangle->size[s] * tangle->size[s]);
+            diagnose_cabling_propose(best, BR_MISHAP_JOIN, s, 0,
+                                     (int64_t)tangle->size[s] * tangle->size[s]);
 }
 
 static void propose_switches(struct br_tangle *tangle, struct br_mishap *best)
@@ -338,10 +350,11 @@ static int diagnose_cabling_allocate(struct br_tangle *tangle)
     tangle->hears = calloc(tangle->ports, 1);
     tangle->heard = calloc(tangle->ports, 1);
     tangle->explained = calloc(tangle->ports, 1);
-    if (tangle->segment && tangle->size && tangle->members && tangle->count && tangle->node_segment &&
-        tangle->hears && tangle->heard && tangle->explained)
+    if (tangle->segment && tangle->size && tangle->members && tangle->count &&
+        tangle->node_segment && tangle->hears && tangle->heard && tangle->explained)
         return 0;
-    return br_error(ENOMEM, "no memory to compare the cables of %u ports with the plan", tangle->ports);
+    return br_error(ENOMEM, "no memory to compare the cables of %u ports with the plan",
+                    tangle->ports);
 }
 
 static void diagnose_cabling_release(struct br_tangle *tangle)
@@ -359,7 +372,8 @@ static void diagnose_cabling_release(struct br_tangle *tangle)
 int br_diagnose_cabling(const struct br_survey *survey, struct br_findings *findings)
 {
     const struct br_bcube *cube = &survey->cube;
-    uint32_t switches = cube->k * br_bcube_power(cube, cube->k - 1), ports = br_survey_ports(survey);
+    uint32_t switches = cube->k * br_bcube_power(cube, cube->k - 1),
+             ports = br_survey_ports(survey);
     struct br_tangle tangle = {.survey = survey,
                                .findings = findings,
                                .ports = ports,

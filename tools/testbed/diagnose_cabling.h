@@ -37,9 +37,11 @@ struct br_tangle {
     bool *explained;                          /* of a port */
 };
 
-uint32_t *br_tangle_cell(const struct br_tangle *tangle, uint32_t segment, uint32_t on); /* of `count` */
+/* of `count` */
+uint32_t *br_tangle_cell(const struct br_tangle *tangle, uint32_t segment, uint32_t on);
 uint32_t br_tangle_switch_of(const struct br_tangle *tangle, uint32_t port);
-uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port); /* of one that is found */
+/* of one that is found */
+uint32_t br_tangle_node_of(const struct br_survey *survey, uint32_t port);
 /* Most ports of the switch, and at least two, are in the segment. */
 bool br_tangle_holds(const struct br_tangle *tangle, uint32_t segment, uint32_t on);
 

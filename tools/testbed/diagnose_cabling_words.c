@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void diagnose_cabling_words_blame(struct br_tangle *tangle, struct br_finding *finding, uint32_t port)
+static void diagnose_cabling_words_blame(struct br_tangle *tangle, struct br_finding *finding,
+                                         uint32_t port)
 {
     br_finding_location(finding, BR_LOCATION_PORT, port);
     finding->breaks = true;
@@ -24,8 +25,9 @@ static void hears_words(const struct br_tangle *tangle, struct br_finding *findi
         if (sound->to != br_tangle_node_of(survey, port))
             continue;
         if (named++ < 4)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s of %s", named > 1 ? ", " : "",
-                     host->nics[sound->from % BR_SURVEY_NICS].name, host->name);
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s of %s",
+                     named > 1 ? ", " : "", host->nics[sound->from % BR_SURVEY_NICS].name,
+                     host->name);
         else
             more++;
     }
@@ -57,12 +59,13 @@ static uint32_t name_of_segment(const struct br_tangle *tangle, uint32_t segment
 static void report_swap(struct br_tangle *tangle, const struct br_mishap *mishap)
 {
     const struct br_survey *survey = tangle->survey;
-    const struct br_nic *a = br_survey_nic(survey, mishap->a), *b = br_survey_nic(survey, mishap->b);
+    const struct br_nic *a = br_survey_nic(survey, mishap->a),
+                        *b = br_survey_nic(survey, mishap->b);
     char place_a[160], place_b[160];
     const char *host = survey->hosts[br_survey_host_of(survey, mishap->a)].name;
     struct br_finding *finding =
-        br_finding_add(tangle->findings, "BC020", BR_ERROR, "the cables of %s and %s of host %s are swapped",
-                       a->name, b->name, host);
+        br_finding_add(tangle->findings, "BC020", BR_ERROR,
+                       "the cables of %s and %s of host %s are swapped", a->name, b->name, host);
     hears_words(tangle, finding, mishap->a);
     hears_words(tangle, finding, mishap->b);
     br_finding_mend(finding, "at %s exchange the two plugs: %s goes to %s, %s to %s", host, a->name,
@@ -78,8 +81,8 @@ static void report_cross(struct br_tangle *tangle, const struct br_mishap *misha
     char a[160], b[160], place_a[160], place_b[160];
     br_survey_nic_text(survey, mishap->a, a);
     br_survey_nic_text(survey, mishap->b, b);
-    struct br_finding *finding =
-        br_finding_add(tangle->findings, "BC021", BR_ERROR, "the cables of %s and of %s are crossed", a, b);
+    struct br_finding *finding = br_finding_add(tangle->findings, "BC021", BR_ERROR,
+                                                "the cables of %s and of %s are crossed", a, b);
     hears_words(tangle, finding, mishap->a);
     hears_words(tangle, finding, mishap->b);
     br_finding_mend(finding, "exchange the two plugs at the switches: %s goes to %s, %s to %s", a,
@@ -98,9 +101,10 @@ static void report_hosts(struct br_tangle *tangle, const struct br_mishap *misha
                        "hosts %s and %s are exchanged: each has all cables of the other", a, b);
     for (uint32_t level = 0; level < survey->cube.k; level++)
         hears_words(tangle, finding, br_survey_port_of(survey, mishap->a, level));
-    br_finding_mend(finding,
-                    "exchange `reach` and `management` of %s and %s in the inventory, or all their cables", a,
-                    b);
+    br_finding_mend(
+        finding,
+        "exchange `reach` and `management` of %s and %s in the inventory, or all their cables", a,
+        b);
     for (uint32_t level = 0; level < survey->cube.k; level++) {
         diagnose_cabling_words_blame(tangle, finding, br_survey_port_of(survey, mishap->a, level));
         diagnose_cabling_words_blame(tangle, finding, br_survey_port_of(survey, mishap->b, level));
@@ -108,7 +112,8 @@ static void report_hosts(struct br_tangle *tangle, const struct br_mishap *misha
 }
 
 /* A NIC of the port's segment that is not planned; NULL: none. */
-static const struct br_nic *diagnose_cabling_words_stranger(const struct br_tangle *tangle, uint32_t port, uint32_t *host)
+static const struct br_nic *diagnose_cabling_words_stranger(const struct br_tangle *tangle,
+                                                            uint32_t port, uint32_t *host)
 {
     const struct br_survey *survey = tangle->survey;
     for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++)
@@ -127,24 +132,25 @@ static void report_move(struct br_tangle *tangle, const struct br_mishap *mishap
 {
     const struct br_survey *survey = tangle->survey;
     char text[160], place[160], where[200];
-    uint32_t real =
-                 name_of_segment(tangle, tangle->segment[mishap->a], br_tangle_switch_of(tangle, mishap->a)),
+    uint32_t real = name_of_segment(tangle, tangle->segment[mishap->a],
+                                    br_tangle_switch_of(tangle, mishap->a)),
              host;
     const struct br_nic *foreign = diagnose_cabling_words_stranger(tangle, mishap->a, &host);
     if (real != BR_TANGLE_NONE)
         snprintf(where, sizeof where, "switch %s", survey->switches[real]);
     else if (foreign)
-        snprintf(where, sizeof where, "the network of %s of %s, which is not in the plan", foreign->name,
-                 survey->hosts[host].name);
+        snprintf(where, sizeof where, "the network of %s of %s, which is not in the plan",
+                 foreign->name, survey->hosts[host].name);
     else
         snprintf(where, sizeof where, "a part of the switch that is cut off");
     br_survey_nic_text(survey, mishap->a, text);
     br_survey_switch_text(survey, mishap->a, place);
-    struct br_finding *finding =
-        br_finding_add(tangle->findings, "BC022", BR_ERROR, "the cable of %s is on %s instead of %s", text,
-                       where, survey->switches[br_tangle_switch_of(tangle, mishap->a)]);
+    struct br_finding *finding = br_finding_add(
+        tangle->findings, "BC022", BR_ERROR, "the cable of %s is on %s instead of %s", text, where,
+        survey->switches[br_tangle_switch_of(tangle, mishap->a)]);
     hears_words(tangle, finding, mishap->a);
-    br_finding_mend(finding, "plug the cable of %s into %s; if it is there, the port is in a wrong VLAN",
+    br_finding_mend(finding,
+                    "plug the cable of %s into %s; if it is there, the port is in a wrong VLAN",
                     text, place);
     diagnose_cabling_words_blame(tangle, finding, mishap->a);
 }
@@ -155,16 +161,18 @@ static void report_silent(struct br_tangle *tangle, const struct br_mishap *mish
     char text[160], place[160];
     br_survey_nic_text(survey, mishap->a, text);
     br_survey_switch_text(survey, mishap->a, place);
-    struct br_finding *finding =
-        br_finding_add(tangle->findings, "BC026", BR_ERROR, "nothing passes between %s and %s", text, place);
+    struct br_finding *finding = br_finding_add(tangle->findings, "BC026", BR_ERROR,
+                                                "nothing passes between %s and %s", text, place);
     br_finding_evidence(finding, "the link is up, but %s hears nobody and nobody hears it", text);
-    br_finding_mend(finding,
-                    "see whether %s is enabled and in the right VLAN; try another port, then another cable",
-                    place);
+    br_finding_mend(
+        finding,
+        "see whether %s is enabled and in the right VLAN; try another port, then another cable",
+        place);
     diagnose_cabling_words_blame(tangle, finding, mishap->a);
 }
 
-static void diagnose_cabling_words_report_switch(struct br_tangle *tangle, const struct br_mishap *mishap)
+static void diagnose_cabling_words_report_switch(struct br_tangle *tangle,
+                                                 const struct br_mishap *mishap)
 {
     const struct br_survey *survey = tangle->survey;
     bool down = mishap->kind == BR_MISHAP_SWITCH;
@@ -194,14 +202,15 @@ static void report_join(struct br_tangle *tangle, const struct br_mishap *mishap
     uint32_t per_level = tangle->switches / survey->cube.k, level = BR_TANGLE_NONE;
     char names[160] = "";
     bool levels = false;
-    struct br_finding *finding = br_finding_add(tangle->findings, "BC024", BR_ERROR, "switches are joined");
+    struct br_finding *finding =
+        br_finding_add(tangle->findings, "BC024", BR_ERROR, "switches are joined");
     for (uint32_t on = 0; on < tangle->switches; on++) {
         if (!br_tangle_holds(tangle, mishap->a, on))
             continue;
         levels |= level != BR_TANGLE_NONE && level != on / per_level;
         level = on / per_level;
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", names[0] ? " and " : "",
-                 survey->switches[on]);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
+                 names[0] ? " and " : "", survey->switches[on]);
         br_finding_location(finding, BR_LOCATION_SWITCH, on);
         for (uint32_t p = 0; p < tangle->ports; p++)
             if (tangle->segment[p] == mishap->a && br_tangle_switch_of(tangle, p) == on &&
@@ -212,23 +221,29 @@ static void report_join(struct br_tangle *tangle, const struct br_mishap *mishap
         finding->code = "BC025";
     snprintf(finding->title, sizeof finding->title, "switches %s are joined%s", names,
              levels ? ": levels of the cube leak into each other" : "");
-    br_finding_mend(finding, "pull the cable between %s, or put them into VLANs of their own", names);
+    br_finding_mend(finding, "pull the cable between %s, or put them into VLANs of their own",
+                    names);
 }
 
 void br_mishap_report(struct br_tangle *tangle, const struct br_mishap *mishap)
 {
     static void (*const reports[])(struct br_tangle *, const struct br_mishap *) = {
-        [BR_MISHAP_SWAP] = report_swap,     [BR_MISHAP_HOSTS] = report_hosts,
-        [BR_MISHAP_CROSS] = report_cross,   [BR_MISHAP_MOVE] = report_move,
-        [BR_MISHAP_SILENT] = report_silent, [BR_MISHAP_SWITCH] = diagnose_cabling_words_report_switch,
-        [BR_MISHAP_JOIN] = report_join,     [BR_MISHAP_SPLIT] = diagnose_cabling_words_report_switch,
+        [BR_MISHAP_SWAP] = report_swap,
+        [BR_MISHAP_HOSTS] = report_hosts,
+        [BR_MISHAP_CROSS] = report_cross,
+        [BR_MISHAP_MOVE] = report_move,
+        [BR_MISHAP_SILENT] = report_silent,
+        [BR_MISHAP_SWITCH] = diagnose_cabling_words_report_switch,
+        [BR_MISHAP_JOIN] = report_join,
+        [BR_MISHAP_SPLIT] = diagnose_cabling_words_report_switch,
     };
     reports[mishap->kind](tangle, mishap);
 }
 
-/* ---- what segments do not show ---------------------------------------------------------------------------- */
+/* ---- what segments do not show --------------------------------------------------------------- */
 
-/* An echo and its answer have passed: both directions work, whatever a busy host has heard of the probes in their short time. */
+/* An echo and its answer have passed: both directions work, whatever a busy host has heard of the
+ * probes in their short time. */
 static bool has_answered(const struct br_survey *survey, uint32_t port)
 {
     for (uint32_t l = 0; l < br_survey_links(survey); l++)
@@ -248,11 +263,13 @@ void br_tangle_report_one_way(struct br_tangle *tangle)
             continue;
         br_survey_nic_text(survey, p, text);
         br_survey_switch_text(survey, p, place);
-        struct br_finding *finding = br_finding_add(
-            tangle->findings, "BC027", BR_ERROR, "only one direction works between %s and %s", text, place);
-        br_finding_evidence(
-            finding,
-            tangle->heard[p] ? "others hear %s, it hears nobody" : "%s hears others, nobody hears it", text);
+        struct br_finding *finding =
+            br_finding_add(tangle->findings, "BC027", BR_ERROR,
+                           "only one direction works between %s and %s", text, place);
+        br_finding_evidence(finding,
+                            tangle->heard[p] ? "others hear %s, it hears nobody"
+                                             : "%s hears others, nobody hears it",
+                            text);
         br_finding_mend(finding, "replace the cable or the module between %s and %s", text, place);
         diagnose_cabling_words_blame(tangle, finding, p);
     }
@@ -266,15 +283,17 @@ void br_tangle_report_strangers(struct br_tangle *tangle)
         bool first = true;
         for (uint32_t q = 0; q < p; q++)
             first &= br_tangle_switch_of(tangle, q) != on;
-        const struct br_nic *nic = first && tangle->segment[p] != BR_TANGLE_NONE && !tangle->explained[p]
-                                       ? diagnose_cabling_words_stranger(tangle, p, &host)
-                                       : NULL;
+        const struct br_nic *nic =
+            first && tangle->segment[p] != BR_TANGLE_NONE && !tangle->explained[p]
+                ? diagnose_cabling_words_stranger(tangle, p, &host)
+                : NULL;
         if (!nic)
             continue;
         struct br_finding *finding = br_finding_add(
-            tangle->findings, "BC030", BR_WARNING, "%s of %s is on switch %s, but not in the plan", nic->name,
-            survey->hosts[host].name, survey->switches[on]);
-        br_finding_mend(finding, "pull its cable; a management network must not be joined with a level");
+            tangle->findings, "BC030", BR_WARNING, "%s of %s is on switch %s, but not in the plan",
+            nic->name, survey->hosts[host].name, survey->switches[on]);
+        br_finding_mend(finding,
+                        "pull its cable; a management network must not be joined with a level");
         br_finding_location(finding, BR_LOCATION_SWITCH, on);
     }
 }

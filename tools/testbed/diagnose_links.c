@@ -2,13 +2,14 @@
 /*
  * Stage 6: what the measurements say.
  *
- * 1. Each trouble is first a flag on directions of links. Directions that touch a port which is broken already are
- *    counted at that finding and forgotten.
- * 2. Then the port that most flagged directions share is blamed, if most of what it has is flagged; its directions are
- *    forgotten, and so on. What is left is blamed on the cable pair. With n = 2 a switch has one link, and the two ends cannot be told
- *    apart: both are named.
- * 3. "Slow" is by comparison: below 3/4 of what the inventory's rate gives, or of the median of the level where it says nothing or
- *    no link reaches it. Outliers by median and MAD are marked in tables; a finding needs a gap that a busy machine does not make.
+ * 1. Each trouble is first a flag on directions of links. Directions that touch a port which is
+ *    broken already are counted at that finding and forgotten.
+ * 2. Then the port that most flagged directions share is blamed, if most of what it has is flagged;
+ *    its directions are forgotten, and so on. What is left is blamed on the cable pair. With n = 2
+ *    a switch has one link, and the two ends cannot be told apart: both are named.
+ * 3. "Slow" is by comparison: below 3/4 of what the inventory's rate gives, or of the median of the
+ *    level where it says nothing or no link reaches it. Outliers by median and MAD are marked in
+ *    tables; a finding needs a gap that a busy machine does not make.
  */
 #include "tools/testbed/diagnose.h"
 
@@ -20,7 +21,8 @@
 #include "base/error.h"
 #include "base/median.h"
 
-#define GOODPUT    0.94 /* of the wire's rate that TCP payload reaches at least, at an MTU of 1500 */
+/* Of the wire's rate that TCP payload reaches at least, at an MTU of 1500 */
+#define GOODPUT    0.94
 #define SLOW       0.75
 #define COLLAPSED  0.35 /* of the median, under load */
 #define LATE_TIMES 3.0
@@ -44,7 +46,8 @@ struct judge {
     bool *bad;       /* by link */
     bool *explained; /* by link: something that breaks, or an earlier trouble */
     double *scratch; /* room for a value of each link */
-    double alone[BR_BCUBE_LEVELS_MAX], together[BR_BCUBE_LEVELS_MAX], late[BR_BCUBE_LEVELS_MAX]; /* medians */
+    /* medians */
+    double alone[BR_BCUBE_LEVELS_MAX], together[BR_BCUBE_LEVELS_MAX], late[BR_BCUBE_LEVELS_MAX];
 };
 
 static uint32_t diagnose_links_from_port(const struct br_survey *survey, uint32_t link)
@@ -67,11 +70,13 @@ static double value_late(const struct br_survey_link *link)
     return link->min_us;
 }
 
-static double median_of(struct judge *judge, uint32_t level, double (*value)(const struct br_survey_link *))
+static double median_of(struct judge *judge, uint32_t level,
+                        double (*value)(const struct br_survey_link *))
 {
     int count = 0;
     for (uint32_t l = 0; l < judge->links; l++)
-        if (br_survey_level_of(judge->survey, diagnose_links_from_port(judge->survey, l)) == level &&
+        if (br_survey_level_of(judge->survey, diagnose_links_from_port(judge->survey, l)) ==
+                level &&
             value(&judge->survey->links[l]) > 0)
             judge->scratch[count++] = value(&judge->survey->links[l]);
     return br_median(judge->scratch, (size_t)count);
@@ -87,7 +92,7 @@ static uint32_t diagnose_links_reverse(const struct br_survey *survey, uint32_t 
     return to * (survey->cube.n - 1) + back - (back > own);
 }
 
-/* ---- whom to blame ---------------------------------------------------------------------------------------- */
+/* ---- whom to blame --------------------------------------------------------------------------- */
 
 struct share {
     uint32_t out, in, bad_out, bad_in; /* directions of a port */
@@ -100,7 +105,8 @@ static struct share share_of(const struct judge *judge, uint32_t port)
     for (uint32_t l = 0; l < judge->links; l++) {
         if (!survey->links[l].asked || judge->explained[l])
             continue;
-        bool leaves = diagnose_links_from_port(survey, l) == port, enters = br_survey_link_end(survey, l) == port;
+        bool leaves = diagnose_links_from_port(survey, l) == port,
+             enters = br_survey_link_end(survey, l) == port;
         share.out += leaves;
         share.in += enters;
         share.bad_out += leaves && judge->bad[l];
@@ -118,7 +124,8 @@ static uint32_t diagnose_links_guilt(const struct share *share)
 }
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* titles come from the table of troubles below */
+#pragma GCC diagnostic ignored                                                                     \
+    "-Wformat-nonliteral" /* titles come from the table of troubles below */
 
 static void report_port(struct judge *judge, const struct trouble *trouble, uint32_t port,
                         const struct share *share)
@@ -137,7 +144,8 @@ static void report_port(struct judge *judge, const struct trouble *trouble, uint
         br_finding_add(judge->findings, trouble->code, trouble->severity, "%s", text);
     br_finding_location(finding, BR_LOCATION_PORT, port);
     for (uint32_t l = 0; l < judge->links; l++) {
-        if (!judge->bad[l] || (diagnose_links_from_port(survey, l) != port && br_survey_link_end(survey, l) != port))
+        if (!judge->bad[l] ||
+            (diagnose_links_from_port(survey, l) != port && br_survey_link_end(survey, l) != port))
             continue;
         trouble->evidence(survey, finding, l);
         br_finding_location(finding, BR_LOCATION_LINK, l);
@@ -200,19 +208,21 @@ static void diagnose_links_blame(struct judge *judge, const struct trouble *trou
     for (uint32_t l = 0; l < judge->links; l++)
         if (judge->bad[l])
             report_pair(judge, trouble, l);
-    /* One trouble a link, the first is the graver; the other direction carries its acknowledgements. */
+    /* One trouble a link, the first is the graver; the other direction carries its
+     * acknowledgements. */
     for (uint32_t l = 0; l < judge->links && flagged; l++)
         if (flagged[l])
             judge->explained[l] = judge->explained[diagnose_links_reverse(survey, l)] = true;
     free(flagged);
 }
 
-/* ---- the troubles ----------------------------------------------------------------------------------------- */
+/* ---- the troubles ---------------------------------------------------------------------------- */
 
 static void link_words(const struct br_survey *survey, uint32_t link, char out[360])
 {
     char a[160], b[160];
-    snprintf(out, 360, "%s -> %s", br_survey_nic_text(survey, diagnose_links_from_port(survey, link), a),
+    snprintf(out, 360, "%s -> %s",
+             br_survey_nic_text(survey, diagnose_links_from_port(survey, link), a),
              br_survey_nic_text(survey, br_survey_link_end(survey, link), b));
 }
 
@@ -233,14 +243,16 @@ static void mtu_evidence(const struct br_survey *survey, struct br_finding *find
                         survey->links[link].path_mtu);
 }
 
-static void alone_evidence(const struct br_survey *survey, struct br_finding *finding, uint32_t link)
+static void alone_evidence(const struct br_survey *survey, struct br_finding *finding,
+                           uint32_t link)
 {
     char text[360];
     link_words(survey, link, text);
     br_finding_evidence(finding, "%s: %.4g Mb/s alone", text, survey->links[link].alone / 1e6);
 }
 
-static void together_evidence(const struct br_survey *survey, struct br_finding *finding, uint32_t link)
+static void together_evidence(const struct br_survey *survey, struct br_finding *finding,
+                              uint32_t link)
 {
     char text[360];
     link_words(survey, link, text);
@@ -255,23 +267,25 @@ static void late_evidence(const struct br_survey *survey, struct br_finding *fin
     br_finding_evidence(finding, "%s: %.0f us at best", text, survey->links[link].min_us);
 }
 
-static const struct trouble unreachable = {"BC080",
-                                           BR_ERROR,
-                                           "%s is not reached by its neighbours",
-                                           "nothing that %s sends is answered",
-                                           "nothing that is sent to %s is answered",
-                                           "%s do not reach each other",
-                                           "see a firewall (nft list ruleset) and routes at the ends of %s",
-                                           echo_evidence};
-static const struct trouble narrow = {"BC051",
-                                      BR_ERROR,
-                                      "full packets do not pass the switch port of %s",
-                                      NULL,
-                                      NULL,
-                                      "full packets do not pass between %s",
-                                      "raise the switch port's MTU (and what lies between) on the cable from "
-                                      "%s to the planned one plus headers",
-                                      mtu_evidence};
+static const struct trouble unreachable = {
+    "BC080",
+    BR_ERROR,
+    "%s is not reached by its neighbours",
+    "nothing that %s sends is answered",
+    "nothing that is sent to %s is answered",
+    "%s do not reach each other",
+    "see a firewall (nft list ruleset) and routes at the ends of %s",
+    echo_evidence};
+static const struct trouble narrow = {
+    "BC051",
+    BR_ERROR,
+    "full packets do not pass the switch port of %s",
+    NULL,
+    NULL,
+    "full packets do not pass between %s",
+    "raise the switch port's MTU (and what lies between) on the cable from "
+    "%s to the planned one plus headers",
+    mtu_evidence};
 static const struct trouble lossy = {
     "BC081",
     BR_ERROR,
@@ -281,14 +295,15 @@ static const struct trouble lossy = {
     "packets are lost between %s",
     "clean or replace cables and modules (%s); see the switch port's error counters",
     echo_evidence};
-static const struct trouble slow = {"BC082",
-                                    BR_WARNING,
-                                    "the link of %s is slow",
-                                    "%s sends slowly",
-                                    "%s receives slowly",
-                                    "the link between %s is slow",
-                                    "see the negotiated speed, shapers (tc qdisc) and flow control: %s",
-                                    alone_evidence};
+static const struct trouble slow = {
+    "BC082",
+    BR_WARNING,
+    "the link of %s is slow",
+    "%s sends slowly",
+    "%s receives slowly",
+    "the link between %s is slow",
+    "see the negotiated speed, shapers (tc qdisc) and flow control: %s",
+    alone_evidence};
 static const struct trouble late = {
     "BC084",
     BR_WARNING,
@@ -298,14 +313,15 @@ static const struct trouble late = {
     "the latency between %s is high",
     "see interrupt coalescing (ethtool -c) and power saving at the ends of %s",
     late_evidence};
-static const struct trouble collapsed = {"BC085",
-                                         BR_WARNING,
-                                         "%s is slow when all links are busy",
-                                         NULL,
-                                         NULL,
-                                         "the link between %s is slow when all are busy",
-                                         "see drops at the switch, and the PCIe slot and CPU placement of %s",
-                                         together_evidence};
+static const struct trouble collapsed = {
+    "BC085",
+    BR_WARNING,
+    "%s is slow when all links are busy",
+    NULL,
+    NULL,
+    "the link between %s is slow when all are busy",
+    "see drops at the switch, and the PCIe slot and CPU placement of %s",
+    together_evidence};
 
 /* What TCP should reach between two ports. */
 static double diagnose_links_expected(const struct judge *judge, uint32_t link)
@@ -320,12 +336,13 @@ static double diagnose_links_expected(const struct judge *judge, uint32_t link)
     return rate > 0 && judge->alone[level] >= SLOW * rate ? rate : judge->alone[level];
 }
 
-/* What carries enough while all links are busy can do so alone: then something else was in the way for a moment, as on a busy machine
- * that emulates all hosts. */
+/* What carries enough while all links are busy can do so alone: then something else was in the way
+ * for a moment, as on a busy machine that emulates all hosts. */
 static void flag_slow(struct judge *judge, uint32_t l)
 {
     const struct br_survey_link *link = &judge->survey->links[l];
-    double least = link->alone > 0 ? SLOW * diagnose_links_expected(judge, l) : 0; /* else there may be no such link */
+    /* else there may be no such link */
+    double least = link->alone > 0 ? SLOW * diagnose_links_expected(judge, l) : 0;
     judge->bad[l] = link->alone < least && link->together < least;
 }
 
@@ -352,7 +369,8 @@ static void judge_links(struct judge *judge)
     }
     diagnose_links_blame(judge, &late);
     for (uint32_t l = 0; l < judge->links; l++) {
-        double usual = judge->together[br_survey_level_of(survey, diagnose_links_from_port(survey, l))];
+        double usual =
+            judge->together[br_survey_level_of(survey, diagnose_links_from_port(survey, l))];
         judge->bad[l] = links[l].together > 0 && links[l].together < COLLAPSED * usual &&
                         links[l].together < COLLAPSED * links[l].alone;
     }
@@ -365,29 +383,31 @@ static bool reaches_nominal(const struct judge *judge, uint32_t level)
     return rate > 0 && judge->alone[level] >= SLOW * rate;
 }
 
-/* The whole level is below its nominal rate: no cable is to blame. If no other level does better, the hosts are. */
+/* The whole level is below its nominal rate: no cable is to blame. If no other level does better,
+ * the hosts are. */
 static void check_level(const struct judge *judge, uint32_t level)
 {
     const struct br_survey *survey = judge->survey;
     bool others = false;
-    if (!(survey->ports[level].rate > 0) || !(judge->alone[level] > 0) || reaches_nominal(judge, level))
+    if (!(survey->ports[level].rate > 0) || !(judge->alone[level] > 0) ||
+        reaches_nominal(judge, level))
         return;
     for (uint32_t other = 0; other < survey->cube.k; other++)
         others |= reaches_nominal(judge, other);
-    struct br_finding *finding = br_finding_add(judge->findings, "BC086", others ? BR_WARNING : BR_NOTE,
-                                                "level %u reaches %.3g of %.3g Gb/s on all links", level,
-                                                judge->alone[level] / 1e9, survey->ports[level].rate / 1e9);
+    struct br_finding *finding =
+        br_finding_add(judge->findings, "BC086", others ? BR_WARNING : BR_NOTE,
+                       "level %u reaches %.3g of %.3g Gb/s on all links", level,
+                       judge->alone[level] / 1e9, survey->ports[level].rate / 1e9);
     if (others) {
         br_finding_evidence(finding, "other levels reach their rate");
-        br_finding_mend(finding,
-                        "see the speed of the ports and the shapers of its switches; or correct `rate`");
-    } else {
-        br_finding_evidence(
-            finding,
-            "one TCP stream a link was measured: at such rates a core may be the limit, not the link");
         br_finding_mend(
             finding,
-            "if the links are meant to be faster, see CPU frequency and NUMA placement; or correct `rate`");
+            "see the speed of the ports and the shapers of its switches; or correct `rate`");
+    } else {
+        br_finding_evidence(finding, "one TCP stream a link was measured: at such rates a core may "
+                                     "be the limit, not the link");
+        br_finding_mend(finding, "if the links are meant to be faster, see CPU frequency and NUMA "
+                                 "placement; or correct `rate`");
     }
 }
 
@@ -411,12 +431,14 @@ static void check_counters(const struct judge *judge)
                                 br_survey_switch_text(survey, p, place));
             }
             br_finding_evidence(finding, "%s: %llu before, %llu after", br_survey_counters[c],
-                                (unsigned long long)nic->before[c], (unsigned long long)nic->after[c]);
+                                (unsigned long long)nic->before[c],
+                                (unsigned long long)nic->after[c]);
         }
     }
 }
 
-/* Directions that fail because of an earlier finding: counted there. A NIC's low MTU (BC050) explains what does not pass. */
+/* Directions that fail because of an earlier finding: counted there. A NIC's low MTU (BC050)
+ * explains what does not pass. */
 static void diagnose_links_fold(struct judge *judge)
 {
     const struct br_survey *survey = judge->survey;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stage 5: kernel settings and RDMA. What is wrong on many hosts alike is one finding that names them. */
+/* Stage 5: kernel settings and RDMA. What is wrong on many hosts alike is one finding that names
+ * them. */
 #include "tools/testbed/diagnose.h"
 
 #include <stdio.h>
@@ -29,13 +30,14 @@ static void group_add(struct group *group, uint32_t number)
     else
         br_survey_nic_text(group->survey, number, text);
     if (group->count <= 4)
-        snprintf(group->names + strlen(group->names), sizeof group->names - strlen(group->names), "%s%s",
-                 group->count > 1 ? ", " : "", text);
+        snprintf(group->names + strlen(group->names), sizeof group->names - strlen(group->names),
+                 "%s%s", group->count > 1 ? ", " : "", text);
 }
 
 /* NULL: nobody has the trouble. */
 static struct br_finding *group_report(const struct group *group, struct br_findings *findings,
-                                       const char *code, enum br_severity severity, const char *trouble)
+                                       const char *code, enum br_severity severity,
+                                       const char *trouble)
 {
     char more[32] = "";
     if (!group->count)
@@ -45,7 +47,8 @@ static struct br_finding *group_report(const struct group *group, struct br_find
     struct br_finding *finding =
         br_finding_add(findings, code, severity, "%s on %s%s", trouble, group->names, more);
     for (uint32_t i = 0; i < group->count && i < BR_FINDING_LOCATIONS; i++)
-        br_finding_location(finding, group->hosts ? BR_LOCATION_HOST : BR_LOCATION_PORT, group->members[i]);
+        br_finding_location(finding, group->hosts ? BR_LOCATION_HOST : BR_LOCATION_PORT,
+                            group->members[i]);
     return finding;
 }
 
@@ -62,7 +65,8 @@ static void check_rp_filter(const struct br_survey *survey, struct br_findings *
     for (uint32_t p = 0; p < br_survey_ports(survey); p++)
         if (br_survey_nic(survey, p) && br_survey_nic(survey, p)->rp_filter == 1)
             group_add(&strict, p);
-    struct br_finding *finding = group_report(&strict, findings, "BC060", BR_WARNING, "rp_filter is strict");
+    struct br_finding *finding =
+        group_report(&strict, findings, "BC060", BR_WARNING, "rp_filter is strict");
     if (!finding)
         return;
     uint32_t host = br_survey_host_of(survey, strict.first);
@@ -71,12 +75,13 @@ static void check_rp_filter(const struct br_survey *survey, struct br_findings *
         if (!nic || nic->rp_filter != 1)
             continue;
         if (br_survey_host_of(survey, p) == host)
-            snprintf(own + strlen(own), sizeof own - strlen(own), " net.ipv4.conf.%s.rp_filter=2", nic->name);
+            snprintf(own + strlen(own), sizeof own - strlen(own), " net.ipv4.conf.%s.rp_filter=2",
+                     nic->name);
         else
             elsewhere = true;
     }
-    br_finding_evidence(finding,
-                        "packets whose way back leads through another NIC are dropped without a word");
+    br_finding_evidence(
+        finding, "packets whose way back leads through another NIC are dropped without a word");
     br_diagnose_on(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
     br_finding_mend(finding, "%s%s", on, elsewhere ? "; likewise for the others" : "");
 }
@@ -98,14 +103,17 @@ static bool answers_with(const struct br_survey *survey, uint32_t host, const ui
     return false;
 }
 
-/* A host answered on one level for its address of another one; the switches themselves are not joined. */
+/* A host answered on one level for its address of another one; the switches themselves are not
+ * joined. */
 static bool flux_seen(const struct br_survey *survey, uint32_t host)
 {
     for (int i = 0; i < survey->n_answers; i++) {
         const struct br_arp_answer *answer = &survey->answers[i];
-        int owner = port_of_address(survey, answer->ip), asker = br_survey_port_of_node(survey, answer->on);
+        int owner = port_of_address(survey, answer->ip),
+            asker = br_survey_port_of_node(survey, answer->on);
         if (owner < 0 || asker < 0 || br_survey_host_of(survey, (uint32_t)owner) != host ||
-            br_survey_level_of(survey, (uint32_t)owner) == br_survey_level_of(survey, (uint32_t)asker))
+            br_survey_level_of(survey, (uint32_t)owner) ==
+                br_survey_level_of(survey, (uint32_t)asker))
             continue;
         if (answers_with(survey, host, answer->mac))
             return true;
@@ -132,8 +140,9 @@ static void check_flux(const struct br_survey *survey, struct br_findings *findi
     if (!finding)
         return;
     br_finding_evidence(finding,
-                        survey->arped ? "%s answers on one level for its address of another (arp_ignore=0)"
-                                      : "arp_ignore=0 on %s; whether it answers could not be asked",
+                        survey->arped
+                            ? "%s answers on one level for its address of another (arp_ignore=0)"
+                            : "arp_ignore=0 on %s; whether it answers could not be asked",
                         survey->hosts[flux.first].name);
     br_diagnose_on(survey, flux.first, on,
                    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2");
@@ -145,7 +154,8 @@ static void check_memlock(const struct br_survey *survey, struct br_findings *fi
     struct group low = {.survey = survey, .hosts = true};
     for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++) {
         const struct br_survey_host *host = &survey->hosts[h];
-        if (host->reached && host->memlock >= 0 && host->memlock < (host->n_rdma ? MEMLOCK_RDMA : MEMLOCK))
+        if (host->reached && host->memlock >= 0 &&
+            host->memlock < (host->n_rdma ? MEMLOCK_RDMA : MEMLOCK))
             group_add(&low, h);
     }
     struct br_finding *finding =
@@ -153,15 +163,18 @@ static void check_memlock(const struct br_survey *survey, struct br_findings *fi
     if (!finding)
         return;
     br_finding_evidence(finding, "%s allows %lld KiB; registered buffers need %d MiB",
-                        survey->hosts[low.first].name, (long long)(survey->hosts[low.first].memlock >> 10),
+                        survey->hosts[low.first].name,
+                        (long long)(survey->hosts[low.first].memlock >> 10),
                         (survey->hosts[low.first].n_rdma ? MEMLOCK_RDMA : MEMLOCK) >> 20);
-    br_finding_mend(finding,
-                    "`* - memlock unlimited` in /etc/security/limits.conf and a new login; for services "
-                    "LimitMEMLOCK=infinity%s",
-                    diagnose_settings_likewise(&low));
+    br_finding_mend(
+        finding,
+        "`* - memlock unlimited` in /etc/security/limits.conf and a new login; for services "
+        "LimitMEMLOCK=infinity%s",
+        diagnose_settings_likewise(&low));
 }
 
-/* Versions that differ between hosts on a level: harmless mostly, the first thing to know when one host misbehaves. */
+/* Versions that differ between hosts on a level: harmless mostly, the first thing to know when one
+ * host misbehaves. */
 static void check_versions(const struct br_survey *survey, struct br_findings *findings)
 {
     for (uint32_t level = 0; level < survey->cube.k; level++) {
@@ -183,8 +196,8 @@ static void check_versions(const struct br_survey *survey, struct br_findings *f
             continue;
         const struct br_nic *nic = br_survey_nic(survey, odd.first);
         br_finding_evidence(finding, "%s %s, firmware %s; on %s: %s %s, firmware %s", nic->driver,
-                            nic->driver_version, nic->firmware, survey->hosts[0].name, first->driver,
-                            first->driver_version, first->firmware);
+                            nic->driver_version, nic->firmware, survey->hosts[0].name,
+                            first->driver, first->driver_version, first->firmware);
         br_finding_mend(finding, "install the same versions everywhere");
     }
 }
@@ -197,7 +210,7 @@ void br_diagnose_settings(const struct br_survey *survey, struct br_findings *fi
     check_versions(survey, findings);
 }
 
-/* ---- RDMA ------------------------------------------------------------------------------------------------- */
+/* ---- RDMA ------------------------------------------------------------------------------------ */
 
 static const struct br_rdma *rdma_of(const struct br_survey *survey, uint32_t port)
 {
@@ -209,7 +222,8 @@ static const struct br_rdma *rdma_of(const struct br_survey *survey, uint32_t po
     return NULL;
 }
 
-static void check_quality(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+static void check_quality(const struct br_survey *survey, struct br_findings *findings,
+                          uint32_t level)
 {
     struct group odd = {.survey = survey};
     const struct br_rdma *first = NULL;
@@ -220,18 +234,20 @@ static void check_quality(const struct br_survey *survey, struct br_findings *fi
         if (rdma && strcmp(rdma->quality, first->quality) != 0)
             group_add(&odd, br_survey_port_of(survey, h, level));
     }
-    struct br_finding *finding =
-        group_report(&odd, findings, "BC072", BR_WARNING, "PFC, ECN or DSCP differ from the other hosts'");
+    struct br_finding *finding = group_report(&odd, findings, "BC072", BR_WARNING,
+                                              "PFC, ECN or DSCP differ from the other hosts'");
     if (!finding)
         return;
     br_finding_evidence(finding, "there: %s", rdma_of(survey, odd.first)->quality);
     br_finding_evidence(finding, "else: %s", first->quality);
-    br_finding_mend(finding, "set the same everywhere: mlnx_qos -i %s --trust dscp --pfc 0,0,0,1,0,0,0,0",
+    br_finding_mend(finding,
+                    "set the same everywhere: mlnx_qos -i %s --trust dscp --pfc 0,0,0,1,0,0,0,0",
                     rdma_of(survey, odd.first)->netdev);
 }
 
 /* A NIC without an RDMA device where others of its level have one. */
-static void check_lacking(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+static void check_lacking(const struct br_survey *survey, struct br_findings *findings,
+                          uint32_t level)
 {
     struct group lacking = {.survey = survey};
     uint32_t having = 0, one = 0;
@@ -247,18 +263,21 @@ static void check_lacking(const struct br_survey *survey, struct br_findings *fi
     }
     if (!having)
         return;
-    struct br_finding *finding = group_report(&lacking, findings, "BC073", BR_WARNING, "no RDMA device");
+    struct br_finding *finding =
+        group_report(&lacking, findings, "BC073", BR_WARNING, "no RDMA device");
     if (!finding)
         return;
     br_finding_evidence(
-        finding, "%u others of level %u have one, as %s on %s; `braid info` says what is missing", having,
-        level, rdma_of(survey, one)->device, survey->hosts[br_survey_host_of(survey, one)].name);
+        finding, "%u others of level %u have one, as %s on %s; `braid info` says what is missing",
+        having, level, rdma_of(survey, one)->device,
+        survey->hosts[br_survey_host_of(survey, one)].name);
     br_diagnose_on(survey, br_survey_host_of(survey, lacking.first), on, "braid info");
     br_finding_mend(finding, "%s%s", on, diagnose_settings_likewise(&lacking));
 }
 
 /* The smaller one counts on each link. */
-static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *findings, uint32_t level)
+static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *findings,
+                           uint32_t level)
 {
     struct group low = {.survey = survey};
     int most = 0;
@@ -274,8 +293,8 @@ static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *f
         if (rdma && rdma->mtu && rdma->mtu < most && nic->mtu == survey->mtu)
             group_add(&low, br_survey_port_of(survey, h, level));
     }
-    struct br_finding *finding =
-        group_report(&low, findings, "BC074", BR_WARNING, "RDMA packets are smaller than the other hosts'");
+    struct br_finding *finding = group_report(&low, findings, "BC074", BR_WARNING,
+                                              "RDMA packets are smaller than the other hosts'");
     if (!finding)
         return;
     br_finding_evidence(finding, "%d bytes, else %d", rdma_of(survey, low.first)->mtu, most);
@@ -304,13 +323,15 @@ void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findin
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, unusable.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "the host says: %s%s", rdma->mend, diagnose_settings_likewise(&unusable));
+        br_finding_mend(finding, "the host says: %s%s", rdma->mend,
+                        diagnose_settings_likewise(&unusable));
     }
     finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no GID that a router takes");
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, no_gid.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "the host says: %s%s", rdma->mend, diagnose_settings_likewise(&no_gid));
+        br_finding_mend(finding, "the host says: %s%s", rdma->mend,
+                        diagnose_settings_likewise(&no_gid));
     }
     for (uint32_t level = 0; level < survey->cube.k; level++) {
         check_lacking(survey, findings, level);

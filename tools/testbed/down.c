@@ -54,14 +54,15 @@ int br_bcube_down(int argc, char **argv)
 {
     bool all = false;
     const char *name = NULL;
-    const struct br_option options[] = {{"name", 0, BR_OPTION_TEXT, &name, 0, 0,
-                                         "NAME of the testbed, as NAME alone (default: the only one)"},
-                                        {"all", 0, BR_OPTION_FLAG, &all, 0, 0, " all testbeds of this user"},
-                                        {0}};
-    const char *usage =
-        "braid bcube down [NAME | --name NAME | --all]\n\nRemoves an emulated testbed, also one that was "
-        "left half made, and ends what "
-        "runs in it.";
+    const struct br_option options[] = {
+        {"name", 0, BR_OPTION_TEXT, &name, 0, 0,
+         "NAME of the testbed, as NAME alone (default: the only one)"},
+        {"all", 0, BR_OPTION_FLAG, &all, 0, 0, " all testbeds of this user"},
+        {0}};
+    const char *usage = "braid bcube down [NAME | --name NAME | --all]\n\nRemoves an emulated "
+                        "testbed, also one that was "
+                        "left half made, and ends what "
+                        "runs in it.";
     char names[LIST_MAX][BR_TESTBED_NAME];
     struct br_arguments arguments;
     int rc = br_arguments_parse(&arguments, options, usage, argc, argv);

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Hosts stand in a grid: the lower half of the digits counts the columns, the upper half the rows. So all hosts of a switch of a
- *    lower level are in one row, those of an upper level in one column.
- * 2. A switch is a box at the beginning of a lane, from which its bus runs along the hosts. Lanes of lower levels run in the gap above
- *    each row, those of upper levels in the gap left of each column. Switches of one level whose hosts do not interleave share a
- *    lane: level l of a gap needs n^l lanes.
- * 3. Nothing overlaps, whatever the shape: a host's upper edge has room for a box and, right of it, for a drop for each level; its left edge
- *    has room for a box and, below it, for a tap for each level. Boxes stay within those rooms, lines only cross at right angles.
- * 4. Rejected: all hosts in one line and levels of switches above, as papers draw it (from 27 hosts on a web that nobody can follow).
+ * 1. Hosts stand in a grid: the lower half of the digits counts the columns, the upper half the
+ *    rows. So all hosts of a switch of a lower level are in one row, those of an upper level in one
+ *    column.
+ * 2. A switch is a box at the beginning of a lane, from which its bus runs along the hosts. Lanes
+ *    of lower levels run in the gap above each row, those of upper levels in the gap left of each
+ *    column. Switches of one level whose hosts do not interleave share a lane: level l of a gap
+ *    needs n^l lanes.
+ * 3. Nothing overlaps, whatever the shape: a host's upper edge has room for a box and, right of it,
+ *    for a drop for each level; its left edge has room for a box and, below it, for a tap for each
+ *    level. Boxes stay within those rooms, lines only cross at right angles.
+ * 4. Rejected: all hosts in one line and levels of switches above, as papers draw it (from 27 hosts
+ *    on a web that nobody can follow).
  */
 #include "tools/testbed/draw.h"
 
@@ -35,9 +39,9 @@ struct canvas {
     bool upright;  /* switches at the left of hosts stand as those above them do */
 };
 
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#b0458f", "#6a51a3", "#8c6d00",
-                                      "#2f9bd6", "#4d4d4d", "#1b4f72", "#a04000", "#0b5345", "#76448a",
-                                      "#4a235a", "#7d6608", "#21618c", "#17202a"};
+static const char *const colours[] = {
+    "#0072b2", "#d55e00", "#009e73", "#b0458f", "#6a51a3", "#8c6d00", "#2f9bd6", "#4d4d4d",
+    "#1b4f72", "#a04000", "#0b5345", "#76448a", "#4a235a", "#7d6608", "#21618c", "#17202a"};
 
 const char *br_draw_level_colour(uint32_t level)
 {
@@ -147,8 +151,8 @@ static int lane_of(const struct canvas *canvas, uint32_t level, uint32_t index)
     if (level < canvas->low)
         return host_y(canvas, first) - 26 -
                PITCH * (int)(lanes_before(canvas, level) + index % draw_power(canvas, level));
-    uint32_t lane =
-        lanes_before(canvas, level) + index / draw_power(canvas, canvas->low) % draw_power(canvas, level - canvas->low);
+    uint32_t lane = lanes_before(canvas, level) + index / draw_power(canvas, canvas->low) %
+                                                      draw_power(canvas, level - canvas->low);
     return host_x(canvas, first) - (canvas->upright ? 24 + BOX / 2 : 26) - PITCH * (int)lane;
 }
 
@@ -184,29 +188,32 @@ static void draw_cable(const struct canvas *canvas, uint32_t host, uint32_t leve
     fputs("<g>", canvas->out);
     write_tooltip(&paint, canvas->out);
     /* The first line is not seen; it makes the cable easier to point at. */
-    fprintf(canvas->out,
-            "<path d=\"M%d %dL%d %d\" stroke=\"#fff\" stroke-opacity=\"0\" stroke-width=\"9\"/>"
-            "<path d=\"M%d %dL%d %d\" stroke=\"%s\" stroke-width=\"%s\"%s/>"
-            "<circle cx=\"%d\" cy=\"%d\" r=\"%s\" fill=\"%s\"/><circle cx=\"%d\" cy=\"%d\" r=\"%s\" "
-            "fill=\"%s\"/></g>\n",
-            from_x, from_y, x, y, from_x, from_y, x, y, paint.colour, paint.bold ? "5" : "2",
-            paint.dashed ? " stroke-dasharray=\"4 3\"" : "", from_x, from_y, paint.bold ? "4.5" : "3",
-            paint.colour, x, y, paint.bold ? "4.5" : "3", paint.colour);
+    fprintf(
+        canvas->out,
+        "<path d=\"M%d %dL%d %d\" stroke=\"#fff\" stroke-opacity=\"0\" stroke-width=\"9\"/>"
+        "<path d=\"M%d %dL%d %d\" stroke=\"%s\" stroke-width=\"%s\"%s/>"
+        "<circle cx=\"%d\" cy=\"%d\" r=\"%s\" fill=\"%s\"/><circle cx=\"%d\" cy=\"%d\" r=\"%s\" "
+        "fill=\"%s\"/></g>\n",
+        from_x, from_y, x, y, from_x, from_y, x, y, paint.colour, paint.bold ? "5" : "2",
+        paint.dashed ? " stroke-dasharray=\"4 3\"" : "", from_x, from_y, paint.bold ? "4.5" : "3",
+        paint.colour, x, y, paint.bold ? "4.5" : "3", paint.colour);
 }
 
 /* Only the line along which a switch reaches its hosts. */
 static void draw_bus(const struct canvas *canvas, uint32_t level, uint32_t index)
 {
     uint32_t first = br_bcube_switch_host(&canvas->cube, level, index, 0);
-    uint32_t last = br_bcube_switch_host(&canvas->cube, level, index, ports_used(canvas, level, index) - 1);
+    uint32_t last =
+        br_bcube_switch_host(&canvas->cube, level, index, ports_used(canvas, level, index) - 1);
     int lane = lane_of(canvas, level, index);
     if (level < canvas->low)
         fprintf(canvas->out, "<path d=\"M%d %dH%d\" stroke=\"%s\" stroke-width=\"2\"/>\n",
-                host_x(canvas, first) + BOX, lane, end_x(canvas, last, level), br_draw_level_colour(level));
+                host_x(canvas, first) + BOX, lane, end_x(canvas, last, level),
+                br_draw_level_colour(level));
     else
         fprintf(canvas->out, "<path d=\"M%d %dV%d\" stroke=\"%s\" stroke-width=\"2\"/>\n", lane,
-                host_y(canvas, first) + (canvas->upright ? BOX_LOW : BOX), end_y(canvas, last, level),
-                br_draw_level_colour(level));
+                host_y(canvas, first) + (canvas->upright ? BOX_LOW : BOX),
+                end_y(canvas, last, level), br_draw_level_colour(level));
 }
 
 static void draw_switch(const struct canvas *canvas, uint32_t level, uint32_t index)
@@ -217,25 +224,28 @@ static void draw_switch(const struct canvas *canvas, uint32_t level, uint32_t in
     struct br_paint paint = {.bold = false};
     br_cabling_switch_name(level, index, paint.label);
     snprintf(paint.colour, sizeof paint.colour, "%s", br_draw_level_colour(level));
-    snprintf(paint.tooltip, sizeof paint.tooltip, "switch %s: level %u, index %u\n%s", paint.label, level,
-             index,
-             br_address_text(br_cabling_subnet(&drawing->cabling, level, index), drawing->cabling.subnet_bits,
-                             subnet));
+    snprintf(paint.tooltip, sizeof paint.tooltip, "switch %s: level %u, index %u\n%s", paint.label,
+             level, index,
+             br_address_text(br_cabling_subnet(&drawing->cabling, level, index),
+                             drawing->cabling.subnet_bits, subnet));
     if (drawing->switch_)
         drawing->switch_(drawing->user, level, index, &paint);
     bool low = level < canvas->low, turned = !low && !canvas->upright;
-    int lane = lane_of(canvas, level, index), width = turned ? BOX_LOW : BOX, height = turned ? BOX : BOX_LOW;
+    int lane = lane_of(canvas, level, index), width = turned ? BOX_LOW : BOX,
+        height = turned ? BOX : BOX_LOW;
     int x = low ? host_x(canvas, first) : lane - width / 2,
         y = low ? lane - height / 2 : host_y(canvas, first);
     int centre_x = x + width / 2, centre_y = y + height / 2;
     fputs("<g>", canvas->out);
     write_tooltip(&paint, canvas->out);
-    fprintf(canvas->out,
-            "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" stroke=\"#222\" "
-            "stroke-width=\"%s\"%s/>"
-            "<text x=\"%d\" y=\"%d\" fill=\"%s\" font-size=\"10\"",
-            x, y, width, height, paint.colour, paint.bold ? "3" : "1",
-            paint.dashed ? " stroke-dasharray=\"4 3\"" : "", centre_x, centre_y + 4, ink_on(paint.colour));
+    fprintf(
+        canvas->out,
+        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"%s\" stroke=\"#222\" "
+        "stroke-width=\"%s\"%s/>"
+        "<text x=\"%d\" y=\"%d\" fill=\"%s\" font-size=\"10\"",
+        x, y, width, height, paint.colour, paint.bold ? "3" : "1",
+        paint.dashed ? " stroke-dasharray=\"4 3\"" : "", centre_x, centre_y + 4,
+        ink_on(paint.colour));
     if (turned)
         fprintf(canvas->out, " transform=\"rotate(-90 %d %d)\"", centre_x, centre_y);
     fputc('>', canvas->out);
@@ -254,8 +264,8 @@ static void default_host(const struct br_drawing *drawing, uint32_t host, struct
     for (uint32_t level = 0; level < drawing->cabling.cube.k && used < room; level++) {
         struct br_cable cable;
         br_cabling_cable(&drawing->cabling, host, level, &cable);
-        used += (size_t)snprintf(paint->tooltip + used, room - used, "\n%s %s to %s port %u", cable.nic,
-                                 br_address_text(cable.address, cable.bits, address),
+        used += (size_t)snprintf(paint->tooltip + used, room - used, "\n%s %s to %s port %u",
+                                 cable.nic, br_address_text(cable.address, cable.bits, address),
                                  br_cabling_switch_name(level, cable.index, name), cable.port);
     }
 }
@@ -275,9 +285,11 @@ static void draw_host(const struct canvas *canvas, uint32_t host)
     fprintf(
         canvas->out,
         "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\" fill=\"%s\" stroke=\"#222\" "
-        "stroke-width=\"%s\"%s/><text x=\"%d\" y=\"%d\" fill=\"%s\" font-size=\"12\" font-weight=\"bold\">",
+        "stroke-width=\"%s\"%s/><text x=\"%d\" y=\"%d\" fill=\"%s\" font-size=\"12\" "
+        "font-weight=\"bold\">",
         x, y, canvas->host_width, canvas->host_height, paint.colour, paint.bold ? "3" : "1.5",
-        paint.dashed ? " stroke-dasharray=\"4 3\"" : "", centre_x, centre_y - 2, ink_on(paint.colour));
+        paint.dashed ? " stroke-dasharray=\"4 3\"" : "", centre_x, centre_y - 2,
+        ink_on(paint.colour));
     write_cut(paint.label, room, LETTER * 1.25, canvas->out);
     fprintf(canvas->out, "</text><text x=\"%d\" y=\"%d\" fill=\"%s\" font-size=\"10\">", centre_x,
             centre_y + 13, ink_on(paint.colour));
@@ -285,25 +297,27 @@ static void draw_host(const struct canvas *canvas, uint32_t host)
     fputs("</text></g>\n", canvas->out);
 }
 
-/* The keys in lines of at most `width`; only measured when `draw` is false. Returns the y below them. */
+/* The keys in lines of at most `width`; only measured when `draw` is false. Returns the y below
+ * them. */
 static int draw_keys(const struct canvas *canvas, int y, int width, bool draw)
 {
     const struct br_drawing *drawing = canvas->drawing;
     int n = drawing->keys ? drawing->n_keys : (int)canvas->cube.k, x = MARGIN;
     for (int i = 0; i < n; i++) {
         char text[64];
-        const char *colour = drawing->keys ? drawing->keys[i].colour : br_draw_level_colour((uint32_t)i);
+        const char *colour =
+            drawing->keys ? drawing->keys[i].colour : br_draw_level_colour((uint32_t)i);
         snprintf(text, sizeof text, "level %d", i);
         const char *label = drawing->keys ? drawing->keys[i].message : text;
         int needed = 22 + (int)((double)strlen(label) * LETTER * 1.1) + 18;
         if (x > MARGIN && x + needed > width - MARGIN)
             x = MARGIN, y += 22;
         if (draw) {
-            fprintf(
-                canvas->out,
-                "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\" stroke=\"#222\"/>"
-                "<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"start\">",
-                x, y - 11, colour, x + 20, y);
+            fprintf(canvas->out,
+                    "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" rx=\"3\" fill=\"%s\" "
+                    "stroke=\"#222\"/>"
+                    "<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"start\">",
+                    x, y - 11, colour, x + 20, y);
             br_draw_escape(label, canvas->out);
             fputs("</text>\n", canvas->out);
         }
@@ -316,18 +330,21 @@ static int draw_lay_out(struct canvas *canvas, const struct br_drawing *drawing,
 {
     const struct br_bcube *cube = &drawing->cabling.cube;
     uint32_t hosts = drawing->cabling.hosts;
-    *canvas = (struct canvas){.drawing = drawing, .cube = *cube, .out = out, .low = (cube->k + 1) / 2};
+    *canvas =
+        (struct canvas){.drawing = drawing, .cube = *cube, .out = out, .low = (cube->k + 1) / 2};
     if (hosts > BR_DRAW_HOSTS_MAX)
-        return br_error(EFBIG, "a drawing of %u hosts could not be read: it may have at most %d", hosts,
-                        BR_DRAW_HOSTS_MAX);
+        return br_error(EFBIG, "a drawing of %u hosts could not be read: it may have at most %d",
+                        hosts, BR_DRAW_HOSTS_MAX);
     canvas->columns = draw_power(canvas, canvas->low);
     canvas->rows = (hosts + canvas->columns - 1) / canvas->columns;
     if (hosts < canvas->columns)
         canvas->columns = hosts; /* one row */
-    int across = (int)lanes_before(canvas, canvas->low - 1) + (int)draw_power(canvas, canvas->low - 1);
+    int across =
+        (int)lanes_before(canvas, canvas->low - 1) + (int)draw_power(canvas, canvas->low - 1);
     int upper = (int)(cube->k - canvas->low);
-    int down =
-        upper ? (int)(lanes_before(canvas, cube->k - 1) + draw_power(canvas, cube->k - 1 - canvas->low)) : 0;
+    int down = upper ? (int)(lanes_before(canvas, cube->k - 1) +
+                             draw_power(canvas, cube->k - 1 - canvas->low))
+                     : 0;
     canvas->upright = down == 1;
     canvas->gap_width = !down ? 20 : canvas->upright ? BOX + 48 : 36 + PITCH * down;
     canvas->gap_height = 26 + PITCH * across;
@@ -367,12 +384,14 @@ static void draw_title(const struct canvas *canvas)
         for (uint32_t index = 0; index < draw_power(canvas, canvas->cube.k - 1); index++)
             switches += br_cabling_switch_used(cabling, level, index);
     snprintf(text, sizeof text, "BCube(%u,%u)", canvas->cube.n, canvas->cube.k);
-    fprintf(canvas->out,
-            "<g text-anchor=\"start\"><text x=\"%d\" y=\"%d\" font-size=\"18\" font-weight=\"bold\">", MARGIN,
-            MARGIN + 8);
+    fprintf(
+        canvas->out,
+        "<g text-anchor=\"start\"><text x=\"%d\" y=\"%d\" font-size=\"18\" font-weight=\"bold\">",
+        MARGIN, MARGIN + 8);
     br_draw_escape(drawing->title ? drawing->title : text, canvas->out);
     snprintf(text, sizeof text, "%u hosts, %u %s of %u ports, %u cables", cabling->hosts, switches,
-             switches == 1 ? "switch" : "switches", canvas->cube.n, cabling->hosts * canvas->cube.k);
+             switches == 1 ? "switch" : "switches", canvas->cube.n,
+             cabling->hosts * canvas->cube.k);
     fprintf(canvas->out, "</text><text x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"#444\">", MARGIN,
             MARGIN + 28);
     br_draw_escape(drawing->subtitle ? drawing->subtitle : text, canvas->out);
@@ -391,10 +410,12 @@ int br_draw(const struct br_drawing *drawing, FILE *out)
         width = 460; /* for title and keys */
     int height = draw_keys(&canvas, bottom, width, false) + MARGIN - 4;
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+            "%d\" "
             "role=\"img\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"#ffffff\"/>\n"
-            "<g font-family=\"DejaVu Sans,Verdana,Arial,sans-serif\" text-anchor=\"middle\" fill=\"none\">\n"
+            "<g font-family=\"DejaVu Sans,Verdana,Arial,sans-serif\" text-anchor=\"middle\" "
+            "fill=\"none\">\n"
             "<g fill=\"#000000\">\n",
             width, height, width, height, width, height);
     draw_title(&canvas);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A drawing of a BCube as SVG: hosts in a grid, the switches of each level in the colour of the level, a line for every cable. One
- * self-contained <svg> element without a prolog, a file of its own or a part of an HTML page. Whoever draws may give each host, switch
- * and cable a colour and a tooltip (results of a check, for instance).
+ * A drawing of a BCube as SVG: hosts in a grid, the switches of each level in the colour of the
+ * level, a line for every cable. One self-contained <svg> element without a prolog, a file of its
+ * own or a part of an HTML page. Whoever draws may give each host, switch and cable a colour and a
+ * tooltip (results of a check, for instance).
  */
 #ifndef BR_TOOLS_TESTBED_DRAW_H
 #define BR_TOOLS_TESTBED_DRAW_H
@@ -46,7 +47,8 @@ struct br_drawing {
 /* 0; -EFBIG with words: more than BR_DRAW_HOSTS_MAX hosts; -EIO with words. */
 int br_draw(const struct br_drawing *drawing, FILE *out);
 
-/* The colour of a level, "#rrggbb"; readable on white, distinct for those who confuse red and green for up to 8 levels. */
+/* The colour of a level, "#rrggbb"; readable on white, distinct for those who confuse red and green
+ * for up to 8 levels. */
 const char *br_draw_level_colour(uint32_t level);
 
 /* Writes text with & < > " ' escaped, for SVG and HTML. */

@@ -2,10 +2,11 @@
 /*
  * braid bcube emulate: a BCube on this machine.
  *
- * 1. SIGINT and its like are looked at between hosts, and what was made so far is undone. SIGKILL leaves a half-made testbed, which the
- *    state folder tells of and `braid bcube down` removes.
- * 2. Without root: no namespaces and no shaping. User namespaces were rejected: a process would have to stay to keep them, `ip netns` and
- *    another shell would not see them, and some machines forbid them.
+ * 1. SIGINT and its like are looked at between hosts, and what was made so far is undone. SIGKILL
+ *    leaves a half-made testbed, which the state folder tells of and `braid bcube down` removes.
+ * 2. Without root: no namespaces and no shaping. User namespaces were rejected: a process would
+ *    have to stay to keep them, `ip netns` and another shell would not see them, and some machines
+ *    forbid them.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -40,7 +41,7 @@ static int emulate_refuse(void)
     return 2;
 }
 
-/* ---- the command line ---- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int emulate_parse_number(const char *text, int64_t *out)
 {
@@ -51,13 +52,15 @@ static int emulate_parse_number(const char *text, int64_t *out)
     return *end || !*text || errno ? br_error(EINVAL, "'%s' is no number", text) : 0;
 }
 
-static int set_shape(struct br_testbed *testbed, const struct br_arguments *arguments, int64_t hosts)
+static int set_shape(struct br_testbed *testbed, const struct br_arguments *arguments,
+                     int64_t hosts)
 {
     int64_t n, k;
     int rc;
 
     if (arguments->count != 2 || arguments->command)
-        return br_error(EINVAL, "which shape? `braid bcube emulate 3 2` is BCube(3,2): 9 hosts of 2 NICs");
+        return br_error(EINVAL,
+                        "which shape? `braid bcube emulate 3 2` is BCube(3,2): 9 hosts of 2 NICs");
     rc = emulate_parse_number(arguments->message[0], &n);
     if (rc == 0)
         rc = emulate_parse_number(arguments->message[1], &k);
@@ -67,13 +70,13 @@ static int set_shape(struct br_testbed *testbed, const struct br_arguments *argu
         return rc;
     testbed->hosts = hosts ? (uint32_t)hosts : testbed->cube.hosts;
     if (testbed->hosts > testbed->cube.hosts)
-        return br_error(EINVAL, "--hosts %u: BCube(%u,%u) has %u hosts", testbed->hosts, testbed->cube.n,
-                        testbed->cube.k, testbed->cube.hosts);
+        return br_error(EINVAL, "--hosts %u: BCube(%u,%u) has %u hosts", testbed->hosts,
+                        testbed->cube.n, testbed->cube.k, testbed->cube.hosts);
     if (testbed->hosts > BR_TESTBED_HOSTS_MAX)
-        return br_error(
-            EINVAL,
-            "BCube(%u,%u) is too large for one machine, which holds at most %d hosts; --hosts takes less",
-            testbed->cube.n, testbed->cube.k, BR_TESTBED_HOSTS_MAX);
+        return br_error(EINVAL,
+                        "BCube(%u,%u) is too large for one machine, which holds at most %d hosts; "
+                        "--hosts takes less",
+                        testbed->cube.n, testbed->cube.k, BR_TESTBED_HOSTS_MAX);
     return br_testbed_lay(testbed);
 }
 
@@ -92,7 +95,8 @@ static int emulate_set_rate(struct br_testbed *testbed, const char *text)
 /* 0: go on; else the exit code + 1. */
 static int emulate_parse(struct br_testbed *testbed, int argc, char **argv)
 {
-    const char *name = BR_TESTBED_DEFAULT, *rate = NULL, *usage = "braid bcube emulate N K [options]";
+    const char *name = BR_TESTBED_DEFAULT, *rate = NULL,
+               *usage = "braid bcube emulate N K [options]";
     int64_t hosts = 0, mtu = 1500;
     const struct br_option options[] = {
         {"rate", 0, BR_OPTION_TEXT, &rate, 0, 0,
@@ -124,7 +128,7 @@ static int emulate_parse(struct br_testbed *testbed, int argc, char **argv)
     return 0;
 }
 
-/* ---- making ---- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void catch_signals(void)
 {
@@ -180,25 +184,26 @@ static void emulate_tell(const struct br_testbed *testbed, double seconds)
 {
     const struct br_bcube *cube = &testbed->cube;
     uint32_t switches = count_switches(testbed);
-    char rate[BR_RATE_TEXT], host[BR_TESTBED_HOST], address[BR_TESTBED_ADDRESS], path[BR_TESTBED_FOLDER + 32],
-        name[48] = "";
+    char rate[BR_RATE_TEXT], host[BR_TESTBED_HOST], address[BR_TESTBED_ADDRESS],
+        path[BR_TESTBED_FOLDER + 32], name[48] = "";
 
     if (strcmp(testbed->name, BR_TESTBED_DEFAULT) != 0)
         snprintf(name, sizeof name, " --name %s", testbed->name);
     br_testbed_host_name(testbed, 0, host);
     br_testbed_address(testbed, testbed->hosts > 1 ? 1 : 0, 0, address);
-    printf("testbed %s: BCube(%u,%u), %u host%s of %u NIC%s, %u switch%s, ", testbed->name, cube->n, cube->k,
-           testbed->hosts, testbed->hosts > 1 ? "s" : "", cube->k, cube->k > 1 ? "s" : "", switches,
-           switches > 1 ? "es" : "");
+    printf("testbed %s: BCube(%u,%u), %u host%s of %u NIC%s, %u switch%s, ", testbed->name, cube->n,
+           cube->k, testbed->hosts, testbed->hosts > 1 ? "s" : "", cube->k, cube->k > 1 ? "s" : "",
+           switches, switches > 1 ? "es" : "");
     if (testbed->loopback)
         printf("addresses of 127/8, nothing shaped and levels not kept apart (that needs root)\n");
     else
         printf("%s, MTU %u, made in %.1f s\n",
-               testbed->rate ? br_rate_print(testbed->rate, rate) : "unshaped", testbed->mtu, seconds);
+               testbed->rate ? br_rate_print(testbed->rate, rate) : "unshaped", testbed->mtu,
+               seconds);
     printf("inventory: %s\n\n", br_testbed_path(testbed, BR_TESTBED_INVENTORY, path));
     if (!testbed->loopback)
-        printf("  braid bcube exec%s %s -- ping -c 1 %.*s\n", name, host, (int)strcspn(address, "/"),
-               address);
+        printf("  braid bcube exec%s %s -- ping -c 1 %.*s\n", name, host,
+               (int)strcspn(address, "/"), address);
     printf("  braid bcube run%s -- braid allreduce -b 1M -e 16M\n", name);
     if (!testbed->loopback)
         printf("  braid bcube fault%s nic %s 0 down\n  braid bcube check%s%s\n", name, host,
@@ -215,10 +220,9 @@ int br_bcube_emulate(int argc, char **argv)
     if (rc)
         return rc - 1;
     if (!testbed.loopback && geteuid() != 0) {
-        fprintf(
-            stderr,
-            "braid bcube emulate: namespaces, switches and shaping need root; without, --loopback emulates "
-            "addresses only\n");
+        fprintf(stderr, "braid bcube emulate: namespaces, switches and shaping need root; without, "
+                        "--loopback emulates "
+                        "addresses only\n");
         return 1;
     }
     catch_signals();

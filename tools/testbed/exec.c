@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid bcube exec: becomes a command on one host of an emulated testbed, so terminal, signals and exit code are the command's. */
+/* braid bcube exec: becomes a command on one host of an emulated testbed, so terminal, signals and
+ * exit code are the command's. */
 #include "base/error.h"
 #include "tools/testbed/arguments.h"
 #include "tools/testbed/bcube.h"
@@ -26,9 +27,11 @@ static int exec_enter(struct br_testbed *testbed, const char *text)
 
 int br_bcube_exec(int argc, char **argv)
 {
-    const char *name = NULL, *usage = "braid bcube exec [--name NAME] HOST -- COMMAND [ARGUMENT...]";
+    const char *name = NULL,
+               *usage = "braid bcube exec [--name NAME] HOST -- COMMAND [ARGUMENT...]";
     const struct br_option options[] = {
-        {"name", 0, BR_OPTION_TEXT, &name, 0, 0, "NAME of the testbed (default: the only one)"}, {0}};
+        {"name", 0, BR_OPTION_TEXT, &name, 0, 0, "NAME of the testbed (default: the only one)"},
+        {0}};
     struct br_arguments arguments;
     struct br_testbed testbed;
     int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
@@ -50,6 +53,7 @@ int br_bcube_exec(int argc, char **argv)
     }
     execvp(arguments.command[0], arguments.command);
     rc = errno == ENOENT ? 127 : 126;
-    fprintf(stderr, "braid bcube exec: cannot run '%s': %s\n", arguments.command[0], strerror(errno));
+    fprintf(stderr, "braid bcube exec: cannot run '%s': %s\n", arguments.command[0],
+            strerror(errno));
     return rc;
 }

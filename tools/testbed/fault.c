@@ -21,7 +21,7 @@ static void testbed_fault_list(const struct br_faults *faults, const struct br_t
 
 /* Changes the list. */
 static int testbed_fault_change(struct br_faults *faults, const struct br_testbed *testbed,
-                  const struct br_arguments *arguments)
+                                const struct br_arguments *arguments)
 {
     struct br_fault fault = {0};
     bool plant = false;
@@ -37,8 +37,8 @@ static int testbed_fault_change(struct br_faults *faults, const struct br_testbe
     return plant ? br_faults_plant(faults, &fault) : br_faults_mend(faults, &fault, testbed);
 }
 
-/* The list is on the disk before the network is touched: a killed command is repeated, or the next one finishes it. What the kernel
- * does not take is taken back. */
+/* The list is on the disk before the network is touched: a killed command is repeated, or the next
+ * one finishes it. What the kernel does not take is taken back. */
 static int testbed_fault_work(struct br_testbed *testbed, const struct br_arguments *arguments)
 {
     static struct br_faults faults, before;
@@ -76,7 +76,8 @@ int br_bcube_fault(int argc, char **argv)
 {
     const char *name = NULL, *usage = "braid bcube fault [--name NAME] FAULT";
     const struct br_option options[] = {
-        {"name", 0, BR_OPTION_TEXT, &name, 0, 0, "NAME of the testbed (default: the only one)"}, {0}};
+        {"name", 0, BR_OPTION_TEXT, &name, 0, 0, "NAME of the testbed (default: the only one)"},
+        {0}};
     struct br_arguments arguments;
     struct br_testbed testbed;
     int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
@@ -86,7 +87,8 @@ int br_bcube_fault(int argc, char **argv)
         br_fault_help(stdout);
         puts("  list                                            what is planted\n"
              "  clear                                           mends everything\n\n"
-             "HOST is a name, a number or its digits \"[0,1]\"; SWITCH is s0-2 for switch 2 of level 0. down "
+             "HOST is a name, a number or its digits \"[0,1]\"; SWITCH is s0-2 for switch 2 of "
+             "level 0. down "
              "plants, up and clear\n"
              "mend; where neither is asked for, the fault is planted.");
         return 0;

@@ -20,8 +20,8 @@
 #define MTU_MIN      68 /* of IPv4 */
 #define MTU_MAX      65535
 
-/* Operands by letter: Host, Level, switch Index, any Switch, Bytes, Rate, Percent, Address, Mac, Name. The first `keys` say where
- * the fault is. */
+/* Operands by letter: Host, Level, switch Index, any Switch, Bytes, Rate, Percent, Address, Mac,
+ * Name. The first `keys` say where the fault is. */
 static const struct kind {
     const char *name, *operands;
     int keys;
@@ -31,18 +31,26 @@ static const struct kind {
     [BR_FAULT_SWITCH] = {"switch", "LI", 2, "LEVEL INDEX down|up", "it is without power"},
     [BR_FAULT_HOST] = {"host", "H", 1, "HOST down|up", "all its cables are out, mgmt0's too"},
     [BR_FAULT_LEVEL] = {"level", "L", 1, "LEVEL down|up", "all its switches are without power"},
-    [BR_FAULT_MISSING] = {"missing", "HL", 2, "HOST LEVEL [clear]", "the host does not have the NIC"},
+    [BR_FAULT_MISSING] = {"missing", "HL", 2, "HOST LEVEL [clear]",
+                          "the host does not have the NIC"},
     [BR_FAULT_OFF] = {"off", "HL", 2, "HOST LEVEL [clear]", "the NIC is set down"},
-    [BR_FAULT_SWAP] = {"swap", "HLL", 3, "HOST LEVEL LEVEL [clear]", "two NICs' cables are exchanged"},
-    [BR_FAULT_MOVE] = {"move", "HLS", 2, "HOST LEVEL SWITCH|clear", "the cable is on another switch"},
+    [BR_FAULT_SWAP] = {"swap", "HLL", 3, "HOST LEVEL LEVEL [clear]",
+                       "two NICs' cables are exchanged"},
+    [BR_FAULT_MOVE] = {"move", "HLS", 2, "HOST LEVEL SWITCH|clear",
+                       "the cable is on another switch"},
     [BR_FAULT_JOIN] = {"join", "SS", 2, "SWITCH SWITCH [clear]", "a cable connects two switches"},
-    [BR_FAULT_MUTE] = {"mute", "LI", 2, "LEVEL INDEX [clear]", "the switch has power and passes nothing"},
-    [BR_FAULT_DEAF] = {"deaf", "HL", 2, "HOST LEVEL [clear]", "nothing arrives, what it sends does"},
-    [BR_FAULT_LOSS] = {"loss", "HLP", 2, "HOST LEVEL PERCENT|clear", "its port loses so much, both ways"},
+    [BR_FAULT_MUTE] = {"mute", "LI", 2, "LEVEL INDEX [clear]",
+                       "the switch has power and passes nothing"},
+    [BR_FAULT_DEAF] = {"deaf", "HL", 2, "HOST LEVEL [clear]",
+                       "nothing arrives, what it sends does"},
+    [BR_FAULT_LOSS] = {"loss", "HLP", 2, "HOST LEVEL PERCENT|clear",
+                       "its port loses so much, both ways"},
     [BR_FAULT_RATE] = {"rate", "HLR", 2, "HOST LEVEL RATE|clear", "of the link, both ways"},
     [BR_FAULT_MTU] = {"mtu", "HLB", 2, "HOST LEVEL BYTES|clear", "of the NIC"},
-    [BR_FAULT_SWITCH_MTU] = {"switch-mtu", "HLB", 2, "HOST LEVEL BYTES|clear", "of its port on the switch"},
-    [BR_FAULT_ADDRESS] = {"address", "HLA", 2, "HOST LEVEL ADDRESS[/BITS]|none|clear", "a wrong one"},
+    [BR_FAULT_SWITCH_MTU] = {"switch-mtu", "HLB", 2, "HOST LEVEL BYTES|clear",
+                             "of its port on the switch"},
+    [BR_FAULT_ADDRESS] = {"address", "HLA", 2, "HOST LEVEL ADDRESS[/BITS]|none|clear",
+                          "a wrong one"},
     [BR_FAULT_MAC] = {"mac", "HLM", 2, "HOST LEVEL MAC|clear", "another one"},
     [BR_FAULT_NAME] = {"name", "HLN", 2, "HOST LEVEL NAME|clear", "the NIC is called so"},
     [BR_FAULT_ARP] = {"arp", "H", 1, "HOST [clear]", "it answers ARP for any address on any NIC"},
@@ -55,16 +63,17 @@ static uint64_t switch_number(uint32_t level, uint32_t index)
     return (uint64_t)level << 32 | index;
 }
 
-/* ---- words ---- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
-static int faults_parse_number(const char *text, uint64_t min, uint64_t max, const char *what, uint64_t *out)
+static int faults_parse_number(const char *text, uint64_t min, uint64_t max, const char *what,
+                               uint64_t *out)
 {
     char *end = NULL;
     unsigned long long number = strtoull(text, &end, 10);
 
     if (!isdigit((unsigned char)*text) || *end || number < min || number > max)
-        return br_error(EINVAL, "%s '%s': it must be a number from %" PRIu64 " to %" PRIu64, what, text, min,
-                        max);
+        return br_error(EINVAL, "%s '%s': it must be a number from %" PRIu64 " to %" PRIu64, what,
+                        text, min, max);
     *out = number;
     return 0;
 }
@@ -91,7 +100,8 @@ static int parse_address(const char *text, char out[BR_FAULT_TEXT])
         return 0;
     }
     if (br_address_parse(text, &address, &bits) < 0)
-        return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24, nor none", text);
+        return br_error(EINVAL, "'%s' is no address such as 10.0.0.1 or 10.0.0.1/24, nor none",
+                        text);
     br_address_text(address, bits > 32 ? DEFAULT_BITS : bits, out);
     return 0;
 }
@@ -101,7 +111,8 @@ static int parse_mac(const char *text, char out[BR_FAULT_TEXT])
     unsigned m[6];
     int n = 0;
 
-    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5], &n) != 6 ||
+    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5], &n) !=
+            6 ||
         text[n] || m[0] & 1)
         return br_error(EINVAL, "'%s' is no MAC of a NIC such as 02:00:00:00:00:01", text);
     snprintf(out, BR_FAULT_TEXT, "%s", text);
@@ -110,15 +121,17 @@ static int parse_mac(const char *text, char out[BR_FAULT_TEXT])
 
 static int parse_name(const char *text, char out[BR_FAULT_TEXT])
 {
-    if (!isalpha((unsigned char)*text) || strlen(text) >= BR_NIC_NAME || text[strcspn(text, "/: \t\n")])
-        return br_error(EINVAL, "'%s' is no name of a NIC: up to %d characters, a letter first", text,
-                        BR_NIC_NAME - 1);
+    if (!isalpha((unsigned char)*text) || strlen(text) >= BR_NIC_NAME ||
+        text[strcspn(text, "/: \t\n")])
+        return br_error(EINVAL, "'%s' is no name of a NIC: up to %d characters, a letter first",
+                        text, BR_NIC_NAME - 1);
     snprintf(out, BR_FAULT_TEXT, "%s", text);
     return 0;
 }
 
 /* "2" is of the level; "s1-2", as plans and findings write it, of any. */
-static int parse_switch(const struct br_testbed *testbed, const char *text, int64_t level, uint64_t *out)
+static int parse_switch(const struct br_testbed *testbed, const char *text, int64_t level,
+                        uint64_t *out)
 {
     uint32_t per_level = br_bcube_power(&testbed->cube, testbed->cube.k - 1);
     unsigned of = (unsigned)level, index = 0;
@@ -130,7 +143,8 @@ static int parse_switch(const struct br_testbed *testbed, const char *text, int6
         n = 0;
     if (!n || text[n] || of >= testbed->cube.k || index >= per_level)
         return br_error(EINVAL, "'%s' is no switch: write s0-0 to s%u-%u (level and index)%s", text,
-                        testbed->cube.k - 1, per_level - 1, level >= 0 ? ", or the index alone" : "");
+                        testbed->cube.k - 1, per_level - 1,
+                        level >= 0 ? ", or the index alone" : "");
     if (!br_cabling_switch_used(&testbed->cabling, of, index))
         return br_error(EINVAL, "no host of this testbed is on switch '%s'", text);
     *out = switch_number(of, index);
@@ -146,7 +160,8 @@ static int parse_rate(const char *text, uint64_t *out)
     return rc;
 }
 
-static int parse_operand(struct br_fault *fault, int i, const struct br_testbed *testbed, const char *text)
+static int parse_operand(struct br_fault *fault, int i, const struct br_testbed *testbed,
+                         const char *text)
 {
     const struct br_bcube *cube = &testbed->cube;
     uint64_t *out = &fault->operand[i];
@@ -165,8 +180,8 @@ static int parse_operand(struct br_fault *fault, int i, const struct br_testbed 
         *out &= UINT32_MAX;
         return rc;
     case 'S':
-        return parse_switch(testbed, text, fault->kind == BR_FAULT_MOVE ? (int64_t)fault->operand[1] : -1,
-                            out);
+        return parse_switch(testbed, text,
+                            fault->kind == BR_FAULT_MOVE ? (int64_t)fault->operand[1] : -1, out);
     case 'B':
         return faults_parse_number(text, MTU_MIN, MTU_MAX, "MTU", out);
     case 'R':
@@ -194,7 +209,8 @@ int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed 
                    char *const argv[])
 {
     const char *last = argc ? argv[argc - 1] : "";
-    bool mends = !strcmp(last, "up") || !strcmp(last, "clear"), says = mends || !strcmp(last, "down");
+    bool mends = !strcmp(last, "up") || !strcmp(last, "clear"),
+         says = mends || !strcmp(last, "down");
     int kind = argc ? find_kind(argv[0])
                     : br_error(EINVAL, "no fault was named; `braid bcube fault --help` lists them");
     int given = argc - 1 - says, rc = 0, expected;
@@ -233,7 +249,8 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
         else if (k->operands[i] == 'P')
             fprintf(out, " %.9g", (double)operand * 100 / MILLION);
         else if (k->operands[i] == 'S')
-            fprintf(out, " %s", br_cabling_switch_name((uint32_t)(operand >> 32), (uint32_t)operand, text));
+            fprintf(out, " %s",
+                    br_cabling_switch_name((uint32_t)(operand >> 32), (uint32_t)operand, text));
         else if (strchr("AMN", k->operands[i]))
             fprintf(out, " %s", fault->text);
         else
@@ -248,7 +265,7 @@ void br_fault_help(FILE *out)
         fprintf(out, "  %-10s %-36s %s\n", kinds[i].name, kinds[i].usage, kinds[i].help);
 }
 
-/* ---- the list ---- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static int faults_find(const struct br_faults *faults, const struct br_fault *fault)
 {
@@ -270,24 +287,27 @@ int br_faults_plant(struct br_faults *faults, const struct br_fault *fault)
     return 0;
 }
 
-int br_faults_mend(struct br_faults *faults, const struct br_fault *fault, const struct br_testbed *testbed)
+int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
+                   const struct br_testbed *testbed)
 {
     int i = faults_find(faults, fault);
 
     if (i < 0)
-        return br_error(ENOENT,
-                        "no fault of kind %s is planted there; `braid bcube fault list --name %s` lists them",
-                        kinds[fault->kind].name, testbed->name);
+        return br_error(
+            ENOENT,
+            "no fault of kind %s is planted there; `braid bcube fault list --name %s` lists them",
+            kinds[fault->kind].name, testbed->name);
     faults->count--;
-    memmove(&faults->fault[i], &faults->fault[i + 1], sizeof *faults->fault * (size_t)(faults->count - i));
+    memmove(&faults->fault[i], &faults->fault[i + 1],
+            sizeof *faults->fault * (size_t)(faults->count - i));
     return 0;
 }
 
-/* ---- what the list makes of the network ---- */
+/* ---- what the list makes of the network ------------------------------------------------------ */
 
 /* The cable: where it ends. */
-static void faults_plug(const struct br_fault *fault, const struct br_testbed *testbed, uint32_t host,
-                 uint32_t level, struct br_nic_state *state)
+static void faults_plug(const struct br_fault *fault, const struct br_testbed *testbed,
+                        uint32_t host, uint32_t level, struct br_nic_state *state)
 {
     const uint64_t *on = fault->operand;
 
@@ -348,7 +368,8 @@ static void spoil_nic(const struct br_fault *fault, struct br_nic_state *state)
         state->port_mtu = (uint32_t)value;
         break;
     case BR_FAULT_ADDRESS:
-        snprintf(state->address, sizeof state->address, "%s", strcmp(fault->text, "none") ? fault->text : "");
+        snprintf(state->address, sizeof state->address, "%s",
+                 strcmp(fault->text, "none") ? fault->text : "");
         break;
     case BR_FAULT_MAC:
         snprintf(state->mac, sizeof state->mac, "%.17s", fault->text);
@@ -364,7 +385,8 @@ static void spoil_nic(const struct br_fault *fault, struct br_nic_state *state)
 /* A cable between two switches makes one of them: here everybody moves to the first. */
 static void faults_join(const struct br_fault *fault, struct br_nic_state *state)
 {
-    if (fault->kind != BR_FAULT_JOIN || fault->operand[1] != switch_number(state->level, state->index))
+    if (fault->kind != BR_FAULT_JOIN ||
+        fault->operand[1] != switch_number(state->level, state->index))
         return;
     state->level = (uint32_t)(fault->operand[0] >> 32);
     state->index = (uint32_t)fault->operand[0];
@@ -412,7 +434,7 @@ void br_faults_host(const struct br_faults *faults, uint32_t host, struct br_hos
     }
 }
 
-/* ---- the file: one fault a line, in the words of the command line ---- */
+/* ---- the file: one fault a line, in the words of the command line ---------------------------- */
 
 static int load_line(struct br_faults *faults, const struct br_testbed *testbed, char *line)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults planted in a testbed: a list, and what it makes of each NIC and each host. Planting and mending change the list; the
- * network is then set to what the list says, so that faults that overlap (a NIC of a switch that is down) come and go in any
- * order. Pure but for reading and writing the list. Not thread-safe.
+ * Faults planted in a testbed: a list, and what it makes of each NIC and each host. Planting and
+ * mending change the list; the network is then set to what the list says, so that faults that
+ * overlap (a NIC of a switch that is down) come and go in any order. Pure but for reading and
+ * writing the list. Not thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_FAULTS_H
 #define BR_TOOLS_TESTBED_FAULTS_H
@@ -36,14 +37,16 @@ enum br_fault_kind {
     BR_FAULT_ADDRESS,
     BR_FAULT_MAC,
     BR_FAULT_NAME,
-    BR_FAULT_ARP, /* arp_ignore and arp_announce as Linux has them: answers for any address on any NIC */
+    BR_FAULT_ARP, /* arp_ignore and arp_announce as Linux has them: answers for any address on any
+                     NIC */
     BR_FAULT_RP_FILTER, /* strict */
     BR_FAULT_KINDS
 };
 
 struct br_fault {
     enum br_fault_kind kind;
-    /* In the order of the command line; rate in bit/s, loss in 1/1,000,000, a switch as level << 32 | index. */
+    /* In the order of the command line; rate in bit/s, loss in 1/1,000,000, a switch as level << 32
+     * | index. */
     uint64_t operand[BR_FAULT_OPERANDS];
     char text[BR_FAULT_TEXT]; /* the operand of those that need one: an address, a MAC, a name */
 };
@@ -73,8 +76,8 @@ struct br_host_state {
 };
 
 /*
- * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *plant is false for up and clear. -EINVAL and others
- * with words that say what is possible.
+ * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *plant is false
+ * for up and clear. -EINVAL and others with words that say what is possible.
  */
 int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed *testbed, int argc,
                    char *const argv[]);
@@ -88,7 +91,8 @@ void br_fault_help(FILE *out);
 /* Plants; one of the same kind at the same place is replaced. -ENOSPC with words. */
 int br_faults_plant(struct br_faults *faults, const struct br_fault *fault);
 /* Mends what is planted of this kind at this place. -ENOENT with words when there is nothing. */
-int br_faults_mend(struct br_faults *faults, const struct br_fault *fault, const struct br_testbed *testbed);
+int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
+                   const struct br_testbed *testbed);
 
 void br_faults_nic(const struct br_faults *faults, const struct br_testbed *testbed, uint32_t host,
                    uint32_t level, struct br_nic_state *state);

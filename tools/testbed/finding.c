@@ -12,8 +12,8 @@ const char *br_severity_name(enum br_severity severity)
     return names[severity];
 }
 
-struct br_finding *br_finding_add(struct br_findings *findings, const char *code, enum br_severity severity,
-                                  const char *format, ...)
+struct br_finding *br_finding_add(struct br_findings *findings, const char *code,
+                                  enum br_severity severity, const char *format, ...)
 {
     static struct br_finding dropped;
     struct br_finding *finding = &dropped;

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_FINDING_EVIDENCE 8
-#define BR_FINDING_LOCATIONS   64
+#define BR_FINDING_EVIDENCE  8
+#define BR_FINDING_LOCATIONS 64
 
 enum br_severity {
     BR_NOTE,    /* good to know; the testbed counts as healthy */
@@ -44,9 +44,11 @@ struct br_findings {
 
 const char *br_severity_name(enum br_severity severity);
 
-/* A new finding with its title; valid until the next one. Never NULL: without memory it is one that is dropped. */
-struct br_finding *br_finding_add(struct br_findings *findings, const char *code, enum br_severity severity,
-                                  const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A new finding with its title; valid until the next one. Never NULL: without memory it is one that
+ * is dropped. */
+struct br_finding *br_finding_add(struct br_findings *findings, const char *code,
+                                  enum br_severity severity, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* What does not fit is left out: evidence is a sample. */
 void br_finding_evidence(struct br_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

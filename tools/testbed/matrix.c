@@ -3,9 +3,10 @@
  * `braid bcube matrix`: alpha and beta of every link over plain TCP.
  *
  * 1. alpha is half the time from sending 64 bytes to hearing that they arrived.
- * 2. beta is the slope of the times of four large sizes (Theil and Sen). A shaper lets the first bytes pass at once; that shifts all
- *    these times alike and leaves the slope.
- * 3. The sizes follow the nominal rate: large enough for a slope above the noise, small enough for slow links.
+ * 2. beta is the slope of the times of four large sizes (Theil and Sen). A shaper lets the first
+ *    bytes pass at once; that shifts all these times alike and leaves the slope.
+ * 3. The sizes follow the nominal rate: large enough for a slope above the noise, small enough for
+ *    slow links.
  */
 #include "tools/testbed/matrix.h"
 
@@ -72,7 +73,7 @@ static int matrix_write_svg(const struct br_matrix *matrix, FILE *out)
 }
 
 static int matrix_write_file(const char *path, const struct br_matrix *matrix,
-                      int (*print)(const struct br_matrix *matrix, FILE *out))
+                             int (*print)(const struct br_matrix *matrix, FILE *out))
 {
     int rc;
     FILE *out = br_output_open(path, true, &rc);
@@ -100,7 +101,8 @@ static int run_site(const struct options *options, struct br_site *site)
     if (!rc && !br_site_any_reached(&survey))
         rc = br_error(EHOSTUNREACH, "no host can be asked; %s: %s", survey.hosts[0].name,
                       survey.hosts[0].message);
-    if (!rc && !(options->json && !strcmp(options->json, "-"))) /* standard output is the JSON's then */
+    /* standard output is the JSON's then */
+    if (!rc && !(options->json && !strcmp(options->json, "-")))
         br_matrix_text(&matrix, !options->no_color && isatty(1), stdout);
     if (!rc && options->json)
         rc = matrix_write_file(options->json, &matrix, br_matrix_json);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alpha and beta of every link, and their heat maps: a row a host, for each level a column a digit of the receiver. */
+/* alpha and beta of every link, and their heat maps: a row a host, for each level a column a digit
+ * of the receiver. */
 #ifndef BR_TOOLS_TESTBED_MATRIX_H
 #define BR_TOOLS_TESTBED_MATRIX_H
 
@@ -18,8 +19,10 @@ struct br_matrix {
     const char *title;
 };
 
-/* From the times of trips: alpha is half of the smallest message's, beta the slope over the others. */
-struct br_matrix_cell br_matrix_fit(const double sizes[BR_TRIP_SIZES], const double us[BR_TRIP_SIZES]);
+/* From the times of trips: alpha is half of the smallest message's, beta the slope over the others.
+ */
+struct br_matrix_cell br_matrix_fit(const double sizes[BR_TRIP_SIZES],
+                                    const double us[BR_TRIP_SIZES]);
 
 double br_matrix_gbit(const struct br_matrix_cell *cell); /* Gb/s; 0: not measured */
 

@@ -21,7 +21,8 @@ enum quantity { GBIT, ALPHA };
 
 static const char *const names[] = {[GBIT] = "1/beta, Gb/s", [ALPHA] = "alpha, us"};
 
-struct br_matrix_cell br_matrix_fit(const double sizes[BR_TRIP_SIZES], const double us[BR_TRIP_SIZES])
+struct br_matrix_cell br_matrix_fit(const double sizes[BR_TRIP_SIZES],
+                                    const double us[BR_TRIP_SIZES])
 {
     struct br_matrix_cell cell = {.alpha = us[0] / 2};
     double x[BR_TRIP_SIZES], y[BR_TRIP_SIZES], slope, intercept;
@@ -48,7 +49,8 @@ static double matrix_print_value_of(const struct br_matrix_cell *cell, enum quan
 }
 
 /* Of all links that were measured; count 0 without memory. */
-static struct br_spread matrix_print_spread_of(const struct br_matrix *matrix, enum quantity quantity)
+static struct br_spread matrix_print_spread_of(const struct br_matrix *matrix,
+                                               enum quantity quantity)
 {
     uint32_t links = br_survey_links(matrix->survey);
     double *values = calloc(links + 1, sizeof *values);
@@ -62,17 +64,19 @@ static struct br_spread matrix_print_spread_of(const struct br_matrix *matrix, e
 }
 
 /* The cell from a host to the digit of a level; NULL: itself, or nobody. */
-static const struct br_matrix_cell *cell_at(const struct br_matrix *matrix, uint32_t host, uint32_t level,
-                                            uint32_t digit)
+static const struct br_matrix_cell *cell_at(const struct br_matrix *matrix, uint32_t host,
+                                            uint32_t level, uint32_t digit)
 {
     const struct br_survey *survey = matrix->survey;
     uint32_t own = br_bcube_digit(&survey->cube, host, level);
-    uint32_t link = br_survey_port_of(survey, host, level) * (survey->cube.n - 1) + digit - (digit > own);
+    uint32_t link =
+        br_survey_port_of(survey, host, level) * (survey->cube.n - 1) + digit - (digit > own);
     return digit == own || !br_survey_link_is(survey, link) ? NULL : &matrix->cells[link];
 }
 
 /* White is as good as the median or better, orange half as good or worse. */
-static void matrix_print_colour_of(double value, const struct br_spread *spread, enum quantity quantity, int rgb[3])
+static void matrix_print_colour_of(double value, const struct br_spread *spread,
+                                   enum quantity quantity, int rgb[3])
 {
     double off = quantity == GBIT ? 2 * (1 - value / spread->median) : value / spread->median - 1;
     off = off < 0 ? 0 : off > 1 ? 1 : off;
@@ -81,10 +85,11 @@ static void matrix_print_colour_of(double value, const struct br_spread *spread,
     rgb[2] = (int)(255 - 215 * off);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
-static void matrix_print_print_cell(const struct br_matrix_cell *cell, const struct br_spread *spread,
-                       enum quantity quantity, bool colour, FILE *out)
+static void matrix_print_print_cell(const struct br_matrix_cell *cell,
+                                    const struct br_spread *spread, enum quantity quantity,
+                                    bool colour, FILE *out)
 {
     double value = cell ? matrix_print_value_of(cell, quantity) : 0;
     int rgb[3];
@@ -134,14 +139,15 @@ void br_matrix_text(const struct br_matrix *matrix, bool colour, FILE *out)
             for (uint32_t level = 0; level < cube->k; level++) {
                 fputs("  ", out);
                 for (uint32_t digit = 0; digit < cube->n; digit++)
-                    matrix_print_print_cell(cell_at(matrix, h, level, digit), &spread, quantity, colour, out);
+                    matrix_print_print_cell(cell_at(matrix, h, level, digit), &spread, quantity,
+                                            colour, out);
             }
             fputc('\n', out);
         }
     }
 }
 
-/* ---- SVG -------------------------------------------------------------------------------------------------- */
+/* ---- SVG ------------------------------------------------------------------------------------- */
 
 static void draw_text(FILE *out, int x, int y, const char *anchor, const char *text)
 {
@@ -150,8 +156,9 @@ static void draw_text(FILE *out, int x, int y, const char *anchor, const char *t
     fputs("</text>\n", out);
 }
 
-static void matrix_print_draw_cell(const struct br_matrix *matrix, uint32_t host, uint32_t level, uint32_t digit, int x,
-                      int y, const struct br_spread *spread, enum quantity quantity, FILE *out)
+static void matrix_print_draw_cell(const struct br_matrix *matrix, uint32_t host, uint32_t level,
+                                   uint32_t digit, int x, int y, const struct br_spread *spread,
+                                   enum quantity quantity, FILE *out)
 {
     const struct br_matrix_cell *cell = cell_at(matrix, host, level, digit);
     double value = cell ? matrix_print_value_of(cell, quantity) : 0;
@@ -166,22 +173,23 @@ static void matrix_print_draw_cell(const struct br_matrix *matrix, uint32_t host
         rgb[2] = 40;
         snprintf(text, sizeof text, "fails");
     }
-    fprintf(
-        out,
-        "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(%d,%d,%d)\" stroke=\"#c5cad0\"/>\n", x,
-        y, CELL_WIDTH, CELL_HEIGHT, rgb[0], rgb[1], rgb[2]);
+    fprintf(out,
+            "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"rgb(%d,%d,%d)\" "
+            "stroke=\"#c5cad0\"/>\n",
+            x, y, CELL_WIDTH, CELL_HEIGHT, rgb[0], rgb[1], rgb[2]);
     if (text[0])
         draw_text(out, x + CELL_WIDTH / 2, y + 16, "middle", text);
 }
 
-static void matrix_print_draw_panel(const struct br_matrix *matrix, int top, enum quantity quantity, FILE *out)
+static void matrix_print_draw_panel(const struct br_matrix *matrix, int top, enum quantity quantity,
+                                    FILE *out)
 {
     const struct br_survey *survey = matrix->survey;
     const struct br_bcube *cube = &survey->cube;
     struct br_spread spread = matrix_print_spread_of(matrix, quantity);
     char text[128];
-    snprintf(text, sizeof text, "%s: median %.4g, from %.4g to %.4g", names[quantity], spread.median,
-             spread.min, spread.max);
+    snprintf(text, sizeof text, "%s: median %.4g, from %.4g to %.4g", names[quantity],
+             spread.median, spread.min, spread.max);
     draw_text(out, MARGIN, top + 16, "start", text);
     for (uint32_t level = 0; level < cube->k; level++) {
         int left = MARGIN + LABEL + (int)level * ((int)cube->n * CELL_WIDTH + MARGIN);
@@ -189,10 +197,11 @@ static void matrix_print_draw_panel(const struct br_matrix *matrix, int top, enu
         draw_text(out, left, top + 38, "start", text);
         for (uint32_t digit = 0; digit < cube->n; digit++) {
             snprintf(text, sizeof text, "%u", digit);
-            draw_text(out, left + (int)digit * CELL_WIDTH + CELL_WIDTH / 2, top + 56, "middle", text);
+            draw_text(out, left + (int)digit * CELL_WIDTH + CELL_WIDTH / 2, top + 56, "middle",
+                      text);
             for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++)
                 matrix_print_draw_cell(matrix, h, level, digit, left + (int)digit * CELL_WIDTH,
-                          top + HEAD + (int)h * CELL_HEIGHT, &spread, quantity, out);
+                                       top + HEAD + (int)h * CELL_HEIGHT, &spread, quantity, out);
         }
     }
     for (uint32_t h = 0; h < (uint32_t)survey->n_hosts; h++)
@@ -208,7 +217,8 @@ void br_matrix_svg(const struct br_matrix *matrix, FILE *out)
         height = 2 * panel + 2 * MARGIN + 10;
     char text[300];
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+            "%d\" "
             "font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
             width, height, width, height);
@@ -219,7 +229,7 @@ void br_matrix_svg(const struct br_matrix *matrix, FILE *out)
     fputs("</svg>\n", out);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 int br_matrix_json(const struct br_matrix *matrix, FILE *out)
 {
@@ -233,9 +243,11 @@ int br_matrix_json(const struct br_matrix *matrix, FILE *out)
         if (!br_survey_link_is(survey, l))
             continue;
         cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "from", survey->hosts[br_survey_host_of(survey, from)].name);
-        cJSON_AddStringToObject(object, "to",
-                                survey->hosts[br_survey_host_of(survey, br_survey_link_end(survey, l))].name);
+        cJSON_AddStringToObject(object, "from",
+                                survey->hosts[br_survey_host_of(survey, from)].name);
+        cJSON_AddStringToObject(
+            object, "to",
+            survey->hosts[br_survey_host_of(survey, br_survey_link_end(survey, l))].name);
         cJSON_AddNumberToObject(object, "level", br_survey_level_of(survey, from));
         cJSON_AddNumberToObject(object, "alpha_us", matrix->cells[l].alpha);
         cJSON_AddNumberToObject(object, "beta_s_per_byte", matrix->cells[l].beta);

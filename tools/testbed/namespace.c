@@ -27,9 +27,10 @@ static void namespace_path_of(const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, FOLDER "/%s", name);
 }
 
-/* ---- making and removing ---- */
+/* ---- making and removing --------------------------------------------------------------------- */
 
-/* As ip does it, under the same lock: mounts made here shall go when they are unmounted elsewhere, and the other way round. */
+/* As ip does it, under the same lock: mounts made here shall go when they are unmounted elsewhere,
+ * and the other way round. */
 static int share_folder(void)
 {
     int fd, rc = 0;
@@ -97,7 +98,7 @@ int br_namespace_remove(const char *name)
     return 0;
 }
 
-/* ---- the processes inside ---- */
+/* ---- the processes inside -------------------------------------------------------------------- */
 
 static bool is_inside(const char *pid, const struct stat *space)
 {
@@ -130,7 +131,7 @@ int br_namespace_signal(const char *name, int number)
     return n;
 }
 
-/* ---- going in ---- */
+/* ---- going in -------------------------------------------------------------------------------- */
 
 int br_namespace_open(const char *name)
 {
@@ -142,7 +143,8 @@ int br_namespace_open(const char *name)
     return fd < 0 ? br_error(errno, "network namespace %s: %s", path, strerror(errno)) : fd;
 }
 
-/* What /sys/class/net shows is decided when it is mounted. Mounts made here are seen by nobody else. */
+/* What /sys/class/net shows is decided when it is mounted. Mounts made here are seen by nobody
+ * else. */
 static int mount_sys(void)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", "none", MS_SLAVE | MS_REC, NULL) < 0)
@@ -184,7 +186,8 @@ int br_namespace_enter(const char *name, const char *hostname)
 
     if (rc == 0)
         rc = mount_sys();
-    if (rc == 0 && hostname && (unshare(CLONE_NEWUTS) < 0 || sethostname(hostname, strlen(hostname)) < 0))
+    if (rc == 0 && hostname &&
+        (unshare(CLONE_NEWUTS) < 0 || sethostname(hostname, strlen(hostname)) < 0))
         rc = br_error(errno, "cannot name the host %s: %s", hostname, strerror(errno));
     return rc;
 }

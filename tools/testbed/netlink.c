@@ -41,7 +41,7 @@ int br_net_error(const struct br_net *net, int rc, const char *what, const char 
     return br_error(err, "%s: cannot %s %s: %s", net->name, what, link, nl_geterror(rc));
 }
 
-/* ---- sockets ---- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static int netlink_open_socket(void *with)
 {
@@ -71,7 +71,7 @@ void br_net_close(struct br_net *net)
     net->sock = NULL;
 }
 
-/* ---- links ---- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 /* The link as it is; to be put. */
 static int get_link(struct br_net *net, const char *name, struct rtnl_link **link)
@@ -108,7 +108,8 @@ int br_net_add_bridge(struct br_net *net, const char *bridge)
 }
 
 /* Fills in what is known of the far end of a cable. `space`: where it shall be. */
-static int netlink_set_nic(struct rtnl_link *nic, const char *name, int space, const char *mac, uint32_t mtu)
+static int netlink_set_nic(struct rtnl_link *nic, const char *name, int space, const char *mac,
+                           uint32_t mtu)
 {
     struct nl_addr *address;
     int rc = nl_addr_parse(mac, AF_LLC, &address);
@@ -123,8 +124,8 @@ static int netlink_set_nic(struct rtnl_link *nic, const char *name, int space, c
     return 0;
 }
 
-int br_net_add_cable(struct br_net *net, const char *port, const char *bridge, const struct br_net *host,
-                     const char *nic, const char *mac, uint32_t mtu)
+int br_net_add_cable(struct br_net *net, const char *port, const char *bridge,
+                     const struct br_net *host, const char *nic, const char *mac, uint32_t mtu)
 {
     int master = br_net_index(net, bridge), space, rc = -NLE_NOMEM;
     struct rtnl_link *link, *peer;
@@ -294,7 +295,7 @@ int br_net_set_bridge(struct br_net *net, const char *port, const char *bridge)
     return change_link(net, link, changes, "plug");
 }
 
-/* ---- addresses ---- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static struct rtnl_addr *netlink_address_of(int link, struct nl_addr *local)
 {
@@ -310,7 +311,8 @@ static struct rtnl_addr *netlink_address_of(int link, struct nl_addr *local)
     return address;
 }
 
-/* Deletes the IPv4 addresses of the link but `keep` (NULL: all). Returns 1 when that one is there. */
+/* Deletes the IPv4 addresses of the link but `keep` (NULL: all). Returns 1 when that one is there.
+ */
 static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
 {
     struct nl_cache *all;
@@ -318,7 +320,8 @@ static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
 
     if (rc < 0)
         return rc;
-    for (struct nl_object *each = nl_cache_get_first(all); each && rc == 0; each = nl_cache_get_next(each)) {
+    for (struct nl_object *each = nl_cache_get_first(all); each && rc == 0;
+         each = nl_cache_get_next(each)) {
         struct rtnl_addr *address = (struct rtnl_addr *)each;
 
         if (rtnl_addr_get_ifindex(address) != link || rtnl_addr_get_family(address) != AF_INET)
@@ -360,7 +363,7 @@ int br_net_set_address(struct br_net *net, const char *name, const char *text)
     return rc < 0 ? br_net_error(net, rc, "set the address of", name) : 0;
 }
 
-/* ---- shaping ---- */
+/* ---- shaping --------------------------------------------------------------------------------- */
 
 static void set_tbf(struct rtnl_qdisc *qdisc, uint64_t rate)
 {

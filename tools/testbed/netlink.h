@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links, addresses and shaping of one network namespace, over a netlink socket that stays in it. Every function blocks for the
- * kernel's answer, returns 0 or a negative errno with words that name the namespace and the link, and changes nothing when
- * what is asked for is there already. Not thread-safe.
+ * Links, addresses and shaping of one network namespace, over a netlink socket that stays in it.
+ * Every function blocks for the kernel's answer, returns 0 or a negative errno with words that name
+ * the namespace and the link, and changes nothing when what is asked for is there already. Not
+ * thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_NETLINK_H
 #define BR_TOOLS_TESTBED_NETLINK_H
@@ -28,9 +29,10 @@ void br_net_close(struct br_net *net); /* also of a zeroed one */
 /* An empty bridge, up: a switch. */
 int br_net_add_bridge(struct br_net *net, const char *bridge);
 
-/* A cable: `port` in `net`, up and on `bridge`, its other end `nic` in `host`, down, with this MAC. Both with this MTU. */
-int br_net_add_cable(struct br_net *net, const char *port, const char *bridge, const struct br_net *host,
-                     const char *nic, const char *mac, uint32_t mtu);
+/* A cable: `port` in `net`, up and on `bridge`, its other end `nic` in `host`, down, with this MAC.
+ * Both with this MTU. */
+int br_net_add_cable(struct br_net *net, const char *port, const char *bridge,
+                     const struct br_net *host, const char *nic, const char *mac, uint32_t mtu);
 
 int br_net_set_up(struct br_net *net, const char *link, bool up);
 int br_net_set_mtu(struct br_net *net, const char *link, uint32_t mtu);
@@ -44,8 +46,10 @@ int br_net_has(struct br_net *net, const char *link);
 /* Removes a cable by its port. */
 int br_net_remove(struct br_net *net, const char *port);
 
-/* Gives the far end of `port`'s cable, which is in `host`, this name. It is down for a moment when it had another. */
-int br_net_set_nic_name(struct br_net *net, const char *port, struct br_net *host, const char *name);
+/* Gives the far end of `port`'s cable, which is in `host`, this name. It is down for a moment when
+ * it had another. */
+int br_net_set_nic_name(struct br_net *net, const char *port, struct br_net *host,
+                        const char *name);
 
 /* The only IPv4 address of the link: "10.0.0.1/24"; "": none. Routes of an old one go with it. */
 int br_net_set_address(struct br_net *net, const char *link, const char *address);
@@ -53,8 +57,8 @@ int br_net_set_address(struct br_net *net, const char *link, const char *address
 /* What leaves through the link leaves at this rate in bit/s (BR_NET_RATE_MIN..MAX); 0: unshaped. */
 int br_net_set_rate(struct br_net *net, const char *link, uint64_t rate);
 
-/* Loses packets that come in through the link, and that go out through it, at random, each with these probabilities in
- * 1/1,000,000; 0: none. */
+/* Loses packets that come in through the link, and that go out through it, at random, each with
+ * these probabilities in 1/1,000,000; 0: none. */
 int br_net_set_loss(struct br_net *net, const char *link, uint32_t in, uint32_t out);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "tools/testbed/netlink.h"
 
-/* rc: a negative number of libnl. "bcube-h00: cannot <what> <link>: why"; the errno that fits best, negative. */
+/* rc: a negative number of libnl. "bcube-h00: cannot <what> <link>: why"; the errno that fits best,
+ * negative. */
 int br_net_error(const struct br_net *net, int rc, const char *what, const char *link);
 
 /* The number of a link, or a negative errno with words. */

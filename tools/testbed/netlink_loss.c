@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A lossy link without netem, which many kernels lack: a BPF program of six instructions as a classifier that decides by itself
- * (direct action), at the link's ingress and egress.
+ * A lossy link without netem, which many kernels lack: a BPF program of six instructions as a
+ * classifier that decides by itself (direct action), at the link's ingress and egress.
  */
 #include "base/error.h"
 #include "tools/testbed/netlink.h"
@@ -77,7 +77,8 @@ static int netlink_loss_attach(struct br_net *net, int link, int program, uint32
     if (!message)
         return -NLE_NOMEM;
     if (nlmsg_append(message, &head, sizeof head, NLMSG_ALIGNTO) < 0 ||
-        nla_put_string(message, TCA_KIND, "bpf") < 0 || !(options = nla_nest_start(message, TCA_OPTIONS)) ||
+        nla_put_string(message, TCA_KIND, "bpf") < 0 ||
+        !(options = nla_nest_start(message, TCA_OPTIONS)) ||
         nla_put_u32(message, TCA_BPF_FD, (uint32_t)program) < 0 ||
         nla_put_string(message, TCA_BPF_NAME, "braid-loss") < 0 ||
         nla_put_u32(message, TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT) < 0) {
@@ -89,7 +90,8 @@ static int netlink_loss_attach(struct br_net *net, int link, int program, uint32
 }
 
 /* A program for one direction; none where nothing is lost. */
-static int netlink_loss_lose(struct br_net *net, int link, uint32_t direction, uint32_t millionths, const char *name)
+static int netlink_loss_lose(struct br_net *net, int link, uint32_t direction, uint32_t millionths,
+                             const char *name)
 {
     int program, rc;
 

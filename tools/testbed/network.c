@@ -18,7 +18,7 @@
 #define LOOKS            100  /* for the end of processes before SIGKILL, and after */
 #define LOOK_US          10000
 
-/* ---- sysctls ---- */
+/* ---- sysctls --------------------------------------------------------------------------------- */
 
 /* Of the namespace that we are in. What this kernel does not have is not needed. */
 static int write_sysctl(const char *path, const char *value)
@@ -102,7 +102,7 @@ static int write_host_sysctls(void *with)
     return rc;
 }
 
-/* ---- setting to a state ---- */
+/* ---- setting to a state ---------------------------------------------------------------------- */
 
 static char *management_port(uint32_t host, char out[BR_TESTBED_LINK])
 {
@@ -113,19 +113,23 @@ static char *management_port(uint32_t host, char out[BR_TESTBED_LINK])
 static int add_cable(const struct br_testbed *testbed, struct br_net *switches, struct br_net *net,
                      uint32_t host, uint32_t level)
 {
-    char port[BR_TESTBED_LINK], bridge[BR_TESTBED_LINK], nic[BR_TESTBED_ADDRESS], mac[BR_TESTBED_MAC];
+    char port[BR_TESTBED_LINK], bridge[BR_TESTBED_LINK], nic[BR_TESTBED_ADDRESS],
+        mac[BR_TESTBED_MAC];
 
     br_testbed_port(testbed, host, level, port);
     br_testbed_bridge(level, br_bcube_switch(&testbed->cube, host, level), bridge);
     br_testbed_nic(testbed, host, level, nic);
-    return br_net_add_cable(switches, port, bridge, net, nic, br_testbed_mac(host, level, mac), testbed->mtu);
+    return br_net_add_cable(switches, port, bridge, net, nic, br_testbed_mac(host, level, mac),
+                            testbed->mtu);
 }
 
 /* The end of the cable that is in the switch. */
-static int testbed_network_set_port(struct br_net *switches, const char *port, const struct br_nic_state *state)
+static int testbed_network_set_port(struct br_net *switches, const char *port,
+                                    const struct br_nic_state *state)
 {
     char bridge[BR_TESTBED_LINK];
-    int rc = br_net_set_bridge(switches, port, br_testbed_bridge(state->level, state->index, bridge));
+    int rc =
+        br_net_set_bridge(switches, port, br_testbed_bridge(state->level, state->index, bridge));
 
     if (rc == 0)
         rc = br_net_set_mtu(switches, port, state->port_mtu);
@@ -136,8 +140,9 @@ static int testbed_network_set_port(struct br_net *switches, const char *port, c
     return rc < 0 ? rc : br_net_set_up(switches, port, state->up);
 }
 
-static int testbed_network_set_nic(struct br_net *switches, struct br_net *net, const struct br_testbed *testbed,
-                   uint32_t host, uint32_t level, const struct br_nic_state *state)
+static int testbed_network_set_nic(struct br_net *switches, struct br_net *net,
+                                   const struct br_testbed *testbed, uint32_t host, uint32_t level,
+                                   const struct br_nic_state *state)
 {
     char port[BR_TESTBED_LINK];
     int rc = br_net_has(switches, br_testbed_port(testbed, host, level, port));
@@ -201,7 +206,7 @@ int br_network_apply(const struct br_testbed *testbed, const struct br_faults *f
     return rc;
 }
 
-/* ---- making ---- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static int check_free(const char *name)
 {
@@ -210,11 +215,11 @@ static int check_free(const char *name)
     snprintf(path, sizeof path, "/run/netns/%s", name);
     if (access(path, F_OK) < 0)
         return 0;
-    return br_error(
-        EEXIST,
-        "there is a network namespace %s already that is of no testbed; remove it (ip netns del %s) or give "
-        "another --name",
-        name, name);
+    return br_error(EEXIST,
+                    "there is a network namespace %s already that is of no testbed; remove it (ip "
+                    "netns del %s) or give "
+                    "another --name",
+                    name, name);
 }
 
 int br_network_check(const struct br_testbed *testbed)
@@ -247,16 +252,16 @@ static int make_switches(const struct br_testbed *testbed, struct br_net *switch
 }
 
 /* lo and the management network; the rest comes from set_host(). */
-static int make_management(const struct br_testbed *testbed, struct br_net *switches, struct br_net *net,
-                           uint32_t host)
+static int make_management(const struct br_testbed *testbed, struct br_net *switches,
+                           struct br_net *net, uint32_t host)
 {
     char port[BR_TESTBED_LINK], mac[BR_TESTBED_MAC], address[BR_TESTBED_ADDRESS];
     int rc = br_net_set_up(net, "lo", true);
 
     if (rc == 0)
         rc = br_net_add_cable(switches, management_port(host, port), MANAGEMENT, net,
-                              BR_TESTBED_MANAGEMENT_NIC, br_testbed_mac(host, MANAGEMENT_LEVEL, mac),
-                              MANAGEMENT_MTU);
+                              BR_TESTBED_MANAGEMENT_NIC,
+                              br_testbed_mac(host, MANAGEMENT_LEVEL, mac), MANAGEMENT_MTU);
     if (rc == 0)
         rc = br_net_set_up(net, BR_TESTBED_MANAGEMENT_NIC, true);
     br_testbed_management(testbed, host, address);
@@ -297,7 +302,7 @@ int br_network_make(const struct br_testbed *testbed, const volatile sig_atomic_
     return rc;
 }
 
-/* ---- removing ---- */
+/* ---- removing -------------------------------------------------------------------------------- */
 
 static int testbed_network_signal_all(const struct br_testbed *testbed, int number)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * braid bcube plan: what to buy, where to plug it in, and the files for that. Everything is written from an inventory: the default one of
- * a shape, or a file; so a file that was edited gives new lists, drawings and configurations.
+ * braid bcube plan: what to buy, where to plug it in, and the files for that. Everything is written
+ * from an inventory: the default one of a shape, or a file; so a file that was edited gives new
+ * lists, drawings and configurations.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@
 struct request {
     struct br_arguments arguments;
     int64_t hosts, mtu;
-    const char *check, *inventory, *inventory_out, *svg, *checklist, *switch_config, *prefix, *rate, *nics;
+    const char *check, *inventory, *inventory_out, *svg, *checklist, *switch_config, *prefix, *rate,
+        *nics;
     bool force, no_list;
 };
 
@@ -39,10 +41,12 @@ static int testbed_plan_parse(struct request *r, int argc, char **argv)
          "NAMES of the NICs of a host by level: eth2,eth3 (default: eth0,eth1,..)"},
         {"rate", 0, BR_OPTION_TEXT, &r->rate, 0, 0, "RATE of each NIC, for the inventory: 40gbit"},
         {"mtu", 0, BR_OPTION_NUMBER, &r->mtu, 576, 65535, "BYTES (default: 1500)"},
-        {"inventory-out", 0, BR_OPTION_TEXT, &r->inventory_out, 0, 0, "FILE to write the inventory to"},
+        {"inventory-out", 0, BR_OPTION_TEXT, &r->inventory_out, 0, 0,
+         "FILE to write the inventory to"},
         {"force", 0, BR_OPTION_FLAG, &r->force, 0, 0, "--inventory-out may replace a file"},
         {"svg", 0, BR_OPTION_TEXT, &r->svg, 0, 0, "FILE to draw the cube to"},
-        {"checklist", 0, BR_OPTION_TEXT, &r->checklist, 0, 0, "FILE for a list to tick off, a line a cable"},
+        {"checklist", 0, BR_OPTION_TEXT, &r->checklist, 0, 0,
+         "FILE for a list to tick off, a line a cable"},
         {"switch-config", 0, BR_OPTION_TEXT, &r->switch_config, 0, 0,
          "KIND cisco, sonic or linux: print switch configurations"},
         {"no-list", 0, BR_OPTION_FLAG, &r->no_list, 0, 0, "without the cabling list"},
@@ -54,7 +58,7 @@ static int testbed_plan_parse(struct request *r, int argc, char **argv)
     return br_arguments_parse(&r->arguments, options, usage, argc, argv);
 }
 
-/* ---- the inventory to plan from ---- */
+/* ---- the inventory to plan from -------------------------------------------------------------- */
 
 /* NIC names by level from "a,b,c" to all hosts. */
 static int name_nics(struct br_inventory *inventory, const char *names)
@@ -64,14 +68,16 @@ static int name_nics(struct br_inventory *inventory, const char *names)
     for (; level < k && *at; level++) {
         size_t length = strcspn(at, ",");
         if (!length || length >= BR_NIC_NAME)
-            return br_error(EINVAL, "--nics %.64s: a name has from 1 to %d letters", names, BR_NIC_NAME - 1);
+            return br_error(EINVAL, "--nics %.64s: a name has from 1 to %d letters", names,
+                            BR_NIC_NAME - 1);
         for (uint32_t host = 0; host < inventory->n_hosts; host++)
             snprintf(inventory->hosts[host].nics[level].name, BR_NIC_NAME, "%.*s", (int)length, at);
         at += length;
         at += *at == ',' && level + 1 < k;
     }
     if (level != k || *at)
-        return br_error(EINVAL, "--nics %.64s: give %u names, one for each level, with commas between them",
+        return br_error(EINVAL,
+                        "--nics %.64s: give %u names, one for each level, with commas between them",
                         names, k);
     return 0;
 }
@@ -82,7 +88,8 @@ static int from_shape(const struct request *r, struct br_inventory *inventory)
     struct br_bcube cube;
     char text[64];
     if (r->arguments.count != 2 || r->arguments.command)
-        return br_error(EINVAL, "which shape? `braid bcube plan 3 2` is BCube(3,2): 9 hosts of 2 NICs");
+        return br_error(EINVAL,
+                        "which shape? `braid bcube plan 3 2` is BCube(3,2): 9 hosts of 2 NICs");
     snprintf(text, sizeof text, "%s,%s", r->arguments.message[0], r->arguments.message[1]);
     int rc = br_bcube_parse(&cube, text);
     if (!rc)
@@ -109,12 +116,15 @@ static int check_request(const struct request *r)
         return 0;
     if (r->check && r->inventory)
         return br_error(EINVAL, "--check reads the file itself: leave --inventory out");
-    if (r->arguments.count || r->hosts || r->prefix || r->rate || r->nics || r->mtu != BR_INVENTORY_MTU)
+    if (r->arguments.count || r->hosts || r->prefix || r->rate || r->nics ||
+        r->mtu != BR_INVENTORY_MTU)
         return br_error(
-            EINVAL, "%s: shape, hosts, addresses, NICs, rate and MTU stand in the file; change them there",
+            EINVAL,
+            "%s: shape, hosts, addresses, NICs, rate and MTU stand in the file; change them there",
             file);
     if (r->check && (r->inventory_out || r->svg || r->checklist || r->switch_config))
-        return br_error(EINVAL, "--check only looks: use --inventory FILE to write lists and drawings of it");
+        return br_error(
+            EINVAL, "--check only looks: use --inventory FILE to write lists and drawings of it");
     return 0;
 }
 
@@ -141,8 +151,8 @@ static int testbed_plan_check_file(const char *file)
         const struct br_bcube cube = inventory.cabling.cube;
         count = br_inventory_check(&inventory, print_contradiction, &report);
         if (!count)
-            printf("%s: BCube(%u,%u) of %u hosts, nothing contradicts itself\n", file, cube.n, cube.k,
-                   inventory.n_hosts);
+            printf("%s: BCube(%u,%u) of %u hosts, nothing contradicts itself\n", file, cube.n,
+                   cube.k, inventory.n_hosts);
         else if (count > 0)
             printf("%s: %d %s\n", file, count, count == 1 ? "contradiction" : "contradictions");
         br_inventory_destroy(&inventory);
@@ -152,7 +162,7 @@ static int testbed_plan_check_file(const char *file)
     return count != 0;
 }
 
-/* ---- files ---- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void testbed_plan_paint_host(void *user, uint32_t host, struct br_paint *paint)
 {
@@ -162,9 +172,9 @@ static void testbed_plan_paint_host(void *user, uint32_t host, struct br_paint *
     size_t room = sizeof paint->tooltip;
     snprintf(paint->label, sizeof paint->label, "%s", at->name);
     paint->dashed = at->missing;
-    size_t used =
-        (size_t)snprintf(paint->tooltip, room, "%s, host %u %s%s", at->name, host,
-                         br_bcube_text(&inventory->cabling.cube, host, text), at->missing ? ", missing" : "");
+    size_t used = (size_t)snprintf(paint->tooltip, room, "%s, host %u %s%s", at->name, host,
+                                   br_bcube_text(&inventory->cabling.cube, host, text),
+                                   at->missing ? ", missing" : "");
     for (uint32_t level = 0; level < inventory->cabling.cube.k && used < room; level++) {
         uint32_t index = br_bcube_switch(&inventory->cabling.cube, host, level);
         if (br_plan_has_cable(inventory, host, level))
@@ -177,34 +187,36 @@ static void testbed_plan_paint_host(void *user, uint32_t host, struct br_paint *
     }
 }
 
-static void testbed_plan_paint_cable(void *user, uint32_t host, uint32_t level, struct br_paint *paint)
+static void testbed_plan_paint_cable(void *user, uint32_t host, uint32_t level,
+                                     struct br_paint *paint)
 {
     const struct br_inventory *inventory = user;
     uint32_t index = br_bcube_switch(&inventory->cabling.cube, host, level);
     char name[BR_HOST_NAME], port[BR_HOST_NAME], address[BR_ADDRESS_TEXT];
     const struct br_inventory_nic *nic = &inventory->hosts[host].nics[level];
     br_inventory_switch_name(inventory, level, index, name);
-    br_inventory_port_name(inventory, level, index, br_bcube_port(&inventory->cabling.cube, host, level),
-                           port);
+    br_inventory_port_name(inventory, level, index,
+                           br_bcube_port(&inventory->cabling.cube, host, level), port);
     if (br_plan_has_cable(inventory, host, level)) {
         snprintf(paint->tooltip, sizeof paint->tooltip, "%s %s, %s\nlevel %u, switch %s, port %s",
-                 inventory->hosts[host].name, nic->name, br_address_text(nic->address, nic->bits, address),
-                 level, name, port);
+                 inventory->hosts[host].name, nic->name,
+                 br_address_text(nic->address, nic->bits, address), level, name, port);
         return;
     }
-    snprintf(paint->tooltip, sizeof paint->tooltip, "%s has no NIC for level %u", inventory->hosts[host].name,
-             level);
+    snprintf(paint->tooltip, sizeof paint->tooltip, "%s has no NIC for level %u",
+             inventory->hosts[host].name, level);
     snprintf(paint->colour, sizeof paint->colour, "#aaaaaa");
     paint->dashed = true;
 }
 
-static void testbed_plan_paint_switch(void *user, uint32_t level, uint32_t index, struct br_paint *paint)
+static void testbed_plan_paint_switch(void *user, uint32_t level, uint32_t index,
+                                      struct br_paint *paint)
 {
     const struct br_inventory *inventory = user;
     char subnet[BR_ADDRESS_TEXT];
     br_inventory_switch_name(inventory, level, index, paint->label);
-    snprintf(paint->tooltip, sizeof paint->tooltip, "switch %s: level %u, index %u\n%s", paint->label, level,
-             index, br_plan_subnet(inventory, level, index, subnet));
+    snprintf(paint->tooltip, sizeof paint->tooltip, "switch %s: level %u, index %u\n%s",
+             paint->label, level, index, br_plan_subnet(inventory, level, index, subnet));
 }
 
 static int testbed_plan_write_svg(const struct br_inventory *inventory, FILE *out)
@@ -236,8 +248,9 @@ static int write_checklist(const struct br_inventory *inventory, FILE *out)
     return 0;
 }
 
-static int testbed_plan_write_file(const struct br_inventory *inventory, const char *file, bool replace,
-                      int (*write)(const struct br_inventory *inventory, FILE *out))
+static int testbed_plan_write_file(const struct br_inventory *inventory, const char *file,
+                                   bool replace,
+                                   int (*write)(const struct br_inventory *inventory, FILE *out))
 {
     int rc;
     FILE *out = br_output_open(file, replace, &rc);
@@ -249,7 +262,8 @@ static int testbed_plan_write_file(const struct br_inventory *inventory, const c
     return rc;
 }
 
-static int testbed_plan_write_all(const struct request *r, const struct br_inventory *inventory, enum br_switch_kind kind)
+static int testbed_plan_write_all(const struct request *r, const struct br_inventory *inventory,
+                                  enum br_switch_kind kind)
 {
     int rc = 0;
     if (!r->no_list)
@@ -281,8 +295,9 @@ static int refuse_contradictions(const struct br_inventory *inventory)
 {
     struct report report = {stderr, inventory->file};
     int count = br_inventory_check(inventory, print_contradiction, &report);
-    return count > 0 ? br_error(EINVAL, "%s contradicts itself; no plan is made of it", inventory->file)
-                     : count;
+    return count > 0
+               ? br_error(EINVAL, "%s contradicts itself; no plan is made of it", inventory->file)
+               : count;
 }
 
 int br_bcube_plan(int argc, char **argv)

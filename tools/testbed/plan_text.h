@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `braid bcube plan` prints of an inventory that is sound. Errors of writing stay in the stream. */
+/* What `braid bcube plan` prints of an inventory that is sound. Errors of writing stay in the
+ * stream. */
 #ifndef BR_TOOLS_TESTBED_PLAN_TEXT_H
 #define BR_TOOLS_TESTBED_PLAN_TEXT_H
 
@@ -7,8 +8,10 @@
 
 #include "protocol/bootstrap/inventory.h"
 
-/* The subnet of a switch, as its first NIC has it; "A.B.C.D/LEN" into out, which holds BR_ADDRESS_TEXT bytes and is returned. */
-char *br_plan_subnet(const struct br_inventory *inventory, uint32_t level, uint32_t index, char *out);
+/* The subnet of a switch, as its first NIC has it; "A.B.C.D/LEN" into out, which holds
+ * BR_ADDRESS_TEXT bytes and is returned. */
+char *br_plan_subnet(const struct br_inventory *inventory, uint32_t level, uint32_t index,
+                     char *out);
 
 /* Is there a cable: does the host exist, and has it a NIC of the level? */
 bool br_plan_has_cable(const struct br_inventory *inventory, uint32_t host, uint32_t level);

@@ -24,7 +24,7 @@
 #define STEP_MS    5 /* between looks for the end of a process */
 #define GRACE_MS   200
 
-/* ---- one command ---- */
+/* ---- one command ----------------------------------------------------------------------------- */
 
 char *br_remote_quote(const char *argument)
 {
@@ -55,8 +55,8 @@ static int remote_enter(const void *where)
     return br_namespace_enter(host->where, host->name);
 }
 
-/* ssh's own arguments, then the command as one quoted line. NULL: no memory. free() the result; the texts stay valid as long as
- * *line, to be freed too. */
+/* ssh's own arguments, then the command as one quoted line. NULL: no memory. free() the result; the
+ * texts stay valid as long as *line, to be freed too. */
 static char **ssh_argv(const struct br_remote_host *host, char *const argv[], char **line)
 {
     static const char *const options[] = {"ssh",
@@ -120,7 +120,8 @@ static void shut_all(struct br_gpudirect *gpudirect)
     remote_shut(&gpudirect->err);
 }
 
-int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host, char *const argv[])
+int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host,
+                    char *const argv[])
 {
     struct br_fragment_start start = {.in = -1, .out = -1, .err = -1, .argv = argv};
     char *line = NULL, **ssh = NULL;
@@ -155,7 +156,8 @@ static bool remote_ended(struct br_gpudirect *gpudirect, int *status)
     siginfo_t info = {0};
 
     /* Looks first: until it is reaped its number is its group's and nobody else's. */
-    if (waitid(P_PID, (id_t)gpudirect->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
+    if (waitid(P_PID, (id_t)gpudirect->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        !info.si_pid)
         return false;
     kill(-gpudirect->pid, SIGKILL);
     if (waitpid(gpudirect->pid, status, 0) < 0)
@@ -181,11 +183,12 @@ int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms)
         usleep(STEP_MS * 1000);
     }
     if (gpudirect->host->kind == BR_REMOTE_SSH && remote_code_of(status) == SSH_LOST)
-        return br_error(EHOSTUNREACH, "host %s: ssh %s failed", gpudirect->host->name, gpudirect->host->where);
+        return br_error(EHOSTUNREACH, "host %s: ssh %s failed", gpudirect->host->name,
+                        gpudirect->host->where);
     return remote_code_of(status);
 }
 
-/* ---- many commands ---- */
+/* ---- many commands --------------------------------------------------------------------------- */
 
 /* A task under way. */
 struct run {
@@ -214,7 +217,8 @@ static void remote_feed(struct run *run)
     struct br_remote_task *task = run->task;
 
     while (run->written < task->input_bytes) {
-        ssize_t n = write(run->reach.in, task->input + run->written, task->input_bytes - run->written);
+        ssize_t n =
+            write(run->reach.in, task->input + run->written, task->input_bytes - run->written);
 
         if (n < 0 && errno == EAGAIN)
             return;
@@ -234,7 +238,8 @@ static void remote_drain(struct br_remote_task *task, int *fd, char **text, size
         ssize_t n;
 
         if (!larger) {
-            remote_refuse(task, -E2BIG, "host %s: it says more than %lu MiB", task->host->name, SAID_MAX >> 20);
+            remote_refuse(task, -E2BIG, "host %s: it says more than %lu MiB", task->host->name,
+                          SAID_MAX >> 20);
             remote_shut(fd);
             return;
         }
@@ -276,8 +281,9 @@ static void refuse_lost(struct br_remote_task *task)
         n--;
     for (from = n; from && task->err[from - 1] != '\n'; from--)
         ;
-    remote_refuse(task, -EHOSTUNREACH, "host %s: ssh %s: %.*s; it must log in without a password", task->host->name,
-           task->host->where, (int)(n - from), task->err ? task->err + from : "");
+    remote_refuse(task, -EHOSTUNREACH, "host %s: ssh %s: %.*s; it must log in without a password",
+                  task->host->name, task->host->where, (int)(n - from),
+                  task->err ? task->err + from : "");
 }
 
 /* Both ended and drained: the task is done. */
@@ -302,7 +308,8 @@ static void step_run(struct run *run)
     remote_drain(task, &run->reach.out, &task->out, &task->out_bytes);
     remote_drain(task, &run->reach.err, &task->err, &task->err_bytes);
     if (run->reach.pid && (now >= run->over_at || task->rc)) {
-        remote_refuse(task, -ETIMEDOUT, "host %s: '%s' did not end in time", task->host->name, task->argv[0]);
+        remote_refuse(task, -ETIMEDOUT, "host %s: '%s' did not end in time", task->host->name,
+                      task->argv[0]);
         kill(-run->reach.pid, SIGKILL);
     }
     if (run->reach.pid && remote_ended(&run->reach, &status)) {
@@ -349,8 +356,8 @@ static bool end_texts(struct br_remote_task *tasks, int count)
 }
 
 /* Keeps `at_once` of them going until all are done. */
-static void run_tasks(struct run *runs, struct pollfd *polls, struct br_remote_task *tasks, int count,
-                      int at_once, int timeout_ms)
+static void run_tasks(struct run *runs, struct pollfd *polls, struct br_remote_task *tasks,
+                      int count, int at_once, int timeout_ms)
 {
     int next = 0, busy;
 
@@ -379,8 +386,10 @@ int br_remote_all(struct br_remote_task *tasks, int count, int at_once, int time
     for (int i = 0; i < count; i++) {
         struct br_remote_task *task = &tasks[i];
 
-        *task = (struct br_remote_task){
-            .host = task->host, .argv = task->argv, .input = task->input, .input_bytes = task->input_bytes};
+        *task = (struct br_remote_task){.host = task->host,
+                                        .argv = task->argv,
+                                        .input = task->input,
+                                        .input_bytes = task->input_bytes};
     }
     runs = calloc((size_t)at_once + 1, sizeof *runs);
     polls = calloc(3 * (size_t)at_once + 1, sizeof *polls);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs commands on hosts of a BCube, here, in the emulation or over ssh, with pipes for stdin, stdout and stderr.
+ * Runs commands on hosts of a BCube, here, in the emulation or over ssh, with pipes for stdin,
+ * stdout and stderr.
  *
- * Two ways: br_remote_start() for a conversation that the caller leads itself, br_remote_all() for "this command on all these hosts,
- * tell me what they said". A command gets a process group of its own and ends when the caller's process does (over ssh the far
- * command ends when it reads or writes next). For processes with one thread; nothing here is thread-safe.
+ * Two ways: br_remote_start() for a conversation that the caller leads itself, br_remote_all() for
+ * "this command on all these hosts, tell me what they said". A command gets a process group of its
+ * own and ends when the caller's process does (over ssh the far command ends when it reads or
+ * writes next). For processes with one thread; nothing here is thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_REMOTE_H
 #define BR_TOOLS_TESTBED_REMOTE_H
@@ -34,15 +36,18 @@ struct br_gpudirect {
 };
 
 /*
- * Starts argv (NULL-terminated; found by the far host's PATH; every argument arrives as it is, over ssh too). Blocks until the command
- * has been executed, over ssh only until ssh has. Writing to a command that has ended gives EPIPE: the caller ignores SIGPIPE.
- * Negative errno with words that name the host: -ENOENT no such command or namespace, -EPERM not root.
+ * Starts argv (NULL-terminated; found by the far host's PATH; every argument arrives as it is, over
+ * ssh too). Blocks until the command has been executed, over ssh only until ssh has. Writing to a
+ * command that has ended gives EPIPE: the caller ignores SIGPIPE. Negative errno with words that
+ * name the host: -ENOENT no such command or namespace, -EPERM not root.
  */
-int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host, char *const argv[]);
+int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host,
+                    char *const argv[]);
 
 /*
- * Closes the pipes and waits for the end; what has not ended after `grace_ms` is killed with all of its group. Returns the exit code, 128 +
- * the signal that killed it. -EHOSTUNREACH with words where ssh could not reach the host (its code 255).
+ * Closes the pipes and waits for the end; what has not ended after `grace_ms` is killed with all of
+ * its group. Returns the exit code, 128 + the signal that killed it. -EHOSTUNREACH with words where
+ * ssh could not reach the host (its code 255).
  */
 int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms);
 
@@ -53,7 +58,9 @@ struct br_remote_task {
     const char *input; /* written to its stdin, which is then closed; NULL: nothing */
     size_t input_bytes;
 
-    int rc; /* 0: it ran, see code; -ETIMEDOUT, -EHOSTUNREACH, -E2BIG (it said more than 64 MiB), those of br_remote_start() */
+    /* 0: it ran, see code; -ETIMEDOUT, -EHOSTUNREACH, -E2BIG (it said more than 64 MiB), those of
+     * br_remote_start() */
+    int rc;
     int code;        /* exit code, or 128 + signal */
     char *out, *err; /* all that it said, with a zero behind; never NULL after br_remote_all() */
     size_t out_bytes, err_bytes;
@@ -61,15 +68,16 @@ struct br_remote_task {
 };
 
 /*
- * Runs all tasks, at most `at_once` at a time (0: all), each for at most `timeout_ms` (0: no limit), and waits for their end. Ignores
- * SIGPIPE. Returns the number of tasks with rc != 0; -ENOMEM with words, nothing is left running then. br_remote_free() releases
- * what they said in either case.
+ * Runs all tasks, at most `at_once` at a time (0: all), each for at most `timeout_ms` (0: no
+ * limit), and waits for their end. Ignores SIGPIPE. Returns the number of tasks with rc != 0;
+ * -ENOMEM with words, nothing is left running then. br_remote_free() releases what they said in
+ * either case.
  */
 int br_remote_all(struct br_remote_task *tasks, int count, int at_once, int timeout_ms);
 void br_remote_free(struct br_remote_task *tasks, int count);
 
-/* Puts `argument` into single quotes for a shell, with its own ones escaped: what arrives at the far end of ssh. Owned by the
- * caller; NULL: no memory. */
+/* Puts `argument` into single quotes for a shell, with its own ones escaped: what arrives at the
+ * far end of ssh. Owned by the caller; NULL: no memory. */
 char *br_remote_quote(const char *argument);
 
 #endif

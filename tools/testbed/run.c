@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one job. */
+/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one job.
+ */
 #include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/testbed/arguments.h"
@@ -32,7 +33,7 @@ static uint32_t host_of(const struct job *job, int rank)
     return (uint32_t)(rank / job->per_host);
 }
 
-/* ---- the command line ---- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 /* 0: go on; else the exit code + 1. */
 static int testbed_run_parse(struct job *job, int argc, char **argv)
@@ -63,28 +64,30 @@ static int testbed_run_parse(struct job *job, int argc, char **argv)
     if (rc == 0)
         rc = br_testbed_check_ready(&job->testbed);
     if (rc == 0 && job->testbed.hosts * job->per_host > RANKS_MAX)
-        rc = br_error(EINVAL, "%u hosts with %d ranks each: more than %d processes", job->testbed.hosts,
-                      (int)job->per_host, RANKS_MAX);
+        rc = br_error(EINVAL, "%u hosts with %d ranks each: more than %d processes",
+                      job->testbed.hosts, (int)job->per_host, RANKS_MAX);
     if (rc == 0)
         return 0;
     fprintf(stderr, "braid bcube run: %s\n", br_error_message());
     return code;
 }
 
-/* ---- what the ranks need ---- */
+/* ---- what the ranks need --------------------------------------------------------------------- */
 
-/* The command may be anything, so it is not refused: but ranks of braid would look for each other in vain until they give up. */
+/* The command may be anything, so it is not refused: but ranks of braid would look for each other
+ * in vain until they give up. */
 static void say_who_is_reached(const struct job *job)
 {
     const struct br_testbed *testbed = &job->testbed;
 
     if (job->per_host > 1 && testbed->cube.k > 1 && !testbed->loopback)
-        fprintf(
-            stderr,
-            "braid bcube run: with %d ranks on a host none is a host of the cube, so nothing is relayed, and "
-            "hosts that share no switch do not reach each other; for ranks of braid use a testbed of one "
-            "level: braid bcube emulate %u 1\n",
-            (int)job->per_host, testbed->hosts);
+        fprintf(stderr,
+                "braid bcube run: with %d ranks on a host none is a host of the cube, so nothing "
+                "is relayed, and "
+                "hosts that share no switch do not reach each other; for ranks of braid use a "
+                "testbed of one "
+                "level: braid bcube emulate %u 1\n",
+                (int)job->per_host, testbed->hosts);
 }
 
 /* In host 0. */
@@ -95,7 +98,8 @@ static int reserve_port(void *with)
     return br_socket_reserve(job->master, &job->port, &job->own.port_fd);
 }
 
-/* One rank a host is what makes a rank a host of the cube; otherwise all ranks of a switch see each other. */
+/* One rank a host is what makes a rank a host of the cube; otherwise all ranks of a switch see each
+ * other. */
 static void set_topology(const struct job *job)
 {
     const struct br_testbed *testbed = &job->testbed;

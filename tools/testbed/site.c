@@ -15,7 +15,8 @@ static int open_testbed(struct br_site *site, const char *name)
         return rc;
     rc = br_testbed_check_ready(&testbed);
     if (!rc)
-        rc = br_inventory_load(&site->inventory, br_testbed_path(&testbed, BR_TESTBED_INVENTORY, path));
+        rc = br_inventory_load(&site->inventory,
+                               br_testbed_path(&testbed, BR_TESTBED_INVENTORY, path));
     snprintf(site->testbed_name, sizeof site->testbed_name, "%s", testbed.name);
     snprintf(site->title, sizeof site->title, "%s (emulated)", testbed.name);
     site->testbed = site->testbed_name;
@@ -38,10 +39,11 @@ int br_site_open(struct br_site *site, const struct br_site_options *options)
         rc = open_testbed(site, options->name);
     }
     if (!rc && site->inventory.reach == BR_INVENTORY_HERE)
-        rc = br_error(EINVAL,
-                      "the hosts of %s are addresses of this machine: there are no cables to check. As root, "
-                      "`braid bcube emulate N K` makes hosts with NICs",
-                      site->title);
+        rc = br_error(
+            EINVAL,
+            "the hosts of %s are addresses of this machine: there are no cables to check. As root, "
+            "`braid bcube emulate N K` makes hosts with NICs",
+            site->title);
     return rc;
 }
 

@@ -13,18 +13,24 @@ struct br_site_options {
 };
 
 /* The rows of a table of options (tools/common/options.h) that fill a struct br_site_options. */
-#define BR_SITE_OPTIONS(site)                                                                                \
-    {"inventory", 0, BR_OPTION_TEXT, &(site)->inventory, 0, 0, "FILE the plan, and how to reach the hosts"}, \
-        {"name",                                                                                             \
-         0,                                                                                                  \
-         BR_OPTION_TEXT,                                                                                     \
-         &(site)->name,                                                                                      \
-         0,                                                                                                  \
-         0,                                                                                                  \
-         "NAME an emulated testbed; without it the only one that there is"},                                 \
-    {                                                                                                        \
-        "agent", 0, BR_OPTION_TEXT, &(site)->agent, 0, 0,                                                    \
-            "PATH of braid on the hosts, where it is not in their PATH"                                      \
+#define BR_SITE_OPTIONS(site)                                                                      \
+    {"inventory",                                                                                  \
+     0,                                                                                            \
+     BR_OPTION_TEXT,                                                                               \
+     &(site)->inventory,                                                                           \
+     0,                                                                                            \
+     0,                                                                                            \
+     "FILE the plan, and how to reach the hosts"},                                                 \
+        {"name",                                                                                   \
+         0,                                                                                        \
+         BR_OPTION_TEXT,                                                                           \
+         &(site)->name,                                                                            \
+         0,                                                                                        \
+         0,                                                                                        \
+         "NAME an emulated testbed; without it the only one that there is"},                       \
+    {                                                                                              \
+        "agent", 0, BR_OPTION_TEXT, &(site)->agent, 0, 0,                                          \
+            "PATH of braid on the hosts, where it is not in their PATH"                            \
     }
 
 struct br_site {
@@ -34,7 +40,8 @@ struct br_site {
     const char *testbed; /* points to testbed_name; NULL: it is no emulation, or not known which */
 };
 
-/* Loads. -EINVAL, -ENOENT and others with words: no such testbed, a bad file, hosts without network namespaces of their own. */
+/* Loads. -EINVAL, -ENOENT and others with words: no such testbed, a bad file, hosts without network
+ * namespaces of their own. */
 int br_site_open(struct br_site *site, const struct br_site_options *options);
 void br_site_close(struct br_site *site); /* also of a zeroed one */
 

@@ -24,7 +24,8 @@ struct br_spread br_spread_of(double *values, int count)
 bool br_spread_outlier(const struct br_spread *spread, double value, double least)
 {
     double away = fabs(value - spread->median);
-    return spread->count > 2 && away > 5 * SIGMA * spread->mad && away > least * fabs(spread->median);
+    return spread->count > 2 && away > 5 * SIGMA * spread->mad &&
+           away > least * fabs(spread->median);
 }
 
 bool br_cost_line_fit(const double *x, const double *y, int count, double *slope, double *intercept)

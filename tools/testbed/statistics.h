@@ -17,8 +17,10 @@ struct br_spread br_spread_of(double *values, int count);
 /* More than 5 robust standard deviations and more than `least` times the median away from it. */
 bool br_spread_outlier(const struct br_spread *spread, double value, double least);
 
-/* Straight line by Theil and Sen, for what begins below zero, as times behind a shaper do (collectives/tuning/cost_fit.h has none such): the median of all slopes, then the median of what is left. false: fewer than 2 different x, or more than
- * 64 points. */
-bool br_cost_line_fit(const double *x, const double *y, int count, double *slope, double *intercept);
+/* Straight line by Theil and Sen, for what begins below zero, as times behind a shaper do
+ * (collectives/tuning/cost_fit.h has none such): the median of all slopes, then the median of what
+ * is left. false: fewer than 2 different x, or more than 64 points. */
+bool br_cost_line_fit(const double *x, const double *y, int count, double *slope,
+                      double *intercept);
 
 #endif

@@ -15,7 +15,8 @@ const char *const br_survey_counters[BR_SURVEY_COUNTERS + 1] = {
 
 int br_survey_init(struct br_survey *survey, const struct br_bcube *cube, int hosts)
 {
-    uint32_t ports = (uint32_t)hosts * cube->k, switches = cube->k * br_bcube_power(cube, cube->k - 1);
+    uint32_t ports = (uint32_t)hosts * cube->k,
+             switches = cube->k * br_bcube_power(cube, cube->k - 1);
     *survey = (struct br_survey){.cube = *cube, .mtu = 1500, .n_hosts = hosts};
     survey->hosts = calloc((size_t)hosts, sizeof *survey->hosts);
     survey->ports = calloc(ports, sizeof *survey->ports);
@@ -35,7 +36,8 @@ int br_survey_init(struct br_survey *survey, const struct br_bcube *cube, int ho
     }
     for (uint32_t s = 0; s < switches; s++) {
         uint32_t a_level = switches / cube->k;
-        snprintf(survey->switches[s], sizeof survey->switches[s], "s%u-%u", s / a_level, s % a_level);
+        snprintf(survey->switches[s], sizeof survey->switches[s], "s%u-%u", s / a_level,
+                 s % a_level);
     }
     return 0;
 }
@@ -68,7 +70,8 @@ static int testbed_survey_grow(void **array, int count, int *room, size_t size)
 int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, uint32_t count)
 {
     void *array = survey->sounds;
-    int rc = testbed_survey_grow(&array, survey->n_sounds, &survey->room_sounds, sizeof *survey->sounds);
+    int rc =
+        testbed_survey_grow(&array, survey->n_sounds, &survey->room_sounds, sizeof *survey->sounds);
     survey->sounds = array;
     if (!rc)
         survey->sounds[survey->n_sounds++] = (struct br_sound){from, to, count};
@@ -78,14 +81,15 @@ int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, ui
 int br_survey_add_answer(struct br_survey *survey, const struct br_arp_answer *answer)
 {
     void *array = survey->answers;
-    int rc = testbed_survey_grow(&array, survey->n_answers, &survey->room_answers, sizeof *survey->answers);
+    int rc = testbed_survey_grow(&array, survey->n_answers, &survey->room_answers,
+                                 sizeof *survey->answers);
     survey->answers = array;
     if (!rc)
         survey->answers[survey->n_answers++] = *answer;
     return rc;
 }
 
-/* ---- which interface a port is ---------------------------------------------------------------------------- */
+/* ---- which interface a port is --------------------------------------------------------------- */
 
 static int testbed_survey_nic_by_name(const struct br_survey_host *host, const char *name)
 {
@@ -110,7 +114,8 @@ static bool hears_switch(const struct br_survey *survey, uint32_t node, uint32_t
         if (survey->sounds[i].to != node)
             continue;
         int from = br_survey_port_of_node(survey, survey->sounds[i].from);
-        if (from >= 0 && br_survey_switch_of(survey, (uint32_t)from) == br_survey_switch_of(survey, port))
+        if (from >= 0 &&
+            br_survey_switch_of(survey, (uint32_t)from) == br_survey_switch_of(survey, port))
             return true;
     }
     return false;
@@ -128,7 +133,8 @@ static void match_renamed(struct br_survey *survey, uint32_t port)
             if (br_survey_port_of_node(survey, node) >= 0)
                 continue;
             if ((how == 0 && plan->has_mac && !memcmp(nic->mac, plan->mac, 6)) ||
-                (how == 1 && plan->address.ip && testbed_survey_has_address(nic, plan->address.ip)) ||
+                (how == 1 && plan->address.ip &&
+                 testbed_survey_has_address(nic, plan->address.ip)) ||
                 (how == 2 && hears_switch(survey, node, port)))
                 plan->found = i;
         }
@@ -139,14 +145,14 @@ void br_survey_match(struct br_survey *survey)
 {
     uint32_t ports = br_survey_ports(survey);
     for (uint32_t p = 0; p < ports; p++)
-        survey->ports[p].found =
-            testbed_survey_nic_by_name(&survey->hosts[br_survey_host_of(survey, p)], survey->ports[p].nic);
+        survey->ports[p].found = testbed_survey_nic_by_name(
+            &survey->hosts[br_survey_host_of(survey, p)], survey->ports[p].nic);
     for (uint32_t p = 0; p < ports; p++)
         if (survey->ports[p].found < 0)
             match_renamed(survey, p);
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 uint32_t br_survey_ports(const struct br_survey *survey)
 {
@@ -218,7 +224,7 @@ bool br_survey_link_is(const struct br_survey *survey, uint32_t link)
     return to < br_survey_ports(survey) && !survey->ports[from].absent && !survey->ports[to].absent;
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 char *br_survey_nic_text(const struct br_survey *survey, uint32_t port, char out[160])
 {

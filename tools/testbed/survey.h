@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The survey of a BCube: what the plan says and what was found, side by side. It is plain data: check fills it from the
- * inventory and the agents' answers, diagnose reads it, reports print it. Tests fill it by hand.
+ * The survey of a BCube: what the plan says and what was found, side by side. It is plain data:
+ * check fills it from the inventory and the agents' answers, diagnose reads it, reports print it.
+ * Tests fill it by hand.
  *
- * A port is a planned NIC: (host, level), number host * k + level. A node is an interface that a host really has:
- * number host * BR_SURVEY_NICS + its index. A link is a direction: port to neighbour i of its level, number
- * port * (n - 1) + i.
+ * A port is a planned NIC: (host, level), number host * k + level. A node is an interface that a
+ * host really has: number host * BR_SURVEY_NICS + its index. A link is a direction: port to
+ * neighbour i of its level, number port * (n - 1) + i.
  */
 #ifndef BR_TOOLS_TESTBED_SURVEY_H
 #define BR_TOOLS_TESTBED_SURVEY_H
@@ -25,7 +26,8 @@ struct br_cidr {
     int prefix;
 };
 
-/* An interface as its host describes it. Texts are "" and numbers -1 where the host does not say. */
+/* An interface as its host describes it. Texts are "" and numbers -1 where the host does not say.
+ */
 struct br_nic {
     char name[16];
     uint8_t mac[6];
@@ -37,7 +39,8 @@ struct br_nic {
     char pci[32], driver[32], driver_version[32], firmware[32];
     int n_addresses;
     struct br_cidr addresses[BR_SURVEY_ADDRESSES];
-    uint64_t before[BR_SURVEY_COUNTERS], after[BR_SURVEY_COUNTERS]; /* br_survey_counters, around the load */
+    /* br_survey_counters, around the load */
+    uint64_t before[BR_SURVEY_COUNTERS], after[BR_SURVEY_COUNTERS];
 };
 
 /* Names of the error counters, in the order of before[] and after[]; NULL ends them. */
@@ -88,7 +91,7 @@ struct br_survey_link {
     int path_mtu;  /* bytes; 0: not measured */
     double min_us, median_us;
     double alone, together; /* bit/s of TCP payload; 0: not measured */
-    char message[128];        /* of the error; "": none */
+    char message[128];      /* of the error; "": none */
 };
 
 /* Node `to` heard node `from`. */
@@ -126,23 +129,27 @@ void br_survey_destroy(struct br_survey *survey); /* also of a zeroed one */
 int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, uint32_t count);
 int br_survey_add_answer(struct br_survey *survey, const struct br_arp_answer *answer);
 
-/* Finds the interface of each port: by name; else, unless the interface has another port's name, by MAC, then by address, then
- * by whom it hears. Called again after the probes. */
+/* Finds the interface of each port: by name; else, unless the interface has another port's name, by
+ * MAC, then by address, then by whom it hears. Called again after the probes. */
 void br_survey_match(struct br_survey *survey);
 
 uint32_t br_survey_port_of(const struct br_survey *survey, uint32_t host, uint32_t level);
 uint32_t br_survey_host_of(const struct br_survey *survey, uint32_t port);
 uint32_t br_survey_level_of(const struct br_survey *survey, uint32_t port);
-uint32_t br_survey_switch_of(const struct br_survey *survey, uint32_t port); /* number, as in `switches` */
+/* number, as in `switches` */
+uint32_t br_survey_switch_of(const struct br_survey *survey, uint32_t port);
 /* The port of a node; -1: a NIC that is not planned. */
 int br_survey_port_of_node(const struct br_survey *survey, uint32_t node);
 /* The interface of a port; NULL: the host was not reached or has none. */
 const struct br_nic *br_survey_nic(const struct br_survey *survey, uint32_t port);
 /* It is there, up, and has a carrier. */
 bool br_survey_alive(const struct br_survey *survey, uint32_t port);
-uint32_t br_survey_link_end(const struct br_survey *survey, uint32_t link); /* the port it leads to */
-bool br_survey_link_is(const struct br_survey *survey, uint32_t link);      /* the plan has both ends */
-uint32_t br_survey_links(const struct br_survey *survey);                   /* how many numbers there are */
+/* the port it leads to */
+uint32_t br_survey_link_end(const struct br_survey *survey, uint32_t link);
+/* the plan has both ends */
+bool br_survey_link_is(const struct br_survey *survey, uint32_t link);
+/* how many numbers there are */
+uint32_t br_survey_links(const struct br_survey *survey);
 uint32_t br_survey_ports(const struct br_survey *survey);
 
 /* "eth0 of h04" and "port 2 of switch s0-1"; out: 160 bytes. Return out. */

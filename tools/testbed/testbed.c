@@ -19,7 +19,8 @@ int br_testbed_check_name(const char *name)
 
     if (!isalpha((unsigned char)*name) || name[n] || n >= BR_TESTBED_NAME)
         return br_error(
-            EINVAL, "'%s' is no name of a testbed: write up to %d letters, digits and '-', a letter first",
+            EINVAL,
+            "'%s' is no name of a testbed: write up to %d letters, digits and '-', a letter first",
             name, BR_TESTBED_NAME - 1);
     return 0;
 }
@@ -30,7 +31,8 @@ int br_testbed_lay(struct br_testbed *testbed)
                            testbed->loopback ? LOOPBACK : NULL);
 }
 
-char *br_testbed_host_name(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_HOST])
+char *br_testbed_host_name(const struct br_testbed *testbed, uint32_t host,
+                           char out[BR_TESTBED_HOST])
 {
     return br_cabling_host_name(&testbed->cube, host, out);
 }
@@ -52,11 +54,13 @@ int br_testbed_parse_host(const struct br_testbed *testbed, const char *text, ui
                     br_testbed_host_name(testbed, 0, name), testbed->hosts - 1);
 }
 
-char *br_testbed_host_space(const struct br_testbed *testbed, uint32_t host, char out[BR_NAMESPACE_NAME])
+char *br_testbed_host_space(const struct br_testbed *testbed, uint32_t host,
+                            char out[BR_NAMESPACE_NAME])
 {
     char name[BR_TESTBED_HOST];
 
-    snprintf(out, BR_NAMESPACE_NAME, "%s-%s", testbed->name, br_testbed_host_name(testbed, host, name));
+    snprintf(out, BR_NAMESPACE_NAME, "%s-%s", testbed->name,
+             br_testbed_host_name(testbed, host, name));
     return out;
 }
 
@@ -105,8 +109,8 @@ char *br_testbed_mac(uint32_t host, uint32_t level, char out[BR_TESTBED_MAC])
     uint8_t mac[6];
 
     br_testbed_mac_bytes(host, level, mac);
-    snprintf(out, BR_TESTBED_MAC, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4],
-             mac[5]);
+    snprintf(out, BR_TESTBED_MAC, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
+             mac[4], mac[5]);
     return out;
 }
 
@@ -119,13 +123,15 @@ char *br_testbed_address(const struct br_testbed *testbed, uint32_t host, uint32
     return br_address_text(cable.address, cable.bits, out);
 }
 
-char *br_testbed_management(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS])
+char *br_testbed_management(const struct br_testbed *testbed, uint32_t host,
+                            char out[BR_TESTBED_ADDRESS])
 {
-    return br_address_text(br_cabling_management(&testbed->cabling, host), testbed->cabling.management_bits,
-                           out);
+    return br_address_text(br_cabling_management(&testbed->cabling, host),
+                           testbed->cabling.management_bits, out);
 }
 
-char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host, char out[BR_TESTBED_ADDRESS])
+char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host,
+                               char out[BR_TESTBED_ADDRESS])
 {
     return br_address_text(br_cabling_management(&testbed->cabling, host), NO_BITS, out);
 }

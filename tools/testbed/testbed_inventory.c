@@ -9,18 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static void testbed_inventory_fill_host(struct br_inventory *inventory, const struct br_testbed *testbed, uint32_t number)
+static void testbed_inventory_fill_host(struct br_inventory *inventory,
+                                        const struct br_testbed *testbed, uint32_t number)
 {
     struct br_inventory_host *host = &inventory->hosts[number];
     char space[BR_NAMESPACE_NAME], name[BR_TESTBED_ADDRESS];
 
     if (!testbed->loopback)
-        snprintf(host->reach, sizeof host->reach, "%s", br_testbed_host_space(testbed, number, space));
+        snprintf(host->reach, sizeof host->reach, "%s",
+                 br_testbed_host_space(testbed, number, space));
     for (uint32_t level = 0; level < testbed->cube.k; level++) {
         struct br_inventory_nic *nic = &host->nics[level];
 
         nic->rate = testbed->rate;
-        snprintf(nic->name, sizeof nic->name, "%.15s", br_testbed_nic(testbed, number, level, name));
+        snprintf(nic->name, sizeof nic->name, "%.15s",
+                 br_testbed_nic(testbed, number, level, name));
         if (!testbed->loopback)
             br_testbed_mac_bytes(number, level, nic->mac);
     }
@@ -42,7 +45,8 @@ int br_testbed_write_inventory(const struct br_testbed *testbed)
         testbed_inventory_fill_host(&inventory, testbed, host);
     rc = br_file_open(&out, NULL, br_testbed_path(testbed, BR_TESTBED_INVENTORY, path), false);
     if (!rc) {
-        fprintf(out.stream, "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n",
+        fprintf(out.stream,
+                "# The emulated testbed %s, by `braid bcube emulate`; it goes with it.\n",
                 testbed->name);
         rc = br_file_close(&out, NULL, br_inventory_write(&inventory, out.stream));
     }

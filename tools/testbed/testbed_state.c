@@ -28,14 +28,16 @@ static char *root_folder(char out[BR_TESTBED_FOLDER])
 
     if (geteuid() == 0)
         snprintf(out, BR_TESTBED_FOLDER, "%s", ROOT);
-    else if (runtime && *runtime == '/' && strlen(runtime) < BR_TESTBED_FOLDER - BR_TESTBED_NAME - 8)
+    else if (runtime && *runtime == '/' &&
+             strlen(runtime) < BR_TESTBED_FOLDER - BR_TESTBED_NAME - 8)
         snprintf(out, BR_TESTBED_FOLDER, "%s/braid", runtime);
     else
         snprintf(out, BR_TESTBED_FOLDER, "/tmp/braid-%u", (unsigned)geteuid());
     return out;
 }
 
-char *br_testbed_path(const struct br_testbed *testbed, const char *file, char out[BR_TESTBED_FOLDER + 32])
+char *br_testbed_path(const struct br_testbed *testbed, const char *file,
+                      char out[BR_TESTBED_FOLDER + 32])
 {
     snprintf(out, BR_TESTBED_FOLDER + 32, "%s/%.30s", testbed->folder, file);
     return out;
@@ -46,12 +48,12 @@ static void set_folder(struct br_testbed *testbed)
     char root[BR_TESTBED_FOLDER];
 
     testbed->lock = -1;
-    if (snprintf(testbed->folder, sizeof testbed->folder, "%s/%s", root_folder(root), testbed->name) >=
-        (int)sizeof testbed->folder)
+    if (snprintf(testbed->folder, sizeof testbed->folder, "%s/%s", root_folder(root),
+                 testbed->name) >= (int)sizeof testbed->folder)
         testbed->folder[0] = 0; /* excluded by root_folder() */
 }
 
-/* ---- locks ---- */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 /* A killed command may be a while in the kernel before its lock goes. */
 static bool wait_for_lock(int fd, int kind)
@@ -64,7 +66,8 @@ static bool wait_for_lock(int fd, int kind)
     return false;
 }
 
-/* Is the locked folder still the testbed's? It may have been removed while we waited, and made anew. */
+/* Is the locked folder still the testbed's? It may have been removed while we waited, and made
+ * anew. */
 static bool is_still(const struct br_testbed *testbed)
 {
     struct stat ours, there;
@@ -77,10 +80,12 @@ static int lock_folder(struct br_testbed *testbed)
 {
     testbed->lock = open(testbed->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (testbed->lock < 0)
-        return br_error(errno, "testbed %s: %s: %s", testbed->name, testbed->folder, strerror(errno));
+        return br_error(errno, "testbed %s: %s: %s", testbed->name, testbed->folder,
+                        strerror(errno));
     if (!wait_for_lock(testbed->lock, LOCK_EX)) {
         br_testbed_close(testbed);
-        return br_error(EBUSY, "testbed %s: another command works on it; wait for its end", testbed->name);
+        return br_error(EBUSY, "testbed %s: another command works on it; wait for its end",
+                        testbed->name);
     }
     if (is_still(testbed))
         return 0;
@@ -99,7 +104,7 @@ static bool is_locked(const struct br_testbed *testbed)
     return locked;
 }
 
-/* ---- settings ---- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 int br_testbed_save(const struct br_testbed *testbed)
 {
@@ -110,8 +115,8 @@ int br_testbed_save(const struct br_testbed *testbed)
     if (rc)
         return rc;
     fprintf(file.stream, "shape %u,%u\nhosts %u\nrate %" PRIu64 "\nmtu %u\nloopback %d\nready %d\n",
-            testbed->cube.n, testbed->cube.k, testbed->hosts, testbed->rate, testbed->mtu, testbed->loopback,
-            testbed->ready);
+            testbed->cube.n, testbed->cube.k, testbed->hosts, testbed->rate, testbed->mtu,
+            testbed->loopback, testbed->ready);
     return br_file_close(&file, NULL, 0);
 }
 
@@ -132,8 +137,9 @@ static int testbed_state_load(struct br_testbed *testbed)
                &testbed->hosts, &testbed->rate, &testbed->mtu, &loopback, &ready);
     fclose(file);
     if (n != 6 || br_bcube_parse(&testbed->cube, shape) < 0 || testbed->hosts > testbed->cube.hosts)
-        return br_error(EINVAL,
-                        "%s is damaged; remove the folder by hand when nothing of the testbed is left", path);
+        return br_error(
+            EINVAL, "%s is damaged; remove the folder by hand when nothing of the testbed is left",
+            path);
     testbed->loopback = loopback;
     testbed->ready = ready;
     return br_testbed_lay(testbed);
@@ -153,12 +159,13 @@ int br_testbed_check_ready(struct br_testbed *testbed)
         return rc;
     if (access(testbed->folder, F_OK) < 0)
         return br_error(ENOENT, "there is no testbed %s any more", testbed->name);
-    return br_error(
-        EAGAIN, "testbed %s is half made, its maker was killed; `braid bcube down %s` removes what there is",
-        testbed->name, testbed->name);
+    return br_error(EAGAIN,
+                    "testbed %s is half made, its maker was killed; `braid bcube down %s` removes "
+                    "what there is",
+                    testbed->name, testbed->name);
 }
 
-/* ---- folders ---- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 /* In /tmp somebody else may have been first. */
 static int check_owner(const char *root)
@@ -169,7 +176,9 @@ static int check_owner(const char *root)
         return errno == ENOENT ? 0 : br_error(errno, "%s: %s", root, strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
         return br_error(
-            EPERM, "the state folder %s is somebody else's; set XDG_RUNTIME_DIR to a folder of yours", root);
+            EPERM,
+            "the state folder %s is somebody else's; set XDG_RUNTIME_DIR to a folder of yours",
+            root);
     return 0;
 }
 
@@ -192,10 +201,12 @@ static int make_folder(const struct br_testbed *testbed)
             break;
     }
     if (errno != EEXIST)
-        return br_error(errno, "cannot make the state folder %s: %s", testbed->folder, strerror(errno));
-    return br_error(EEXIST,
-                    "there is a testbed %s already; `braid bcube down %s` removes it, --name makes another",
-                    testbed->name, testbed->name);
+        return br_error(errno, "cannot make the state folder %s: %s", testbed->folder,
+                        strerror(errno));
+    return br_error(
+        EEXIST,
+        "there is a testbed %s already; `braid bcube down %s` removes it, --name makes another",
+        testbed->name, testbed->name);
 }
 
 int br_testbed_create(struct br_testbed *testbed)
@@ -230,8 +241,8 @@ static int testbed_state_choose(struct br_testbed *testbed)
     if (n == 0)
         return br_error(ENOENT, "there is no testbed; `braid bcube emulate 3 2` makes one");
     if (n > 1)
-        return br_error(ENOENT, "there are %d testbeds (%s, %s%s): say which, with its name", n, names[0],
-                        names[1], n > 2 ? ", ..." : "");
+        return br_error(ENOENT, "there are %d testbeds (%s, %s%s): say which, with its name", n,
+                        names[0], names[1], n > 2 ? ", ..." : "");
     snprintf(testbed->name, sizeof testbed->name, "%s", names[0]);
     return 0;
 }

@@ -16,7 +16,9 @@ static int jobs_in_order(const void *a, const void *b)
     const struct br_rank_socket *x = a, *y = b;
     int jobs = strcmp(x->job, y->job);
 
-    return jobs ? jobs : x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : x->pid - y->pid;
+    return jobs                 ? jobs
+           : x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank)
+                                : x->pid - y->pid;
 }
 
 /* One more place; NULL: no memory. */
@@ -80,8 +82,8 @@ int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot 
         if (!rc)
             rc = br_snapshot_parse(text, &snapshots[answered]);
         if (rc)
-            fprintf(stderr, "braid top: rank %d (process %d) does not answer: %s\n", sockets[i].rank,
-                    sockets[i].pid, br_error_message());
+            fprintf(stderr, "braid top: rank %d (process %d) does not answer: %s\n",
+                    sockets[i].rank, sockets[i].pid, br_error_message());
         else
             answered++;
         free(text);

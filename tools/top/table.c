@@ -17,7 +17,8 @@ static struct pair pair_of(const struct br_snapshot *before, int n, const struct
     struct pair p = {.now = now};
 
     for (int i = 0; i < n && !p.before; i++)
-        if (before[i].rank == now->rank && before[i].pid == now->pid && !strcmp(before[i].job, now->job))
+        if (before[i].rank == now->rank && before[i].pid == now->pid &&
+            !strcmp(before[i].job, now->job))
             p.before = &before[i];
     if (p.before && now->at > p.before->at)
         p.seconds = (double)(now->at - p.before->at) / 1e9;
@@ -38,7 +39,8 @@ static double top_table_share(const struct pair *p, uint64_t now, uint64_t befor
     return percent > 100 ? 100 : percent;
 }
 
-static const struct braid_rail_stats *rail_before(const struct pair *p, const struct braid_rail_stats *rail)
+static const struct braid_rail_stats *rail_before(const struct pair *p,
+                                                  const struct braid_rail_stats *rail)
 {
     static const struct braid_rail_stats none;
 
@@ -58,25 +60,28 @@ static const struct braid_peer_stats *peer_of(const struct br_snapshot *s, int p
     return &none;
 }
 
-static void print_rail(const struct pair *p, const struct braid_rail_stats *rail, double all, FILE *out)
+static void print_rail(const struct pair *p, const struct braid_rail_stats *rail, double all,
+                       FILE *out)
 {
     const struct braid_rail_stats *old = rail_before(p, rail);
     const struct braid_peer_stats *peer = peer_of(p->now, rail->peer);
-    double tx = top_table_rate(p, rail->tx_bytes, old->tx_bytes), rx = top_table_rate(p, rail->rx_bytes, old->rx_bytes);
+    double tx = top_table_rate(p, rail->tx_bytes, old->tx_bytes),
+           rx = top_table_rate(p, rail->rx_bytes, old->rx_bytes);
     char queue[48], flight[BR_FORMAT_BYTES], window[BR_FORMAT_BYTES];
 
-    snprintf(queue, sizeof queue, "%" PRIu64 "/%" PRIu64 "/%" PRIu64, peer->queued_high, peer->queued_normal,
-             peer->queued_low);
+    snprintf(queue, sizeof queue, "%" PRIu64 "/%" PRIu64 "/%" PRIu64, peer->queued_high,
+             peer->queued_normal, peer->queued_low);
     fprintf(out,
-            "%4d %4d %4d %-12.12s %-4s %8.1f %8.1f %4.0f%% %5.0f%% %4.0f%% %5.0f%% %9s %8s %8s %6" PRIu64
-            " %4" PRIu64 "\n",
-            p->now->rank, rail->peer, rail->rail, rail->device, rail->up ? "up" : "DOWN", tx / 1e6, rx / 1e6,
-            all > 0 ? 100 * (tx + rx) / all : 0, top_table_share(p, rail->stalled_window_ns, old->stalled_window_ns),
+            "%4d %4d %4d %-12.12s %-4s %8.1f %8.1f %4.0f%% %5.0f%% %4.0f%% %5.0f%% %9s %8s %8s "
+            "%6" PRIu64 " %4" PRIu64 "\n",
+            p->now->rank, rail->peer, rail->rail, rail->device, rail->up ? "up" : "DOWN", tx / 1e6,
+            rx / 1e6, all > 0 ? 100 * (tx + rx) / all : 0,
+            top_table_share(p, rail->stalled_window_ns, old->stalled_window_ns),
             top_table_share(p, rail->stalled_full_ns, old->stalled_full_ns),
             top_table_share(p, rail->stalled_credit_ns, old->stalled_credit_ns), queue,
             br_format_bytes(flight, (double)rail->in_flight_bytes),
-            br_format_bytes(window, (double)rail->window_bytes), rail->resent_packets + rail->resent_slices,
-            rail->failures);
+            br_format_bytes(window, (double)rail->window_bytes),
+            rail->resent_packets + rail->resent_slices, rail->failures);
 }
 
 /* What the rails of the rank carry, in bytes a second. */
@@ -92,7 +97,8 @@ static void print_downgrades(const struct braid_stats *stats, FILE *out)
     const char *between = "; downgrades: ";
 
     for (const struct br_counter *c = br_counters_rank; c->name; c++)
-        if (!strncmp(c->name, "downgrade_", 10) && *(const uint64_t *)((const char *)stats + c->offset)) {
+        if (!strncmp(c->name, "downgrade_", 10) &&
+            *(const uint64_t *)((const char *)stats + c->offset)) {
             fprintf(out, "%s%s", between, c->name + 10);
             between = ", ";
         }
@@ -107,14 +113,16 @@ static void print_rank(const struct pair *p, FILE *out)
         ready += p->now->peers[i].ready_wait_ns;
     for (int i = 0; p->before && i < p->before->n_peers; i++)
         before += p->before->peers[i].ready_wait_ns;
-    fprintf(out,
-            "rank %d (process %d): %.0f op/s, %" PRIu64 " under way, %" PRIu64
-            " failed; worker busy %.0f%%, spins %.0f%%, sleeps %.0f%%; CPU %.0f%%; for READY wait %.1f",
-            p->now->rank, p->now->pid, top_table_rate(p, now->operations, old->operations), now->outstanding,
-            now->failed_operations, top_table_share(p, now->busy_ns, old->busy_ns),
-            top_table_share(p, now->idle_ns, old->idle_ns), top_table_share(p, now->asleep_ns, old->asleep_ns),
-            top_table_rate(p, now->process_cpu_ns, old->process_cpu_ns) / 1e7,
-            p->before ? top_table_rate(p, ready, before) / 1e9 : 0);
+    fprintf(
+        out,
+        "rank %d (process %d): %.0f op/s, %" PRIu64 " under way, %" PRIu64
+        " failed; worker busy %.0f%%, spins %.0f%%, sleeps %.0f%%; CPU %.0f%%; for READY wait %.1f",
+        p->now->rank, p->now->pid, top_table_rate(p, now->operations, old->operations),
+        now->outstanding, now->failed_operations, top_table_share(p, now->busy_ns, old->busy_ns),
+        top_table_share(p, now->idle_ns, old->idle_ns),
+        top_table_share(p, now->asleep_ns, old->asleep_ns),
+        top_table_rate(p, now->process_cpu_ns, old->process_cpu_ns) / 1e7,
+        p->before ? top_table_rate(p, ready, before) / 1e9 : 0);
     print_downgrades(now, out);
     fputc('\n', out);
 }
@@ -128,8 +136,8 @@ static int all_rails(const struct br_snapshot *now, int n)
     return rails;
 }
 
-void br_top_print(const struct br_snapshot *before, int n_before, const struct br_snapshot *now, int n,
-                  int rows, FILE *out)
+void br_top_print(const struct br_snapshot *before, int n_before, const struct br_snapshot *now,
+                  int n, int rows, FILE *out)
 {
     int rails = all_rails(now, n), room = rows ? rows - n - 5 : rails, left = 0;
 
@@ -139,9 +147,9 @@ void br_top_print(const struct br_snapshot *before, int n_before, const struct b
 
         print_rank(&p, out);
     }
-    fprintf(out, "\n%4s %4s %4s %-12s %-4s %8s %8s %5s %6s %5s %6s %9s %8s %8s %6s %4s\n", "rank", "peer",
-            "rail", "device", "", "tx MB/s", "rx MB/s", "share", "window", "full", "credit", "h/n/l",
-            "in flight", "of", "resent", "lost");
+    fprintf(out, "\n%4s %4s %4s %-12s %-4s %8s %8s %5s %6s %5s %6s %9s %8s %8s %6s %4s\n", "rank",
+            "peer", "rail", "device", "", "tx MB/s", "rx MB/s", "share", "window", "full", "credit",
+            "h/n/l", "in flight", "of", "resent", "lost");
     for (int i = 0; i < n; i++) {
         struct pair p = pair_of(before, n_before, &now[i]);
         double all = top_table_traffic(&p);

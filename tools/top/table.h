@@ -5,8 +5,9 @@
 
 #include "collectives/stats/snapshot.h"
 
-/* before[n_before] may lack ranks, and have others: their rates are left out. rows: lines that the table may have, 0: any number. */
-void br_top_print(const struct br_snapshot *before, int n_before, const struct br_snapshot *now, int n,
-                  int rows, FILE *out);
+/* before[n_before] may lack ranks, and have others: their rates are left out. rows: lines that the
+ * table may have, 0: any number. */
+void br_top_print(const struct br_snapshot *before, int n_before, const struct br_snapshot *now,
+                  int n, int rows, FILE *out);
 
 #endif

@@ -39,7 +39,7 @@ static void top_forget(struct look *look)
     *look = (struct look){0};
 }
 
-/* ---- which job -------------------------------------------------------------------------------------------- */
+/* ---- which job ------------------------------------------------------------------------------- */
 
 static bool is_job(const struct br_rank_socket *s, const char *job)
 {
@@ -69,9 +69,10 @@ static int top_choose(const struct top *top, const struct br_rank_socket **socke
     while (top->job && first < *n && !is_job(&s[first], top->job))
         first++;
     if (!*n)
-        return br_error(ENOENT,
-                        "no job runs here: no process of this user has a socket in %s (BRAID_STATS=off?)",
-                        top->place);
+        return br_error(
+            ENOENT,
+            "no job runs here: no process of this user has a socket in %s (BRAID_STATS=off?)",
+            top->place);
     if (first == *n)
         return br_error(ENOENT, "there is no job %s here; `braid top` lists them", top->job);
     for (end = first; end < *n && !strcmp(s[end].job, s[first].job); end++)
@@ -115,7 +116,7 @@ static int top_take(const struct top *top, bool all, struct look *look)
     return rc;
 }
 
-/* ---- what is shown ---------------------------------------------------------------------------------------- */
+/* ---- what is shown --------------------------------------------------------------------------- */
 
 static int show_json(const struct top *top)
 {
@@ -181,7 +182,8 @@ static void print_table(const struct look *before, const struct look *now, bool 
 {
     if (live) /* from the top, and lines that are too long end at the margin */
         printf("\033[H\033[J\033[?7l");
-    br_top_print(before->ranks, before->n, now->ranks, now->n, live ? rows_of_terminal() : 0, stdout);
+    br_top_print(before->ranks, before->n, now->ranks, now->n, live ? rows_of_terminal() : 0,
+                 stdout);
     if (live)
         printf("\033[?7h");
     fflush(stdout);
@@ -209,7 +211,7 @@ static int show_table(struct top *top)
     return shown && rc == -ENOENT ? (puts("the job has ended"), 0) : rc;
 }
 
-/* ---- the command line ------------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static int top_parse(struct top *top, int argc, char **argv)
 {
@@ -217,7 +219,8 @@ static int top_parse(struct top *top, int argc, char **argv)
         {"once", '1', BR_OPTION_FLAG, &top->once, 0, 0, " one table instead of a live one"},
         {"json", 0, BR_OPTION_FLAG, &top->json, 0, 0,
          " all counters of all ranks, of all jobs unless JOB is given"},
-        {"prometheus", 0, BR_OPTION_FLAG, &top->prometheus, 0, 0, " likewise, in Prometheus' text format"},
+        {"prometheus", 0, BR_OPTION_FLAG, &top->prometheus, 0, 0,
+         " likewise, in Prometheus' text format"},
         {"interval", 'i', BR_OPTION_NUMBER, &top->interval, 10, 3600000,
          "MS time between two looks, from which the rates come (default: 1000)"},
         {"folder", 0, BR_OPTION_TEXT, &top->folder, 0, 0,
@@ -235,14 +238,15 @@ static int top_parse(struct top *top, int argc, char **argv)
     if (!rc && top->json && top->prometheus)
         rc = br_error(EINVAL, "--json and --prometheus are two formats; give one of them");
     if (rc == 1)
-        br_options_help(options, "braid top [JOB] [options]: running jobs of this host; doc/stats.md",
-                        stdout);
+        br_options_help(
+            options, "braid top [JOB] [options]: running jobs of this host; doc/stats.md", stdout);
     else if (rc)
         fprintf(stderr, "braid top: %s\n", br_error_message());
     return rc;
 }
 
-/* Ranks make the folder, and braid top nothing: until the first job it need not be there, unless it was asked for by name. */
+/* Ranks make the folder, and braid top nothing: until the first job it need not be there, unless it
+ * was asked for by name. */
 static int find_folder(struct top *top)
 {
     const char *stats = getenv("BRAID_STATS"), *wanted = top->folder ? top->folder : stats;

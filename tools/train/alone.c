@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One process does what N workers and their servers do, one after the other, in plain loops: the reference for the bits of
- * parameter servers (ssgd, ssd), and the quick way to the accuracy of a method.
+ * One process does what N workers and their servers do, one after the other, in plain loops: the
+ * reference for the bits of parameter servers (ssgd, ssd), and the quick way to the accuracy of a
+ * method.
  *
- * What a worker pulls at the end of iteration t it takes behind its backward pass of t + 1. The servers have seen no gradient of t + 1 by
- * then, because they move their weights when the last worker has pushed: so nothing needs to be kept of what was pulled.
+ * What a worker pulls at the end of iteration t it takes behind its backward pass of t + 1. The
+ * servers have seen no gradient of t + 1 by then, because they move their weights when the last
+ * worker has pushed: so nothing needs to be kept of what was pulled.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -68,7 +70,8 @@ static void alone_begin(struct br_train *t, int layer)
 {
     struct br_train_alone *a = t->alone;
 
-    br_train_network_draw(&t->network, layer, (uint64_t)t->settings->seed, a->servers[layer].weight);
+    br_train_network_draw(&t->network, layer, (uint64_t)t->settings->seed,
+                          a->servers[layer].weight);
     for (int r = 0; r < t->ranks && a->delays; r++)
         alone_take(t, layer, r, false);
 }
@@ -82,8 +85,8 @@ static int alone_open(struct br_train *t)
     fine = a && (a->workers = calloc((size_t)t->ranks, sizeof *a->workers));
     if (a) {
         a->delays = s->servers && !strcmp(s->servers, "ssd");
-        a->glu =
-            (struct br_update_glu){.own = plain ? 1 : 2, .sync = plain ? 0 : 0.5f, .decay = BR_TRAIN_DECAY};
+        a->glu = (struct br_update_glu){
+            .own = plain ? 1 : 2, .sync = plain ? 0 : 0.5f, .decay = BR_TRAIN_DECAY};
         a->local_rate = plain ? 0.25f : 4;
     }
     for (int l = 0; l < BR_TRAIN_LAYERS && fine; l++)
@@ -136,7 +139,8 @@ static void alone_move(struct br_train *t, int layer)
 /* The servers have all gradients of an iteration. */
 static void alone_serve(struct br_train *t, int layer)
 {
-    struct br_update_sgd sgd = {br_train_rate(t->settings, t->iteration), BR_TRAIN_MOMENTUM, BR_TRAIN_DECAY};
+    struct br_update_sgd sgd = {br_train_rate(t->settings, t->iteration), BR_TRAIN_MOMENTUM,
+                                BR_TRAIN_DECAY};
     struct server *s = &t->alone->servers[layer];
 
     br_update_sgd(&sgd, s->weight, s->velocity, s->sum, 1.0f / (float)t->ranks,

@@ -14,7 +14,8 @@
 
 typedef float picture[BR_TRAIN_PIXELS];
 
-/* About normal: the sum of twelve uniform numbers, which needs no function that differs between libraries. */
+/* About normal: the sum of twelve uniform numbers, which needs no function that differs between
+ * libraries. */
 static double train_data_normal(struct br_random *random)
 {
     double sum = -6;
@@ -73,7 +74,8 @@ static int train_data_nearest(const picture *pictures, const picture sample)
             double distance = 0;
 
             for (int i = 0; i < BR_TRAIN_PIXELS; i++) {
-                double d = sample[i] - train_data_moved(pictures[c], shift / 3 - 1, shift % 3 - 1, i / SIDE, i % SIDE);
+                double d = sample[i] - train_data_moved(pictures[c], shift / 3 - 1, shift % 3 - 1,
+                                                        i / SIDE, i % SIDE);
 
                 distance += d * d;
             }
@@ -105,8 +107,8 @@ int br_train_data_make(struct br_train_data *data, int count, uint64_t seed)
         int dy = (int)br_random_below(&random, 3) - 1, dx = (int)br_random_below(&random, 3) - 1;
 
         for (int i = 0; i < BR_TRAIN_PIXELS; i++)
-            data->pixels[s][i] =
-                train_data_moved(pictures[label], dy, dx, i / SIDE, i % SIDE) + (float)(NOISE * train_data_normal(&random));
+            data->pixels[s][i] = train_data_moved(pictures[label], dy, dx, i / SIDE, i % SIDE) +
+                                 (float)(NOISE * train_data_normal(&random));
         data->labels[s] = (uint8_t)label;
         right += train_data_nearest((const picture *)pictures, data->pixels[s]) == label;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A generated data set with a known answer. Each of ten classes is a smooth picture; a sample is its class's picture, moved by up to one
- * pixel in each direction, with noise on top. The best that any classifier can do is known: it takes the class and shift whose picture
- * is nearest to the sample.
+ * A generated data set with a known answer. Each of ten classes is a smooth picture; a sample is
+ * its class's picture, moved by up to one pixel in each direction, with noise on top. The best that
+ * any classifier can do is known: it takes the class and shift whose picture is nearest to the
+ * sample.
  */
 #ifndef BR_TOOLS_TRAIN_DATA_H
 #define BR_TOOLS_TRAIN_DATA_H

@@ -22,7 +22,7 @@ float br_train_rate(const struct br_train_settings *s, uint64_t iteration)
     return rate;
 }
 
-/* ---- weights of one's own ------------------------------------------------------------------- */
+/* ---- weights of one's own -------------------------------------------------------------------- */
 
 static int get_weights(struct br_train *t)
 {
@@ -63,7 +63,7 @@ static void method_update(struct br_train *t, int layer, const float *sum)
                   t->network.layers[layer].count);
 }
 
-/* ---- a gradient session --------------------------------------------------------------------- */
+/* ---- a gradient session ---------------------------------------------------------------------- */
 
 static int session_open(struct br_train *t)
 {
@@ -129,7 +129,7 @@ const struct br_train_method br_train_session = {
     .close = session_close,
 };
 
-/* ---- parameter servers ---------------------------------------------------------------------- */
+/* ---- parameter servers ----------------------------------------------------------------------- */
 
 static int servers_open(struct br_train *t)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ways to train of `braid train`: a gradient session, parameter servers, or one process that does the work of all ranks. */
+/* The ways to train of `braid train`: a gradient session, parameter servers, or one process that
+ * does the work of all ranks. */
 #ifndef BR_TOOLS_TRAIN_METHOD_H
 #define BR_TOOLS_TRAIN_METHOD_H
 
@@ -14,8 +15,9 @@
 #define BR_TRAIN_DROP     0.1f /* the rate, after 60 and after 85 % of the iterations */
 
 struct br_train_settings {
-    const char *policy, *servers, *local; /* policy: of a session; servers: method; both NULL: auto */
-    const char *algorithm;                /* of a session's all-reduces; NULL: auto */
+    /* policy: of a session; servers: method; both NULL: auto */
+    const char *policy, *servers, *local;
+    const char *algorithm; /* of a session's all-reduces; NULL: auto */
     int64_t iterations, batch, width, seed, samples, test, steps, warmup, alone, device_ms;
     int64_t count, slice; /* of servers; of theirs, bytes */
     float rate;
@@ -32,16 +34,19 @@ struct br_train {
 
     struct braid_session *session;
     struct braid_parameters *parameters;
-    float *weights[BR_TRAIN_LAYERS], *velocities[BR_TRAIN_LAYERS]; /* session; servers: the first weights */
+    /* session; servers: the first weights */
+    float *weights[BR_TRAIN_LAYERS], *velocities[BR_TRAIN_LAYERS];
     struct br_train_alone *alone;
 };
 
-/* All but name: negative errno with words. In an iteration, of each layer: wait, forward pass; gradient, backward pass, ready. */
+/* All but name: negative errno with words. In an iteration, of each layer: wait, forward pass;
+ * gradient, backward pass, ready. */
 struct br_train_method {
     int (*open)(struct br_train *train);
     float *(*weight)(struct br_train *train, int layer);
     int (*wait)(struct br_train *train, int layer);
-    float *(*gradient)(struct br_train *train, int layer); /* where it is to be written; NULL with words */
+    /* where it is to be written; NULL with words */
+    float *(*gradient)(struct br_train *train, int layer);
     int (*ready)(struct br_train *train, int layer);
     int (*step)(struct br_train *train);   /* between the passes */
     int (*finish)(struct br_train *train); /* all weights are those of the end */

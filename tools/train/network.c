@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-/* ---- shapes --------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 static int result_side(const struct br_train_layer *l)
 {
@@ -83,7 +83,8 @@ void br_train_network_close(struct br_train_network *n)
     memset(n, 0, sizeof *n);
 }
 
-void br_train_network_draw(const struct br_train_network *n, int layer, uint64_t seed, float *weights)
+void br_train_network_draw(const struct br_train_network *n, int layer, uint64_t seed,
+                           float *weights)
 {
     const struct br_train_layer *l = &n->layers[layer];
     size_t inputs = (size_t)l->in * train_network_square(l->kernel);
@@ -98,20 +99,23 @@ void br_train_network_draw(const struct br_train_network *n, int layer, uint64_t
     }
 }
 
-void br_train_network_load(struct br_train_network *n, const struct br_train_data *data, const int *index)
+void br_train_network_load(struct br_train_network *n, const struct br_train_data *data,
+                           const int *index)
 {
     for (int b = 0; b < n->batch; b++)
         for (int i = 0; i < BR_TRAIN_PIXELS; i++)
             n->pixels[i * n->batch + b] = data->pixels[index[b]][i];
 }
 
-/* ---- passes --------------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
-static void train_network_convolve(const struct br_train_layer *l, int batch, const float *weights, int o, int y, int x)
+static void train_network_convolve(const struct br_train_layer *l, int batch, const float *weights,
+                                   int o, int y, int x)
 {
     float *to = l->result + train_network_at(batch, result_side(l), o, y, x);
     const float *w = weights + (size_t)o * (size_t)l->in * train_network_square(l->kernel);
-    float bias = weights[(size_t)l->out * (size_t)l->in * train_network_square(l->kernel) + (size_t)o];
+    float bias =
+        weights[(size_t)l->out * (size_t)l->in * train_network_square(l->kernel) + (size_t)o];
 
     for (int b = 0; b < batch; b++)
         to[b] = bias;
@@ -144,7 +148,8 @@ void br_train_network_forward(struct br_train_network *n, int layer, const float
                 memset(to, 0, (size_t)batch * sizeof *to);
                 for (int k = 0; k < step * step; k++) {
                     const float *from =
-                        l->result + train_network_at(batch, result_side(l), o, y * step + k / step, x * step + k % step);
+                        l->result + train_network_at(batch, result_side(l), o, y * step + k / step,
+                                                     x * step + k % step);
 
                     for (int b = 0; b < batch; b++)
                         to[b] += from[b] / (float)(step * step);
@@ -152,8 +157,8 @@ void br_train_network_forward(struct br_train_network *n, int layer, const float
             }
 }
 
-int br_train_network_judge(struct br_train_network *n, const struct br_train_data *data, const int *index,
-                           double *loss)
+int br_train_network_judge(struct br_train_network *n, const struct br_train_data *data,
+                           const int *index, double *loss)
 {
     struct br_train_layer *l = &n->layers[BR_TRAIN_LAYERS - 1];
     int right = 0;
@@ -178,9 +183,10 @@ int br_train_network_judge(struct br_train_network *n, const struct br_train_dat
     return right;
 }
 
-/* What one filter at one place does to its gradient and to the slope of what came in; NULL: nobody wants that. */
-static void train_network_spread(const struct br_train_layer *l, int batch, const float *slope, const float *w, float *g,
-                   int y, int x, float *back)
+/* What one filter at one place does to its gradient and to the slope of what came in; NULL: nobody
+ * wants that. */
+static void train_network_spread(const struct br_train_layer *l, int batch, const float *slope,
+                                 const float *w, float *g, int y, int x, float *back)
 {
     for (int i = 0; i < l->in; i++)
         for (int ky = 0; ky < l->kernel; ky++)
@@ -197,7 +203,8 @@ static void train_network_spread(const struct br_train_layer *l, int batch, cons
             }
 }
 
-void br_train_network_backward(struct br_train_network *n, int layer, const float *weights, float *gradient)
+void br_train_network_backward(struct br_train_network *n, int layer, const float *weights,
+                               float *gradient)
 {
     struct br_train_layer *l = &n->layers[layer];
     int batch = n->batch, step = l->halve ? 2 : 1, side = output_side(l);
@@ -206,7 +213,9 @@ void br_train_network_backward(struct br_train_network *n, int layer, const floa
 
     memset(gradient, 0, l->count * sizeof *gradient);
     if (back)
-        memset(back, 0, filter / train_network_square(l->kernel) * train_network_square(l->side) * (size_t)batch * sizeof *back);
+        memset(back, 0,
+               filter / train_network_square(l->kernel) * train_network_square(l->side) *
+                   (size_t)batch * sizeof *back);
     for (int o = 0; o < l->out; o++)
         for (int y = 0; y < side * step; y++)
             for (int x = 0; x < side * step; x++) {
@@ -218,7 +227,7 @@ void br_train_network_backward(struct br_train_network *n, int layer, const floa
                     slope[b] = l->relu && !(result[b] > 0) ? 0 : out[b] / (float)(step * step);
                     gradient[filter * (size_t)l->out + (size_t)o] += slope[b];
                 }
-                train_network_spread(l, batch, slope, weights + (size_t)o * filter, gradient + (size_t)o * filter, y, x,
-                       back);
+                train_network_spread(l, batch, slope, weights + (size_t)o * filter,
+                                     gradient + (size_t)o * filter, y, x, back);
             }
 }

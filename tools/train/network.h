@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small convolutional network: two convolutions, two dense layers (convolutions over all there is), softmax. Plain loops, one thread,
- * the same order of operations every time.
+ * A small convolutional network: two convolutions, two dense layers (convolutions over all there
+ * is), softmax. Plain loops, one thread, the same order of operations every time.
  *
- * Weights and gradients are the caller's: of each layer [out][in][kernel][kernel], then [out] biases.
+ * Weights and gradients are the caller's: of each layer [out][in][kernel][kernel], then [out]
+ * biases.
  */
 #ifndef BR_TOOLS_TRAIN_NETWORK_H
 #define BR_TOOLS_TRAIN_NETWORK_H
@@ -39,7 +40,8 @@ int br_train_network_open(struct br_train_network *network, int batch, int width
 void br_train_network_close(struct br_train_network *network);
 
 /* First weights of a layer: drawn, with a variance of 2 / inputs. */
-void br_train_network_draw(const struct br_train_network *network, int layer, uint64_t seed, float *weights);
+void br_train_network_draw(const struct br_train_network *network, int layer, uint64_t seed,
+                           float *weights);
 
 /* Samples data[index[0..batch)]. */
 void br_train_network_load(struct br_train_network *network, const struct br_train_data *data,
@@ -47,7 +49,8 @@ void br_train_network_load(struct br_train_network *network, const struct br_tra
 
 void br_train_network_forward(struct br_train_network *network, int layer, const float *weights);
 
-/* Behind the last layer's forward pass: how many samples are right, and the mean loss; makes the last slope. */
+/* Behind the last layer's forward pass: how many samples are right, and the mean loss; makes the
+ * last slope. */
 int br_train_network_judge(struct br_train_network *network, const struct br_train_data *data,
                            const int *index, double *loss);
 

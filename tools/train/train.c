@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `braid train`: trains a small convolutional network on a generated data set (train/data.h), data-parallel over the ranks of a job, with
- * every policy of gradient sessions and every method of parameter servers. The samples of an iteration depend on seed, iteration and
- * rank alone, so what is synchronous gives the same weights in every run; --alone gives them in one process.
+ * `braid train`: trains a small convolutional network on a generated data set (train/data.h),
+ * data-parallel over the ranks of a job, with every policy of gradient sessions and every method of
+ * parameter servers. The samples of an iteration depend on seed, iteration and rank alone, so what
+ * is synchronous gives the same weights in every run; --alone gives them in one process.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,19 +32,20 @@ struct outcome {
     struct braid_parameters_report servers;
 };
 
-/* ---- an iteration --------------------------------------------------------------------------- */
+/* ---- an iteration ---------------------------------------------------------------------------- */
 
 static void draw_batch(const struct br_train *t, int rank, int *index)
 {
     struct br_random random;
 
-    br_random_seed(&random, ((uint64_t)t->settings->seed << 40) + (t->iteration << 10) + (uint64_t)rank);
+    br_random_seed(&random,
+                   ((uint64_t)t->settings->seed << 40) + (t->iteration << 10) + (uint64_t)rank);
     for (int b = 0; b < t->network.batch; b++)
         index[b] = (int)br_random_below(&random, (uint64_t)t->settings->samples);
 }
 
-/* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes by itself. A sleep ends late: the next pass
- * begins when this one should have ended. */
+/* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes
+ * by itself. A sleep ends late: the next pass begins when this one should have ended. */
 static void train_train_pretend(struct br_train *t, uint64_t start, int thirds)
 {
     uint64_t ns = (uint64_t)t->settings->device_ms * BR_MS;
@@ -112,14 +114,15 @@ static int train_train_iterate(struct br_train *t, const struct br_train_data *d
     return rc;
 }
 
-/* ---- a run ---------------------------------------------------------------------------------- */
+/* ---- a run ----------------------------------------------------------------------------------- */
 
 static uint64_t train_train_digest(struct br_train *t)
 {
     uint64_t layers[BR_TRAIN_LAYERS];
 
     for (int l = 0; l < BR_TRAIN_LAYERS; l++)
-        layers[l] = br_digest_bytes(t->way->weight(t, l), t->network.layers[l].count * sizeof(float));
+        layers[l] =
+            br_digest_bytes(t->way->weight(t, l), t->network.layers[l].count * sizeof(float));
     return br_digest(layers, BR_TRAIN_LAYERS);
 }
 
@@ -148,7 +151,8 @@ static int train_train_judge(struct br_train *t, struct outcome *outcome)
     return rc;
 }
 
-static int train_train_run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
+static int train_train_run(struct br_train *t, const struct br_train_data *data,
+                           struct outcome *outcome)
 {
     int64_t all = t->settings->iterations;
     uint64_t start, middle = 0;
@@ -182,23 +186,25 @@ static void train_train_print(const struct br_train *t, const struct outcome *o)
     char how[96];
 
     if (s->servers && steps)
-        snprintf(how, sizeof how, "%s %s, k = %d%s%s", where, s->servers, steps, s->local ? ", " : "",
-                 s->local ? s->local : "");
+        snprintf(how, sizeof how, "%s %s, k = %d%s%s", where, s->servers, steps,
+                 s->local ? ", " : "", s->local ? s->local : "");
     else if (s->servers)
         snprintf(how, sizeof how, "%s %s", where, s->servers);
     else if (t->session)
-        snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto", o->session.groups);
+        snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto",
+                 o->session.groups);
     else
         snprintf(how, sizeof how, "alone");
-    printf("%-28s %3d ranks %6" PRId64
-           " iterations %9.3f ms each, %.3f of the second half  loss %.4f  accuracy %.2f %% (at best %.2f "
+    printf("%-28s %3d ranks %6" PRId64 " iterations %9.3f ms each, %.3f of the second half  loss "
+           "%.4f  accuracy %.2f %% (at best %.2f "
            "%%)  weights %016" PRIx64 "\n",
-           how, t->ranks, s->iterations, o->seconds * 1e3 / (double)s->iterations, o->steady * 1e3, o->loss,
-           o->accuracy * 100, o->best * 100, o->digest);
+           how, t->ranks, s->iterations, o->seconds * 1e3 / (double)s->iterations, o->steady * 1e3,
+           o->loss, o->accuracy * 100, o->best * 100, o->digest);
     if (o->servers.predicted[0] > 0)
         printf("ms by the warm-up's times: ssgd %.3f, k = 1 to 5 %.3f %.3f %.3f %.3f %.3f\n",
-               o->servers.predicted[0] * 1e3, o->servers.predicted[1] * 1e3, o->servers.predicted[2] * 1e3,
-               o->servers.predicted[3] * 1e3, o->servers.predicted[4] * 1e3, o->servers.predicted[5] * 1e3);
+               o->servers.predicted[0] * 1e3, o->servers.predicted[1] * 1e3,
+               o->servers.predicted[2] * 1e3, o->servers.predicted[3] * 1e3,
+               o->servers.predicted[4] * 1e3, o->servers.predicted[5] * 1e3);
     fflush(stdout);
 }
 
@@ -227,7 +233,7 @@ static int train(struct br_train *t)
     return rc || closed;
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int train_train_check(struct br_train_settings *s, const char *rate)
 {
@@ -237,14 +243,19 @@ static int train_train_check(struct br_train_settings *s, const char *rate)
     if (rate && (end == rate || *end || !(s->rate > 0)))
         return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
     if (s->policy && s->servers)
-        return br_error(EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
+        return br_error(
+            EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
     if (s->algorithm && (s->servers || s->alone))
+        return br_error(
+            EINVAL,
+            "--algorithm is of a gradient session, which --servers and --alone have none of");
+    if (s->alone &&
+        (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
         return br_error(EINVAL,
-                        "--algorithm is of a gradient session, which --servers and --alone have none of");
-    if (s->alone && (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
-        return br_error(EINVAL, "--alone does what --servers ssgd (default) and ssd do, and nothing else");
+                        "--alone does what --servers ssgd (default) and ssd do, and nothing else");
     if (s->alone && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
-        return br_error(EINVAL, "--alone --servers ssd needs --steps: it has no times to choose them by");
+        return br_error(EINVAL,
+                        "--alone --servers ssd needs --steps: it has no times to choose them by");
     return 0;
 }
 
@@ -272,9 +283,10 @@ static int train_train_start(const struct br_train_settings *s)
 
 int br_tool_train(int argc, char **argv)
 {
-    static const char usage[] = "braid train [options]        in a job: braid run -n 4 -- braid train "
-                                "--servers ssd --steps 4\n"
-                                "trains a small network on a generated data set, over all ranks\n";
+    static const char usage[] =
+        "braid train [options]        in a job: braid run -n 4 -- braid train "
+        "--servers ssd --steps 4\n"
+        "trains a small network on a generated data set, over all ranks\n";
     struct br_train_settings s = {.iterations = 1200,
                                   .batch = 16,
                                   .width = 64,
@@ -287,27 +299,34 @@ int br_tool_train(int argc, char **argv)
         {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
          "NAME gradient session: layerwise, single, bucket, mgwfbp, optimal, p3, auto (default)"},
         {"algorithm", 'a', BR_OPTION_TEXT, &s.algorithm, 0, 0,
-         "NAME of a session's all-reduces; direct: as --alone to the bit, by any policy; default auto"},
+         "NAME of a session's all-reduces; direct: as --alone to the bit, by any policy; default "
+         "auto"},
         {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
          "METHOD parameter servers: ssgd, asgd, ssd, local"},
         {"alone", 0, BR_OPTION_NUMBER, &s.alone, 1, 1024,
-         "N one process does the work of N ranks, as --servers ssgd (default) or ssd: the reference"},
+         "N one process does the work of N ranks, as --servers ssgd (default) or ssd: the "
+         "reference"},
         {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,
          "K iterations from pull to pull (ssd, local); default 0: by the time model"},
         {"local", 0, BR_OPTION_TEXT, &s.local, 0, 0, "NAME ssd between pulls: glu (default), sgd"},
-        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000, "N iterations of ssgd first; default 500"},
-        {"count", 0, BR_OPTION_NUMBER, &s.count, 1, 1024, "N ranks 0 to N-1 are servers; default: all"},
+        {"warmup", 0, BR_OPTION_NUMBER, &s.warmup, 0, 1000000,
+         "N iterations of ssgd first; default 500"},
+        {"count", 0, BR_OPTION_NUMBER, &s.count, 1, 1024,
+         "N ranks 0 to N-1 are servers; default: all"},
         {"slice", 0, BR_OPTION_NUMBER, &s.slice, 4, 1 << 30,
          "N bytes of a push or pull to or from servers; default 200000"},
         {"iterations", 'n', BR_OPTION_NUMBER, &s.iterations, 1, 100000000, "N default 1200"},
-        {"batch", 'b', BR_OPTION_NUMBER, &s.batch, 1, BR_TRAIN_BATCH, "N samples a rank; default 16"},
-        {"rate", 'r', BR_OPTION_TEXT, &rate, 0, 0, "R learning rate, default 0.02; a tenth from 60 % on"},
+        {"batch", 'b', BR_OPTION_NUMBER, &s.batch, 1, BR_TRAIN_BATCH,
+         "N samples a rank; default 16"},
+        {"rate", 'r', BR_OPTION_TEXT, &rate, 0, 0,
+         "R learning rate, default 0.02; a tenth from 60 % on"},
         {"width", 'w', BR_OPTION_NUMBER, &s.width, 1, 65536,
          "N of the first dense layer, which has 145 weights for each; default 64"},
         {"samples", 0, BR_OPTION_NUMBER, &s.samples, 1, 10000000, "N to learn from; default 8000"},
         {"test", 0, BR_OPTION_NUMBER, &s.test, BR_TRAIN_BATCH, 10000000,
          "N samples that accuracy is taken on; default 8000"},
-        {"seed", 0, BR_OPTION_NUMBER, &s.seed, 0, 1 << 20, "N of samples and first weights; default 1"},
+        {"seed", 0, BR_OPTION_NUMBER, &s.seed, 0, 1 << 20,
+         "N of samples and first weights; default 1"},
         {"device-ms", 0, BR_OPTION_NUMBER, &s.device_ms, 0, 10000,
          "N an iteration's passes take at least so long, as on a device"},
         {0},

@@ -14,7 +14,8 @@ double br_delay_iteration(const struct br_delay_times *t, int k)
 {
     double compute = t->forward + t->backward + t->local;
     double steady = fmax(compute, t->push);
-    /* Communication of the pulling iteration hides behind the rest of its backward pass and the next iteration. */
+    /* Communication of the pulling iteration hides behind the rest of its backward pass and the
+     * next iteration. */
     double excess = t->communication + t->last_backward - t->backward - steady;
 
     return steady + fmax(excess, 0) / k;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long an iteration takes with delayed pulls, by the formula of the SSD-SGD paper, and how many iterations from pull to pull are
- * enough. All times in seconds.
+ * How long an iteration takes with delayed pulls, by the formula of the SSD-SGD paper, and how many
+ * iterations from pull to pull are enough. All times in seconds.
  */
 #ifndef BR_TRAINING_PARAMETERS_DELAY_H
 #define BR_TRAINING_PARAMETERS_DELAY_H
@@ -16,16 +16,20 @@ struct br_delay_times {
     double last_backward;     /* of the last layer, before which nothing can be pushed: h_bL */
 };
 
-/* Of one iteration without delay: communication overlaps the backward pass, the next forward pass waits. */
+/* Of one iteration without delay: communication overlaps the backward pass, the next forward pass
+ * waits. */
 double br_delay_ssgd(const struct br_delay_times *times);
 
-/* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes take. */
+/* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes take.
+ */
 double br_delay_iteration(const struct br_delay_times *times, int k);
 
-/* Ours: and never less than a link takes for k iterations' pushes and one's pulls, as where every worker is a server. */
+/* Ours: and never less than a link takes for k iterations' pushes and one's pulls, as where every
+ * worker is a server. */
 double br_delay_shared(const struct br_delay_times *times, int k);
 
-/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MOST after which one more saves less than 3 %. */
+/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MOST after which one more saves less than 3
+ * %. */
 int br_delay_choose(const struct br_delay_times *times);
 
 #endif

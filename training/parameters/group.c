@@ -2,13 +2,15 @@
 #include "training/parameters/group.h"
 
 /* Does `next` begin where `before` ends? */
-static bool parameters_group_follows(const struct br_gradient *before, const struct br_gradient *next, size_t element)
+static bool parameters_group_follows(const struct br_gradient *before,
+                                     const struct br_gradient *next, size_t element)
 {
     return (uint8_t *)before->memory + before->count * element == (uint8_t *)next->memory;
 }
 
 /* Do the layers lie side by side, in either order? */
-static bool side_by_side(const struct br_gradient *gradients, uint32_t first, uint32_t last, size_t element)
+static bool side_by_side(const struct br_gradient *gradients, uint32_t first, uint32_t last,
+                         size_t element)
 {
     bool up = true, down = true;
 
@@ -37,7 +39,8 @@ static size_t count_of(const struct br_gradient *gradients, uint32_t first, uint
     return count;
 }
 
-size_t br_groups_buffer(const struct br_gradient *gradients, uint32_t n, size_t element, const uint8_t *joins)
+size_t br_groups_buffer(const struct br_gradient *gradients, uint32_t n, size_t element,
+                        const uint8_t *joins)
 {
     size_t bytes = 0;
 
@@ -49,8 +52,9 @@ size_t br_groups_buffer(const struct br_gradient *gradients, uint32_t n, size_t 
     return bytes;
 }
 
-uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t element, const uint8_t *joins,
-                           bool urgent, void *buffer, struct br_group_of_layers *groups)
+uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t element,
+                           const uint8_t *joins, bool urgent, void *buffer,
+                           struct br_group_of_layers *groups)
 {
     uint8_t *free_space = buffer;
     uint32_t n_groups = 0;
@@ -61,11 +65,12 @@ uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t ele
 
         last = last_of(joins, n, first);
         l = &gradients[last];
-        *group = (struct br_group_of_layers){.first = first,
-                                             .last = last,
-                                             .count = count_of(gradients, first, last),
-                                             .copied = !side_by_side(gradients, first, last, element),
-                                             .priority = urgent ? (int32_t)(n - first) : 0};
+        *group =
+            (struct br_group_of_layers){.first = first,
+                                        .last = last,
+                                        .count = count_of(gradients, first, last),
+                                        .copied = !side_by_side(gradients, first, last, element),
+                                        .priority = urgent ? (int32_t)(n - first) : 0};
         group->memory = (uint8_t *)f->memory < (uint8_t *)l->memory ? f->memory : l->memory;
         if (group->copied)
             group->memory = free_space;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Groups: a merge plan laid over the gradients' memory. Gradients that lie side by side travel from where they are; others are put side by
- * side in a buffer, because an all-reduce is of one span of memory. Pure; one thread.
+ * Groups: a merge plan laid over the gradients' memory. Gradients that lie side by side travel from
+ * where they are; others are put side by side in a buffer, because an all-reduce is of one span of
+ * memory. Pure; one thread.
  */
 #ifndef BR_TRAINING_PARAMETERS_GROUP_H
 #define BR_TRAINING_PARAMETERS_GROUP_H
@@ -32,10 +33,12 @@ size_t br_groups_buffer(const struct br_gradient *gradients, uint32_t n, size_t 
                         const uint8_t *joins);
 
 /*
- * Lays the plan out: fills groups, numbered from layer 0 on, and group and place of the gradients. Returns how many groups. buffer: as large as
- * br_groups_buffer() says, the caller's. Urgent: the earlier the layers, the higher the priority; else all have 0.
+ * Lays the plan out: fills groups, numbered from layer 0 on, and group and place of the gradients.
+ * Returns how many groups. buffer: as large as br_groups_buffer() says, the caller's. Urgent: the
+ * earlier the layers, the higher the priority; else all have 0.
  */
-uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t element, const uint8_t *joins,
-                           bool urgent, void *buffer, struct br_group_of_layers *groups);
+uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t element,
+                           const uint8_t *joins, bool urgent, void *buffer,
+                           struct br_group_of_layers *groups);
 
 #endif

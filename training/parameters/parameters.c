@@ -24,7 +24,7 @@
 
 static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
 
-/* ---- arguments ------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int find_method(const char *name, enum br_parameters_method *method)
 {
@@ -38,22 +38,27 @@ static int find_method(const char *name, enum br_parameters_method *method)
 
 static int check_numbers(const struct braid_parameters_options *o, enum br_parameters_method method)
 {
-    const float numbers[] = {o->rate, o->momentum, o->decay, o->drop, o->own, o->sync, o->local_rate};
+    const float numbers[] = {o->rate, o->momentum, o->decay,     o->drop,
+                             o->own,  o->sync,     o->local_rate};
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
-            return br_error(EINVAL,
-                            WHO ": rate, momentum, decay, drop, own, sync and local_rate must be numbers and "
-                                "not negative");
+            return br_error(
+                EINVAL,
+                WHO ": rate, momentum, decay, drop, own, sync and local_rate must be numbers and "
+                    "not negative");
     if (o->momentum >= 1)
-        return br_error(EINVAL, WHO ": momentum is %g; it must be less than 1", (double)o->momentum);
+        return br_error(EINVAL, WHO ": momentum is %g; it must be less than 1",
+                        (double)o->momentum);
     if (o->local && strcmp(o->local, "glu") != 0 && strcmp(o->local, "sgd") != 0)
-        return br_error(EINVAL, WHO ": there is no local update %s; there are glu and sgd", o->local);
+        return br_error(EINVAL, WHO ": there is no local update %s; there are glu and sgd",
+                        o->local);
     if (o->steps < 0)
         return br_error(EINVAL, WHO ": steps is %d; it must not be negative", o->steps);
     if ((method == BR_PARAMETERS_SSD || method == BR_PARAMETERS_LOCAL) && !o->steps && o->warmup &&
         o->warmup < 3)
-        return br_error(EINVAL, WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
+        return br_error(EINVAL,
+                        WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
     if (o->in_order != 0 && o->in_order != 1)
         return br_error(EINVAL, WHO ": in_order is %d; it must be 0 or 1", o->in_order);
     for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
@@ -68,7 +73,8 @@ static int check_servers(const struct braid_parameters_options *o, int ranks)
         return br_error(EINVAL, WHO ": %d servers among %d ranks", o->n_servers, ranks);
     for (int i = 0; o->servers && i < o->n_servers; i++) {
         if (o->servers[i] < 0 || o->servers[i] >= ranks)
-            return br_error(EINVAL, WHO ": server %d: there is no rank %d among %d", i, o->servers[i], ranks);
+            return br_error(EINVAL, WHO ": server %d: there is no rank %d among %d", i,
+                            o->servers[i], ranks);
         for (int j = 0; j < i; j++)
             if (o->servers[j] == o->servers[i])
                 return br_error(EINVAL, WHO ": rank %d is a server twice", o->servers[i]);
@@ -79,15 +85,18 @@ static int check_servers(const struct braid_parameters_options *o, int ranks)
 static int parameters_parameters_check_layers(const struct braid_parameter_layer *layers, int n)
 {
     if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
-        return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n, BRAID_PARAMETERS_LAYERS);
+        return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n,
+                        BRAID_PARAMETERS_LAYERS);
     for (int l = 0; l < n; l++)
         if (!layers[l].count || layers[l].count > SIZE_MAX / 64 / BRAID_PARAMETERS_LAYERS)
             return br_error(EINVAL, WHO ": layer %d has %zu elements", l, layers[l].count);
     return 0;
 }
 
-static int parameters_parameters_check(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
-                 const struct braid_parameters_options *o, enum br_parameters_method *method)
+static int parameters_parameters_check(struct braid_comm *comm,
+                                       const struct braid_parameter_layer *layers, int n,
+                                       const struct braid_parameters_options *o,
+                                       enum br_parameters_method *method)
 {
     static const struct braid_parameters_options none;
     int rc = br_comm_check(comm, WHO), ranks;
@@ -104,7 +113,8 @@ static int parameters_parameters_check(struct braid_comm *comm, const struct bra
     return rc ? rc : parameters_parameters_check_layers(layers, n);
 }
 
-static void parameters_parameters_set_options(struct braid_parameters *p, const struct braid_parameters_options *options)
+static void parameters_parameters_set_options(struct braid_parameters *p,
+                                              const struct braid_parameters_options *options)
 {
     struct braid_parameters_options *o = &p->options;
 
@@ -128,7 +138,7 @@ static void parameters_parameters_set_options(struct braid_parameters *p, const 
     atomic_store(&p->steps, o->steps);
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static size_t parameters_parameters_padded(size_t count)
 {
@@ -221,37 +231,39 @@ static int get_servers(struct braid_parameters *p, const struct braid_parameters
     return 0;
 }
 
-/* So many slices can be under way at once: each is pushed (with ssd twice, parameters.h, note 6) and pulled by its workers, and received and
- * answered for each worker by its server. */
+/* So many slices can be under way at once: each is pushed (with ssd twice, parameters.h, note 6)
+ * and pulled by its workers, and received and answered for each worker by its server. */
 static uint32_t most_slices(const struct braid_parameters *p)
 {
-    uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2, n = MOST_SLICES;
+    uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2,
+             n = MOST_SLICES;
 
-    while (n && own * n + 2 * (uint32_t)p->ranks * ((n + servers - 1) / servers) + OTHERS > BR_MAX_OPERATIONS)
+    while (n && own * n + 2 * (uint32_t)p->ranks * ((n + servers - 1) / servers) + OTHERS >
+                    BR_MAX_OPERATIONS)
         n--;
     return n;
 }
 
-/* Of each slice of a server every worker has the READY of its next push. Where these alone take all credits of a link, the READY of an
- * urgent pull waits until another slice has been pushed, and priorities are worth nothing. A layer is a slice at least: more layers, more
- * slices. */
+/* Of each slice of a server every worker has the READY of its next push. Where these alone take all
+ * credits of a link, the READY of an urgent pull waits until another slice has been pushed, and
+ * priorities are worth nothing. A layer is a slice at least: more layers, more slices. */
 static uint32_t best_slices(const struct braid_parameters *p)
 {
     return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
 }
 
-static int parameters_parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
+static int parameters_parameters_cut(struct braid_parameters *p,
+                                     const struct braid_parameter_layer *layers)
 {
     uint32_t limit = most_slices(p);
     size_t counts[BRAID_PARAMETERS_LAYERS];
 
     if (p->n > limit)
-        return br_error(
-            EINVAL,
-            WHO
-            ": %u layers; %d ranks and %d servers leave operations for %u (%s): put layers together or take "
-            "more servers",
-            p->n, p->ranks, p->n_servers, limit, methods[p->method]);
+        return br_error(EINVAL,
+                        WHO ": %u layers; %d ranks and %d servers leave operations for %u (%s): "
+                            "put layers together or take "
+                            "more servers",
+                        p->n, p->ranks, p->n_servers, limit, methods[p->method]);
     limit = limit < best_slices(p) ? limit : best_slices(p);
     for (uint32_t l = 0; l < p->n; l++)
         counts[l] = p->layers[l].count = layers[l].count;
@@ -259,8 +271,9 @@ static int parameters_parameters_cut(struct braid_parameters *p, const struct br
                           p->options.slice_bytes / sizeof(float), limit);
 }
 
-static int parameters_parameters_allocate(struct braid_parameters *p, const struct braid_parameter_layer *layers,
-                    const struct braid_parameters_options *options)
+static int parameters_parameters_allocate(struct braid_parameters *p,
+                                          const struct braid_parameter_layer *layers,
+                                          const struct braid_parameters_options *options)
 {
     int rc = get_servers(p, options);
 
@@ -312,7 +325,7 @@ int br_parameters_destroy(struct braid_parameters *p, int rc)
     return rc ? br_error(-rc, "%s", text) : 0;
 }
 
-/* ---- beginning ------------------------------------------------------------------------------ */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 static uint64_t parameters_parameters_bits(float value)
 {
@@ -325,17 +338,18 @@ static uint64_t parameters_parameters_bits(float value)
 static uint64_t parameters_parameters_digest(const struct braid_parameters *p)
 {
     const struct braid_parameters_options *o = &p->options;
-    uint64_t words[] = {0,
-                        (uint64_t)p->method << 32 | p->n,
-                        parameters_parameters_bits(o->rate) << 32 | parameters_parameters_bits(o->momentum),
-                        parameters_parameters_bits(o->decay) << 32 | parameters_parameters_bits(o->drop),
-                        parameters_parameters_bits(o->own) << 32 | parameters_parameters_bits(o->sync),
-                        parameters_parameters_bits(o->local_rate) << 32 | (uint32_t)o->steps,
-                        p->warmup,
-                        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
-                        (uint64_t)o->in_order,
-                        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
-                        br_digest_bytes(o->drops, sizeof o->drops)};
+    uint64_t words[] = {
+        0,
+        (uint64_t)p->method << 32 | p->n,
+        parameters_parameters_bits(o->rate) << 32 | parameters_parameters_bits(o->momentum),
+        parameters_parameters_bits(o->decay) << 32 | parameters_parameters_bits(o->drop),
+        parameters_parameters_bits(o->own) << 32 | parameters_parameters_bits(o->sync),
+        parameters_parameters_bits(o->local_rate) << 32 | (uint32_t)o->steps,
+        p->warmup,
+        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
+        (uint64_t)o->in_order,
+        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
+        br_digest_bytes(o->drops, sizeof o->drops)};
 
     for (uint32_t l = 0; l < p->n; l++) {
         uint64_t both[] = {words[0], p->layers[l].count};
@@ -390,8 +404,8 @@ static int parameters_parameters_spread(struct braid_parameters *p)
     return rc;
 }
 
-int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers, int n,
-                            const struct braid_parameters_options *options,
+int braid_parameters_create(struct braid_comm *comm, const struct braid_parameter_layer *layers,
+                            int n, const struct braid_parameters_options *options,
                             struct braid_parameters **parameters)
 {
     BR_HOLD_CANCELLATION;
@@ -449,6 +463,7 @@ int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_
     *report = p->report;
     report->steps = atomic_load(&p->steps);
     if (p->iteration > p->warmup)
-        report->local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+        report->local =
+            (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
     return 0;
 }

@@ -2,22 +2,28 @@
 /*
  * What a struct braid_parameters (braid/parameters.h) holds, and who touches what.
  *
- * 1. Two threads: the program's, and ours (service.c), which serves slices and brings layers up to date. Ours is one for both, so no slice
- *    and no layer needs a lock. Rejected: a thread for each, on hosts that have no cores to spare.
- * 2. A layer belongs to the program or to our thread, as its `state` says. The program hands it over in push, our thread gives it back
- *    when its weights are those of the next forward pass. Both then nudge the other (br_progress_signal).
- * 3. What a slice's server does is decided by how often all workers have pushed it (its round), never by what this rank's program is
- *    doing: the rounds are the same on all ranks.
- * 4. Every slice has a receive posted for every worker at all times, so pushes never wait for a busy server. Receives cannot be taken
- *    back: at the end each worker pushes once more, for nobody.
- * 5. A server answers from a copy of its weights: pushes of later iterations may be applied while slow links still carry the answer. asgd
- *    answers from the buffer of the push, as each worker gets other weights.
- * 6. With ssd nobody waits for a push, so it may be on its way until the gradient after next is written: gradients of even and odd iterations
- *    have different memory. Behind an iteration with a pull the pushes lag, and would stop the backward pass.
- * 7. A slice is as urgent as its layer is early in the forward pass, which waits for it. Delayed pulls, and the pushes that they wait
- *    for, go ahead of the pushes of other iterations, and in the order in which they come otherwise. Rejected: by layers. Then in each iteration early
- *    layers overtake what the last one still waits for from the iteration before, until nothing else is left to send, and the links are idle
- *    until the program has come to its next push.
+ * 1. Two threads: the program's, and ours (service.c), which serves slices and brings layers up to
+ *    date. Ours is one for both, so no slice and no layer needs a lock. Rejected: a thread for
+ *    each, on hosts that have no cores to spare.
+ * 2. A layer belongs to the program or to our thread, as its `state` says. The program hands it
+ *    over in push, our thread gives it back when its weights are those of the next forward pass.
+ *    Both then nudge the other (br_progress_signal).
+ * 3. What a slice's server does is decided by how often all workers have pushed it (its round),
+ *    never by what this rank's program is doing: the rounds are the same on all ranks.
+ * 4. Every slice has a receive posted for every worker at all times, so pushes never wait for a
+ *    busy server. Receives cannot be taken back: at the end each worker pushes once more, for
+ *    nobody.
+ * 5. A server answers from a copy of its weights: pushes of later iterations may be applied while
+ *    slow links still carry the answer. asgd answers from the buffer of the push, as each worker
+ *    gets other weights.
+ * 6. With ssd nobody waits for a push, so it may be on its way until the gradient after next is
+ *    written: gradients of even and odd iterations have different memory. Behind an iteration with
+ *    a pull the pushes lag, and would stop the backward pass.
+ * 7. A slice is as urgent as its layer is early in the forward pass, which waits for it. Delayed
+ *    pulls, and the pushes that they wait for, go ahead of the pushes of other iterations, and in
+ *    the order in which they come otherwise. Rejected: by layers. Then in each iteration early
+ *    layers overtake what the last one still waits for from the iteration before, until nothing
+ *    else is left to send, and the links are idle until the program has come to its next push.
  */
 #ifndef BR_TRAINING_PARAMETERS_PARAMETERS_H
 #define BR_TRAINING_PARAMETERS_PARAMETERS_H
@@ -53,10 +59,12 @@ struct br_parameters_layer {
     float *weight;
     float *gradients[2]; /* of even and odd iterations (note 6); the same but with ssd */
     float *pulled;       /* where pulls arrive; ssgd, asgd: `weight` */
-    float *pre_weight;   /* ssd: as in update.h; trades places with `pulled` when the next pull is posted */
-    float *velocity;     /* local */
+    /* ssd: as in update.h; trades places with `pulled` when the next pull is posted */
+    float *pre_weight;
+    float *velocity; /* local */
     _Atomic int state;
-    /* iterations until the one in which the program asked for the gradient's place, itself counted */
+    /* iterations until the one in which the program asked for the gradient's place, itself counted
+     */
     uint64_t asked;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
@@ -81,7 +89,8 @@ struct br_parameters_slice {
 struct braid_parameters {
     struct braid_comm *comm; /* a duplicate of the caller's, so that tags are ours */
     enum br_parameters_method method;
-    struct braid_parameters_options options; /* with defaults; `method`, `local` and `servers` are not used */
+    /* with defaults; `method`, `local` and `servers` are not used */
+    struct braid_parameters_options options;
     uint64_t warmup;
     int rank, ranks;
     int *servers; /* ranks */
@@ -89,8 +98,9 @@ struct braid_parameters {
     uint32_t n;
     struct br_parameters_layer *layers; /* [n] */
     struct br_shards shards;
-    struct braid_op **pulls;            /* [shards.n] this worker's; NULL: none under way */
-    struct braid_op **pushes[2];        /* likewise, of even and odd iterations; the same but with ssd */
+    struct braid_op **pulls; /* [shards.n] this worker's; NULL: none under way */
+    /* likewise, of even and odd iterations; the same but with ssd */
+    struct braid_op **pushes[2];
     uint32_t n_pushes;                  /* of both, from pushes[0] on */
     struct br_parameters_slice *slices; /* [n_slices] by layer */
     uint32_t n_slices;
@@ -98,10 +108,10 @@ struct braid_parameters {
     float *memory;     /* all arrays of numbers */
     size_t used, size; /* elements of it */
 
-    int next;            /* layer that is to be pushed next; -1: none, the iteration has ended */
-    uint64_t iteration;  /* of the next push */
-    _Atomic int steps;   /* k; 0: not chosen yet */
-    struct br_profiler profiler; /* of the warm-up */
+    int next;           /* layer that is to be pushed next; -1: none, the iteration has ended */
+    uint64_t iteration; /* of the next push */
+    _Atomic int steps;  /* k; 0: not chosen yet */
+    struct br_profiler profiler;            /* of the warm-up */
     _Atomic uint64_t first_push, last_pull; /* ns, of an iteration of the warm-up */
     double communication;                   /* s, sum over the warm-up's iterations but the first */
     _Atomic uint64_t local_ns;              /* of local updates, in our thread, in all */
@@ -110,7 +120,8 @@ struct braid_parameters {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stop;
-    _Atomic bool ending, ended; /* what arrives is for nobody: says the program; has our thread seen */
+    /* what arrives is for nobody: says the program; has our thread seen */
+    _Atomic bool ending, ended;
     _Atomic bool failing;
     _Atomic int failed; /* negative errno, written after the words */
     char message[BR_PARAMETERS_TEXT];
@@ -126,10 +137,11 @@ uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterati
 int br_parameters_reap(struct braid_op **op);
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
                        const float *from, int peer, struct braid_op **op);
-int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to, int peer,
-                          struct braid_op **op);
+int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to,
+                          int peer, struct braid_op **op);
 
-/* worker.c, our thread: all layers that were handed over. How much was done, or an error with words. */
+/* worker.c, our thread: all layers that were handed over. How much was done, or an error with
+ * words. */
 int br_parameters_work(struct braid_parameters *p);
 /* Slices of a layer are pushed from `from`; pushes: p->pushes[...]. */
 int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_t iteration,
@@ -137,12 +149,15 @@ int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_
 
 /* server.c, our thread: the most urgent slice for which something can be done; likewise. */
 int br_parameters_serve(struct braid_parameters *p);
-int br_parameters_serve_start(struct braid_parameters *p); /* posts the receives; before there is a thread */
+/* posts the receives; before there is a thread */
+int br_parameters_serve_start(struct braid_parameters *p);
 
-/* parameters.c, ssd: the layer's weights are the servers', as behind a warm-up: the next local updates start with a grad_sync of 0. */
+/* parameters.c, ssd: the layer's weights are the servers', as behind a warm-up: the next local
+ * updates start with a grad_sync of 0. */
 void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
 
-/* parameters.c: frees it; settle.c: ends what is under way by force, and frees it. Both return rc, whose words stay. */
+/* parameters.c: frees it; settle.c: ends what is under way by force, and frees it. Both return rc,
+ * whose words stay. */
 int br_parameters_destroy(struct braid_parameters *p, int rc);
 int br_parameters_give_up(struct braid_parameters *p, int rc);
 

@@ -23,22 +23,23 @@ static int server_post(struct braid_parameters *p, struct br_parameters_slice *s
     return br_parameters_receive(p, s->number, false, s->in[worker], worker, &s->receives[worker]);
 }
 
-static int server_answer(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration, int worker,
-                  const float *from)
+static int server_answer(struct braid_parameters *p, struct br_parameters_slice *s,
+                         uint64_t iteration, int worker, const float *from)
 {
     atomic_fetch_add(&s->sending, 1);
     return br_parameters_send(p, s->number, true, iteration, from, worker, &s->sends[worker]);
 }
 
-static void server_move(struct braid_parameters *p, struct br_parameters_slice *s, uint64_t iteration,
-                 const float *gradient)
+static void server_move(struct braid_parameters *p, struct br_parameters_slice *s,
+                        uint64_t iteration, const float *gradient)
 {
-    struct br_update_sgd sgd = {br_parameters_rate(p, iteration), p->options.momentum, p->options.decay};
+    struct br_update_sgd sgd = {br_parameters_rate(p, iteration), p->options.momentum,
+                                p->options.decay};
 
     br_update_sgd(&sgd, s->weight, s->velocity, gradient, 1.0f / (float)p->ranks, s->shard->count);
 }
 
-/* ---- all workers together ------------------------------------------------------------------- */
+/* ---- all workers together -------------------------------------------------------------------- */
 
 /* Takes what has ended out of ops. Returns whether all are out; else 0 or an error. */
 static int reap_all(struct braid_op **ops, int n, _Atomic int *under_way)
@@ -60,8 +61,9 @@ static int reap_all(struct braid_op **ops, int n, _Atomic int *under_way)
 static int server_apply(struct braid_parameters *p, struct br_parameters_slice *s)
 {
     bool average = is_averaging(p, s->round);
-    int rc = br_reduce(BRAID_FLOAT32, average ? BRAID_AVG : BRAID_SUM, average ? s->weight : s->in[0],
-                       s->sources, p->ranks, s->shard->count, average ? p->ranks : 0);
+    int rc =
+        br_reduce(BRAID_FLOAT32, average ? BRAID_AVG : BRAID_SUM, average ? s->weight : s->in[0],
+                  s->sources, p->ranks, s->shard->count, average ? p->ranks : 0);
 
     if (!rc && !average)
         server_move(p, s, s->round, s->in[0]);
@@ -92,7 +94,7 @@ static int serve_together(struct braid_parameters *p, struct br_parameters_slice
     return rc < 0 ? rc : 1;
 }
 
-/* ---- each worker for itself ----------------------------------------------------------------- */
+/* ---- each worker for itself ------------------------------------------------------------------ */
 
 static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
 {
@@ -129,7 +131,7 @@ static int serve_apart(struct braid_parameters *p, struct br_parameters_slice *s
     return rc < 0 ? rc : done;
 }
 
-/* ---- for the thread ------------------------------------------------------------------------- */
+/* ---- for the thread -------------------------------------------------------------------------- */
 
 /* The last pushes are for nobody. */
 static int server_swallow(struct braid_parameters *p, struct br_parameters_slice *s)

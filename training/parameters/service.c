@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread beside the program: a thin shell around br_parameters_serve() and br_parameters_work(). */
+/* The thread beside the program: a thin shell around br_parameters_serve() and
+ * br_parameters_work(). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -68,7 +68,8 @@ struct load {
 
 static void shard_deal(struct br_shard **order, uint32_t n, struct load *loads, uint32_t servers)
 {
-    uint32_t most = (n + servers - 1) / servers; /* slices, too: each is as many operations as any other */
+    /* slices, too: each is as many operations as any other */
+    uint32_t most = (n + servers - 1) / servers;
 
     for (uint32_t i = 0; i < n; i++) {
         struct load *least = NULL;
@@ -82,8 +83,8 @@ static void shard_deal(struct br_shard **order, uint32_t n, struct load *loads, 
     }
 }
 
-int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t layers, uint32_t servers,
-                   size_t most, uint32_t limit)
+int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t layers,
+                   uint32_t servers, size_t most, uint32_t limit)
 {
     struct br_shard **order;
     struct load *loads;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arithmetic of parameter servers and of workers between two pulls, on arrays of float32. Each result is that of the formula in
- * exactly the order of float32 operations that stands there, rounded after each: never fused, whatever the processor (cmake/flags.cmake).
+ * The arithmetic of parameter servers and of workers between two pulls, on arrays of float32. Each
+ * result is that of the formula in exactly the order of float32 operations that stands there,
+ * rounded after each: never fused, whatever the processor (cmake/flags.cmake).
  *
  * Arrays must not overlap. No pointer needs alignment. Any thread.
  */
@@ -24,18 +25,21 @@ struct br_update_glu {
 };
 
 /*
- * d = gradient * scale + decay * weight;  velocity = momentum * velocity + d;  weight = weight - rate * velocity
+ * d = gradient * scale + decay * weight;  velocity = momentum * velocity + d;  weight = weight -
+ * rate * velocity
  *
  * scale: 1 / (number of gradients that were summed).
  */
-void br_update_sgd(const struct br_update_sgd *sgd, float *weight, float *velocity, const float *gradient,
-                   float scale, size_t count);
+void br_update_sgd(const struct br_update_sgd *sgd, float *weight, float *velocity,
+                   const float *gradient, float scale, size_t count);
 
 /*
- * grad_sync = (pre_weight - weight) * factor;  weight = weight - rate * ((own * gradient + decay * weight) + sync * grad_sync)
+ * grad_sync = (pre_weight - weight) * factor;  weight = weight - rate * ((own * gradient + decay *
+ * weight) + sync * grad_sync)
  *
- * pre_weight: the servers' weights k iterations before those that `weight` began with when they were pulled. Right after a pull grad_sync is
- * about the mean gradient of all workers in these k iterations.
+ * pre_weight: the servers' weights k iterations before those that `weight` began with when they
+ * were pulled. Right after a pull grad_sync is about the mean gradient of all workers in these k
+ * iterations.
  */
 void br_update_glu(const struct br_update_glu *glu, float *weight, const float *gradient,
                    const float *pre_weight, size_t count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A worker's part: the program's calls of an iteration, and what our thread does with a layer that was handed over. */
+/* A worker's part: the program's calls of an iteration, and what our thread does with a layer that
+ * was handed over. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@
 
 #define LOOK_AGAIN BR_SEC
 
-/* ---- our thread ----------------------------------------------------------------------------- */
+/* ---- our thread ------------------------------------------------------------------------------ */
 
 /* 1: all slices of the layer have ended. */
 static int reap_layer(struct braid_parameters *p, struct braid_op **ops, uint32_t layer)
@@ -70,24 +71,26 @@ static void parameters_worker_update(struct braid_parameters *p, struct br_param
     uint64_t start = br_comm_now(p->comm);
 
     if (p->method == BR_PARAMETERS_SSD)
-        br_update_glu(
-            &(struct br_update_glu){.rate = o->local_rate * rate,
-                                    .own = o->own,
-                                    .sync = o->sync,
-                                    .decay = o->decay,
-                                    .factor = (1 - o->momentum) / (rate * (float)atomic_load(&p->steps))},
-            l->weight, l->gradients[l->iteration % 2], l->pre_weight, l->count);
+        br_update_glu(&(struct br_update_glu){.rate = o->local_rate * rate,
+                                              .own = o->own,
+                                              .sync = o->sync,
+                                              .decay = o->decay,
+                                              .factor = (1 - o->momentum) /
+                                                        (rate * (float)atomic_load(&p->steps))},
+                      l->weight, l->gradients[l->iteration % 2], l->pre_weight, l->count);
     else
         br_update_sgd(&(struct br_update_sgd){rate, o->momentum, o->decay}, l->weight, l->velocity,
                       l->gradients[l->iteration % 2], 1, l->count);
     atomic_fetch_add(&p->local_ns, br_comm_now(p->comm) - start);
 }
 
-/* A layer that was handed over: what is still under way for it, its own update, and what leaves now. */
+/* A layer that was handed over: what is still under way for it, its own update, and what leaves
+ * now. */
 static int parameters_worker_begin(struct braid_parameters *p, uint32_t layer)
 {
     struct br_parameters_layer *l = &p->layers[layer];
-    bool own = is_past_warmup(p, l) && (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL);
+    bool own = is_past_warmup(p, l) &&
+               (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL);
     bool pulls = br_parameters_pulls(p, l->iteration);
     int rc = l->pulling ? reap_layer(p, p->pulls, layer) : 1;
 
@@ -102,8 +105,9 @@ static int parameters_worker_begin(struct braid_parameters *p, uint32_t layer)
              : 0;
     if (!rc && pulls)
         rc = post_pull(p, layer);
-    atomic_store(&l->state, pulls && !(own && p->method == BR_PARAMETERS_SSD) ? BR_PARAMETERS_AWAITS
-                                                                              : BR_PARAMETERS_PROGRAMS);
+    atomic_store(&l->state, pulls && !(own && p->method == BR_PARAMETERS_SSD)
+                                ? BR_PARAMETERS_AWAITS
+                                : BR_PARAMETERS_PROGRAMS);
     return rc ? rc : 1;
 }
 
@@ -137,14 +141,15 @@ int br_parameters_work(struct braid_parameters *p)
     return 0;
 }
 
-/* ---- the program ---------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static int parameters_worker_check(const struct braid_parameters *p, const char *name, int layer)
 {
     if (!p)
         return br_error(EINVAL, "%s: parameters is NULL", name);
     if (layer < 0 || (uint32_t)layer >= p->n)
-        return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer, p->n - 1);
+        return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer,
+                        p->n - 1);
     if (atomic_load(&p->failed))
         return br_error(-p->failed, "%s: %s", name, p->message);
     return br_comm_check(p->comm, name);
@@ -315,7 +320,8 @@ int braid_parameters_push(struct braid_parameters *p, int layer)
     if (rc)
         return rc;
     if (layer != p->next)
-        return br_error(EINVAL, "braid_parameters_push: layer %d: in the backward pass layer %d is next",
+        return br_error(EINVAL,
+                        "braid_parameters_push: layer %d: in the backward pass layer %d is next",
                         layer, p->next);
     if (p->method == BR_PARAMETERS_SSD && p->layers[layer].asked != p->iteration + 1)
         return br_error(EINVAL,

@@ -13,8 +13,8 @@ static bool is_same(const struct br_autotune *trial, const struct br_autotune_pl
     return a->urgent == b->urgent && !memcmp(a->joins, b->joins, trial->layers);
 }
 
-void br_autotune_add(struct br_autotune *trial, enum br_policy policy, const struct br_policy_plan *plan,
-                  double exposed)
+void br_autotune_add(struct br_autotune *trial, enum br_policy policy,
+                     const struct br_policy_plan *plan, double exposed)
 {
     struct br_autotune_plan *at = trial->plans;
 
@@ -45,7 +45,8 @@ void br_autotune_note(struct br_autotune *trial, double seconds)
     trial->seconds[trial->done++] = seconds;
 }
 
-/* Each turn begins one plan later: what a program does every n-th iteration falls on another plan each time. */
+/* Each turn begins one plan later: what a program does every n-th iteration falls on another plan
+ * each time. */
 static double autotune_turn(const struct br_autotune *trial, uint32_t k, uint32_t p)
 {
     uint32_t n = trial->n;
@@ -55,7 +56,8 @@ static double autotune_turn(const struct br_autotune *trial, uint32_t k, uint32_
 
 double br_autotune_seconds(const struct br_autotune *trial, uint32_t p)
 {
-    double a = autotune_turn(trial, 1, p), b = autotune_turn(trial, 2, p), c = autotune_turn(trial, 3, p);
+    double a = autotune_turn(trial, 1, p), b = autotune_turn(trial, 2, p),
+           c = autotune_turn(trial, 3, p);
 
     static_assert(BR_AUTOTUNE_TURNS == 4, "three turns count");
     return fmax(fmin(a, b), fmin(fmax(a, b), c));

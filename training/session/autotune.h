@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A trial: plans take turns at the program's own iterations, and the fastest stays. Pure, without pointers; the caller brings times and agrees
- * with the other ranks. One thread.
+ * A trial: plans take turns at the program's own iterations, and the fastest stays. Pure, without
+ * pointers; the caller brings times and agrees with the other ranks. One thread.
  */
 #ifndef BR_TRAINING_SESSION_AUTOTUNE_H
 #define BR_TRAINING_SESSION_AUTOTUNE_H
@@ -10,7 +10,8 @@
 
 #include "training/session/policy.h"
 
-#define BR_AUTOTUNE_TURNS 4 /* of each plan; the first does not count: buffers are made, memory is registered */
+#define BR_AUTOTUNE_TURNS                                                                          \
+    4 /* of each plan; the first does not count: buffers are made, memory is registered */
 
 struct br_autotune_plan {
     uint32_t policies;         /* a bit for each that makes it (enum br_policy) */
@@ -26,8 +27,8 @@ struct br_autotune {
 };
 
 /* Adds the plan of a policy; one that is there already gets the policy's bit. */
-void br_autotune_add(struct br_autotune *trial, enum br_policy policy, const struct br_policy_plan *plan,
-                  double exposed);
+void br_autotune_add(struct br_autotune *trial, enum br_policy policy,
+                     const struct br_policy_plan *plan, double exposed);
 
 /* Iterations that are still to come; of a single plan, or none, 0. */
 uint32_t br_autotune_left(const struct br_autotune *trial);
@@ -36,8 +37,8 @@ uint32_t br_autotune_left(const struct br_autotune *trial);
 const struct br_autotune_plan *br_autotune_next(const struct br_autotune *trial);
 void br_autotune_note(struct br_autotune *trial, double seconds);
 
-/* All turns are over: what an iteration of plan p took, the median of the turns that count; and the fastest plan. An earlier one stays
- * ahead of one that is less than 1 % faster. */
+/* All turns are over: what an iteration of plan p took, the median of the turns that count; and the
+ * fastest plan. An earlier one stays ahead of one that is less than 1 % faster. */
 double br_autotune_seconds(const struct br_autotune *trial, uint32_t p);
 uint32_t br_autotune_fastest(const struct br_autotune *trial);
 

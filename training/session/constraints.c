@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is the same on all ranks in an iteration, or for a slice; and the operations of one slice. */
+/* What is the same on all ranks in an iteration, or for a slice; and the operations of one slice.
+ */
 #include <limits.h>
 
 #include "collectives/comm/comm.h"
@@ -17,12 +18,14 @@ float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration)
 
 static bool constraints_is_delayed(const struct braid_parameters *p, uint64_t iteration)
 {
-    return (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL) && iteration >= p->warmup;
+    return (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL) &&
+           iteration >= p->warmup;
 }
 
 bool br_parameters_pulls(const struct braid_parameters *p, uint64_t iteration)
 {
-    return !constraints_is_delayed(p, iteration) || (iteration - p->warmup + 1) % (uint64_t)atomic_load(&p->steps) == 0;
+    return !constraints_is_delayed(p, iteration) ||
+           (iteration - p->warmup + 1) % (uint64_t)atomic_load(&p->steps) == 0;
 }
 
 bool br_parameters_pushes(const struct braid_parameters *p, uint64_t iteration)
@@ -37,7 +40,7 @@ uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterati
     return p->warmup + (iterations - p->warmup) / (uint64_t)atomic_load(&p->steps);
 }
 
-/* ---- operations ----------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 int br_parameters_reap(struct braid_op **op)
 {
@@ -56,16 +59,19 @@ static int32_t by_layer(const struct braid_parameters *p, uint32_t slice)
 }
 
 /* Larger leaves first: note 7 of parameters.h. */
-static int32_t constraints_urgency(const struct braid_parameters *p, uint32_t slice, uint64_t iteration)
+static int32_t constraints_urgency(const struct braid_parameters *p, uint32_t slice,
+                                   uint64_t iteration)
 {
-    bool delayed = !p->options.in_order && p->method == BR_PARAMETERS_SSD && constraints_is_delayed(p, iteration);
+    bool delayed = !p->options.in_order && p->method == BR_PARAMETERS_SSD &&
+                   constraints_is_delayed(p, iteration);
 
     return delayed ? br_parameters_pulls(p, iteration) : by_layer(p, slice);
 }
 
-/* However long the program pauses between two iterations; a peer that has died is noticed anyway. */
-static struct braid_options constraints_options(const struct braid_parameters *p, uint32_t slice, bool pull,
-                                    int32_t urgent)
+/* However long the program pauses between two iterations; a peer that has died is noticed anyway.
+ */
+static struct braid_options constraints_options(const struct braid_parameters *p, uint32_t slice,
+                                                bool pull, int32_t urgent)
 {
     return (struct braid_options){
         .priority = p->options.priority + urgent, .tag = 2 * slice + pull, .timeout_ms = INT_MAX};
@@ -74,14 +80,15 @@ static struct braid_options constraints_options(const struct braid_parameters *p
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
                        const float *from, int peer, struct braid_op **op)
 {
-    struct braid_options o = constraints_options(p, slice, pull, constraints_urgency(p, slice, iteration));
+    struct braid_options o =
+        constraints_options(p, slice, pull, constraints_urgency(p, slice, iteration));
 
     return braid_send(p->comm, from, p->shards.list[slice].count * sizeof *from, peer, &o, op);
 }
 
 /* That it is posted is all that travels, and k may not be known yet. */
-int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to, int peer,
-                          struct braid_op **op)
+int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to,
+                          int peer, struct braid_op **op)
 {
     struct braid_options o = constraints_options(p, slice, pull, by_layer(p, slice));
 

@@ -65,7 +65,8 @@ static int drain_settle(struct braid_parameters *p, const char *name)
     int rc = 0;
 
     if (p->next != (int)p->n - 1)
-        return br_error(EINVAL, "%s: in the midst of a backward pass, layer %d is next", name, p->next);
+        return br_error(EINVAL, "%s: in the midst of a backward pass, layer %d is next", name,
+                        p->next);
     for (uint32_t l = 0; l < p->n && !rc; l++)
         rc = braid_parameters_wait(p, (int)l);
     if (!rc)
@@ -92,8 +93,8 @@ static int drain_fetch(struct braid_parameters *p)
         const struct br_shard *shard = &p->shards.list[i];
         float *weight = p->layers[shard->layer].weight + shard->offset;
 
-        rc = braid_broadcast(p->comm, weight, weight, shard->count, BRAID_FLOAT32, p->servers[shard->server],
-                             NULL, NULL);
+        rc = braid_broadcast(p->comm, weight, weight, shard->count, BRAID_FLOAT32,
+                             p->servers[shard->server], NULL, NULL);
     }
     for (uint32_t l = 0; l < p->n && !rc; l++)
         br_parameters_begin_delay(p, l);
@@ -120,13 +121,14 @@ int braid_parameters_sync(struct braid_parameters *p)
         rc = drain_settle(p, "braid_parameters_sync");
     if (rc)
         return rc;
-    rc = p->method == BR_PARAMETERS_LOCAL && p->iteration > p->warmup ? drain_average(p) : drain_fetch(p);
+    rc = p->method == BR_PARAMETERS_LOCAL && p->iteration > p->warmup ? drain_average(p)
+                                                                      : drain_fetch(p);
     if (rc)
         br_parameters_fail(p, rc);
     return rc;
 }
 
-/* ---- the end -------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static bool has_ended(struct braid_parameters *p)
 {

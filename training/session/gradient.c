@@ -19,13 +19,14 @@ static int gradient_check(const struct braid_session *s, const char *name, int l
     if (!s)
         return br_error(EINVAL, "%s: session is NULL", name);
     if (layer < 0 || (uint32_t)layer >= s->n)
-        return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer, s->n - 1);
+        return br_error(EINVAL, "%s: there is no layer %d, there are 0 to %u", name, layer,
+                        s->n - 1);
     if (s->failed)
         return br_error(-s->failed, "%s: the session has failed before", name);
     return br_comm_check(s->comm, name);
 }
 
-/* ---- a group leaves and comes back ---------------------------------------------------------- */
+/* ---- a group leaves and comes back ----------------------------------------------------------- */
 
 static int gradient_submit(struct braid_session *s, uint32_t g)
 {
@@ -49,8 +50,8 @@ static int submit_complete(struct braid_session *s)
     return rc;
 }
 
-/* Between a layer's gradient and its place in the group's buffer, which is host memory; a gradient that lies on a GPU goes to the host and back
- * here, in the program's thread. */
+/* Between a layer's gradient and its place in the group's buffer, which is host memory; a gradient
+ * that lies on a GPU goes to the host and back here, in the program's thread. */
 static int gradient_copy(struct braid_session *s, uint32_t layer, bool back)
 {
     struct br_gradient *gradient = &s->gradients[layer];
@@ -103,8 +104,10 @@ static int gradient_finish(struct braid_session *s, uint32_t layer)
     return 0;
 }
 
-/* The layers from `first` on that are not ready in this iteration, for an error: "layer 3", "layers 1, 4, 7 and 12 more". */
-static const char *name_missing(const struct braid_session *s, uint32_t first, char text[MISSING_TEXT])
+/* The layers from `first` on that are not ready in this iteration, for an error: "layer 3", "layers
+ * 1, 4, 7 and 12 more". */
+static const char *name_missing(const struct braid_session *s, uint32_t first,
+                                char text[MISSING_TEXT])
 {
     uint32_t n = 0, named = 0;
     int used;
@@ -114,23 +117,25 @@ static const char *name_missing(const struct braid_session *s, uint32_t first, c
     used = snprintf(text, MISSING_TEXT, n == 1 ? "layer" : "layers");
     for (uint32_t l = first; l < s->n && named < MOST_NAMED; l++)
         if (s->states[l] == BR_LAYER_WRITTEN)
-            used += snprintf(text + used, MISSING_TEXT - (size_t)used, "%s %u", named++ ? "," : "", l);
+            used +=
+                snprintf(text + used, MISSING_TEXT - (size_t)used, "%s %u", named++ ? "," : "", l);
     if (n > named)
         snprintf(text + used, MISSING_TEXT - (size_t)used, " and %u more", n - named);
     return text;
 }
 
-/* ---- public --------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static int make_ready(struct braid_session *s, const char *name, uint32_t layer, bool unused)
 {
     int rc;
 
     if (s->states[layer] != BR_LAYER_WRITTEN)
-        return br_error(EINVAL,
-                        "%s: layer %u has been made ready in this iteration already; braid_session_step() "
-                        "ends it",
-                        name, layer);
+        return br_error(
+            EINVAL,
+            "%s: layer %u has been made ready in this iteration already; braid_session_step() "
+            "ends it",
+            name, layer);
     br_profiler_enter(&s->profiler, BR_PROFILER_READY, layer, br_comm_now(s->comm));
     s->states[layer] = BR_LAYER_READY;
     s->missing--;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AUTO. Without priorities the iteration ends when the last group has been reduced and the forward pass is through after it, so
- * `optimal` is the best and nothing is left to search. With priorities the forward pass runs into what is still being
- * reduced. Whether a border between two groups helps then depends on all others: an exact search would have to carry the whole
- * stack of waiting groups. Rejected for that. The search here starts from plans of many shapes and is bounded in work, not
- * in time, so that it gives the same plan everywhere.
+ * AUTO. Without priorities the iteration ends when the last group has been reduced and the forward
+ * pass is through after it, so `optimal` is the best and nothing is left to search. With priorities
+ * the forward pass runs into what is still being reduced. Whether a border between two groups helps
+ * then depends on all others: an exact search would have to carry the whole stack of waiting
+ * groups. Rejected for that. The search here starts from plans of many shapes and is bounded in
+ * work, not in time, so that it gives the same plan everywhere.
  */
 #include "training/session/policy.h"
 
@@ -36,10 +37,11 @@ int br_policy_find(const char *name, enum br_policy *policy)
             return 0;
         }
     return br_error(
-        EINVAL, "%s: no such policy; there are layerwise, single, bucket, mgwfbp, optimal, p3, auto", name);
+        EINVAL,
+        "%s: no such policy; there are layerwise, single, bucket, mgwfbp, optimal, p3, auto", name);
 }
 
-/* ---- auto ----------------------------------------------------------------------------------- */
+/* ---- auto ------------------------------------------------------------------------------------ */
 
 struct search {
     const struct br_workload *work;
@@ -132,9 +134,10 @@ static int make_auto(const struct br_workload *work, struct br_policy_plan *plan
     return rc;
 }
 
-/* ---- all ------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
-int br_policy_make(enum br_policy policy, const struct br_workload *work, struct br_policy_plan *plan)
+int br_policy_make(enum br_policy policy, const struct br_workload *work,
+                   struct br_policy_plan *plan)
 {
     struct br_timeline line;
     int rc = 0;

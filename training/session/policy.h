@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Policies: how the gradients of an iteration travel. Pure; thread-safe. Planning takes milliseconds for a thousand layers.
+ * Policies: how the gradients of an iteration travel. Pure; thread-safe. Planning takes
+ * milliseconds for a thousand layers.
  */
 #ifndef BR_TRAINING_SESSION_POLICY_H
 #define BR_TRAINING_SESSION_POLICY_H
@@ -14,7 +15,8 @@ enum br_policy {
     BR_POLICY_BUCKET,    /* groups of a fixed size */
     BR_POLICY_MGWFBP,    /* MG-WFBP's Algorithm 1 */
     BR_POLICY_OPTIMAL,   /* the best merge plan without priorities */
-    BR_POLICY_P3, /* each layer for itself, the one that the forward pass needs first overtakes the others */
+    BR_POLICY_P3, /* each layer for itself, the one that the forward pass needs first overtakes the
+                     others */
     BR_POLICY_AUTO, /* merge plan and priorities together: the shortest iteration that was found */
     BR_POLICIES
 };
@@ -31,10 +33,12 @@ struct br_policy_plan {
 };
 
 /*
- * Plans. work has been checked (br_workload_check). AUTO takes the best of all other policies and of merge plans of many bucket
- * sizes, in order and urgent, then moves the borders of the best as long as that makes the iteration shorter; its
- * iteration is never longer than that of another policy. -ENOMEM with words.
+ * Plans. work has been checked (br_workload_check). AUTO takes the best of all other policies and
+ * of merge plans of many bucket sizes, in order and urgent, then moves the borders of the best as
+ * long as that makes the iteration shorter; its iteration is never longer than that of another
+ * policy. -ENOMEM with words.
  */
-int br_policy_make(enum br_policy policy, const struct br_workload *work, struct br_policy_plan *plan);
+int br_policy_make(enum br_policy policy, const struct br_workload *work,
+                   struct br_policy_plan *plan);
 
 #endif

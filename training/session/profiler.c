@@ -53,17 +53,20 @@ static void add_backward(struct br_profiler *pace, uint32_t layer, double second
 }
 
 /* The time since the last call is that of a pass if the two calls are the ones around it. */
-static void profiler_attribute(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer, double seconds)
+static void profiler_attribute(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
+                               double seconds)
 {
     bool other_waits = call == BR_PROFILER_WAIT && layer != pace->layer;
 
     if (pace->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP))
         add_forward(pace, pace->layer, seconds);
-    else if (call == BR_PROFILER_READY && (pace->call == BR_PROFILER_READY || pace->call == BR_PROFILER_STEP))
+    else if (call == BR_PROFILER_READY &&
+             (pace->call == BR_PROFILER_READY || pace->call == BR_PROFILER_STEP))
         add_backward(pace, layer, seconds);
 }
 
-void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer, uint64_t now)
+void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
+                       uint64_t now)
 {
     if (pace->call != BR_PROFILER_NONE)
         profiler_attribute(pace, call, layer, (double)(now - pace->left) / 1e9);

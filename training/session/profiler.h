@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long the passes of a program take, told from when it calls the session. Pure; the caller brings the time (ns). One thread.
+ * How long the passes of a program take, told from when it calls the session. Pure; the caller
+ * brings the time (ns). One thread.
  *
- * What passes between two calls was computed for a layer: between wait(l) and another layer's wait, or the step, its forward pass; between
- * another layer's ready, or the step, and ready(l) its backward pass, in whatever order the layers come. Anything else is the program's own
- * affair. What passes inside wait and step is exposed communication. In an iteration each layer is ready once.
+ * What passes between two calls was computed for a layer: between wait(l) and another layer's wait,
+ * or the step, its forward pass; between another layer's ready, or the step, and ready(l) its
+ * backward pass, in whatever order the layers come. Anything else is the program's own affair. What
+ * passes inside wait and step is exposed communication. In an iteration each layer is ready once.
  */
 #ifndef BR_TRAINING_SESSION_PROFILER_H
 #define BR_TRAINING_SESSION_PROFILER_H
@@ -17,7 +19,7 @@ struct br_profiler {
     uint32_t n;
     struct br_layer *sums;          /* [n] seconds since the reset; bytes are not used */
     uint32_t *forwards, *backwards; /* [n] how many */
-    enum br_profiler_call call;         /* the last one, and its layer */
+    enum br_profiler_call call;     /* the last one, and its layer */
     uint32_t layer;
     uint64_t entered, left;          /* ns: the last call */
     uint64_t began;                  /* ns: this iteration's first ready; 0: none yet */
@@ -30,7 +32,8 @@ int br_profiler_open(struct br_profiler *pace, uint32_t n); /* -ENOMEM with word
 void br_profiler_close(struct br_profiler *pace);
 
 /* A call begins, and ends. layer: of READY and WAIT. */
-void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer, uint64_t now);
+void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
+                       uint64_t now);
 void br_profiler_leave(struct br_profiler *pace, uint64_t now);
 
 /* Forgets all times, as after a pause: the next call has nothing before it. */
@@ -39,7 +42,8 @@ void br_profiler_reset(struct br_profiler *pace);
 /* Mean seconds of each layer's passes into layers[0..n); 0 where nothing was seen. */
 void br_profiler_times(const struct br_profiler *pace, struct br_layer *layers);
 
-/* Mean seconds of an iteration, from first ready to first ready, and of what was exposed in it; 0: none is complete. */
+/* Mean seconds of an iteration, from first ready to first ready, and of what was exposed in it; 0:
+ * none is complete. */
 double br_profiler_iteration(const struct br_profiler *pace, double *exposed);
 
 #endif

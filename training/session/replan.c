@@ -2,22 +2,28 @@
 /*
  * Measured, then planned.
  *
- * 1. All ranks must have the same plan to the bit. Times are the largest of all ranks, because the slowest one holds the others up; rank 0
- *    plans and tells. Rejected: every rank plans from the same numbers, which need not give the same bits on different processors.
- * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a backward pass several are under way, and
- *    their start-ups overlap in part; one alone would make start-ups look dearer than they are, and the plan merge too much.
- *    Where the job has a calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line goes through what
- *    `auto` expects of these sizes by it. All ranks have the same figures to the bit, hence the same line.
- * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their way: of four, the first has ended. Each
- *    of its steps waits for the frames that are on the links already, so it is many times as much as one frame takes, and where links
- *    are slow as much as a third of an iteration.
- * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the while. Not so `auto` with two ranks or
- *    more, whose plan stays until a trial.
- * 5. `auto` believes no prediction that it can measure. The law a + b M and `behind` are simple beside what a network does, and on shaped
- *    ones predictions were 20 % off, in favour of the wrong plan. So the plans of all policies that are not predicted to be far behind take
- *    turns at some iterations (trial.h), and the fastest stays until an iteration's time has changed by DRIFT: the shortest since the
- *    last look, as a program also evaluates and saves. Rejected: a better law, which would have to know of queues in shapers and switches;
- *    trying one plan for some iterations, then the next, which a drift misleads.
+ * 1. All ranks must have the same plan to the bit. Times are the largest of all ranks, because the
+ *    slowest one holds the others up; rank 0 plans and tells. Rejected: every rank plans from the
+ *    same numbers, which need not give the same bits on different processors.
+ * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a
+ *    backward pass several are under way, and their start-ups overlap in part; one alone would make
+ *    start-ups look dearer than they are, and the plan merge too much. Where the job has a
+ *    calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line
+ *    goes through what `auto` expects of these sizes by it. All ranks have the same figures to the
+ *    bit, hence the same line.
+ * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their
+ *    way: of four, the first has ended. Each of its steps waits for the frames that are on the
+ *    links already, so it is many times as much as one frame takes, and where links are slow as
+ *    much as a third of an iteration.
+ * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the
+ *    while. Not so `auto` with two ranks or more, whose plan stays until a trial.
+ * 5. `auto` believes no prediction that it can measure. The law a + b M and `behind` are simple
+ *    beside what a network does, and on shaped ones predictions were 20 % off, in favour of the
+ *    wrong plan. So the plans of all policies that are not predicted to be far behind take turns at
+ *    some iterations (trial.h), and the fastest stays until an iteration's time has changed by
+ *    DRIFT: the shortest since the last look, as a program also evaluates and saves. Rejected: a
+ *    better law, which would have to know of queues in shapers and switches; trying one plan for
+ *    some iterations, then the next, which a drift misleads.
  */
 #include "training/session/session.h"
 
@@ -51,9 +57,10 @@ struct decision {
     struct br_autotune trial; /* without plans: the present one stays */
 };
 
-/* ---- a and b -------------------------------------------------------------------------------- */
+/* ---- a and b --------------------------------------------------------------------------------- */
 
-static int replan_start_all(struct braid_session *s, uint8_t *memory, size_t bytes, struct braid_op *ops[AT_ONCE])
+static int replan_start_all(struct braid_session *s, uint8_t *memory, size_t bytes,
+                            struct braid_op *ops[AT_ONCE])
 {
     struct braid_options options = {.algorithm = s->algorithm};
     int rc = 0;
@@ -87,7 +94,8 @@ static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, dou
             *seconds = fmin(*seconds, (double)(br_comm_now(s->comm) - start) / 1e9 / AT_ONCE);
     }
     *seconds = fmax(*seconds, 1e-9); /* however coarse the clock: no time would be no sample */
-    return rc ? rc : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+    return rc ? rc
+              : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 }
 
 static int line_of_calibration(struct braid_session *s)
@@ -99,7 +107,8 @@ static int line_of_calibration(struct braid_session *s)
     for (size_t bytes = LEAST_BYTES; bytes <= MOST_BYTES && !rc; bytes *= 4) {
         struct br_tuning tuning;
 
-        rc = br_tuning_choose(&s->comm->group->model, BR_ALLREDUCE, (uint32_t)s->comm->size, (double)bytes, &tuning);
+        rc = br_tuning_choose(&s->comm->group->model, BR_ALLREDUCE, (uint32_t)s->comm->size,
+                              (double)bytes, &tuning);
         samples[n++] = (struct br_cost_line_sample){(double)bytes, tuning.seconds};
     }
     return rc ? rc : br_cost_line_measure(samples, n, &s->work.line);
@@ -123,7 +132,8 @@ static int measure_line(struct braid_session *s)
     return rc ? rc : br_cost_line_measure(samples, n, &s->work.line);
 }
 
-/* Seconds of an urgent all-reduce of half of `bytes` among larger ones; of the slowest rank when nothing disturbs. */
+/* Seconds of an urgent all-reduce of half of `bytes` among larger ones; of the slowest rank when
+ * nothing disturbs. */
 static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
 {
     struct braid_options urgent = {.priority = 1, .algorithm = s->algorithm};
@@ -144,13 +154,15 @@ static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t byte
             if (i || rc)
                 continue;
             start = br_comm_now(s->comm);
-            rc = braid_allreduce(s->comm, memory + AT_ONCE * bytes, memory + AT_ONCE * bytes,
-                                 bytes / 2 / sizeof(float), BRAID_FLOAT32, BRAID_SUM, &urgent, NULL);
+            rc =
+                braid_allreduce(s->comm, memory + AT_ONCE * bytes, memory + AT_ONCE * bytes,
+                                bytes / 2 / sizeof(float), BRAID_FLOAT32, BRAID_SUM, &urgent, NULL);
             if (round >= 0)
                 *seconds = fmin(*seconds, (double)(br_comm_now(s->comm) - start) / 1e9);
         }
     }
-    return rc ? rc : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
+    return rc ? rc
+              : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 }
 
 static int measure_behind(struct braid_session *s)
@@ -190,7 +202,7 @@ static int replan_measure(struct braid_session *s)
     return rc;
 }
 
-/* ---- times ---------------------------------------------------------------------------------- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 /* The largest of all ranks; *iteration is what one took on this rank, 0: not known. */
 static int gather_times(struct braid_session *s, double *iteration)
@@ -225,7 +237,7 @@ static bool has_drifted(struct braid_session *s, double iteration)
     return fabs(iteration - s->usual) > DRIFT * s->usual;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 static bool replan_tries(const struct braid_session *s)
 {
@@ -233,19 +245,20 @@ static bool replan_tries(const struct braid_session *s)
 }
 
 /* Is the policy's plan to be taken, or tried? */
-static bool replan_is_wanted(const struct braid_session *s, const struct decision *d, enum br_policy policy,
-                      bool drifted)
+static bool replan_is_wanted(const struct braid_session *s, const struct decision *d,
+                             enum br_policy policy, bool drifted)
 {
     if (replan_tries(s))
-        return (!s->has_plan || drifted) && d->policies[policy] <= d->policies[BR_POLICY_AUTO] * WORTH;
+        return (!s->has_plan || drifted) &&
+               d->policies[policy] <= d->policies[BR_POLICY_AUTO] * WORTH;
     return policy == s->policy && (!s->has_plan || d->policies[policy] < d->iteration * (1 - GAIN));
 }
 
 static int replan_decide(struct braid_session *s, struct decision *d, bool drifted)
 {
-    static const enum br_policy order[BR_POLICIES] = {BR_POLICY_AUTO,   BR_POLICY_P3,     BR_POLICY_OPTIMAL,
-                                                      BR_POLICY_MGWFBP, BR_POLICY_BUCKET, BR_POLICY_LAYERWISE,
-                                                      BR_POLICY_SINGLE};
+    static const enum br_policy order[BR_POLICIES] = {
+        BR_POLICY_AUTO,   BR_POLICY_P3,        BR_POLICY_OPTIMAL, BR_POLICY_MGWFBP,
+        BR_POLICY_BUCKET, BR_POLICY_LAYERWISE, BR_POLICY_SINGLE};
     uint8_t joins[BRAID_SESSION_LAYERS];
     struct br_policy_plan plan = {.joins = joins};
     struct br_timeline line;
@@ -327,15 +340,15 @@ int br_session_replan(struct braid_session *s)
     return rc;
 }
 
-/* ---- the trial ------------------------------------------------------------------------------ */
+/* ---- the trial ------------------------------------------------------------------------------- */
 
 /* The slowest rank's times count, and rank 0 tells which plan stays (note 1). */
 static int replan_settle(struct braid_session *s)
 {
     struct br_autotune *trial = &s->autotune;
     uint32_t fastest;
-    int rc = braid_allreduce(s->comm, trial->seconds, trial->seconds, trial->done, BRAID_FLOAT64, BRAID_MAX,
-                             NULL, NULL);
+    int rc = braid_allreduce(s->comm, trial->seconds, trial->seconds, trial->done, BRAID_FLOAT64,
+                             BRAID_MAX, NULL, NULL);
 
     if (rc)
         return rc;
@@ -357,5 +370,6 @@ static int replan_settle(struct braid_session *s)
 int br_session_try(struct braid_session *s, double seconds)
 {
     br_autotune_note(&s->autotune, seconds);
-    return br_autotune_left(&s->autotune) ? replan_take(s, br_autotune_next(&s->autotune)) : replan_settle(s);
+    return br_autotune_left(&s->autotune) ? replan_take(s, br_autotune_next(&s->autotune))
+                                          : replan_settle(s);
 }

@@ -17,7 +17,7 @@
 #define WARMUP 5
 #define REVIEW 100
 
-/* ---- arguments ------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int check_options(const struct braid_session_options *o)
 {
@@ -25,13 +25,16 @@ static int check_options(const struct braid_session_options *o)
         return br_error(EINVAL, "braid_session_create: there is no data type %d or no reduction %d",
                         (int)o->type, (int)o->reduction);
     if (o->warmup < 0)
-        return br_error(EINVAL, "braid_session_create: warmup is %d; it must not be negative", o->warmup);
+        return br_error(EINVAL, "braid_session_create: warmup is %d; it must not be negative",
+                        o->warmup);
     if (!(o->a >= 0) || !(o->b >= 0))
-        return br_error(EINVAL, "braid_session_create: a is %g s, b is %g s/byte; they must not be negative",
-                        o->a, o->b);
+        return br_error(
+            EINVAL, "braid_session_create: a is %g s, b is %g s/byte; they must not be negative",
+            o->a, o->b);
     for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
         if (o->reserved[i])
-            return br_error(EINVAL, "braid_session_create: reserved fields of the options must be zero");
+            return br_error(EINVAL,
+                            "braid_session_create: reserved fields of the options must be zero");
     return 0;
 }
 
@@ -42,23 +45,27 @@ static int session_session_check_layers(const struct braid_layer *layers, int n)
                         BRAID_SESSION_LAYERS);
     for (int l = 0; l < n; l++) {
         if (!layers[l].count || layers[l].count > SIZE_MAX / 16 / BRAID_SESSION_LAYERS)
-            return br_error(EINVAL, "braid_session_create: layer %d has %zu elements", l, layers[l].count);
+            return br_error(EINVAL, "braid_session_create: layer %d has %zu elements", l,
+                            layers[l].count);
         if (!layers[l].gradient != !layers[0].gradient)
-            return br_error(EINVAL,
-                            "braid_session_create: layers 0 and %d: either all have memory, or none and the "
-                            "session allocates it",
-                            l);
+            return br_error(
+                EINVAL,
+                "braid_session_create: layers 0 and %d: either all have memory, or none and the "
+                "session allocates it",
+                l);
     }
     return 0;
 }
 
-static void session_session_set_options(struct braid_session *s, const struct braid_session_options *options)
+static void session_session_set_options(struct braid_session *s,
+                                        const struct braid_session_options *options)
 {
     if (options)
         s->options = *options;
     s->options.warmup = s->options.warmup ? s->options.warmup : WARMUP;
     s->options.replan = s->options.replan ? s->options.replan : REVIEW;
-    s->options.bucket_bytes = s->options.bucket_bytes ? s->options.bucket_bytes : (size_t)BR_TRAINING_BUCKET;
+    s->options.bucket_bytes =
+        s->options.bucket_bytes ? s->options.bucket_bytes : (size_t)BR_TRAINING_BUCKET;
     s->options.policy = NULL;
     if (s->options.algorithm && strcmp(s->options.algorithm, "auto") != 0)
         snprintf(s->algorithm, sizeof s->algorithm, "%s", s->options.algorithm);
@@ -71,7 +78,7 @@ static void session_session_set_options(struct braid_session *s, const struct br
                                    .bucket_bytes = (double)s->options.bucket_bytes};
 }
 
-/* ---- memory --------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int session_session_allocate(struct braid_session *s)
 {
@@ -123,7 +130,7 @@ static void session_session_destroy(struct braid_session *s)
     free(s);
 }
 
-/* ---- the plan ------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 void br_session_begin(struct braid_session *s)
 {
@@ -149,7 +156,8 @@ int br_session_lay_out(struct braid_session *s, const uint8_t *joins, bool urgen
     }
     memmove(s->joins, joins, s->n);
     s->urgent = urgent;
-    s->n_groups = br_groups_lay_out(s->gradients, s->n, s->element, joins, urgent, s->buffer, s->groups);
+    s->n_groups =
+        br_groups_lay_out(s->gradients, s->n, s->element, joins, urgent, s->buffer, s->groups);
     br_session_begin(s);
     return 0;
 }
@@ -168,7 +176,7 @@ static int first_plan(struct braid_session *s)
     return br_session_lay_out(s, s->joins, urgent);
 }
 
-/* ---- do the ranks agree? -------------------------------------------------------------------- */
+/* ---- do the ranks agree? --------------------------------------------------------------------- */
 
 static uint64_t session_session_digest(const struct braid_session *s)
 {
@@ -196,7 +204,8 @@ static uint64_t session_session_digest(const struct braid_session *s)
 
 static int session_session_agree(struct braid_session *s, int rc)
 {
-    return br_agree(s->comm, rc ? 0 : session_session_digest(s), rc, "braid_session_create", "layers or options");
+    return br_agree(s->comm, rc ? 0 : session_session_digest(s), rc, "braid_session_create",
+                    "layers or options");
 }
 
 /* Whether there is such an algorithm, all ranks find alike by using it. */
@@ -212,10 +221,11 @@ static int try_algorithm(struct braid_session *s)
         "braid_session_create: ");
 }
 
-/* ---- public --------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
-static int session_session_check(const struct braid_comm *comm, const struct braid_layer *layers, int n,
-                 const struct braid_session_options *options, enum br_policy *policy)
+static int session_session_check(const struct braid_comm *comm, const struct braid_layer *layers,
+                                 int n, const struct braid_session_options *options,
+                                 enum br_policy *policy)
 {
     int rc = br_comm_check(comm, "braid_session_create");
 
@@ -226,12 +236,14 @@ static int session_session_check(const struct braid_comm *comm, const struct bra
     if (!rc && options)
         rc = check_options(options);
     if (!rc && options && options->policy)
-        rc = br_error_prefix(br_policy_find(options->policy, policy), "braid_session_create: policy ");
+        rc = br_error_prefix(br_policy_find(options->policy, policy),
+                             "braid_session_create: policy ");
     return rc;
 }
 
 int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
-                         const struct braid_session_options *options, struct braid_session **session)
+                         const struct braid_session_options *options,
+                         struct braid_session **session)
 {
     BR_HOLD_CANCELLATION;
     struct braid_session *s;

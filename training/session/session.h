@@ -29,8 +29,9 @@ struct braid_session {
     struct br_gradient *gradients;
     uint8_t *states;  /* [n] enum br_layer_state */
     uint32_t missing; /* layers that are not ready in this iteration; n: it has not begun */
-    /* Group that leaves next: from the last one to the first whatever the order in which layers become ready, because the ranks must
-     * start their all-reduces in the same order. -1: all are under way. */
+    /* Group that leaves next: from the last one to the first whatever the order in which layers
+     * become ready, because the ranks must start their all-reduces in the same order. -1: all are
+     * under way. */
     int next;
     int failed; /* negative errno: only freeing makes sense */
 
@@ -50,7 +51,8 @@ struct braid_session {
     struct br_autotune autotune;
     uint64_t stepped; /* ns: the last step returned */
     double shortest;  /* s, of the iterations since the last look; 0: none yet */
-    double usual;     /* s of an iteration at the first review behind the last trial; 0: there was none yet */
+    /* s of an iteration at the first review behind the last trial; 0: there was none yet */
+    double usual;
     struct braid_session_report report;
 };
 
@@ -63,7 +65,8 @@ void br_session_begin(struct braid_session *session);
 /* review.c: puts the times of all ranks together and plans. Collective; blocks. */
 int br_session_replan(struct braid_session *session);
 
-/* review.c: an iteration of the trial took so long; the next plan is laid out, or the fastest. Collective; blocks at the end of the trial. */
+/* review.c: an iteration of the trial took so long; the next plan is laid out, or the fastest.
+ * Collective; blocks at the end of the trial. */
 int br_session_try(struct braid_session *session, double seconds);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * With priorities each group is more urgent than all that were ready before it, because the backward pass goes the other way. So what
- * waits is a stack: the new group goes on top, and whatever is on top has the line. Each arrival overtakes one group at most, so there
- * are at most two spans a group.
+ * With priorities each group is more urgent than all that were ready before it, because the
+ * backward pass goes the other way. So what waits is a stack: the new group goes on top, and
+ * whatever is on top has the line. Each arrival overtakes one group at most, so there are at most
+ * two spans a group.
  *
- * Where others have the line when a group becomes ready, it goes on top later by `behind`; if the line becomes idle sooner, the one that was
- * ready first gets it.
+ * Where others have the line when a group becomes ready, it goes on top later by `behind`; if the
+ * line becomes idle sooner, the one that was ready first gets it.
  */
 #include "training/session/timeline.h"
 
@@ -40,7 +41,8 @@ void br_timeline_close(struct br_timeline *line)
     memset(line, 0, sizeof *line);
 }
 
-static double timeline_backward(struct br_timeline *line, const struct br_workload *work, const uint8_t *joins)
+static double timeline_backward(struct br_timeline *line, const struct br_workload *work,
+                                const uint8_t *joins)
 {
     double now = 0, bytes = 0;
     uint32_t last = work->n - 1;
@@ -56,8 +58,8 @@ static double timeline_backward(struct br_timeline *line, const struct br_worklo
         bytes += work->layers[l].bytes;
         if (joins[l])
             continue;
-        line->groups[line->n_groups++] =
-            (struct br_timeline_group){.first = l, .last = last, .bytes = bytes, .ready = now, .start = -1};
+        line->groups[line->n_groups++] = (struct br_timeline_group){
+            .first = l, .last = last, .bytes = bytes, .ready = now, .start = -1};
         bytes = 0;
         last = l - 1;
     }
@@ -91,22 +93,27 @@ static double timeline_in_order(struct br_timeline *line, const struct br_worklo
     return now;
 }
 
-/* Seconds of a group's service after which it can be overtaken: the end of the slice in which `served` falls. */
+/* Seconds of a group's service after which it can be overtaken: the end of the slice in which
+ * `served` falls. */
 static double slice_end(const struct br_workload *work, double served)
 {
     double slice = work->slice_bytes * work->line.b, slices;
 
     if (slice <= 0)
         return served > work->line.a ? served : work->line.a;
-    slices = ceil((served - work->line.a) / slice * (1 - 1e-12)); /* at a boundary it is not one more */
+    /* at a boundary it is not one more */
+    slices = ceil((served - work->line.a) / slice * (1 - 1e-12));
     return work->line.a + (slices < 1 ? 1 : slices) * slice;
 }
 
-/* Lets the group on top of the stack go on until it is through or, at the end of a slice after `next`, overtaken. Returns when. */
-static double timeline_go_on(struct br_timeline *line, const struct br_workload *work, double now, double next)
+/* Lets the group on top of the stack go on until it is through or, at the end of a slice after
+ * `next`, overtaken. Returns when. */
+static double timeline_go_on(struct br_timeline *line, const struct br_workload *work, double now,
+                             double next)
 {
     uint32_t g = line->waiting[line->n_waiting - 1];
-    double all = br_cost_line_seconds(&work->line, line->groups[g].bytes), *served = &line->served[g];
+    double all = br_cost_line_seconds(&work->line, line->groups[g].bytes),
+           *served = &line->served[g];
     double end = now + all - *served;
 
     if (end > next) {
@@ -134,9 +141,12 @@ static double urgent_first(struct br_timeline *line, const struct br_workload *w
     for (uint32_t g = 0; g < line->n_groups || line->n_waiting;) {
         if (!line->n_waiting && line->groups[g].ready > now)
             now = line->groups[g].ready;
-        for (; g < line->n_groups && line->groups[g].ready + (line->n_waiting ? work->behind : 0) <= now; g++)
+        for (; g < line->n_groups &&
+               line->groups[g].ready + (line->n_waiting ? work->behind : 0) <= now;
+             g++)
             line->waiting[line->n_waiting++] = g;
-        now = timeline_go_on(line, work, now, g < line->n_groups ? line->groups[g].ready + work->behind : INFINITY);
+        now = timeline_go_on(line, work, now,
+                             g < line->n_groups ? line->groups[g].ready + work->behind : INFINITY);
     }
     return now;
 }

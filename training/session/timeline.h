@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The time line of one iteration: backward pass, communication, next forward pass. Pure; not thread-safe on one time line.
+ * The time line of one iteration: backward pass, communication, next forward pass. Pure; not
+ * thread-safe on one time line.
  *
- * Time 0 is the start of the backward pass, with nothing left to send. A layer's forward pass starts when the one before has ended
- * and the layer's gradient is reduced. All gradients have been reduced before the last layer's forward pass, so the next backward pass
- * starts as this one did, and the end of the forward pass is the time of an iteration.
+ * Time 0 is the start of the backward pass, with nothing left to send. A layer's forward pass
+ * starts when the one before has ended and the layer's gradient is reduced. All gradients have been
+ * reduced before the last layer's forward pass, so the next backward pass starts as this one did,
+ * and the end of the forward pass is the time of an iteration.
  *
- * Groups travel one at a time. In order: first come, first served. Urgent: the group that the forward pass needs first goes
- * first, and overtakes at the end of a slice.
+ * Groups travel one at a time. In order: first come, first served. Urgent: the group that the
+ * forward pass needs first goes first, and overtakes at the end of a slice.
  */
 #ifndef BR_TRAINING_SESSION_TIMELINE_H
 #define BR_TRAINING_SESSION_TIMELINE_H
@@ -40,8 +42,9 @@ struct br_timeline {
     struct br_timeline_span *spans;
     double iteration; /* s from backward pass to backward pass */
     double delay;     /* s between the end of the backward pass and the start of the forward pass */
-    double exposed;   /* s of the iteration in which nothing is computed: communication that is not hidden */
-    double reduced;   /* when the last group has ended */
+    /* s of the iteration in which nothing is computed: communication that is not hidden */
+    double exposed;
+    double reduced; /* when the last group has ended */
     /* of br_timeline_run() alone */
     uint32_t *waiting, n_waiting; /* a stack of groups */
     double *served;               /* s that each group has had */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a plan is made for: the layers of a network with their times, and the cost of an all-reduce. Layers count from 0 in the
- * order of the forward pass; the backward pass runs from the last one to layer 0.
+ * What a plan is made for: the layers of a network with their times, and the cost of an all-reduce.
+ * Layers count from 0 in the order of the forward pass; the backward pass runs from the last one to
+ * layer 0.
  */
 #ifndef BR_TRAINING_SESSION_WORKLOAD_H
 #define BR_TRAINING_SESSION_WORKLOAD_H
@@ -24,10 +25,12 @@ struct br_workload {
     const struct br_layer *layers; /* borrowed */
     uint32_t n;                    /* 1 to BR_TRAINING_LAYERS */
     struct br_cost_line line;
-    double slice_bytes;  /* something more urgent waits for the end of a slice; 0: it does not wait */
+    /* something more urgent waits for the end of a slice; 0: it does not wait */
+    double slice_bytes;
     double bucket_bytes; /* of the policy `bucket` */
-    /* s that a more urgent all-reduce takes longer while others are under way: the messages of each of its steps wait for frames that are on the
-     * links already. The line serves the others meanwhile */
+    /* s that a more urgent all-reduce takes longer while others are under way: the messages of each
+     * of its steps wait for frames that are on the links already. The line serves the others
+     * meanwhile */
     double behind;
 };
 

@@ -23,9 +23,10 @@ static struct br_dgram_member *find_by_peer(struct br_dgram_device *device, uint
     return NULL;
 }
 
-/* Sends what belongs to no link; if it does not leave, it is lost like any packet. `zeros` bytes follow. */
-static void arrive_reply(struct br_dgram_device *device, struct br_dgram_open *packet, uint32_t zeros,
-                  const struct br_dgram_spot *to)
+/* Sends what belongs to no link; if it does not leave, it is lost like any packet. `zeros` bytes
+ * follow. */
+static void arrive_reply(struct br_dgram_device *device, struct br_dgram_open *packet,
+                         uint32_t zeros, const struct br_dgram_spot *to)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
 
@@ -36,7 +37,7 @@ static void arrive_reply(struct br_dgram_device *device, struct br_dgram_open *p
 
 /* Keeps no trace of it (cookie.h). */
 static void arrive_answer_open(struct br_dgram_device *device, const struct br_dgram_open *open,
-                        const struct br_dgram_spot *from)
+                               const struct br_dgram_spot *from)
 {
     uint8_t paths = (uint8_t)device->paths;
     struct br_dgram_open answer = {
@@ -52,15 +53,17 @@ static void arrive_answer_open(struct br_dgram_device *device, const struct br_d
         arrive_reply(device, &answer, open->size - (uint32_t)sizeof answer, from);
         return;
     }
-    device->base.counters.refused_links += open->from != device->refused; /* OPENs come in volleys */
+    /* OPENs come in volleys */
+    device->base.counters.refused_links += open->from != device->refused;
     device->refused = open->from;
     answer.header.kind = BR_DGRAM_CLOSE;
     answer.size = 0;
     arrive_reply(device, &answer, 0, from);
 }
 
-static struct br_dgram_member *arrive_find(struct br_dgram_device *device, const struct br_dgram_view *view,
-                                    const struct br_dgram_spot *from)
+static struct br_dgram_member *arrive_find(struct br_dgram_device *device,
+                                           const struct br_dgram_view *view,
+                                           const struct br_dgram_spot *from)
 {
     struct br_dgram_member *member;
 
@@ -75,8 +78,9 @@ static struct br_dgram_member *arrive_find(struct br_dgram_device *device, const
     return member;
 }
 
-struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, const uint8_t *bytes, uint32_t n,
-                                             bool marked, const struct br_dgram_spot *from)
+struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, const uint8_t *bytes,
+                                             uint32_t n, bool marked,
+                                             const struct br_dgram_spot *from)
 {
     struct br_dgram_member *member;
     struct br_dgram_view view;

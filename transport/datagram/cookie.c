@@ -43,10 +43,11 @@ uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies)
     return cookie_hash(cookies, &question);
 }
 
-static uint64_t cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
-                       uint64_t peer, uint64_t period)
+static uint64_t cookie_answer(const struct br_dgram_cookies *cookies,
+                              const union br_inet_address *from, uint64_t peer, uint64_t period)
 {
-    struct question question = {.peer = peer, .period = period, .family = from->any.sa_family, .kind = 1};
+    struct question question = {
+        .peer = peer, .period = period, .family = from->any.sa_family, .kind = 1};
 
     if (from->any.sa_family == AF_INET6) {
         memcpy(question.ip, &from->v6.sin6_addr, sizeof question.ip);
@@ -58,8 +59,8 @@ static uint64_t cookie_answer(const struct br_dgram_cookies *cookies, const unio
     return cookie_hash(cookies, &question);
 }
 
-uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
-                                uint64_t peer, uint64_t now)
+uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies,
+                                const union br_inet_address *from, uint64_t peer, uint64_t now)
 {
     return cookie_answer(cookies, from, peer, now / BR_DGRAM_COOKIE_PERIOD);
 }

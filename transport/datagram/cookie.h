@@ -2,10 +2,12 @@
 /*
  * Numbers of links that nobody can guess.
  *
- * The answer to an OPEN costs us nothing: our number of the link to be is a keyed hash (SipHash) of who asks and of the time, which
- * we can make again when the CONFIRM comes with it. So strangers with forged addresses get no memory and, as the answer is as long
- * as the question, no amplification; and a CONFIRM proves that its sender has seen the answer at that address. A number is good
- * for one to two periods; those of links that have ended in that time are remembered, so that a late CONFIRM revives none.
+ * The answer to an OPEN costs us nothing: our number of the link to be is a keyed hash (SipHash) of
+ * who asks and of the time, which we can make again when the CONFIRM comes with it. So strangers
+ * with forged addresses get no memory and, as the answer is as long as the question, no
+ * amplification; and a CONFIRM proves that its sender has seen the answer at that address. A number
+ * is good for one to two periods; those of links that have ended in that time are remembered, so
+ * that a late CONFIRM revives none.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_COOKIE_H
 #define BR_TRANSPORT_DATAGRAM_COOKIE_H
@@ -26,15 +28,17 @@ struct br_dgram_cookies {
     uint32_t n_ended;
 };
 
-int br_dgram_cookie_init(struct br_dgram_cookies *cookies); /* -errno with words: no random numbers */
+/* -errno with words: no random numbers */
+int br_dgram_cookie_init(struct br_dgram_cookies *cookies);
 /* A number for a link of ours; never 0, never the same. */
 uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies);
 /* The number for a link that `from` opens under its own number `peer`. Never 0. */
-uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies, const union br_inet_address *from,
-                                uint64_t peer, uint64_t now);
+uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies,
+                                const union br_inet_address *from, uint64_t peer, uint64_t now);
 /* Did we give out this number to `from` of late, and has it had no link yet that has ended? */
 bool br_dgram_cookie_good(const struct br_dgram_cookies *cookies, uint64_t number,
                           const union br_inet_address *from, uint64_t peer, uint64_t now);
-void br_dgram_cookie_end(struct br_dgram_cookies *cookies, uint64_t number); /* its link has ended */
+/* its link has ended */
+void br_dgram_cookie_end(struct br_dgram_cookies *cookies, uint64_t number);
 
 #endif

@@ -15,7 +15,8 @@
 static uint32_t tables[8][256];
 static uint32_t shift[4][256]; /* what STREAM zero bytes make of each byte of a checksum */
 static bool have_instruction, have_wide;
-/* What moves a register of 64 bytes by 64, 128 and 256 bytes (crc32c.h note 2), the earlier half of each 16 bytes and the later one. */
+/* What moves a register of 64 bytes by 64, 128 and 256 bytes (crc32c.h note 2), the earlier half of
+ * each 16 bytes and the later one. */
 static uint64_t by_64[8], by_128[8], by_256[8];
 
 static uint32_t crc32c_plain(uint32_t crc, const uint8_t *bytes, size_t n)
@@ -56,7 +57,8 @@ static void make_tables(void)
             shift[k][i] = crc32c_plain(i << 8 * k, zeros, sizeof zeros);
 }
 
-/* x^bits, as a factor for a multiplication without carries of reflected numbers, which multiplies by x besides. */
+/* x^bits, as a factor for a multiplication without carries of reflected numbers, which multiplies
+ * by x besides. */
 static uint64_t crc32c_factor(unsigned bits)
 {
     uint32_t power = 1u << 31;
@@ -107,7 +109,8 @@ static uint64_t crc32c_word(const uint8_t *bytes)
     return out;
 }
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const uint8_t *bytes, size_t n)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const uint8_t *bytes,
+                                                              size_t n)
 {
     uint64_t a = crc;
 
@@ -137,7 +140,8 @@ WITH_WIDE static __m512i crc32c_move(__m512i block, const uint64_t factors[8], _
     __m512i by = _mm512_loadu_si512(factors);
 
     return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(block, by, 0x00),
-                                     _mm512_clmulepi64_epi128(block, by, 0x11), onto, 0x96 /* a ^ b ^ c */);
+                                     _mm512_clmulepi64_epi128(block, by, 0x11), onto,
+                                     0x96 /* a ^ b ^ c */);
 }
 
 WITH_WIDE static uint32_t crc32c_wide(uint32_t crc, const uint8_t *bytes, size_t n)
@@ -157,7 +161,8 @@ WITH_WIDE static uint32_t crc32c_wide(uint32_t crc, const uint8_t *bytes, size_t
     for (; n >= 64; bytes += 64, n -= 64)
         a = crc32c_move(a, by_64, _mm512_loadu_si512(bytes));
     _mm512_storeu_si512(rest, a);
-    _mm256_zeroupper(); /* gcc leaves it out, and what is compiled for older processors becomes slow */
+    /* gcc leaves it out, and what is compiled for older processors becomes slow */
+    _mm256_zeroupper();
     return crc32c_fast(crc32c_fast(0, rest, sizeof rest), bytes, n);
 }
 #endif

@@ -2,12 +2,15 @@
 /*
  * CRC32C (Castagnoli), the checksum of packets.
  *
- * 1. The processor's instruction where there is one (asked at run time), in three streams at once: one instruction takes
- *    three cycles and a new one may start each cycle, so one stream leaves two thirds idle. Else eight tables.
- * 2. Where the processor multiplies without carries in registers of 64 bytes (VPCLMULQDQ), 256 bytes or more are folded: what moves
- *    a number on by some bytes is one multiplication by a power of x modulo the polynomial, so four registers move along the bytes, each
- *    xored onto what stands 256 further on, until 64 bytes with the same remainder are left. Two to three times as fast as the
- *    three streams. After Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (2009).
+ * 1. The processor's instruction where there is one (asked at run time), in three streams at once:
+ *    one instruction takes three cycles and a new one may start each cycle, so one stream leaves
+ *    two thirds idle. Else eight tables.
+ * 2. Where the processor multiplies without carries in registers of 64 bytes (VPCLMULQDQ), 256
+ *    bytes or more are folded: what moves a number on by some bytes is one multiplication by a
+ *    power of x modulo the polynomial, so four registers move along the bytes, each xored onto what
+ *    stands 256 further on, until 64 bytes with the same remainder are left. Two to three times as
+ *    fast as the three streams. After Gopal et al., "Fast CRC Computation for Generic Polynomials
+ *    Using PCLMULQDQ Instruction" (2009).
  * 3. Tables and powers are made before main(), as packets may come from any thread.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_CRC32C_H

@@ -114,10 +114,12 @@ static bool send_member(struct br_dgram_device *device, struct br_dgram_member *
 {
     struct br_dgram_packet *packet = &device->packet;
 
-    for (uint32_t bytes = 0; bytes < SEND_BYTES; bytes += packet->head_bytes + packet->payload_bytes) {
+    for (uint32_t bytes = 0; bytes < SEND_BYTES;
+         bytes += packet->head_bytes + packet->payload_bytes) {
         if (!device->io->room(device, member))
             return false;
-        if (member->state == BR_DGRAM_FAILED || !br_dgram_link_next(member->dgram, device->now, packet)) {
+        if (member->state == BR_DGRAM_FAILED ||
+            !br_dgram_link_next(member->dgram, device->now, packet)) {
             member->dirty = false;
             break;
         }
@@ -177,7 +179,8 @@ bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, ui
     for (int i = 0; i < device->n_open; i++) {
         const struct br_dgram_member *member = device->open[i];
 
-        if (member->eventful || member->authenticated != member->base.authenticated || (member->dirty && !no_room))
+        if (member->eventful || member->authenticated != member->base.authenticated ||
+            (member->dirty && !no_room))
             return false;
         *first = member->timer < *first ? member->timer : *first;
     }

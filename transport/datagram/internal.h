@@ -2,24 +2,31 @@
 /*
  * What the parts of a link share. link.h says what a link does.
  *
- * 1. Exactly once: the receiver keeps 256 frames by number, the sender has at most 128 unacknowledged, so a frame that the receiver has
- *    forgotten is one that the sender will not send again. A part of a frame that it knows is placed if its bit is not set. A
- *    packet with an older frame's number is acknowledged and dropped.
- * 2. The receiver's 256 are twice the sender's 128, so that what an event points at outlives one poll.
- * 3. A part's bytes are written only after br_slot_expect() has allowed it, for each packet: the slot may have died since the last.
- *    A frame of which one part was stale is stale as a whole.
- * 4. Loss (after RACK, RFC 8985): a packet is lost when one that was sent later on the same path has arrived (order) and since it
- *    should have arrived itself a quarter of the least round trip has passed (time). The quarter grows when a packet that was taken for
- *    lost arrives after all. If nothing comes back, the newest packet goes again as a probe, whose acknowledgement shows
- *    what was lost; after three in vain all are lost, if another path has answered meanwhile, or nothing has for 100 ms: the
- *    peer may wait for a core. Rejected: three later ones, which any spraying switch violates.
- * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted. With config.acks_behind an
- *    acknowledgement waits while data leaves, for at most 25 us: in a burst with an answer it would be made before the answer
- *    can leave, and taken in before the answer is handed over.
- * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a buffer would have to be dropped and would
- *    look like congestion. While there is no room and nothing under way, PING asks again, should the news have been lost.
- * 7. An idle link asks every 500 ms by PING whether the peer is there. A PING that was lost has nothing that goes again by itself, so as
- *    long as an answer is owed and nothing is under way, all paths ask again; else a short darkness would end an idle link.
+ * 1. Exactly once: the receiver keeps 256 frames by number, the sender has at most 128
+ *    unacknowledged, so a frame that the receiver has forgotten is one that the sender will not
+ *    send again. A part of a frame that it knows is placed if its bit is not set. A packet with an
+ *    older frame's number is acknowledged and dropped.
+ * 2. The receiver's 256 are twice the sender's 128, so that what an event points at outlives one
+ *    poll.
+ * 3. A part's bytes are written only after br_slot_expect() has allowed it, for each packet: the
+ *    slot may have died since the last. A frame of which one part was stale is stale as a whole.
+ * 4. Loss (after RACK, RFC 8985): a packet is lost when one that was sent later on the same path
+ *    has arrived (order) and since it should have arrived itself a quarter of the least round trip
+ *    has passed (time). The quarter grows when a packet that was taken for lost arrives after all.
+ *    If nothing comes back, the newest packet goes again as a probe, whose acknowledgement shows
+ *    what was lost; after three in vain all are lost, if another path has answered meanwhile, or
+ *    nothing has for 100 ms: the peer may wait for a core. Rejected: three later ones, which any
+ *    spraying switch violates.
+ * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted.
+ *    With config.acks_behind an acknowledgement waits while data leaves, for at most 25 us: in a
+ *    burst with an answer it would be made before the answer can leave, and taken in before the
+ *    answer is handed over.
+ * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a
+ *    buffer would have to be dropped and would look like congestion. While there is no room and
+ *    nothing under way, PING asks again, should the news have been lost.
+ * 7. An idle link asks every 500 ms by PING whether the peer is there. A PING that was lost has
+ *    nothing that goes again by itself, so as long as an answer is owed and nothing is under way,
+ *    all paths ask again; else a short darkness would end an idle link.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_INTERNAL_H
 #define BR_TRANSPORT_DATAGRAM_INTERNAL_H
@@ -42,7 +49,8 @@ struct br_dgram_sent {
 };
 enum { BR_DGRAM_DONE, BR_DGRAM_FLYING, BR_DGRAM_LOST };
 #define BR_DGRAM_NO_PART 0xffu
-#define BR_DGRAM_DEAD    3u /* timeouts in a row after which a path carries only PINGs, if another one lives */
+#define BR_DGRAM_DEAD                                                                              \
+    3u /* timeouts in a row after which a path carries only PINGs, if another one lives */
 
 /* Numbers first..last have arrived. */
 struct br_dgram_run {
@@ -60,10 +68,11 @@ struct br_dgram_path {
     uint64_t reorder;                   /* ns that order may be violated (note 4) */
     uint64_t loss_at;                   /* when the next one will count as lost; BR_DGRAM_NEVER */
     uint64_t quiet_since;               /* since the last packet or acknowledgement */
-    uint64_t silent_since;              /* since the last acknowledgement, or the first packet without one */
-    unsigned probes;                    /* timeouts in a row */
-    bool probe;                         /* one packet may leave whatever the window */
-    bool ping;                          /* a PING is due */
+    /* since the last acknowledgement, or the first packet without one */
+    uint64_t silent_since;
+    unsigned probes; /* timeouts in a row */
+    bool probe;      /* one packet may leave whatever the window */
+    bool ping;       /* a PING is due */
 
     uint32_t marked_heard; /* of ACK.marked */
 
@@ -76,7 +85,8 @@ struct br_dgram_path {
 };
 
 struct br_dgram_tx_frame {
-    /* in link.messages or link.placed while parts have never been sent; in link.done when all have arrived */
+    /* in link.messages or link.placed while parts have never been sent; in link.done when all have
+     * arrived */
     struct br_list fresh;
     struct br_list again; /* in link.again while `lost` is not 0 */
     uint32_t number;
@@ -132,7 +142,8 @@ struct br_dgram_link {
     uint64_t data_at;   /* when DATA left last; 0: never */
     uint64_t ticked_at; /* for what is known now, losses have been looked for; 0: never */
     bool heard;         /* a valid packet has come since the last next() */
-    uint64_t heard_at;  /* the last next() before which one had come, or since when an answer is owed */
+    /* the last next() before which one had come, or since when an answer is owed */
+    uint64_t heard_at;
 
     /* Set-up (open.c). */
     uint32_t sizes[BR_DGRAM_PROBES]; /* connector: to try, largest first; acceptor: to answer */
@@ -161,10 +172,12 @@ struct br_dgram_link {
     uint32_t held;                     /* delivered and not released */
     uint32_t limit_told;               /* in the last ACK */
     bool early;                        /* a PLACED frame came before trust */
-    uint64_t early_since; /* the first next() after it: what waited until then was not late; 0: none yet */
+    /* the first next() after it: what waited until then was not late; 0: none yet */
+    uint64_t early_since;
 
     struct br_dgram_stats stats;
-    uint32_t allocated; /* paths; config.paths are used, perhaps fewer as the peer has not as many */
+    /* paths; config.paths are used, perhaps fewer as the peer has not as many */
+    uint32_t allocated;
     struct br_dgram_path paths[];
 };
 
@@ -175,7 +188,8 @@ void br_dgram_link_up(struct br_dgram_link *link, uint32_t packet_bytes, uint64_
 
 /* open.c */
 void br_dgram_open_begin(struct br_dgram_link *link, uint64_t now);
-void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view *view, uint64_t now);
+void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view *view,
+                         uint64_t now);
 bool br_dgram_open_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);
 uint64_t br_dgram_open_timer(const struct br_dgram_link *link);
 void br_dgram_open_packet(struct br_dgram_link *link, enum br_dgram_kind kind, uint32_t size,
@@ -192,16 +206,18 @@ void br_dgram_loss_tick(struct br_dgram_link *link,
 uint64_t br_dgram_loss_timer(const struct br_dgram_link *link, const struct br_dgram_path *path);
 
 /* receive.c */
-void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
-                           uint64_t now);
+void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view,
+                           bool marked, uint64_t now);
 /* The next acknowledgement that is due; urgent: that cannot wait for data to leave. */
-bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now, struct br_dgram_packet *out);
+bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
+                          struct br_dgram_packet *out);
 void br_dgram_receive_tell(
     struct br_dgram_link *link); /* an acknowledgement is due now, if there ever was one */
 /* Messages with lower numbers have a buffer. */
 uint32_t br_dgram_receive_limit(const struct br_dgram_link *link);
 
-static inline struct br_dgram_sent *br_dgram_sent_at(const struct br_dgram_path *path, uint64_t number)
+static inline struct br_dgram_sent *br_dgram_sent_at(const struct br_dgram_path *path,
+                                                     uint64_t number)
 {
     return &path->sent[number % BR_DGRAM_PACKETS];
 }

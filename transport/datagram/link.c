@@ -13,11 +13,13 @@
 static int check_config(const struct br_dgram_config *config)
 {
     if (!config->id || !config->slots || !config->message_buffers || !config->patience ||
-        config->message_bytes > BR_DGRAM_MAX_FRAME || !config->paths || config->paths > BR_DGRAM_PATHS)
+        config->message_bytes > BR_DGRAM_MAX_FRAME || !config->paths ||
+        config->paths > BR_DGRAM_PATHS)
         return br_error(EINVAL, "datagram link: configuration out of bounds");
     if (config->max_packet < BR_DGRAM_MIN_PACKET || config->max_packet > BR_DGRAM_MAX_PACKET)
-        return br_error(EINVAL, "the network interface carries datagrams of %u bytes: %u to %u are possible",
-                        config->max_packet, BR_DGRAM_MIN_PACKET, BR_DGRAM_MAX_PACKET);
+        return br_error(
+            EINVAL, "the network interface carries datagrams of %u bytes: %u to %u are possible",
+            config->max_packet, BR_DGRAM_MIN_PACKET, BR_DGRAM_MAX_PACKET);
     return 0;
 }
 
@@ -66,7 +68,8 @@ static void datagram_link_init(struct br_dgram_link *link, uint64_t now)
     link->message_limit = link->limit_told = link->config.message_buffers;
 }
 
-static int datagram_link_create(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out)
+static int datagram_link_create(const struct br_dgram_config *config, uint64_t now,
+                                struct br_dgram_link **out)
 {
     struct br_dgram_link *link;
     int rc = check_config(config);
@@ -88,7 +91,8 @@ static int datagram_link_create(const struct br_dgram_config *config, uint64_t n
     return 0;
 }
 
-int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out)
+int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now,
+                          struct br_dgram_link **out)
 {
     int rc = datagram_link_create(config, now, out);
 
@@ -99,8 +103,8 @@ int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, st
     return 0;
 }
 
-int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open, uint64_t now,
-                         struct br_dgram_link **out)
+int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open,
+                         uint64_t now, struct br_dgram_link **out)
 {
     int rc = datagram_link_create(config, now, out);
 
@@ -187,7 +191,8 @@ static int datagram_link_check_frame(const struct br_dgram_link *link, const str
     return 0;
 }
 
-static void datagram_link_take(struct br_dgram_link *link, struct br_dgram_tx_frame *frame, const struct br_frame *from)
+static void datagram_link_take(struct br_dgram_link *link, struct br_dgram_tx_frame *frame,
+                               const struct br_frame *from)
 {
     bool message = from->kind == BR_FRAME_MESSAGE;
     uint32_t content = BR_FRAME_INLINE + from->length;
@@ -325,7 +330,8 @@ bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event)
         event->kind = link->connector ? BR_EVENT_CONNECTED : BR_EVENT_ACCEPTED;
         return true;
     }
-    if (message_event(link, event) || datagram_link_placed_event(link, event) || sent_event(link, event))
+    if (message_event(link, event) || datagram_link_placed_event(link, event) ||
+        sent_event(link, event))
         return true;
     if (link->state != BR_DGRAM_FAILED || link->closed_reported)
         return false;
@@ -339,7 +345,8 @@ void br_dgram_link_release(struct br_dgram_link *link, void *buffer)
 {
     br_pool_put(&link->pool, buffer);
     link->held--;
-    /* The peer may be waiting for it, once half of the buffers are free that it does not know of. */
+    /* The peer may be waiting for it, once half of the buffers are free that it does not know of.
+     */
     if (br_dgram_receive_limit(link) - link->limit_told >= (link->config.message_buffers + 1) / 2)
         br_dgram_receive_tell(link);
 }

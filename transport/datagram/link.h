@@ -1,28 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One reliable link over datagrams. Pure: no socket, no clock, no thread; whoever owns it (transport/udp, transport/dpdk, the
- * simulated network of the tests) moves the packets and says what time it is.
+ * One reliable link over datagrams. Pure: no socket, no clock, no thread; whoever owns it
+ * (transport/udp, transport/dpdk, the simulated network of the tests) moves the packets and says
+ * what time it is.
  *
  * How it is driven, by one thread at a time:
  *
- *     a datagram arrives   br_dgram_parse(); find the link by view.header.link; br_dgram_link_input(); then take events until
- *                          br_dgram_link_event() says no
- *     frames to send       br_dgram_link_post(); then br_dgram_link_next() until it says no: each call gives one packet, to be
- *                          copied or handed to the NIC before the next call to this link
- *     time passes          at br_dgram_link_timer() call br_dgram_link_next() and br_dgram_link_event()
+ *     a datagram arrives   br_dgram_parse(); find the link by view.header.link;
+ * br_dgram_link_input(); then take events until br_dgram_link_event() says no frames to send
+ * br_dgram_link_post(); then br_dgram_link_next() until it says no: each call gives one packet, to
+ * be copied or handed to the NIC before the next call to this link time passes          at
+ * br_dgram_link_timer() call br_dgram_link_next() and br_dgram_link_event()
  *
- * 1. What a packet makes known to the sender (acknowledgements, windows) may allow more packets: after input, call next().
- * 2. Events may be left for later; packets that would need the room of an event that has not been taken are dropped without
- *    acknowledgement, and come again.
- * 3. A packet that next() has handed out counts as sent. If the socket did not take it, say so to nobody: it is lost like any other. So
- *    ask for a packet only when there is room for it.
- * 4. Set-up: the connector's link starts with br_dgram_link_connect(). An OPEN for no known link makes one at the acceptor with
- *    br_dgram_link_accept(), unless a link to the same address has that br_dgram_link_peer() already (then it is a
- *    repetition: input() it there). ACCEPTED comes when the connector has proved that it hears us;
- *    CLOSED without it is for the owner alone.
- * 5. Tear-down: br_dgram_link_close() writes one CLOSE for the owner to send (more than once if it likes: it may be lost), then
- *    br_dgram_link_destroy(). From then on no byte is written through it, as it is not there any more: the fence. A
- *    packet that comes for it is answered with br_dgram_refuse(), which ends the peer's link.
+ * 1. What a packet makes known to the sender (acknowledgements, windows) may allow more packets:
+ *    after input, call next().
+ * 2. Events may be left for later; packets that would need the room of an event that has not been
+ *    taken are dropped without acknowledgement, and come again.
+ * 3. A packet that next() has handed out counts as sent. If the socket did not take it, say so to
+ *    nobody: it is lost like any other. So ask for a packet only when there is room for it.
+ * 4. Set-up: the connector's link starts with br_dgram_link_connect(). An OPEN for no known link
+ *    makes one at the acceptor with br_dgram_link_accept(), unless a link to the same address has
+ *    that br_dgram_link_peer() already (then it is a repetition: input() it there). ACCEPTED comes
+ *    when the connector has proved that it hears us; CLOSED without it is for the owner alone.
+ * 5. Tear-down: br_dgram_link_close() writes one CLOSE for the owner to send (more than once if it
+ *    likes: it may be lost), then br_dgram_link_destroy(). From then on no byte is written through
+ *    it, as it is not there any more: the fence. A packet that comes for it is answered with
+ *    br_dgram_refuse(), which ends the peer's link.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_LINK_H
 #define BR_TRANSPORT_DATAGRAM_LINK_H
@@ -33,27 +36,30 @@
 #include "transport/datagram/packet.h"
 #include "transport/transport.h"
 
-#define BR_DGRAM_WINDOW 128u                         /* frames of a link posted and not yet SENT, at most */
-#define BR_DGRAM_NEVER  UINT64_MAX                   /* of br_dgram_link_timer() */
+#define BR_DGRAM_WINDOW 128u       /* frames of a link posted and not yet SENT, at most */
+#define BR_DGRAM_NEVER  UINT64_MAX /* of br_dgram_link_timer() */
 #define BR_DGRAM_HEAD   (48u + 4u * BR_DGRAM_RANGES) /* bytes of a packet's head, at most */
 
 struct br_dgram_config {
     struct br_slot_table *slots; /* the worker's */
-    uint64_t id;                 /* our number of this link: not 0, most of it random, never used again */
-    uint32_t message_bytes;      /* payload of a MESSAGE, at most; at most BR_DGRAM_MAX_FRAME */
-    uint32_t message_buffers;    /* MESSAGEs that we may hold at once, > 0 */
-    uint32_t max_packet;         /* bytes of a datagram (behind the UDP header) that our NIC carries, at least
-                                    BR_DGRAM_MIN_PACKET. The path may carry less: set-up finds out */
-    uint32_t paths;              /* source ports to spray over, 1 to BR_DGRAM_PATHS */
-    bool header_only; /* what we send needs no checksum of payload (the NIC or memory protects it) */
-    /* an acknowledgement leaves in a call of next() at another time than data, and goes first only when it has waited for long: for who sends a
-     * burst at the cost of a packet (internal.h note 5) */
+    /* our number of this link: not 0, most of it random, never used again */
+    uint64_t id;
+    uint32_t message_bytes;   /* payload of a MESSAGE, at most; at most BR_DGRAM_MAX_FRAME */
+    uint32_t message_buffers; /* MESSAGEs that we may hold at once, > 0 */
+    uint32_t max_packet; /* bytes of a datagram (behind the UDP header) that our NIC carries, at
+                            least BR_DGRAM_MIN_PACKET. The path may carry less: set-up finds out */
+    uint32_t paths;      /* source ports to spray over, 1 to BR_DGRAM_PATHS */
+    /* what we send needs no checksum of payload (the NIC or memory protects it) */
+    bool header_only;
+    /* an acknowledgement leaves in a call of next() at another time than data, and goes first only
+     * when it has waited for long: for who sends a burst at the cost of a packet (internal.h note
+     * 5) */
     bool acks_behind;
     /* ns without a sign of life from a peer that owes one, after which the link fails; > 0 */
     uint64_t patience;
     uint64_t target; /* ns of queueing to aim at; 0: a default */
-    /* that may be under way, at most: what a peer that does not look for a while can keep for us in its socket or ring; 0: as many as the window
-     * allows */
+    /* that may be under way, at most: what a peer that does not look for a while can keep for us in
+     * its socket or ring; 0: as many as the window allows */
     uint32_t flight_bytes;
 };
 
@@ -65,7 +71,8 @@ struct br_dgram_packet {
     const uint8_t *payload;
     uint32_t payload_bytes;
     uint8_t path; /* which source port to use, below config.paths */
-    bool last;    /* nothing leaves behind it now: next() need not be asked before timer() says so */
+    /* nothing leaves behind it now: next() need not be asked before timer() says so */
+    bool last;
     struct br_region *region; /* that payload lies in, or NULL: as in br_frame */
 };
 
@@ -88,48 +95,65 @@ struct br_dgram_stats {
 
 struct br_dgram_link;
 
-/* Makes a link that is about to connect: next() gives its OPENs. CONNECTED or CLOSED follows as an event. -EINVAL with words for a
- * configuration out of bounds; -ENOMEM. The only functions that allocate. *config is copied, config->slots stays the caller's. */
-int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now, struct br_dgram_link **out);
-/* Makes a link out of an OPEN. It answers by itself; ACCEPTED follows, or CLOSED when nothing more is heard. */
-int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open, uint64_t now,
-                         struct br_dgram_link **out);
+/* Makes a link that is about to connect: next() gives its OPENs. CONNECTED or CLOSED follows as an
+ * event. -EINVAL with words for a configuration out of bounds; -ENOMEM. The only functions that
+ * allocate. *config is copied, config->slots stays the caller's. */
+int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now,
+                          struct br_dgram_link **out);
+/* Makes a link out of an OPEN. It answers by itself; ACCEPTED follows, or CLOSED when nothing more
+ * is heard. */
+int br_dgram_link_accept(const struct br_dgram_config *config, const struct br_dgram_view *open,
+                         uint64_t now, struct br_dgram_link **out);
 /* Writes the CLOSE that tells the peer; false: there is nobody to tell. */
 bool br_dgram_link_close(struct br_dgram_link *link, struct br_dgram_packet *out);
 /* The fence. Frames that were not SENT may or may not have arrived. NULL is allowed. */
 void br_dgram_link_destroy(struct br_dgram_link *link);
 
 uint64_t br_dgram_link_id(const struct br_dgram_link *link);
-uint64_t br_dgram_link_peer(const struct br_dgram_link *link); /* the peer's number; 0: not known yet */
+/* the peer's number; 0: not known yet */
+uint64_t br_dgram_link_peer(const struct br_dgram_link *link);
 
-/* The protocol trusts the peer now (br_link.trusted). Before, a PLACED frame that is not merely early fails the link. */
+/* The protocol trusts the peer now (br_link.trusted). Before, a PLACED frame that is not merely
+ * early fails the link. */
 void br_dgram_link_trust(struct br_dgram_link *link);
 
-/* As post() of the contract: takes frames[0..n) in this order, returns how many (0: full), or -errno with words when the link has
- * failed. -EMSGSIZE with words: a frame is too long. MESSAGEs go ahead of PLACED frames. Allowed once CONNECTED or ACCEPTED. */
+/* As post() of the contract: takes frames[0..n) in this order, returns how many (0: full), or
+ * -errno with words when the link has failed. -EMSGSIZE with words: a frame is too long. MESSAGEs
+ * go ahead of PLACED frames. Allowed once CONNECTED or ACCEPTED. */
 int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames, int n);
 
-/* One packet has arrived: parsed, and addressed to this link. `marked`: with the mark "congestion experienced" (ECN). `at`: when it
- * arrived at this host, as exactly as is known (a kernel's or a NIC's time stamp); never later than `now` of a later call, and in
- * order. What a packet then waits to be looked at is no part of its round trip. The payload goes to its place at once; the
- * bytes are not needed afterwards. Give in all that has arrived before next(), which looks for losses. */
+/*
+ * One packet has arrived: parsed, and addressed to this link. `marked`: with the mark "congestion
+ * experienced" (ECN). `at`: when it arrived at this host, as exactly as is known (a kernel's or a
+ * NIC's time stamp); never later than `now` of a later call, and in order. What a packet then waits
+ * to be looked at is no part of its round trip. The payload goes to its place at once; the bytes
+ * are not needed afterwards. Give in all that has arrived before next(), which looks for losses.
+ */
 void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
                          uint64_t at);
 
-/* Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in order), PLACED, CLOSED (last; `error`, words by
- * br_dgram_link_message). event->link is not touched. inline_ of a PLACED event is valid
- * while no packet is taken in that the peer sent after having heard of a packet given out after this: that is, until the next
- * poll() of an owner that takes in packets first and gives out packets then. false: none. */
+/*
+ * Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in
+ * order), PLACED, CLOSED (last; `error`, words by br_dgram_link_message). event->link is not
+ * touched. inline_ of a PLACED event is valid while no packet is taken in that the peer sent after
+ * having heard of a packet given out after this: that is, until the next poll() of an owner that
+ * takes in packets first and gives out packets then. false: none.
+ */
 bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event);
-/* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call next(). */
+/* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call next().
+ */
 void br_dgram_link_release(struct br_dgram_link *link, void *buffer);
-const char *br_dgram_link_message(const struct br_dgram_link *link); /* why it failed; "" while it has not */
+/* why it failed; "" while it has not */
+const char *br_dgram_link_message(const struct br_dgram_link *link);
 
-/* The next packet that may leave now; false: none before br_dgram_link_timer(), or before something else happens. */
+/* The next packet that may leave now; false: none before br_dgram_link_timer(), or before something
+ * else happens. */
 bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out);
-/* Instead of next(), where there is no room for a packet: the patience ends all the same. Then event(). */
+/* Instead of next(), where there is no room for a packet: the patience ends all the same. Then
+ * event(). */
 void br_dgram_link_expire(struct br_dgram_link *link, uint64_t now);
-/* When to call next() and event() again though nothing has happened: a time, also a past one; or BR_DGRAM_NEVER. */
+/* When to call next() and event() again though nothing has happened: a time, also a past one; or
+ * BR_DGRAM_NEVER. */
 uint64_t br_dgram_link_timer(const struct br_dgram_link *link);
 
 void br_dgram_link_stats(const struct br_dgram_link *link, struct br_dgram_stats *out);

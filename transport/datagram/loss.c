@@ -5,13 +5,15 @@
 #include "base/clock.h"
 #include "transport/datagram/internal.h"
 
-#define BACKOFF_MOST  (200 * BR_MS)
-#define LEAST_SILENCE (100 * BR_MS) /* before all counts as lost: a peer may have to wait for a core */
+#define BACKOFF_MOST (200 * BR_MS)
+#define LEAST_SILENCE                                                                              \
+    (100 * BR_MS) /* before all counts as lost: a peer may have to wait for a core */
 #define LEAST_REORDER (20 * BR_US)
 #define REMEMBERED    512u /* packets for which a late acknowledgement is still recognised */
 
 /* The frame that a packet carried a part of, if the part is still missing at the peer. */
-static struct br_dgram_tx_frame *loss_missing(struct br_dgram_link *link, const struct br_dgram_sent *sent)
+static struct br_dgram_tx_frame *loss_missing(struct br_dgram_link *link,
+                                              const struct br_dgram_sent *sent)
 {
     struct br_dgram_tx_frame *frame = &link->tx[sent->frame % BR_DGRAM_WINDOW];
 
@@ -34,7 +36,8 @@ static bool loss_send_again(struct br_dgram_link *link, const struct br_dgram_se
     return true;
 }
 
-static void loss_lose(struct br_dgram_link *link, struct br_dgram_path *path, struct br_dgram_sent *sent)
+static void loss_lose(struct br_dgram_link *link, struct br_dgram_path *path,
+                      struct br_dgram_sent *sent)
 {
     sent->state = BR_DGRAM_LOST;
     path->in_flight--;
@@ -60,7 +63,8 @@ static void part_arrived(struct br_dgram_link *link, const struct br_dgram_sent 
 }
 
 /* Packet `number` has arrived. false: that was known. */
-static bool loss_arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t number, uint64_t now)
+static bool loss_arrived(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t number,
+                         uint64_t now)
 {
     struct br_dgram_sent *sent = br_dgram_sent_at(path, number);
 
@@ -171,7 +175,8 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
         elapsed = now > latest->time ? now - latest->time : 1;
     packets = take_ranges(link, path, ack, now);
     if (elapsed && latest->state == BR_DGRAM_DONE)
-        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, elapsed, now);
+        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, elapsed,
+                             now);
     if (br_dgram_before(link->message_limit, ack->messages))
         link->message_limit = ack->messages;
     if (!packets)
@@ -221,7 +226,8 @@ static bool others_live(const struct br_dgram_link *link, const struct br_dgram_
 }
 
 /* Is it the path that is silent, and not the peer, which may wait for a core? */
-static bool loss_hopeless(const struct br_dgram_link *link, const struct br_dgram_path *path, uint64_t now)
+static bool loss_hopeless(const struct br_dgram_link *link, const struct br_dgram_path *path,
+                          uint64_t now)
 {
     return path->probes + 1 >= BR_DGRAM_DEAD &&
            (now >= path->silent_since + LEAST_SILENCE || link->answered_at > path->silent_since);

@@ -34,13 +34,14 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
 }
 
 /* A link without its datagram link. NULL with words. */
-static struct br_dgram_member *member_make(struct br_dgram_device *device, const struct br_dgram_spot *peer,
-                                    uint64_t id)
+static struct br_dgram_member *member_make(struct br_dgram_device *device,
+                                           const struct br_dgram_spot *peer, uint64_t id)
 {
     struct br_dgram_member *member = br_pool_get(&device->links);
 
     if (!member) {
-        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name,
+                 device->links.count);
         return NULL;
     }
     memset(member, 0, sizeof *member);
@@ -78,10 +79,11 @@ void br_dgram_member_fail(struct br_dgram_member *member, int error, const char 
         return;
     br_inet_message(&device->address, member->accepted, local, sizeof local);
     if (member->send_error)
-        snprintf(sending, sizeof sending, "; packets could not be sent: %s%s", strerror(member->send_error),
+        snprintf(sending, sizeof sending, "; packets could not be sent: %s%s",
+                 strerror(member->send_error),
                  member->send_error == EPERM ? " (a firewall of this host?)" : "");
-    br_error(-error, "device %s, %s %s %s: %s%s", device->base.name, local, member->accepted ? "<-" : "->",
-             member->base.peer_name, why, sending);
+    br_error(-error, "device %s, %s %s %s: %s%s", device->base.name, local,
+             member->accepted ? "<-" : "->", member->base.peer_name, why, sending);
     snprintf(member->base.message, sizeof member->base.message, "%.159s", br_error_message());
     device->io->drop(device, member);
     member->state = BR_DGRAM_FAILED;
@@ -89,7 +91,8 @@ void br_dgram_member_fail(struct br_dgram_member *member, int error, const char 
     member->eventful = true;
 }
 
-int br_dgram_member_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+int br_dgram_member_connect(struct br_device *base, const struct br_address *address,
+                            struct br_link **out)
 {
     struct br_dgram_device *device = (struct br_dgram_device *)base;
     struct br_dgram_spot peer = {.hop = {0}};

@@ -2,12 +2,15 @@
 /*
  * Set-up of a link, which also finds the size of packets that the path carries in both directions.
  *
- * 1. The connector sends OPENs of several sizes at once and again; the acceptor sends each back at its size (never more than it got: no
- *    amplifier). When the largest is back, or one is and two more volleys were in vain, that is the size for the life of
- *    the link. CONFIRM says so and proves that the connector hears us; CONFIRMED ends it.
- * 2. Sizes are fixed from then on. A path that later carries less loses what is larger, the link fails by its patience, and the
- *    next one finds the new size. Rejected: to cut frames anew in the middle (a part's number would not say its place).
- * 3. Rejected: to search in steps (halving): a round trip each, and a lost probe looks like a size too large.
+ * 1. The connector sends OPENs of several sizes at once and again; the acceptor sends each back at
+ *    its size (never more than it got: no amplifier). When the largest is back, or one is and two
+ *    more volleys were in vain, that is the size for the life of the link. CONFIRM says so and
+ *    proves that the connector hears us; CONFIRMED ends it.
+ * 2. Sizes are fixed from then on. A path that later carries less loses what is larger, the link
+ *    fails by its patience, and the next one finds the new size. Rejected: to cut frames anew in
+ *    the middle (a part's number would not say its place).
+ * 3. Rejected: to search in steps (halving): a round trip each, and a lost probe looks like a size
+ *    too large.
  */
 #include <errno.h>
 
@@ -19,7 +22,8 @@
 #define VOLLEY_AFTER (5 * BR_MS) /* once something has come back */
 #define VOLLEYS_MORE 2u
 
-/* Ethernet with jumbo frames, 4 KiB, Ethernet, common tunnels, IPv6's least, ours: less IPv4 and UDP headers. */
+/* Ethernet with jumbo frames, 4 KiB, Ethernet, common tunnels, IPv6's least, ours: less IPv4 and
+ * UDP headers. */
 static const uint32_t common_sizes[] = {8972, 4068, 1472, 1408, 1232, BR_DGRAM_MIN_PACKET};
 
 static uint8_t zeros[BR_DGRAM_MAX_PACKET]; /* behind OPEN; never written */

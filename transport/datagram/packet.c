@@ -9,7 +9,8 @@
 #define RANGES_AT offsetof(struct br_dgram_ack, range)
 
 /* Over head[0..n), whose field for the checksum it leaves zero, and what follows. */
-static uint32_t datagram_packet_checksum(struct br_dgram_header *head, size_t n, const void *rest, size_t rest_bytes)
+static uint32_t datagram_packet_checksum(struct br_dgram_header *head, size_t n, const void *rest,
+                                         size_t rest_bytes)
 {
     uint32_t crc;
 
@@ -32,8 +33,9 @@ static bool data_sensible(const struct br_dgram_data *data, size_t content)
 
     if (data->frame_kind != BR_FRAME_MESSAGE && data->frame_kind != BR_FRAME_DATA)
         return false;
-    return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS && data->path < BR_DGRAM_PATHS &&
-           data->number && content && content <= all && !(data->flags & ~BR_DGRAM_HEADER_ONLY) &&
+    return data->length <= BR_DGRAM_MAX_FRAME && data->part < BR_DGRAM_PARTS &&
+           data->path < BR_DGRAM_PATHS && data->number && content && content <= all &&
+           !(data->flags & ~BR_DGRAM_HEADER_ONLY) &&
            !(data->part == 0 && content < BR_FRAME_INLINE);
 }
 
@@ -58,8 +60,9 @@ static bool open_sensible(const struct br_dgram_open *open, enum br_dgram_kind k
 
     if (kind == BR_DGRAM_CLOSE)
         return size == sizeof *open && open->from;
-    return open->from && open->paths && open->paths <= BR_DGRAM_PATHS && open->size >= BR_DGRAM_MIN_PACKET &&
-           open->size <= BR_DGRAM_MAX_PACKET && size == (probe ? open->size : sizeof *open) &&
+    return open->from && open->paths && open->paths <= BR_DGRAM_PATHS &&
+           open->size >= BR_DGRAM_MIN_PACKET && open->size <= BR_DGRAM_MAX_PACKET &&
+           size == (probe ? open->size : sizeof *open) &&
            !open->header.link == (kind == BR_DGRAM_OPEN);
 }
 
@@ -109,7 +112,10 @@ int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out)
         check = datagram_packet_covered(&out->data, size);
     said = out->header.checksum;
     head = head < check ? head : check;
-    return said == datagram_packet_checksum(&out->header, head, (const uint8_t *)bytes + head, check - head) ? 0 : -EBADMSG;
+    return said == datagram_packet_checksum(&out->header, head, (const uint8_t *)bytes + head,
+                                            check - head)
+               ? 0
+               : -EBADMSG;
 }
 
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes)

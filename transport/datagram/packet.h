@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packets of a datagram link: what stands in one UDP datagram. doc/wire.md specifies them with test vectors.
+ * The packets of a datagram link: what stands in one UDP datagram. doc/wire.md specifies them with
+ * test vectors.
  *
- * 1. Every packet names the link by the number that its receiver has chosen: 64 bits, of which most are random, so that
- *    packets of a dead process, and of somebody who cannot see the traffic, find nobody.
- * 2. The content of a frame is its 48 inline bytes and then its payload, cut into parts of `part bytes` (agreed at set-up),
- *    the last one shorter. One packet carries one part and says by itself where it goes: any order will do. All packets of a
- *    frame but the last are of one size, so that a kernel (GSO) or a NIC can cut them. Rejected: the inline bytes in
- *    front of the payload of the first packet, which makes that one longer than the rest.
+ * 1. Every packet names the link by the number that its receiver has chosen: 64 bits, of which most
+ *    are random, so that packets of a dead process, and of somebody who cannot see the traffic,
+ *    find nobody.
+ * 2. The content of a frame is its 48 inline bytes and then its payload, cut into parts of `part
+ *    bytes` (agreed at set-up), the last one shorter. One packet carries one part and says by
+ *    itself where it goes: any order will do. All packets of a frame but the last are of one size,
+ *    so that a kernel (GSO) or a NIC can cut them. Rejected: the inline bytes in front of the
+ *    payload of the first packet, which makes that one longer than the rest.
  * 3. A frame has at most 64 parts: the sender's and the receiver's memory of it are a word each.
- * 4. A packet number is never used twice, also not for a part that is sent again: so an acknowledgement says which copy it
- *    was, and its time is a round trip (after QUIC). Rejected: sequence numbers of bytes, whose round trips are ambiguous.
- * 5. The checksum is CRC32C over the whole packet with the field zero. Where the device checks payload by itself, flag HEADER_ONLY
- *    says that it ends behind the header (and the inline bytes); the flag is in the header, so it is protected too.
- * 6. Acknowledgements are packets of their own. Rejected: in front of data, which makes data headers vary in size, and so cuts trains
- *    (GSO). In a run of bulk data one packet in 41 was answered (udp, veth, MTU 1500), so little can be won, which was not tried; where one message answers another
- *    each ACK leaves in one burst with the answer.
+ * 4. A packet number is never used twice, also not for a part that is sent again: so an
+ *    acknowledgement says which copy it was, and its time is a round trip (after QUIC). Rejected:
+ *    sequence numbers of bytes, whose round trips are ambiguous.
+ * 5. The checksum is CRC32C over the whole packet with the field zero. Where the device checks
+ *    payload by itself, flag HEADER_ONLY says that it ends behind the header (and the inline
+ *    bytes); the flag is in the header, so it is protected too.
+ * 6. Acknowledgements are packets of their own. Rejected: in front of data, which makes data
+ *    headers vary in size, and so cuts trains (GSO). In a run of bulk data one packet in 41 was
+ *    answered (udp, veth, MTU 1500), so little can be won, which was not tried; where one message
+ *    answers another each ACK leaves in one burst with the answer.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PACKET_H
 #define BR_TRANSPORT_DATAGRAM_PACKET_H
@@ -46,7 +52,8 @@ enum br_dgram_kind {
     BR_DGRAM_DATA,  /* a part of a frame */
     BR_DGRAM_PING,  /* numbered, asks for ACK; nothing else */
     BR_DGRAM_ACK,   /* what has arrived */
-    BR_DGRAM_CLOSE, /* the sender has closed the link, or knows none with the number `from` (then link is 0) */
+    BR_DGRAM_CLOSE, /* the sender has closed the link, or knows none with the number `from` (then
+                       link is 0) */
 };
 
 /* The first 16 bytes of all. */
@@ -64,7 +71,8 @@ struct br_dgram_open {
     struct br_dgram_header header;
     /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
     uint64_t from;
-    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM* */
+    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM*
+     */
     uint32_t size;
     uint8_t paths; /* that the sender can use and take; both use the smaller number */
     uint8_t reserved[3];
@@ -89,17 +97,19 @@ struct br_dgram_data {
 };
 static_assert(sizeof(struct br_dgram_data) == 48, "data packet header");
 
-/* From the top down: `gap` numbers that have not arrived (0 in front of the first range), then `run` that have. */
+/* From the top down: `gap` numbers that have not arrived (0 in front of the first range), then
+ * `run` that have. */
 struct br_dgram_range {
     uint16_t gap, run; /* run > 0; gap > 0 but in the first */
 };
 
 struct br_dgram_ack {
     struct br_dgram_header header;
-    uint64_t top;      /* the largest number that has arrived */
-    uint64_t latest;   /* the number that arrived last: its round trip may be measured */
-    uint32_t delay;    /* ns since it arrived */
-    uint32_t marked;   /* packets with a congestion mark on the path of `latest` so far, modulo 2^32 */
+    uint64_t top;    /* the largest number that has arrived */
+    uint64_t latest; /* the number that arrived last: its round trip may be measured */
+    uint32_t delay;  /* ns since it arrived */
+    /* packets with a congestion mark on the path of `latest` so far, modulo 2^32 */
+    uint32_t marked;
     uint32_t messages; /* messages with numbers before this one may be sent, modulo 2^32 */
     uint8_t path;      /* of `latest` */
     uint8_t ranges;    /* that follow, 1 to 32 */
@@ -122,15 +132,17 @@ struct br_dgram_view {
     uint32_t content_bytes;
 };
 
-/* Checks and opens any bytes. 0, or -EBADMSG without words: not a packet of ours, or damaged: drop and count it. A link checks
- * what it says (slot, numbers). */
+/* Checks and opens any bytes. 0, or -EBADMSG without words: not a packet of ours, or damaged: drop
+ * and count it. A link checks what it says (slot, numbers). */
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out);
 
-/* Fills in magic, version and checksum of a packet that consists of head[0..head_bytes) and payload. */
+/* Fills in magic, version and checksum of a packet that consists of head[0..head_bytes) and
+ * payload. */
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes);
 
-/* The answer to a packet for a link that nobody has here: a CLOSE, to be sent to where that packet came from. The receiver
- * finds its link by br_dgram_link_peer(). Never send one in answer to a CLOSE or an OPEN. */
+/* The answer to a packet for a link that nobody has here: a CLOSE, to be sent to where that packet
+ * came from. The receiver finds its link by br_dgram_link_peer(). Never send one in answer to a
+ * CLOSE or an OPEN. */
 void br_dgram_refuse(const struct br_dgram_view *view, struct br_dgram_open *out);
 
 #endif

@@ -50,7 +50,8 @@ static uint64_t round_trip_of(const struct br_dgram_pace *pace)
     return pace->smoothed ? pace->smoothed : FIRST_ROUND_TRIP;
 }
 
-/* Should the window be small for a moment, to see the least round trip? Not while there is hardly any queue. */
+/* Should the window be small for a moment, to see the least round trip? Not while there is hardly
+ * any queue. */
 static bool should_drain(const struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
 {
     uint64_t since = now > pace->drained_at ? now - pace->drained_at : 0,
@@ -87,7 +88,8 @@ static void note_answer(struct br_dgram_pace *pace, uint64_t answer)
     pace->answer = (7 * pace->answer + answer) / 8;
 }
 
-void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t answer, uint64_t now)
+void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t answer,
+                          uint64_t now)
 {
     pace->rated = false;
     if (!sample)
@@ -149,8 +151,8 @@ static void path_decide(struct br_dgram_pace *pace)
         pace->window = pace->most;
 }
 
-void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked, uint64_t newest,
-                         uint64_t next)
+void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked,
+                         uint64_t newest, uint64_t next)
 {
     pace->rated = false;
     for (unsigned i = 0; i < packets && pace->loss_rate > 0; i++)
@@ -159,8 +161,9 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
         pace->loss_rate = 0;
     pace->round_marked += marked;
     if (packets && (marked || pace->mark_rate > LEAST_RATE))
-        pace->mark_rate += ((double)(marked < packets ? marked : packets) / packets - pace->mark_rate) *
-                           packets / (packets + 64);
+        pace->mark_rate +=
+            ((double)(marked < packets ? marked : packets) / packets - pace->mark_rate) * packets /
+            (packets + 64);
     if (pace->window < pace->threshold && pace->limited && !pace->drain_until) {
         pace->window += packets;
         if (pace->window > pace->threshold)
@@ -231,7 +234,9 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
 /* What follows from window and round trip; not for each packet. */
 static void path_set_rate(struct br_dgram_pace *pace)
 {
-    double window = window_now(pace), gain = window < 1 ? 1 : pace->window < pace->threshold ? 2 : 1.25;
+    double window = window_now(pace), gain = window < 1                       ? 1
+                                             : pace->window < pace->threshold ? 2
+                                                                              : 1.25;
     double wanted = (double)round_trip_of(pace) / (window * gain);
     double between = wanted < (double)LONGEST ? wanted : (double)LONGEST;
     double most = between * BURST < (double)LOOK ? (double)LOOK / between : BURST;

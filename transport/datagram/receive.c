@@ -7,9 +7,10 @@
 #include "base/error.h"
 #include "transport/datagram/internal.h"
 
-#define ACK_EVERY   8u           /* packets, at most, that share an acknowledgement */
-#define ACK_DELAY   (25 * BR_US) /* for which one waits for more */
-#define ACK_BEHIND  (25 * BR_US) /* for which one that is due lets data go ahead (internal.h note 5) */
+#define ACK_EVERY 8u           /* packets, at most, that share an acknowledgement */
+#define ACK_DELAY (25 * BR_US) /* for which one waits for more */
+#define ACK_BEHIND                                                                                 \
+    (25 * BR_US) /* for which one that is due lets data go ahead (internal.h note 5) */
 #define EARLY_GRACE (20 * BR_MS) /* for the protocol to say that it trusts the peer */
 
 uint32_t br_dgram_receive_limit(const struct br_dgram_link *link)
@@ -27,7 +28,8 @@ void br_dgram_receive_tell(struct br_dgram_link *link)
     }
 }
 
-/* Puts `number` into the runs, which lie from the top down and do not touch. false: it is below all of a full list. */
+/* Puts `number` into the runs, which lie from the top down and do not touch. false: it is below all
+ * of a full list. */
 static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
 {
     struct br_dgram_run *runs = path->runs;
@@ -57,8 +59,9 @@ static bool datagram_receive_record(struct br_dgram_path *path, uint64_t number)
 }
 
 /* The packet has been taken in: it will be acknowledged, at once if it is `urgent`. */
-static void datagram_receive_acknowledge(struct br_dgram_link *link, const struct br_dgram_data *data, bool urgent,
-                        uint64_t now)
+static void datagram_receive_acknowledge(struct br_dgram_link *link,
+                                         const struct br_dgram_data *data, bool urgent,
+                                         uint64_t now)
 {
     struct br_dgram_path *path = &link->paths[data->path];
     uint64_t top = path->n_runs ? path->runs[0].last : 0;
@@ -79,7 +82,8 @@ static bool begin_message(struct br_dgram_link *link, struct br_dgram_rx_frame *
 {
     struct br_dgram_message **place = &link->waiting[data->order % link->places];
 
-    if (br_dgram_before(data->order, link->delivered) || data->length > link->config.message_bytes ||
+    if (br_dgram_before(data->order, link->delivered) ||
+        data->length > link->config.message_bytes ||
         (*place && br_dgram_before(data->order, br_dgram_receive_limit(link)))) {
         br_dgram_link_fail(link, EPROTO, "message %u of %u bytes was not expected", data->order,
                            data->length);
@@ -98,7 +102,7 @@ static bool begin_message(struct br_dgram_link *link, struct br_dgram_rx_frame *
 
 /* A frame of which this is the first packet to come. */
 static bool datagram_receive_begin(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
-                  const struct br_dgram_data *data)
+                                   const struct br_dgram_data *data)
 {
     uint32_t content = BR_FRAME_INLINE + data->length;
     uint32_t parts = (content + link->part_bytes - 1) / link->part_bytes;
@@ -126,20 +130,23 @@ static bool datagram_receive_begin(struct br_dgram_link *link, struct br_dgram_r
 }
 
 /* Does the packet say of its frame what the others said, and is the part as long as it must be? */
-static bool datagram_receive_fits(const struct br_dgram_link *link, const struct br_dgram_rx_frame *frame,
-                 const struct br_dgram_view *view)
+static bool datagram_receive_fits(const struct br_dgram_link *link,
+                                  const struct br_dgram_rx_frame *frame,
+                                  const struct br_dgram_view *view)
 {
     const struct br_dgram_data *data = &view->data;
     uint32_t content = BR_FRAME_INLINE + frame->length, from = data->part * link->part_bytes, left;
 
-    if (data->frame_kind != frame->kind || data->order != frame->order || data->slot != frame->slot ||
-        data->offset != frame->offset || data->length != frame->length || data->part >= frame->parts)
+    if (data->frame_kind != frame->kind || data->order != frame->order ||
+        data->slot != frame->slot || data->offset != frame->offset ||
+        data->length != frame->length || data->part >= frame->parts)
         return false;
     left = content - from;
     return view->content_bytes == (left < link->part_bytes ? left : link->part_bytes);
 }
 
-/* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has failed. */
+/* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has failed.
+ */
 static uint8_t *datagram_receive_place(struct br_dgram_link *link, struct br_dgram_rx_frame *frame)
 {
     struct br_slot *slot;
@@ -160,7 +167,8 @@ static uint8_t *datagram_receive_place(struct br_dgram_link *link, struct br_dgr
     return NULL;
 }
 
-static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_frame *frame, const struct br_dgram_view *view)
+static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
+                                 const struct br_dgram_view *view)
 {
     const uint8_t *bytes = view->content;
     uint32_t n = view->content_bytes, at = view->data.part * link->part_bytes;
@@ -189,7 +197,8 @@ static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_
     }
 }
 
-/* A PLACED frame from a peer that has not proved itself: it may have overtaken the proof, or the protocol has yet to look at that. */
+/* A PLACED frame from a peer that has not proved itself: it may have overtaken the proof, or the
+ * protocol has yet to look at that. */
 static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *data, uint64_t now)
 {
     if (link->authenticated || data->frame_kind != BR_FRAME_DATA)
@@ -203,8 +212,8 @@ static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *da
     return true;
 }
 
-void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view, bool marked,
-                           uint64_t now)
+void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_view *view,
+                           bool marked, uint64_t now)
 {
     const struct br_dgram_data *data = &view->data;
     struct br_dgram_rx_frame *frame = &link->rx[data->frame % BR_DGRAM_RX_FRAMES];
@@ -212,7 +221,8 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
 
     link->stats.rx_packets++;
     if (data->path >= link->config.paths) {
-        br_dgram_link_fail(link, EPROTO, "a packet on path %u of %u", data->path, link->config.paths);
+        br_dgram_link_fail(link, EPROTO, "a packet on path %u of %u", data->path,
+                           link->config.paths);
         return;
     }
     if (marked) {
@@ -227,7 +237,8 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
             return;
         }
         if (!datagram_receive_fits(link, frame, view)) {
-            br_dgram_link_fail(link, EPROTO, "packets of frame %u contradict each other", data->frame);
+            br_dgram_link_fail(link, EPROTO, "packets of frame %u contradict each other",
+                               data->frame);
             return;
         }
         if (frame->got >> data->part & 1)
@@ -240,11 +251,13 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
         datagram_receive_acknowledge(link, data, whole || view->kind == BR_DGRAM_PING, now);
 }
 
-static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, uint64_t now, struct br_dgram_packet *out)
+static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, uint64_t now,
+                                  struct br_dgram_packet *out)
 {
     struct br_dgram_path *path = &link->paths[index];
     struct br_dgram_ack *ack = (struct br_dgram_ack *)out->head;
-    uint64_t above = path->runs[0].last + 1, held = now > path->latest_at ? now - path->latest_at : 0;
+    uint64_t above = path->runs[0].last + 1,
+             held = now > path->latest_at ? now - path->latest_at : 0;
     unsigned n = 0;
 
     *ack = (struct br_dgram_ack){
@@ -258,7 +271,8 @@ static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, ui
         .path = (uint8_t)index,
     };
     for (; n < path->n_runs; n++) {
-        uint64_t gap = above - path->runs[n].last - 1, run = path->runs[n].last - path->runs[n].first + 1;
+        uint64_t gap = above - path->runs[n].last - 1,
+                 run = path->runs[n].last - path->runs[n].first + 1;
 
         if (gap > UINT16_MAX)
             break;
@@ -279,7 +293,8 @@ static void datagram_receive_fill(struct br_dgram_link *link, unsigned index, ui
     br_dgram_seal(ack, out->head_bytes, NULL, 0);
 }
 
-bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now, struct br_dgram_packet *out)
+bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
+                          struct br_dgram_packet *out)
 {
     uint64_t waits = urgent && link->config.acks_behind ? ACK_BEHIND : 0;
 

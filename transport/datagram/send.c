@@ -5,8 +5,10 @@
 #include "transport/datagram/internal.h"
 
 #define REVIVE_EVERY (200 * BR_MS)
-#define PING_EVERY   (20 * BR_MS)  /* while messages wait for room at the peer */
-#define ALIVE_EVERY  (500 * BR_MS) /* an idle link: an end that has died without a word is noticed */
+#define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
+#define ALIVE_EVERY                                                                                \
+    (500 * BR_MS) /* an idle link: an end that has died without a word is noticed                  \
+                   */
 
 static struct br_dgram_tx_frame *datagram_send_first(const struct br_list *queue, bool again)
 {
@@ -43,10 +45,12 @@ static bool datagram_send_usable(const struct br_dgram_link *link, const struct 
 /* Nothing but messages for which the peer has no room. */
 static bool datagram_send_blocked(const struct br_dgram_link *link)
 {
-    return !br_list_empty(&link->messages) && !link->paths[0].in_flight && !datagram_send_choose(link);
+    return !br_list_empty(&link->messages) && !link->paths[0].in_flight &&
+           !datagram_send_choose(link);
 }
 
-/* An answer is owed, but what wanted it was lost and needs not go again, as it was a PING: asked anew, or the link would end. */
+/* An answer is owed, but what wanted it was lost and needs not go again, as it was a PING: asked
+ * anew, or the link would end. */
 static bool datagram_send_forgotten(const struct br_dgram_link *link)
 {
     for (unsigned i = 0; i < link->config.paths; i++)
@@ -117,8 +121,8 @@ static struct br_dgram_path *choose_path(struct br_dgram_link *link, uint64_t no
     return NULL;
 }
 
-static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path *path, uint32_t frame, uint8_t part,
-                 uint64_t now)
+static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path *path,
+                               uint32_t frame, uint8_t part, uint64_t now)
 {
     *br_dgram_sent_at(path, path->next) =
         (struct br_dgram_sent){.time = now, .frame = frame, .part = part, .state = BR_DGRAM_FLYING};
@@ -135,8 +139,8 @@ static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path 
     link->stats.tx_packets++;
 }
 
-static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram_path *path, enum br_dgram_kind kind,
-                 struct br_dgram_packet *out)
+static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram_path *path,
+                               enum br_dgram_kind kind, struct br_dgram_packet *out)
 {
     struct br_dgram_data *data = (struct br_dgram_data *)out->head;
 
@@ -153,8 +157,8 @@ static void datagram_send_head(struct br_dgram_link *link, const struct br_dgram
     out->region = NULL;
 }
 
-static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame, uint8_t part,
-                 struct br_dgram_packet *out)
+static void datagram_send_fill(struct br_dgram_link *link, const struct br_dgram_tx_frame *frame,
+                               uint8_t part, struct br_dgram_packet *out)
 {
     struct br_dgram_data *data = (struct br_dgram_data *)out->head;
     uint32_t content = BR_FRAME_INLINE + frame->length, from = part * link->part_bytes;
@@ -194,7 +198,8 @@ static void datagram_send_revive(struct br_dgram_link *link, bool all, uint64_t 
     }
 }
 
-static bool datagram_send_ping(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
+static bool datagram_send_ping(struct br_dgram_link *link, uint64_t now,
+                               struct br_dgram_packet *out)
 {
     if (datagram_send_blocked(link) && now >= link->ping_at) {
         link->ping_at = now + PING_EVERY;
@@ -238,6 +243,7 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     datagram_send_note(link, path, frame->number, part, now);
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
-    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) && br_list_empty(&link->placed);
+    out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) &&
+                br_list_empty(&link->placed);
     return true;
 }

@@ -25,9 +25,10 @@
 #define MEMORY      48u /* MiB besides the ports' */
 #define MOST_MEMORY 4096
 
-/* ---- start ------------------------------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
-/* DPDK's levels are those of syslog. Whatever it prints as an error also stands in the words of a call that fails. */
+/* DPDK's levels are those of syslog. Whatever it prints as an error also stands in the words of a
+ * call that fails. */
 static void log_line(int level, const char *line)
 {
     br_log(level <= 4 ? BR_LOG_INFO : BR_LOG_DEBUG, "DPDK: %s", line);
@@ -70,7 +71,8 @@ static int64_t memory_for(const struct br_dpdk_spec *specs, int n)
 }
 
 /* EAL, for all ports of the list. */
-static int dpdk_device_start(const struct br_dpdk_module *module, const struct br_dpdk_spec *specs, int n)
+static int dpdk_device_start(const struct br_dpdk_module *module, const struct br_dpdk_spec *specs,
+                             int n)
 {
     struct br_dpdk_start how = {.log = log_line};
     char text[BR_DPDK_MESSAGE];
@@ -88,7 +90,7 @@ static int dpdk_device_start(const struct br_dpdk_module *module, const struct b
     return rc ? br_error(-rc, "%s", text) : 0;
 }
 
-/* ---- probe ------------------------------------------------------------------------------------------------------- */
+/* ---- probe ----------------------------------------------------------------------------------- */
 
 static void why_not(const struct br_dpdk_spec *spec, char *out, size_t bytes)
 {
@@ -97,17 +99,19 @@ static void why_not(const struct br_dpdk_spec *spec, char *out, size_t bytes)
     int rc = br_dpdk_library(&module);
 
     if (!rc && spec->pci)
-        rc = br_dpdk_nic_read("", spec->name, &nic) ? br_dpdk_nic_check(&nic)
-                                                    : br_error(ENODEV, "no PCI device has this address");
+        rc = br_dpdk_nic_read("", spec->name, &nic)
+                 ? br_dpdk_nic_check(&nic)
+                 : br_error(ENODEV, "no PCI device has this address");
     if (!rc && *spec->interface && !br_dpdk_spec_is_tap(spec) && !if_nametoindex(spec->interface))
         rc = br_error(ENODEV, "there is no interface %s", spec->interface);
     if (!rc && !spec->ip)
         rc = br_error(EADDRNOTAVAIL,
                       "it has no address: write address=10.0.0.1/24 behind it in BRAID_DPDK_PORTS");
     if (!rc && !strncmp(spec->name, "net_ring", 8))
-        rc = br_error(EOPNOTSUPP,
-                      "a port of net_ring receives what it has sent itself, and reaches nobody else: take "
-                      "net_memif between the processes of a host");
+        rc = br_error(
+            EOPNOTSUPP,
+            "a port of net_ring receives what it has sent itself, and reaches nobody else: take "
+            "net_memif between the processes of a host");
     if (rc)
         snprintf(out, bytes, "%s", br_error_message());
 }
@@ -131,7 +135,8 @@ static void dpdk_device_describe(const struct br_dpdk_spec *spec, struct br_devi
 }
 
 /* NICs that nobody has named. */
-static int describe_others(const struct br_dpdk_spec *specs, int n, struct br_device_info *out, int max)
+static int describe_others(const struct br_dpdk_spec *specs, int n, struct br_device_info *out,
+                           int max)
 {
     struct br_dpdk_nic nics[32];
     int n_nics = br_dpdk_nics("", nics, 32), count = 0;
@@ -195,7 +200,7 @@ static int dpdk_device_probe(struct br_device_info *out, int max)
     return count;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------------------------ */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static void dpdk_device_device_close(struct br_device *base)
 {
@@ -218,8 +223,8 @@ static int dpdk_device_open_port(struct br_dpdk_device *device)
 {
     bool all = br_dpdk_mac_is_host(device->spec.mac);
     char text[BR_DPDK_MESSAGE];
-    int rc = device->module->open(device->spec.devargs, device->spec.mtu, all, &device->port, &device->facts,
-                                  text);
+    int rc = device->module->open(device->spec.devargs, device->spec.mtu, all, &device->port,
+                                  &device->facts, text);
 
     if (rc)
         return br_error(-rc, "%s", text);
@@ -233,10 +238,12 @@ static int dpdk_device_open_port(struct br_dpdk_device *device)
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;
     device->dgram.base.caps.zero_copy_send = device->facts.direct;
-    device->dgram.address.v4 = (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_port = htons(device->spec.port), .sin_addr.s_addr = device->spec.ip};
-    br_log_debug("device %s: driver %s, MTU %u%s%s%s", device->dgram.base.name, device->facts.driver,
-                 device->facts.mtu, device->facts.sums ? ", checksums by the port" : "",
+    device->dgram.address.v4 = (struct sockaddr_in){.sin_family = AF_INET,
+                                                    .sin_port = htons(device->spec.port),
+                                                    .sin_addr.s_addr = device->spec.ip};
+    br_log_debug("device %s: driver %s, MTU %u%s%s%s", device->dgram.base.name,
+                 device->facts.driver, device->facts.mtu,
+                 device->facts.sums ? ", checksums by the port" : "",
                  device->facts.direct ? ", sends without a copy" : "",
                  device->module->is_up(device->port) ? "" : ", no link yet");
     return 0;

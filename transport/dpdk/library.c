@@ -12,7 +12,8 @@
 
 #include "base/error.h"
 
-#ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or commands */
+#ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or \
+                         commands */
 #define BRAID_MODULES "lib/braid"
 #endif
 
@@ -25,13 +26,15 @@ static const struct br_dpdk_module *replacement; /* NULL: none */
 /* Is there a file FOLDER/WHERE/braid_dpdk.so? */
 static bool dpdk_library_at(const char *folder, const char *where, char out[PATH_MAX])
 {
-    return snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, where) < PATH_MAX && !access(out, R_OK);
+    return snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, where) < PATH_MAX &&
+           !access(out, R_OK);
 }
 
 /* Beside whatever holds this code (a build), one above (its tests), or where it is installed. */
 static bool dpdk_library_find(char out[PATH_MAX])
 {
-    static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES, "/../../" BRAID_MODULES};
+    static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES,
+                                         "/../../" BRAID_MODULES};
     const char *named = getenv("BRAID_DPDK_MODULE");
     char folder[PATH_MAX];
     Dl_info self;
@@ -54,7 +57,8 @@ static bool dpdk_library_find(char out[PATH_MAX])
     return false;
 }
 
-/* The least that DPDK's packages are built for; its libraries end a program with less while they are loaded. */
+/* The least that DPDK's packages are built for; its libraries end a program with less while they
+ * are loaded. */
 static bool runs_here(void)
 {
 #ifdef __x86_64__
@@ -72,24 +76,27 @@ static void dpdk_library_load(void)
     if (!runs_here()) {
         failure = ENOTSUP;
         snprintf(words, sizeof words,
-                 "DPDK needs a processor with SSE 4.2, and this one has none (in a virtual machine: give it "
+                 "DPDK needs a processor with SSE 4.2, and this one has none (in a virtual "
+                 "machine: give it "
                  "the host's, -cpu host)");
         return;
     }
     if (!dpdk_library_find(path)) {
         failure = ENOENT;
-        snprintf(words, sizeof words,
-                 "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
+        snprintf(
+            words, sizeof words,
+            "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
         return;
     }
     /* RTLD_NODELETE: EAL's threads go on. RTLD_GLOBAL: drivers look for each other's symbols. */
     handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!handle) {
         failure = ENOENT;
-        snprintf(words, sizeof words,
-                 "DPDK cannot be loaded (%.120s): apt-get install librte-ethdev23 librte-mempool-ring23 "
-                 "librte-bus-vdev23, and a driver such as librte-net-af-packet23",
-                 dlerror());
+        snprintf(
+            words, sizeof words,
+            "DPDK cannot be loaded (%.120s): apt-get install librte-ethdev23 librte-mempool-ring23 "
+            "librte-bus-vdev23, and a driver such as librte-net-af-packet23",
+            dlerror());
         return;
     }
     module = dlsym(handle, BR_DPDK_SYMBOL);

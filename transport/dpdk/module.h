@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The border between braid and DPDK: what braid_dpdk.so, which is loaded when a process first needs it, does for the rest.
+ * The border between braid and DPDK: what braid_dpdk.so, which is loaded when a process first needs
+ * it, does for the rest.
  *
- * 1. DPDK's fast path is inline and reads variables of its libraries, so whoever uses it is linked with them: no table of
- *    functions resolved by name, as for libibverbs, can do. So a module of our own is linked with DPDK, and braid itself is not:
- *    it builds, installs and runs without. Rejected: libbraid linked with DPDK (30 libraries for everybody), and weak symbols
- *    (break silently with another DPDK).
- * 2. The border is as narrow as it can be: batches of packets in plain memory. Neither side knows the other's headers. Tests put
- *    another module in its place (br_dpdk_library_replace).
- * 3. DPDK's environment (EAL) can be started once in the life of a process and never again, and a process may have several ranks,
- *    each with devices of its own. So it is started without ports, by whoever comes first; ports come and go by hot plug,
- *    each open in one device at a time; and it stays until the process ends. What concerns it as a whole (memory, which PCI
- *    devices) is read from the list of all ports (ports.h), not from the one that is opened first.
- * 4. EAL binds the thread that starts it to a core, and its own threads inherit that thread's signals. So a thread of our own starts
- *    it, with all signals blocked, and ends. It leaves no handler behind; what it prints goes to our log.
- * 5. Every other function is called by threads of the program. Those that send or receive make themselves known to EAL, which has a cache
- *    of buffers for each such thread. A port's buffers come from a pool of its own, so ranks in one process share nothing on the data path.
+ * 1. DPDK's fast path is inline and reads variables of its libraries, so whoever uses it is linked
+ *    with them: no table of functions resolved by name, as for libibverbs, can do. So a module of
+ *    our own is linked with DPDK, and braid itself is not: it builds, installs and runs without.
+ *    Rejected: libbraid linked with DPDK (30 libraries for everybody), and weak symbols (break
+ *    silently with another DPDK).
+ * 2. The border is as narrow as it can be: batches of packets in plain memory. Neither side knows
+ *    the other's headers. Tests put another module in its place (br_dpdk_library_replace).
+ * 3. DPDK's environment (EAL) can be started once in the life of a process and never again, and a
+ *    process may have several ranks, each with devices of its own. So it is started without ports,
+ *    by whoever comes first; ports come and go by hot plug, each open in one device at a time; and
+ *    it stays until the process ends. What concerns it as a whole (memory, which PCI devices) is
+ *    read from the list of all ports (ports.h), not from the one that is opened first.
+ * 4. EAL binds the thread that starts it to a core, and its own threads inherit that thread's
+ *    signals. So a thread of our own starts it, with all signals blocked, and ends. It leaves no
+ *    handler behind; what it prints goes to our log.
+ * 5. Every other function is called by threads of the program. Those that send or receive make
+ *    themselves known to EAL, which has a cache of buffers for each such thread. A port's buffers
+ *    come from a pool of its own, so ranks in one process share nothing on the data path.
  */
 #ifndef BR_TRANSPORT_DPDK_MODULE_H
 #define BR_TRANSPORT_DPDK_MODULE_H
@@ -26,18 +31,20 @@
 
 #define BR_DPDK_MODULE  "braid_dpdk.so"
 #define BR_DPDK_SYMBOL  "br_dpdk_module"
-#define BR_DPDK_VERSION 3u   /* of this header */
-#define BR_DPDK_BURST   32   /* packets of one call, at most */
-#define BR_DPDK_MESSAGE   400  /* bytes of an error in words */
-#define BR_DPDK_ALLOWED 16   /* PCI devices */
-#define BR_DPDK_COPIED  1024 /* bytes of payload up to which a copy costs less than a second buffer */
+#define BR_DPDK_VERSION 3u  /* of this header */
+#define BR_DPDK_BURST   32  /* packets of one call, at most */
+#define BR_DPDK_MESSAGE 400 /* bytes of an error in words */
+#define BR_DPDK_ALLOWED 16  /* PCI devices */
+#define BR_DPDK_COPIED                                                                             \
+    1024 /* bytes of payload up to which a copy costs less than a second buffer */
 
 struct br_dpdk_start {
     const char *pci[BR_DPDK_ALLOWED]; /* addresses of the PCI devices that may be touched */
     int n_pci;
     uint32_t megabytes; /* of memory, where there are no huge pages */
     bool huge;          /* use huge pages */
-    /* Takes a line that EAL or a driver has printed: as syslog has it, 3 is an error, 7 is debugging. From any thread. */
+    /* Takes a line that EAL or a driver has printed: as syslog has it, 3 is an error, 7 is
+     * debugging. From any thread. */
     void (*log)(int level, const char *line);
 };
 
@@ -47,7 +54,8 @@ struct br_dpdk_facts {
     uint16_t mtu; /* bytes of a packet behind its Ethernet header */
     bool sums;    /* fills in and checks checksums of IPv4 and UDP */
     bool memory;  /* packets stay in this host's memory: nothing can damage them */
-    bool direct;  /* sends from any memory of the process, and is done with it when send() returns */
+    /* sends from any memory of the process, and is done with it when send() returns */
+    bool direct;
     int numa_node;
     uint64_t bits_per_second; /* 0: unknown */
 };
@@ -74,8 +82,9 @@ struct br_dpdk_module {
     uint32_t version; /* BR_DPDK_VERSION */
     /* Starts EAL; the second call and later ones do nothing. May block for a second. */
     int (*start)(const struct br_dpdk_start *start, char *text);
-    /* Opens a port as DPDK's devargs name it: "net_memif0,role=client", "0000:03:00.0". mtu: wanted; 0: the port's. all: it takes in packets
-     * for any MAC address. Blocks. -EBUSY: it is open already. The calls below are for one thread at a time a port. */
+    /* Opens a port as DPDK's devargs name it: "net_memif0,role=client", "0000:03:00.0". mtu:
+     * wanted; 0: the port's. all: it takes in packets for any MAC address. Blocks. -EBUSY: it is
+     * open already. The calls below are for one thread at a time a port. */
     int (*open)(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,
                 struct br_dpdk_facts *facts, char *text);
     void (*close)(struct br_dpdk_port *port); /* blocks */
@@ -84,8 +93,10 @@ struct br_dpdk_module {
     int (*receive)(struct br_dpdk_port *port, struct br_dpdk_arrival *out);
     /* Takes packets in this order; returns how many (fewer than n: no room now). */
     int (*send)(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n);
-    uint64_t (*dropped)(struct br_dpdk_port *port); /* packets that arrived and found no buffer, so far */
-    uint64_t (*copied)(struct br_dpdk_port *port);  /* bytes of payload that send() has copied, so far */
+    /* packets that arrived and found no buffer, so far */
+    uint64_t (*dropped)(struct br_dpdk_port *port);
+    /* bytes of payload that send() has copied, so far */
+    uint64_t (*copied)(struct br_dpdk_port *port);
 };
 
 #endif

@@ -72,7 +72,8 @@ static bool sums_are_right(const struct iphdr *ip, const struct udphdr *udp, con
     uint16_t n = ntohs(udp->uh_ulen);
 
     return dpdk_packet_fold(dpdk_packet_add_up(0, (const uint8_t *)ip, sizeof *ip)) == 0xffff &&
-           (!udp->uh_sum || dpdk_packet_fold(dpdk_packet_add_up(dpdk_packet_pseudo(ip, udp->uh_ulen), bytes, n)) == 0xffff);
+           (!udp->uh_sum || dpdk_packet_fold(dpdk_packet_add_up(
+                                dpdk_packet_pseudo(ip, udp->uh_ulen), bytes, n)) == 0xffff);
 }
 
 static void parse_ip(const uint8_t *bytes, uint32_t n, bool checked, struct br_dpdk_packet *out)
@@ -87,9 +88,9 @@ static void parse_ip(const uint8_t *bytes, uint32_t n, bool checked, struct br_d
     memcpy(&udp, bytes + sizeof ip, sizeof udp);
     total = ntohs(ip.tot_len);
     length = ntohs(udp.uh_ulen);
-    if (ip.version != 4 || ip.ihl != 5 || ip.protocol != IPPROTO_UDP || (ip.frag_off & htons(0x3fff)) ||
-        total > n || length < sizeof udp || length + sizeof ip != total ||
-        (!checked && !sums_are_right(&ip, &udp, bytes + sizeof ip)))
+    if (ip.version != 4 || ip.ihl != 5 || ip.protocol != IPPROTO_UDP ||
+        (ip.frag_off & htons(0x3fff)) || total > n || length < sizeof udp ||
+        length + sizeof ip != total || (!checked && !sums_are_right(&ip, &udp, bytes + sizeof ip)))
         return;
     out->kind = BR_DPDK_DATAGRAM;
     out->flow.from = ip.saddr;
@@ -101,7 +102,8 @@ static void parse_ip(const uint8_t *bytes, uint32_t n, bool checked, struct br_d
     out->n = length - (uint32_t)sizeof udp;
 }
 
-void br_dpdk_packet_parse(const uint8_t *bytes, uint32_t n, bool checked, struct br_dpdk_packet *out)
+void br_dpdk_packet_parse(const uint8_t *bytes, uint32_t n, bool checked,
+                          struct br_dpdk_packet *out)
 {
     struct ether_header ethernet;
 
@@ -117,7 +119,8 @@ void br_dpdk_packet_parse(const uint8_t *bytes, uint32_t n, bool checked, struct
         parse_arp(bytes + sizeof ethernet, n - (uint32_t)sizeof ethernet, out);
 }
 
-static uint8_t *put_ethernet(const uint8_t from[6], const uint8_t to[6], uint16_t type, uint8_t *out)
+static uint8_t *put_ethernet(const uint8_t from[6], const uint8_t to[6], uint16_t type,
+                             uint8_t *out)
 {
     struct ether_header ethernet = {.ether_type = htons(type)};
 
@@ -127,7 +130,8 @@ static uint8_t *put_ethernet(const uint8_t from[6], const uint8_t to[6], uint16_
     return out + sizeof ethernet;
 }
 
-void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums, uint8_t out[BR_DPDK_HEADERS])
+void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums,
+                         uint8_t out[BR_DPDK_HEADERS])
 {
     struct iphdr ip = {.version = 4,
                        .ihl = 5,
@@ -138,14 +142,16 @@ void br_dpdk_packet_head(const struct br_dpdk_flow *flow, uint32_t n, bool sums,
                        .protocol = IPPROTO_UDP,
                        .saddr = flow->from,
                        .daddr = flow->to};
-    struct udphdr udp = {
-        .uh_sport = flow->from_port, .uh_dport = flow->to_port, .uh_ulen = htons((uint16_t)(n + sizeof udp))};
+    struct udphdr udp = {.uh_sport = flow->from_port,
+                         .uh_dport = flow->to_port,
+                         .uh_ulen = htons((uint16_t)(n + sizeof udp))};
     uint8_t *at = put_ethernet(flow->from_mac, flow->to_mac, ETHERTYPE_IP, out);
 
     if (sums)
         udp.uh_sum = dpdk_packet_fold(dpdk_packet_pseudo(&ip, udp.uh_ulen));
     else
-        ip.check = (uint16_t)~dpdk_packet_fold(dpdk_packet_add_up(0, (const uint8_t *)&ip, sizeof ip));
+        ip.check =
+            (uint16_t)~dpdk_packet_fold(dpdk_packet_add_up(0, (const uint8_t *)&ip, sizeof ip));
     memcpy(at, &ip, sizeof ip);
     memcpy(at + sizeof ip, &udp, sizeof udp);
 }
@@ -166,21 +172,28 @@ static void dpdk_packet_store(uint8_t *at, uint16_t value)
 void br_dpdk_packet_resize(uint8_t head[BR_DPDK_HEADERS], uint32_t n, bool sums)
 {
     uint8_t *ip = head + BR_DPDK_ETHERNET, *udp = ip + sizeof(struct iphdr);
-    uint8_t *length = ip + offsetof(struct iphdr, tot_len), *check = ip + offsetof(struct iphdr, check);
+    uint8_t *length = ip + offsetof(struct iphdr, tot_len),
+            *check = ip + offsetof(struct iphdr, check);
     uint8_t *udp_length = udp + offsetof(struct udphdr, uh_ulen),
             *udp_sum = udp + offsetof(struct udphdr, uh_sum);
-    uint16_t total = htons((uint16_t)(n + BR_DPDK_IP)), behind = htons((uint16_t)(n + sizeof(struct udphdr)));
+    uint16_t total = htons((uint16_t)(n + BR_DPDK_IP)),
+             behind = htons((uint16_t)(n + sizeof(struct udphdr)));
 
     /* RFC 1624: out goes the old length, in comes the new one. */
     if (sums)
-        dpdk_packet_store(udp_sum, dpdk_packet_fold((uint64_t)dpdk_packet_load(udp_sum) + (uint16_t)~dpdk_packet_load(udp_length) + behind));
+        dpdk_packet_store(udp_sum,
+                          dpdk_packet_fold((uint64_t)dpdk_packet_load(udp_sum) +
+                                           (uint16_t)~dpdk_packet_load(udp_length) + behind));
     else
-        dpdk_packet_store(check, (uint16_t)~dpdk_packet_fold((uint64_t)(uint16_t)~dpdk_packet_load(check) + (uint16_t)~dpdk_packet_load(length) + total));
+        dpdk_packet_store(check,
+                          (uint16_t)~dpdk_packet_fold((uint64_t)(uint16_t)~dpdk_packet_load(check) +
+                                                      (uint16_t)~dpdk_packet_load(length) + total));
     dpdk_packet_store(length, total);
     dpdk_packet_store(udp_length, behind);
 }
 
-void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind, uint8_t out[BR_DPDK_ARP])
+void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind,
+                        uint8_t out[BR_DPDK_ARP])
 {
     static const uint8_t everybody[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     bool request = kind == BR_DPDK_ARP_REQUEST;
@@ -196,6 +209,6 @@ void br_dpdk_packet_arp(const struct br_dpdk_flow *flow, enum br_dpdk_kind kind,
     if (!request)
         memcpy(arp.to_mac, flow->to_mac, 6);
     memcpy(arp.to, &flow->to, 4);
-    memcpy(put_ethernet(flow->from_mac, request ? everybody : flow->to_mac, ETHERTYPE_ARP, out), &arp,
-           sizeof arp);
+    memcpy(put_ethernet(flow->from_mac, request ? everybody : flow->to_mac, ETHERTYPE_ARP, out),
+           &arp, sizeof arp);
 }

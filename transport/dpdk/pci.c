@@ -106,16 +106,19 @@ int br_dpdk_nics(const char *root, struct br_dpdk_nic *out, int max)
 int br_dpdk_nic_check(const struct br_dpdk_nic *nic)
 {
     /* The last ones share the NIC with the kernel's driver. */
-    static const char *const good[] = {"vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core", "mlx4_core"};
+    static const char *const good[] = {"vfio-pci", "uio_pci_generic", "igb_uio", "mlx5_core",
+                                       "mlx4_core"};
 
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!strcmp(nic->driver, good[i]))
             return 0;
     if (!*nic->driver)
-        return br_error(ENODEV, "no driver has it: modprobe vfio-pci; dpdk-devbind.py -b vfio-pci %s",
+        return br_error(ENODEV,
+                        "no driver has it: modprobe vfio-pci; dpdk-devbind.py -b vfio-pci %s",
                         nic->address);
-    return br_error(EBUSY,
-                    "the kernel has it%s%s (driver %s): `dpdk-devbind.py -b vfio-pci %s` takes it from the "
-                    "kernel, and with it every connection over it",
-                    *nic->interface ? " as " : "", nic->interface, nic->driver, nic->address);
+    return br_error(
+        EBUSY,
+        "the kernel has it%s%s (driver %s): `dpdk-devbind.py -b vfio-pci %s` takes it from the "
+        "kernel, and with it every connection over it",
+        *nic->interface ? " as " : "", nic->interface, nic->driver, nic->address);
 }

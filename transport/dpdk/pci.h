@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PCI NICs and who drives them, from sysfs. Blocks briefly. `root`: in front of /sys, for tests; else "". */
+/* PCI NICs and who drives them, from sysfs. Blocks briefly. `root`: in front of /sys, for tests;
+ * else "". */
 #ifndef BR_TRANSPORT_DPDK_PCI_H
 #define BR_TRANSPORT_DPDK_PCI_H
 
@@ -17,7 +18,8 @@ struct br_dpdk_nic {
 int br_dpdk_nics(const char *root, struct br_dpdk_nic *out, int max);
 /* The device of this address; false: there is none. */
 bool br_dpdk_nic_read(const char *root, const char *address, struct br_dpdk_nic *out);
-/* 0 when DPDK can have it; else -EBUSY, -ENODEV with words: why not, and the command that mends it. */
+/* 0 when DPDK can have it; else -EBUSY, -ENODEV with words: why not, and the command that mends it.
+ */
 int br_dpdk_nic_check(const struct br_dpdk_nic *nic);
 
 #endif

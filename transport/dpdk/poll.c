@@ -20,8 +20,8 @@ static struct br_dpdk_device *dpdk_poll_device_of(struct br_dgram_device *device
     return (struct br_dpdk_device *)device;
 }
 
-static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device, const struct br_dgram_spot *to,
-                                   unsigned path)
+static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device,
+                                   const struct br_dgram_spot *to, unsigned path)
 {
     struct br_dpdk_flow flow = {.from = device->spec.ip,
                                 .to = to->address.v4.sin_addr.s_addr,
@@ -33,7 +33,7 @@ static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device, const st
     return flow;
 }
 
-/* ---- sending ----------------------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* false: the port has no room. */
 static bool dpdk_poll_flush(struct br_dpdk_device *device)
@@ -43,30 +43,34 @@ static bool dpdk_poll_flush(struct br_dpdk_device *device)
     if (!outbox->n)
         return true;
     while (outbox->first < outbox->n) {
-        int sent =
-            device->module->send(device->port, &outbox->packets[outbox->first], outbox->n - outbox->first);
+        int sent = device->module->send(device->port, &outbox->packets[outbox->first],
+                                        outbox->n - outbox->first);
 
         if (sent <= 0)
             return false;
         outbox->first += sent;
     }
     outbox->first = outbox->n = 0;
-    device->dgram.base.counters.tx_copied_bytes = device->module->copied(device->port) + outbox->copied;
+    device->dgram.base.counters.tx_copied_bytes =
+        device->module->copied(device->port) + outbox->copied;
     return true;
 }
 
-static void dpdk_poll_send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_t bytes, uint32_t zeros,
-                     bool sums)
+static void dpdk_poll_send_one(struct br_dpdk_device *device, const uint8_t *head, uint32_t bytes,
+                               uint32_t zeros, bool sums)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
-    struct br_dpdk_leaving packet = {
-        .head = head, .head_bytes = bytes, .payload = nothing, .payload_bytes = zeros, .sums = sums};
+    struct br_dpdk_leaving packet = {.head = head,
+                                     .head_bytes = bytes,
+                                     .payload = nothing,
+                                     .payload_bytes = zeros,
+                                     .sums = sums};
 
     (void)!device->module->send(device->port, &packet, 1);
 }
 
-static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
-                  uint32_t bytes, uint32_t zeros)
+static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to,
+                            const void *head, uint32_t bytes, uint32_t zeros)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_flow flow = flow_to(device, to, 0);
@@ -85,8 +89,8 @@ static bool dpdk_poll_room(struct br_dgram_device *base, struct br_dgram_member 
     return device->outbox.n < BR_DPDK_BURST || dpdk_poll_flush(device);
 }
 
-static const uint8_t *template_for(struct br_dpdk_device *device, const struct br_dgram_member *member,
-                                   uint8_t path)
+static const uint8_t *template_for(struct br_dpdk_device *device,
+                                   const struct br_dgram_member *member, uint8_t path)
 {
     struct br_dpdk_template *template = &device->template;
     struct br_dpdk_flow flow;
@@ -103,7 +107,7 @@ static const uint8_t *template_for(struct br_dpdk_device *device, const struct b
 }
 
 static void dpdk_poll_add(struct br_dgram_device *base, struct br_dgram_member *member,
-                const struct br_dgram_packet *packet)
+                          const struct br_dgram_packet *packet)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_outbox *outbox = &device->outbox;
@@ -112,11 +116,12 @@ static void dpdk_poll_add(struct br_dgram_device *base, struct br_dgram_member *
     memcpy(head, template_for(device, member, packet->path), BR_DPDK_HEADERS);
     br_dpdk_packet_resize(head, packet->head_bytes + packet->payload_bytes, device->facts.sums);
     memcpy(head + BR_DPDK_HEADERS, packet->head, packet->head_bytes);
-    outbox->packets[outbox->n] = (struct br_dpdk_leaving){.head = head,
-                                                          .head_bytes = BR_DPDK_HEADERS + packet->head_bytes,
-                                                          .payload = packet->payload,
-                                                          .payload_bytes = packet->payload_bytes,
-                                                          .sums = device->facts.sums};
+    outbox->packets[outbox->n] =
+        (struct br_dpdk_leaving){.head = head,
+                                 .head_bytes = BR_DPDK_HEADERS + packet->head_bytes,
+                                 .payload = packet->payload,
+                                 .payload_bytes = packet->payload_bytes,
+                                 .sums = device->facts.sums};
     outbox->members[outbox->n++] = member;
 }
 
@@ -161,7 +166,8 @@ static void keep_payload(struct br_dpdk_outbox *outbox, const struct br_link *li
     }
 }
 
-/* Once the caller hears that a frame is SENT its memory is not ours to read. Whose packets wait is known by link only. */
+/* Once the caller hears that a frame is SENT its memory is not ours to read. Whose packets wait is
+ * known by link only. */
 static int hand_out(struct br_dpdk_device *device, const struct br_dgram_report *report)
 {
     for (int i = 0; i < report->n && device->outbox.first < device->outbox.n; i++)
@@ -170,9 +176,10 @@ static int hand_out(struct br_dpdk_device *device, const struct br_dgram_report 
     return report->n;
 }
 
-/* ---- who is where ------------------------------------------------------------------------------------------------ */
+/* ---- who is where ---------------------------------------------------------------------------- */
 
-static bool is_known(const struct br_dpdk_device *device, in_addr_t hop, struct br_dgram_member *member)
+static bool is_known(const struct br_dpdk_device *device, in_addr_t hop,
+                     struct br_dgram_member *member)
 {
     for (int i = 0; i < device->spec.n_neighbours && !br_dpdk_mac_is_host(member->peer.hop); i++)
         if (device->spec.neighbours[i].ip == hop)
@@ -183,15 +190,16 @@ static bool is_known(const struct br_dpdk_device *device, in_addr_t hop, struct 
 static int dpdk_poll_reach(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
-    struct br_dpdk_flow flow = {.from = device->spec.ip,
-                                .to =
-                                    br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr)};
+    struct br_dpdk_flow flow = {
+        .from = device->spec.ip,
+        .to = br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr)};
     uint64_t patience = base->base.config->patience ? base->base.config->patience : PATIENCE;
     uint8_t question[BR_DPDK_ARP];
     char text[INET_ADDRSTRLEN];
 
     if (!flow.to)
-        return br_error(ENETUNREACH, "it is in another network, and BRAID_DPDK_PORTS has no gateway=");
+        return br_error(ENETUNREACH,
+                        "it is in another network, and BRAID_DPDK_PORTS has no gateway=");
     if (is_known(device, flow.to, member))
         return 1;
     inet_ntop(AF_INET, &flow.to, text, sizeof text);
@@ -223,12 +231,13 @@ static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet 
         struct br_dgram_member *member = device->dgram.open[i];
 
         if (!member->dgram &&
-            br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr) == packet->flow.from)
+            br_dpdk_spec_hop(&device->spec, member->peer.address.v4.sin_addr.s_addr) ==
+                packet->flow.from)
             memcpy(member->peer.hop, packet->flow.from_mac, sizeof member->peer.hop);
     }
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static void dpdk_poll_take(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
 {
@@ -242,7 +251,8 @@ static void dpdk_poll_take(struct br_dpdk_device *device, const struct br_dpdk_p
         !br_dpdk_mac_is_host(packet->flow.from_mac))
         return; /* a switch that does not know yet where we are sends us everything */
     memcpy(from.hop, packet->flow.from_mac, sizeof from.hop);
-    member = br_dgram_device_take(&device->dgram, packet->payload, packet->n, packet->marked, &from);
+    member =
+        br_dgram_device_take(&device->dgram, packet->payload, packet->n, packet->marked, &from);
     if (member)
         memcpy(member->peer.hop, from.hop, sizeof from.hop);
 }
@@ -311,5 +321,8 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
     return hand_out(device, &report);
 }
 
-const struct br_dgram_io br_dpdk_io = {
-    .reply = dpdk_poll_reply, .room = dpdk_poll_room, .send = dpdk_poll_add, .drop = dpdk_poll_drop, .reach = dpdk_poll_reach};
+const struct br_dgram_io br_dpdk_io = {.reply = dpdk_poll_reply,
+                                       .room = dpdk_poll_room,
+                                       .send = dpdk_poll_add,
+                                       .drop = dpdk_poll_drop,
+                                       .reach = dpdk_poll_reach};

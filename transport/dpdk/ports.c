@@ -22,11 +22,13 @@ bool br_dpdk_mac_is_host(const uint8_t mac[6])
     return memcmp(mac, nobody, sizeof nobody) != 0 && !(mac[0] & 1);
 }
 
-/* ---- our keys ---------------------------------------------------------------------------------------------------- */
+/* ---- our keys -------------------------------------------------------------------------------- */
 
-static int ports_bad(const struct br_dpdk_spec *spec, const char *key, const char *value, const char *wanted)
+static int ports_bad(const struct br_dpdk_spec *spec, const char *key, const char *value,
+                     const char *wanted)
 {
-    return br_error(EINVAL, "BRAID_DPDK_PORTS: %s: %s=%.60s: write %s", spec->name, key, value, wanted);
+    return br_error(EINVAL, "BRAID_DPDK_PORTS: %s: %s=%.60s: write %s", spec->name, key, value,
+                    wanted);
 }
 
 static bool ports_read_number(const char *text, unsigned least, unsigned most, unsigned *out)
@@ -40,8 +42,8 @@ static bool ports_read_mac(const char *text, uint8_t mac[6])
 {
     char rest;
 
-    return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%c", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
-                  &mac[5], &rest) == 6 &&
+    return sscanf(text, "%2hhx:%2hhx:%2hhx:%2hhx:%2hhx:%2hhx%c", &mac[0], &mac[1], &mac[2], &mac[3],
+                  &mac[4], &mac[5], &rest) == 6 &&
            !(mac[0] & 1);
 }
 
@@ -92,7 +94,8 @@ static int ports_read_port(struct br_dpdk_spec *spec, const char *key, char *val
     return 0;
 }
 
-/* For drivers whose port has the interface's. Others, as net_memif, have such an argument themselves. */
+/* For drivers whose port has the interface's. Others, as net_memif, have such an argument
+ * themselves. */
 static int read_own_mac(struct br_dpdk_spec *spec, const char *key, char *value)
 {
     if (!ports_read_mac(value, spec->mac) || !br_dpdk_mac_is_host(spec->mac))
@@ -107,7 +110,8 @@ static int read_neighbour(struct br_dpdk_spec *spec, const char *key, char *valu
     struct in_addr ip;
 
     if (spec->n_neighbours == BR_DPDK_NEIGHBOURS)
-        return br_error(E2BIG, "BRAID_DPDK_PORTS: %s: more than %d neighbours; ARP finds the others",
+        return br_error(E2BIG,
+                        "BRAID_DPDK_PORTS: %s: more than %d neighbours; ARP finds the others",
                         spec->name, BR_DPDK_NEIGHBOURS);
     if (sign)
         *sign = 0;
@@ -126,7 +130,7 @@ static const struct key {
     {"port", ports_read_port},       {"neighbour", read_neighbour}, {"mac", read_own_mac},
 };
 
-/* ---- the interface beneath ----------------------------------------------------------------------------------------- */
+/* ---- the interface beneath ------------------------------------------------------------------- */
 
 /* What the kernel says about an interface; false: nothing. */
 static bool ports_ask(const char *interface, unsigned long what, struct ifreq *out)
@@ -174,20 +178,22 @@ static void fit_frames(struct br_dpdk_spec *spec)
                  frame < 4096 ? 4096 : frame, frame, frame < 4096 ? 2048u : 1024u);
 }
 
-/* What was not given is the interface's; one that is not there makes opening fail with words of its own. */
+/* What was not given is the interface's; one that is not there makes opening fail with words of its
+ * own. */
 static void look_beneath(struct br_dpdk_spec *spec)
 {
     struct ifreq mtu, ip, mask;
 
     if (!spec->mtu && ports_ask(spec->interface, SIOCGIFMTU, &mtu))
         spec->mtu = (uint16_t)(mtu.ifr_mtu > MOST_MTU ? MOST_MTU : mtu.ifr_mtu);
-    if (!spec->ip && ports_ask(spec->interface, SIOCGIFADDR, &ip) && ports_ask(spec->interface, SIOCGIFNETMASK, &mask)) {
+    if (!spec->ip && ports_ask(spec->interface, SIOCGIFADDR, &ip) &&
+        ports_ask(spec->interface, SIOCGIFNETMASK, &mask)) {
         spec->ip = address_in(&ip);
         spec->mask = address_in(&mask);
     }
 }
 
-/* ---- a port ---------------------------------------------------------------------------------------------------------- */
+/* ---- a port ---------------------------------------------------------------------------------- */
 
 /* `mac=` is also a key of some drivers; that of net_tap has one value which is no address. */
 static bool mac_is_ours(const struct br_dpdk_spec *spec, const char *value)
@@ -196,7 +202,7 @@ static bool mac_is_ours(const struct br_dpdk_spec *spec, const char *value)
 }
 
 static bool ports_is_ours(const struct br_dpdk_spec *spec, const struct key *key, const char *word,
-                    const char *value)
+                          const char *value)
 {
     size_t n = strlen(key->name);
 
@@ -237,18 +243,21 @@ int br_dpdk_spec_parse(const char *text, struct br_dpdk_spec *out)
     out->port = BR_DPDK_UDP_PORT;
     if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy)
         return br_error(EINVAL, "BRAID_DPDK_PORTS: %.40s...: too long", text);
-    for (char *word = strtok_r(copy, ", \t\n", &save); word && !rc; word = strtok_r(NULL, ", \t\n", &save)) {
-        if (!*out->name &&
-            (size_t)snprintf(out->name, sizeof out->name, "%.*s", BR_DEVICE_NAME - 1, word) < strlen(word))
-            return br_error(EINVAL, "BRAID_DPDK_PORTS: %.60s is too long for the name of a port", word);
+    for (char *word = strtok_r(copy, ", \t\n", &save); word && !rc;
+         word = strtok_r(NULL, ", \t\n", &save)) {
+        if (!*out->name && (size_t)snprintf(out->name, sizeof out->name, "%.*s", BR_DEVICE_NAME - 1,
+                                            word) < strlen(word))
+            return br_error(EINVAL, "BRAID_DPDK_PORTS: %.60s is too long for the name of a port",
+                            word);
         rc = ports_take(out, word);
     }
     out->pci = is_pci(out->name);
     if (!rc && !out->pci && strncmp(out->name, "net_", 4) != 0)
-        rc = br_error(EINVAL,
-                      "BRAID_DPDK_PORTS: \"%s\" is no port: write a PCI address (0000:03:00.0) or a virtual "
-                      "device (net_af_packet0,iface=eth1)",
-                      out->name);
+        rc = br_error(
+            EINVAL,
+            "BRAID_DPDK_PORTS: \"%s\" is no port: write a PCI address (0000:03:00.0) or a virtual "
+            "device (net_af_packet0,iface=eth1)",
+            out->name);
     if (rc)
         return rc;
     if (*out->interface)
@@ -263,11 +272,13 @@ int br_dpdk_specs_read(struct br_dpdk_spec out[BR_DPDK_PORTS])
     char *copy = strdup(text ? text : ""), *save = NULL;
     int n = 0, rc = copy ? 0 : br_error(ENOMEM, "no memory");
 
-    for (char *one = copy ? strtok_r(copy, ";", &save) : NULL; one && !rc; one = strtok_r(NULL, ";", &save)) {
+    for (char *one = copy ? strtok_r(copy, ";", &save) : NULL; one && !rc;
+         one = strtok_r(NULL, ";", &save)) {
         if (!one[strspn(one, " \t\n")])
             continue;
-        rc = n == BR_DPDK_PORTS ? br_error(E2BIG, "BRAID_DPDK_PORTS: more than %d ports", BR_DPDK_PORTS)
-                                : br_dpdk_spec_parse(one, &out[n]);
+        rc = n == BR_DPDK_PORTS
+                 ? br_error(E2BIG, "BRAID_DPDK_PORTS: more than %d ports", BR_DPDK_PORTS)
+                 : br_dpdk_spec_parse(one, &out[n]);
         for (int i = 0; i < n && !rc; i++)
             if (!strcmp(out[i].name, out[n].name) || (out[n].ip && out[i].ip == out[n].ip))
                 rc = br_error(EINVAL, "BRAID_DPDK_PORTS: %s and %s have the same name or address",
@@ -288,15 +299,19 @@ int br_dpdk_spec_find(const struct br_dpdk_spec *specs, int n, const char *name)
     if (!name)
         return 0;
     for (int i = 0; i < n; i++)
-        if (!strcmp(specs[i].name, name) || (*specs[i].interface && !strcmp(specs[i].interface, name)) ||
+        if (!strcmp(specs[i].name, name) ||
+            (*specs[i].interface && !strcmp(specs[i].interface, name)) ||
             (inet_pton(AF_INET, name, &ip) == 1 && specs[i].ip == ip.s_addr))
             return i;
     return br_error(ENODEV, "BRAID_DPDK_PORTS has no port or address %s", name);
 }
 
-/* A virtual device may have none of its own, or one that is the same everywhere. That of net_tap is the kernel's at the other end: a
- * bridge there would keep what is sent to it. Another one is made by the bit for "administered locally", as mac=fixed counts in the last
- * byte. With remote= the driver takes in only what is sent to the port's own. */
+/*
+ * A virtual device may have none of its own, or one that is the same everywhere. That of net_tap is
+ * the kernel's at the other end: a bridge there would keep what is sent to it. Another one is made
+ * by the bit for "administered locally", as mac=fixed counts in the last byte. With remote= the
+ * driver takes in only what is sent to the port's own.
+ */
 void br_dpdk_spec_mac(const struct br_dpdk_spec *spec, const uint8_t port[6], uint8_t out[6])
 {
     const uint8_t local = 2;

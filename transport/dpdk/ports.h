@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * BRAID_DPDK_PORTS: the ports that DPDK may open, and the addresses they have there, since the kernel knows neither.
+ * BRAID_DPDK_PORTS: the ports that DPDK may open, and the addresses they have there, since the
+ * kernel knows neither.
  *
  *     0000:03:00.0,address=10.0.0.1/24,mtu=9000; net_af_packet0,iface=eth1,address=10.0.1.1/24
  *
- * Ports stand between semicolons. What comes first, and every key that is not ours, is DPDK's (devargs). Ours: address (IPv4 and the
- * bits of its network), gateway, mtu, port (of UDP), neighbour=IP@MAC, which may come more than once. Pure but for reading the
- * environment and the addresses of the interfaces beneath net_af_packet, net_af_xdp and net_tap.
+ * Ports stand between semicolons. What comes first, and every key that is not ours, is DPDK's
+ * (devargs). Ours: address (IPv4 and the bits of its network), gateway, mtu, port (of UDP),
+ * neighbour=IP@MAC, which may come more than once. Pure but for reading the environment and the
+ * addresses of the interfaces beneath net_af_packet, net_af_xdp and net_tap.
  */
 #ifndef BR_TRANSPORT_DPDK_PORTS_H
 #define BR_TRANSPORT_DPDK_PORTS_H
@@ -29,9 +31,10 @@ struct br_dpdk_neighbour {
 };
 
 struct br_dpdk_spec {
-    char name[BR_DEVICE_NAME];     /* what BRAID_DEVICES calls it */
-    char devargs[BR_DPDK_DEVARGS]; /* for DPDK; with what net_af_packet needs for the interface's MTU */
-    char interface[IF_NAMESIZE];   /* of the kernel, beneath it; "": none */
+    char name[BR_DEVICE_NAME]; /* what BRAID_DEVICES calls it */
+    /* for DPDK; with what net_af_packet needs for the interface's MTU */
+    char devargs[BR_DPDK_DEVARGS];
+    char interface[IF_NAMESIZE]; /* of the kernel, beneath it; "": none */
     bool pci;
     in_addr_t ip, mask, gateway; /* network order; ip 0: none was given; gateway 0: none */
     uint16_t mtu;                /* 0: as DPDK says */

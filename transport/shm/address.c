@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One host is one boot of one kernel. Abstract sockets belong to a network name space, so two containers of one host reach
- * each other only when they share theirs.
+ * One host is one boot of one kernel. Abstract sockets belong to a network name space, so two
+ * containers of one host reach each other only when they share theirs.
  */
 #include "transport/shm/address.h"
 

@@ -19,7 +19,8 @@ struct area {
     uint8_t large[BR_SHM_COLL_BYTES];
     _Alignas(64) uint8_t note[BR_SHM_COLL_NOTE];
 };
-static_assert(offsetof(struct area, large) == 64, "a round and its small data share one cache line");
+static_assert(offsetof(struct area, large) == 64,
+              "a round and its small data share one cache line");
 
 struct header {
     _Alignas(64) _Atomic uint32_t aborted;
@@ -47,13 +48,14 @@ int br_shm_coll_attach(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
 
     memset(board, 0, sizeof *board);
     if (!ranks || ranks > BR_SHM_COLL_RANKS || rank >= ranks)
-        return br_error(EINVAL, "a board for rank %u of %u: at most %u", rank, ranks, BR_SHM_COLL_RANKS);
+        return br_error(EINVAL, "a board for rank %u of %u: at most %u", rank, ranks,
+                        BR_SHM_COLL_RANKS);
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
     if (bytes < board_bytes(ranks))
-        return br_error(EPROTO, "a board for %u ranks has %zu bytes, not %zu", ranks, board_bytes(ranks),
-                        bytes);
+        return br_error(EPROTO, "a board for %u ranks has %zu bytes, not %zu", ranks,
+                        board_bytes(ranks), bytes);
     board->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!board->base)
         return -ENOMEM;
@@ -68,7 +70,8 @@ int br_shm_coll_create(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
     int rc;
 
     memset(board, 0, sizeof *board);
-    *fd = br_segment_create("braid-board", board_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
+    *fd = br_segment_create("braid-board",
+                            board_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
     if (*fd < 0)
         return *fd;
     rc = br_shm_coll_attach(board, ranks, rank, *fd);
@@ -86,13 +89,15 @@ void br_shm_coll_close(struct br_shm_coll *board)
 
 bool br_shm_coll_ready(const struct br_shm_coll *board, uint32_t rank, uint64_t round)
 {
-    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) >> CHECK_BITS ==
+    return atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_acquire) >>
+               CHECK_BITS ==
            round;
 }
 
 uint16_t br_shm_coll_check(const struct br_shm_coll *board, uint32_t rank, uint64_t round)
 {
-    return (uint16_t)atomic_load_explicit(&area_of(board, rank, round)->round, memory_order_relaxed);
+    return (uint16_t)atomic_load_explicit(&area_of(board, rank, round)->round,
+                                          memory_order_relaxed);
 }
 
 bool br_shm_coll_may_publish(const struct br_shm_coll *board, uint64_t round)
@@ -116,14 +121,16 @@ void br_shm_coll_commit(struct br_shm_coll *board, uint64_t round, uint16_t chec
                           memory_order_release);
 }
 
-void br_shm_coll_publish(struct br_shm_coll *board, uint64_t round, uint16_t check, const void *data, size_t bytes)
+void br_shm_coll_publish(struct br_shm_coll *board, uint64_t round, uint16_t check,
+                         const void *data, size_t bytes)
 {
     if (bytes)
         memcpy(br_shm_coll_place(board, round, bytes), data, bytes);
     br_shm_coll_commit(board, round, check);
 }
 
-const void *br_shm_coll_data(const struct br_shm_coll *board, uint32_t rank, uint64_t round, size_t bytes)
+const void *br_shm_coll_data(const struct br_shm_coll *board, uint32_t rank, uint64_t round,
+                             size_t bytes)
 {
     const struct area *area = area_of(board, rank, round);
 

@@ -2,15 +2,17 @@
 /*
  * The back end `shm`: processes of one host and one user.
  *
- * 1. Each link has an inbox of shared memory at either end (inbox.h) and a socket (socket.h). Frames, payload and
- *    completions go through the inboxes without any system call; the socket carries descriptors, wake-ups and, by its end,
- *    the news that the peer has gone.
- * 2. poll() looks at the sockets once a millisecond of `now` (one epoll_wait for all), in every call while a handshake is
- *    under way, and after sleeping.
- * 3. Sleeping: wait() sets `sleep` in the inboxes and then looks again; whoever writes something looks at `sleep` afterwards. With
- *    a full fence on both sides at least one of them sees the other.
- * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. A peer sees of our memory what is passed to it as
- *    a sealed memfd (segment.h), and nothing else; no process reads another one by its pid, so Yama's ptrace_scope does not matter.
+ * 1. Each link has an inbox of shared memory at either end (inbox.h) and a socket (socket.h).
+ *    Frames, payload and completions go through the inboxes without any system call; the socket
+ *    carries descriptors, wake-ups and, by its end, the news that the peer has gone.
+ * 2. poll() looks at the sockets once a millisecond of `now` (one epoll_wait for all), in every
+ *    call while a handshake is under way, and after sleeping.
+ * 3. Sleeping: wait() sets `sleep` in the inboxes and then looks again; whoever writes something
+ *    looks at `sleep` afterwards. With a full fence on both sides at least one of them sees the
+ *    other.
+ * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. A peer sees of our
+ *    memory what is passed to it as a sealed memfd (segment.h), and nothing else; no process reads
+ *    another one by its pid, so Yama's ptrace_scope does not matter.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,10 +40,11 @@ static int shm_device_probe(struct br_device_info *out, int max)
 {
     if (max < 1)
         return 0;
-    *out = (struct br_device_info){.name = NAME,
-                                   .detail = "processes of this host; braid_alloc() memory is read in place",
-                                   .numa_node = -1,
-                                   .loopback = true};
+    *out = (struct br_device_info){
+        .name = NAME,
+        .detail = "processes of this host; braid_alloc() memory is read in place",
+        .numa_node = -1,
+        .loopback = true};
     return 1;
 }
 
@@ -109,9 +112,9 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
     br_list_init(&device->orphans);
     shm_device_describe(device, br_transport_get("shm"));
     device->links = calloc(config->max_links, sizeof(struct br_shm_link *));
-    rc = device->links
-             ? br_pool_init(&device->maps, sizeof(struct br_shm_map), config->max_links * BR_INBOX_DATA)
-             : br_error(ENOMEM, "no memory");
+    rc = device->links ? br_pool_init(&device->maps, sizeof(struct br_shm_map),
+                                      config->max_links * BR_INBOX_DATA)
+                       : br_error(ENOMEM, "no memory");
     if (!rc)
         rc = shm_device_open_sockets(device);
     if (rc) {
@@ -139,7 +142,8 @@ static void shm_device_accept_links(struct br_shm_device *device)
             return; /* none; or no descriptor left, then later */
         if (br_shm_link_accept(device, fd)) {
             device->base.counters.refused_links++;
-            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_message());
+            br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s",
+                           br_error_message());
         }
     }
 }
@@ -188,8 +192,8 @@ static int poll_link(struct br_shm_link *link, struct br_event *events, int max)
     int n = 0;
 
     if (link->report_open && n < max) {
-        events[n++] = (struct br_event){.kind = link->outgoing ? BR_EVENT_CONNECTED : BR_EVENT_ACCEPTED,
-                                        .link = &link->base};
+        events[n++] = (struct br_event){
+            .kind = link->outgoing ? BR_EVENT_CONNECTED : BR_EVENT_ACCEPTED, .link = &link->base};
         link->report_open = false;
     }
     if (link->state == BR_SHM_OPEN)
@@ -198,7 +202,8 @@ static int poll_link(struct br_shm_link *link, struct br_event *events, int max)
         n += br_shm_receive_poll(link, events + n, max - n);
     br_shm_link_wake_peer(link);
     if (link->report_closed && n < max) {
-        events[n++] = (struct br_event){.kind = BR_EVENT_CLOSED, .link = &link->base, .error = link->error};
+        events[n++] =
+            (struct br_event){.kind = BR_EVENT_CLOSED, .link = &link->base, .error = link->error};
         link->report_closed = false;
     }
     return n;
@@ -233,7 +238,8 @@ static void shm_device_wake(struct br_device *base)
 
     for (uint32_t i = 0; i < device->top; i++)
         if (device->links[i] && device->links[i]->in.header)
-            atomic_store_explicit(&device->links[i]->in.header->sleep, BR_AWAKE, memory_order_relaxed);
+            atomic_store_explicit(&device->links[i]->in.header->sleep, BR_AWAKE,
+                                  memory_order_relaxed);
     device->check_now = true;
 }
 
@@ -243,7 +249,8 @@ static bool shm_device_pending(const struct br_shm_link *link)
         return true;
     if (link->state == BR_SHM_FAILED)
         return !link->known;
-    return link->state == BR_SHM_OPEN && (br_shm_send_pending(link) || br_shm_receive_pending(link));
+    return link->state == BR_SHM_OPEN &&
+           (br_shm_send_pending(link) || br_shm_receive_pending(link));
 }
 
 static int wait_device(struct br_device *base)
@@ -256,8 +263,8 @@ static int wait_device(struct br_device *base)
         if (!link || link->state != BR_SHM_OPEN)
             continue;
         br_shm_link_wake_peer(link);
-        atomic_store_explicit(&link->in.header->sleep, link->n_free_messages ? BR_ASLEEP : BR_STARVED,
-                              memory_order_relaxed);
+        atomic_store_explicit(&link->in.header->sleep,
+                              link->n_free_messages ? BR_ASLEEP : BR_STARVED, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < device->top; i++) {

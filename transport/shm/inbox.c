@@ -16,13 +16,16 @@ static size_t inbox_round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Everything that follows from the two numbers of a configuration; the pointers are offsets from `memory`. */
+/* Everything that follows from the two numbers of a configuration; the pointers are offsets from
+ * `memory`. */
 static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers)
 {
     size_t cells = 64;
 
-    if (!message_buffers || message_buffers > BR_INBOX_MAX_BUFFERS || message_bytes > BR_INBOX_MAX_MESSAGE)
-        return br_error(EINVAL, "%u message buffers of %u bytes: shm takes 1 to %u of up to %u bytes",
+    if (!message_buffers || message_buffers > BR_INBOX_MAX_BUFFERS ||
+        message_bytes > BR_INBOX_MAX_MESSAGE)
+        return br_error(EINVAL,
+                        "%u message buffers of %u bytes: shm takes 1 to %u of up to %u bytes",
                         message_buffers, message_bytes, BR_INBOX_MAX_BUFFERS, BR_INBOX_MAX_MESSAGE);
     memset(inbox, 0, sizeof *inbox);
     inbox->message_bytes = message_bytes;
@@ -32,8 +35,10 @@ static int inbox_lay_out(struct br_inbox *inbox, uint32_t message_bytes, uint32_
     while (cells < inbox->n_tickets)
         cells *= 2;
     inbox->mask = (uint32_t)cells - 1;
-    inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) + inbox_round_up(cells * 4, PAGE) +
-                   inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) + BR_INBOX_PIPE;
+    inbox->bytes = PAGE + inbox_round_up(cells * sizeof(struct br_inbox_cell), PAGE) +
+                   inbox_round_up(cells * 4, PAGE) +
+                   inbox_round_up((size_t)inbox->message_stride * message_buffers, PAGE) +
+                   BR_INBOX_PIPE;
     return 0;
 }
 
@@ -55,7 +60,8 @@ static int inbox_map(struct br_inbox *inbox, int fd)
     return 0;
 }
 
-int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int *fd)
+int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
+                    int *fd)
 {
     int rc = inbox_lay_out(inbox, message_bytes, message_buffers);
 
@@ -70,7 +76,8 @@ int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
     return rc;
 }
 
-int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int fd)
+int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
+                    int fd)
 {
     int rc = inbox_lay_out(inbox, message_bytes, message_buffers);
     size_t bytes;
@@ -81,7 +88,8 @@ int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t mes
     if (rc)
         return rc;
     if (bytes < inbox->bytes)
-        return br_error(EPROTO, "the peer's inbox has %zu bytes, %zu expected", bytes, inbox->bytes);
+        return br_error(EPROTO, "the peer's inbox has %zu bytes, %zu expected", bytes,
+                        inbox->bytes);
     return inbox_map(inbox, fd);
 }
 

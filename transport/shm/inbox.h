@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An inbox: the shared memory through which one end of a link receives. Each end makes its own and gives it to the
- * other, so that its sizes are those of the receiver's configuration. "Reader" is the end that made it, "writer" the
- * peer.
+ * An inbox: the shared memory through which one end of a link receives. Each end makes its own and
+ * gives it to the other, so that its sizes are those of the receiver's configuration. "Reader" is
+ * the end that made it, "writer" the peer.
  *
  *     header | cells | returns | message area | pipe
  *
- * 1. Cells are a ring with one writer and one reader: the turn in a cell says when it may be read. A message without
- *    payload is one cache line. Every frame in flight holds a ticket and there are at least as many cells as tickets, so
- *    the writer needs no word about which cells are free.
- * 2. The reader gives tickets back through `returns`, in the order in which it is done with them: a mapped frame that is
- *    held for long stops nothing but its own ticket. An entry carries its lap, so nobody writes zeros behind a reader.
- *    Rejected: a done flag in the cell, which blocks the ring behind the oldest map and makes the writer scan.
- * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are those of PLACED frames.
- * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the reader out. Pages of the ring exist
- *    once they were used. 1 MiB: the part of a transfer that fits is written without waiting for the reader. Since sums are made straight out
- *    of it, rings of 256 KiB to 2 MiB are within 9 % of each other between two ranks (doc/measured_allreduce.md). It is mapped twice, one behind the other, so that any part of what
- *    is in it lies in one piece: a combiner takes whole granules (transport/slot.h, note 5).
- *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead of two, but the kernel looks up
- *    and pins every page for it: 180 against 240 us for 1 MiB, 16 against 33 us for 64 KiB.
- * 5. Nothing read from here is trusted: both sides keep the sizes and their own positions in private memory, copy a cell or
- *    an entry before they look at it, and bound every number. Payload of a message is handed up in place: a peer could
- *    change it while it is parsed, but peers have our uid (device.c) and could as well ptrace us.
+ * 1. Cells are a ring with one writer and one reader: the turn in a cell says when it may be read.
+ *    A message without payload is one cache line. Every frame in flight holds a ticket and there
+ *    are at least as many cells as tickets, so the writer needs no word about which cells are free.
+ * 2. The reader gives tickets back through `returns`, in the order in which it is done with them: a
+ *    mapped frame that is held for long stops nothing but its own ticket. An entry carries its lap,
+ *    so nobody writes zeros behind a reader. Rejected: a done flag in the cell, which blocks the
+ *    ring behind the oldest map and makes the writer scan.
+ * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are
+ *    those of PLACED frames.
+ * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the
+ *    reader out. Pages of the ring exist once they were used. 1 MiB: the part of a transfer that
+ *    fits is written without waiting for the reader. Since sums are made straight out of it, rings
+ *    of 256 KiB to 2 MiB are within 9 % of each other between two ranks
+ *    (doc/measured_allreduce.md). It is mapped twice, one behind the other, so that any part of
+ *    what is in it lies in one piece: a combiner takes whole granules (transport/slot.h, note 5).
+ *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead
+ *    of two, but the kernel looks up and pins every page for it: 180 against 240 us for 1 MiB, 16
+ *    against 33 us for 64 KiB.
+ * 5. Nothing read from here is trusted: both sides keep the sizes and their own positions in
+ *    private memory, copy a cell or an entry before they look at it, and bound every number.
+ *    Payload of a message is handed up in place: a peer could change it while it is parsed, but
+ *    peers have our uid (device.c) and could as well ptrace us.
  */
 #ifndef BR_TRANSPORT_SHM_INBOX_H
 #define BR_TRANSPORT_SHM_INBOX_H
@@ -33,7 +39,7 @@
 
 #include "transport/frame.h"
 
-#define BR_INBOX_DATA      128u        /* PLACED frames in flight in one direction, at most */
+#define BR_INBOX_DATA        128u        /* PLACED frames in flight in one direction, at most */
 #define BR_INBOX_PIPE        (1u << 20)  /* bytes, a power of two */
 #define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
 #define BR_INBOX_MAX_BUFFERS 4096u
@@ -42,7 +48,8 @@
 /* Where the payload of a PLACED frame is. */
 enum br_inbox_source {
     BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
-    BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number `segment` */
+    BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number
+                          `segment` */
     BR_SOURCE_PIPE,    /* comes through the pipe */
 };
 
@@ -64,11 +71,12 @@ static_assert(sizeof(struct br_inbox_cell) == 128, "a cell is two cache lines");
 
 /* of `length`; above: 3 bits enum br_frame_kind, 4 bits enum br_inbox_source */
 #define BR_CELL_LENGTH_BITS 25
-static_assert(BR_FRAME_MAX_PAYLOAD < 1u << BR_CELL_LENGTH_BITS, "a length fits beside kind and source");
+static_assert(BR_FRAME_MAX_PAYLOAD < 1u << BR_CELL_LENGTH_BITS,
+              "a length fits beside kind and source");
 
 enum br_inbox_sleep {
     BR_AWAKE,
-    BR_ASLEEP,  /* the reader of this inbox sleeps: wake it for frames and returned PLACED tickets */
+    BR_ASLEEP, /* the reader of this inbox sleeps: wake it for frames and returned PLACED tickets */
     BR_STARVED, /* and it had no message ticket left: wake it for returned message tickets, too */
 };
 
@@ -95,10 +103,14 @@ struct br_inbox {
     uint32_t mask; /* of cells and of returns */
 };
 
-/* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE with words. */
-int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int *fd);
-/* Maps the inbox that the peer made, sizes as it told; fd stays the caller's. -EPROTO with words when it lies. */
-int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers, int fd);
+/* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE
+ * with words. */
+int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
+                    int *fd);
+/* Maps the inbox that the peer made, sizes as it told; fd stays the caller's. -EPROTO with words
+ * when it lies. */
+int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
+                    int fd);
 void br_inbox_unmap(struct br_inbox *inbox); /* safe on a zeroed one */
 
 /* The writer: fills in everything but the turn, then publishes. */
@@ -136,7 +148,8 @@ static inline void br_inbox_return(const struct br_inbox *inbox, uint32_t positi
 /* The writer: the ticket at this position of `returns` (not checked), or -1: none yet. */
 static inline int br_inbox_returned(const struct br_inbox *inbox, uint32_t position)
 {
-    uint32_t entry = atomic_load_explicit(&inbox->returns[position & inbox->mask], memory_order_acquire);
+    uint32_t entry =
+        atomic_load_explicit(&inbox->returns[position & inbox->mask], memory_order_acquire);
 
     return entry >> 16 == br_inbox_lap(inbox, position) ? (int)(entry & 0xffff) : -1;
 }

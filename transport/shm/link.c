@@ -2,16 +2,18 @@
 /*
  * A link's life.
  *
- * 1. Who connects says HELLO, who accepts answers HELLO, who connected says CONFIRM: then both know that the other has
- *    mapped the inbox.
- * 2. The socket stays: its end is the end of the peer, however that died, noticed without any heartbeat.
- * 3. Whoever closes sets `closed` in the inbox it writes to before it lets go of its memory. A receiver that finds
- *    it set after a copy knows that the copy may be of anything, and does not report it. A peer that was killed sets nothing
- *    and changes nothing any more.
- * 4. After the end of the peer, messages that stand in our inbox are still delivered (the reason for the end may be among
- *    them); PLACED frames are not.
- * 5. Rejected: an eventfd for waking, a second descriptor a link whose flags the peer can change under us (a write to it
- *    may then block). A packet wakes as well, at the 60 us that waking costs.
+ * 1. Who connects says HELLO, who accepts answers HELLO, who connected says CONFIRM: then both know
+ *    that the other has mapped the inbox.
+ * 2. The socket stays: its end is the end of the peer, however that died, noticed without any
+ *    heartbeat.
+ * 3. Whoever closes sets `closed` in the inbox it writes to before it lets go of its memory. A
+ *    receiver that finds it set after a copy knows that the copy may be of anything, and does not
+ *    report it. A peer that was killed sets nothing and changes nothing any more.
+ * 4. After the end of the peer, messages that stand in our inbox are still delivered (the reason
+ *    for the end may be among them); PLACED frames are not.
+ * 5. Rejected: an eventfd for waking, a second descriptor a link whose flags the peer can change
+ *    under us (a write to it may then block). A packet wakes as well, at the 60 us that waking
+ *    costs.
  */
 #include "transport/shm/link.h"
 
@@ -122,13 +124,15 @@ void br_shm_link_wake_peer(struct br_shm_link *link)
     if (!link->owes || link->state != BR_SHM_OPEN)
         return;
     sleep = &link->out.header->sleep;
-    /* What we wrote comes before this load, what the peer checks comes after its store: one of us sees the other. */
+    /* What we wrote comes before this load, what the peer checks comes after its store: one of us
+     * sees the other. */
     atomic_thread_fence(memory_order_seq_cst);
     state = atomic_load_explicit(sleep, memory_order_relaxed);
     if (state != BR_AWAKE && (link->owes == BR_ASLEEP || state == BR_STARVED) &&
         atomic_exchange_explicit(sleep, BR_AWAKE, memory_order_relaxed) != BR_AWAKE) {
         link->base.device->counters.system_calls++;
-        (void)br_shm_packet_send(link->socket, &packet, -1); /* full: then it is readable, which wakes too */
+        /* full: then it is readable, which wakes too */
+        (void)br_shm_packet_send(link->socket, &packet, -1);
     }
     link->owes = BR_AWAKE;
 }
@@ -155,7 +159,8 @@ static int say_hello(struct br_shm_link *link)
     struct br_packet packet = {.kind = BR_PACKET_HELLO};
     int fd, rc;
 
-    rc = br_inbox_create(&link->in, device->config->message_bytes, device->config->message_buffers, &fd);
+    rc = br_inbox_create(&link->in, device->config->message_bytes, device->config->message_buffers,
+                         &fd);
     if (rc)
         return rc;
     packet.hello.message_bytes = link->in.message_bytes;
@@ -183,7 +188,8 @@ static int shm_link_hello(struct br_shm_link *link, const struct br_packet *pack
 
     if (link->state != BR_SHM_GREETING && link->state != BR_SHM_GREETED)
         return br_error(EPROTO, "HELLO out of turn");
-    rc = br_inbox_attach(&link->out, packet->hello.message_bytes, packet->hello.message_buffers, fd);
+    rc =
+        br_inbox_attach(&link->out, packet->hello.message_bytes, packet->hello.message_buffers, fd);
     if (!rc)
         rc = br_shm_send_init(link);
     if (rc)
@@ -271,7 +277,8 @@ void br_shm_link_listen(struct br_shm_link *link)
 {
     int rc = 1;
 
-    for (int i = 0; i < MAX_PACKETS && rc > 0 && link->state != BR_SHM_FAILED && !link->peer_left; i++)
+    for (int i = 0; i < MAX_PACKETS && rc > 0 && link->state != BR_SHM_FAILED && !link->peer_left;
+         i++)
         rc = listen_once(link);
     if (rc < 0)
         br_shm_link_fail(link, -rc, "%s", br_error_message());
@@ -302,7 +309,8 @@ void br_shm_link_redial(struct br_shm_link *link)
         br_shm_link_fail(link, -rc, "%s", br_error_message());
 }
 
-int br_shm_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+int br_shm_link_connect(struct br_device *base, const struct br_address *address,
+                        struct br_link **out)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
     char name[BR_SOCKET_NAME];
@@ -344,10 +352,12 @@ void br_shm_link_close(struct br_link *base)
 
     if (link->out.header) {
         atomic_store_explicit(&link->out.header->closed, 1, memory_order_relaxed);
-        atomic_thread_fence(memory_order_seq_cst); /* before the caller reuses the memory of what it posted */
+        /* before the caller reuses the memory of what it posted */
+        atomic_thread_fence(memory_order_seq_cst);
     }
     while (!br_list_empty(&link->maps)) {
-        struct br_shm_map *map = br_container_of(br_list_pop_front(&link->maps), struct br_shm_map, node);
+        struct br_shm_map *map =
+            br_container_of(br_list_pop_front(&link->maps), struct br_shm_map, node);
 
         map->link = NULL;
         br_list_push_back(&br_shm_device(base)->orphans, &map->node);
@@ -361,7 +371,8 @@ int br_shm_link_send_fd(struct br_link *base, uint32_t tag, int fd)
     struct br_packet packet = {.kind = BR_PACKET_FD, .tag = tag};
 
     if (link->state != BR_SHM_OPEN || link->peer_left)
-        return br_error(ENOTCONN, "%s: no open link to hand a descriptor over", link->base.device->name);
+        return br_error(ENOTCONN, "%s: no open link to hand a descriptor over",
+                        link->base.device->name);
     return br_shm_packet_send(link->socket, &packet, fd);
 }
 

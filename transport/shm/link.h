@@ -29,7 +29,8 @@
 
 #define BR_SHM_SEGMENTS    128 /* segments announced on one link in one direction, at most */
 #define BR_SHM_POLL_EVENTS 64
-#define BR_SHM_POLL_BYTES  (256u << 10) /* moved by one poll of one link, so that a worker stays responsive */
+#define BR_SHM_POLL_BYTES                                                                          \
+    (256u << 10) /* moved by one poll of one link, so that a worker stays responsive */
 
 struct br_shm_device {
     struct br_device base;
@@ -44,7 +45,7 @@ struct br_shm_device {
     bool check_now;
     struct br_pool maps;                                  /* struct br_shm_map */
     struct br_list orphans;                               /* maps whose link is closed */
-    uint32_t n_data;                                    /* PLACED events of this poll */
+    uint32_t n_data;                                      /* PLACED events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool said_full;                                       /* each downgrade is logged once */
 };
@@ -93,7 +94,8 @@ struct br_shm_arriving {
     bool active, dropping;
     enum br_inbox_source source;
     uint32_t length, slot, offset, done;
-    /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of the pipe */
+    /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of
+     * the pipe */
     uint32_t unit;
     uint64_t address;
     uint32_t segment, segment_id;
@@ -136,8 +138,8 @@ struct br_shm_link {
     uint16_t free_data[BR_INBOX_DATA];
     uint32_t n_free_data;
     struct br_shm_posted placed[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
-    bool *message_out;                            /* by ticket */
-    uint64_t *sent;                               /* ring of cookies of messages, mask sent_mask */
+    bool *message_out;                          /* by ticket */
+    uint64_t *sent;                             /* ring of cookies of messages, mask sent_mask */
     uint32_t sent_head, sent_tail, sent_mask;
     uint16_t piping[BR_INBOX_DATA]; /* ring of the tickets whose payload goes through the pipe */
     uint32_t piping_head, piping_tail, piping_done;
@@ -157,13 +159,15 @@ static inline struct br_shm_device *br_shm_device(struct br_link *link)
 }
 
 /* link.c. */
-int br_shm_link_connect(struct br_device *device, const struct br_address *address, struct br_link **out);
+int br_shm_link_connect(struct br_device *device, const struct br_address *address,
+                        struct br_link **out);
 void br_shm_link_close(struct br_link *link);
 int br_shm_link_accept(struct br_shm_device *device, int fd); /* owns fd from here on */
 void br_shm_link_redial(struct br_shm_link *link);
 /* Reads the packets that have come; failures end up in the link. */
 void br_shm_link_listen(struct br_shm_link *link);
-/* The link is over: CLOSED will be reported with these words (or, not known to the caller yet, it is dropped). */
+/* The link is over: CLOSED will be reported with these words (or, not known to the caller yet, it
+ * is dropped). */
 void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Wakes the peer where something was written that it may sleep for. */
@@ -173,7 +177,8 @@ void br_shm_link_wake_peer(struct br_shm_link *link);
 int br_shm_send_init(struct br_shm_link *link); /* once link->out is attached; -ENOMEM */
 int br_shm_post(struct br_link *link, const struct br_frame *frames, int n);
 int br_shm_send_poll(struct br_shm_link *link, struct br_event *events, int max); /* SENT events */
-bool br_shm_send_pending(const struct br_shm_link *link); /* has br_shm_send_poll() something to do? */
+/* has br_shm_send_poll() something to do? */
+bool br_shm_send_pending(const struct br_shm_link *link);
 
 /* receive.c. */
 int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int max);
@@ -182,19 +187,21 @@ void br_shm_message_release(struct br_link *link, void *buffer);
 int br_shm_map_release(struct br_device *device, uint64_t map_handle);
 void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket);
 
-/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with words. Takes what it moved off *budget. */
+/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with words. Takes what it
+ * moved off *budget. */
 int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
 bool br_shm_place_pending(const struct br_shm_link *link);
 
 /* share.c. */
 int br_shm_region_register(struct br_device *device, struct br_region *region);
 void br_shm_region_release(struct br_device *device, struct br_region *region);
-/* Number under which the peer knows region, announced now if need be; -EAGAIN: the socket is full just now; another
- * -errno: it goes from memory. */
+/* Number under which the peer knows region, announced now if need be; -EAGAIN: the socket is full
+ * just now; another -errno: it goes from memory. */
 int br_shm_announce(struct br_shm_link *link, const struct br_region *region);
 int br_shm_segment_arrived(struct br_shm_link *link, uint32_t number, uint32_t id, int fd);
 void br_shm_segment_gone(struct br_shm_link *link, uint32_t number);
-/* The peer's segment `id`, whose announcement may still be in the socket; NULL: the peer has not announced it. */
+/* The peer's segment `id`, whose announcement may still be in the socket; NULL: the peer has not
+ * announced it. */
 struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number, uint32_t id);
 void br_shm_mapping_put(struct br_shm_mapping *mapping);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped here, or out of the pipe. Or none: a
- * slot that takes maps gets the address in the segment, and one with a combiner has it applied to the bytes in the pipe. Not to those in a
- * segment: when its owner has closed the link, they may be others already.
+ * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped
+ * here, or out of the pipe. Or none: a slot that takes maps gets the address in the segment, and
+ * one with a combiner has it applied to the bytes in the pipe. Not to those in a segment: when its
+ * owner has closed the link, they may be others already.
  *
- * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from another rail.
+ * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from
+ * another rail.
  */
 #include <errno.h>
 #include <string.h>
@@ -38,7 +40,8 @@ static uint32_t shm_place_whole(const struct br_shm_arriving *arriving, uint32_t
 }
 
 /* The next n bytes of the frame stand at `from`. slot NULL: nobody wants them. */
-static void shm_place_put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from, uint32_t n)
+static void shm_place_put(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from,
+                          uint32_t n)
 {
     struct br_shm_arriving *arriving = &link->arriving;
     uint32_t offset = arriving->offset + arriving->done;
@@ -88,8 +91,8 @@ static const uint8_t *in_segment(struct br_shm_link *link, struct br_shm_mapping
 }
 
 /* Hands the bytes over where they are. */
-static int shm_place_hand_over(struct br_shm_link *link, struct br_shm_mapping *mapping, const uint8_t *bytes,
-                     struct br_event *event)
+static int shm_place_hand_over(struct br_shm_link *link, struct br_shm_mapping *mapping,
+                               const uint8_t *bytes, struct br_event *event)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     struct br_shm_map *map;
@@ -126,7 +129,8 @@ static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
     return (int)want;
 }
 
-/* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go. */
+/* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go.
+ */
 static int shm_place_drop(struct br_shm_link *link, struct br_event *event)
 {
     struct br_shm_arriving *arriving = &link->arriving;
@@ -170,7 +174,8 @@ int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *ev
         return bytes ? shm_place_hand_over(link, mapping, bytes, event) : -EPROTO;
     }
     if (!slot->base)
-        return br_error(EPROTO, "slot 0x%x takes only maps, the frame is not in a segment", arriving->slot);
+        return br_error(EPROTO, "slot 0x%x takes only maps, the frame is not in a segment",
+                        arriving->slot);
     if (!arriving->done)
         arriving->unit = unit_of(arriving, slot);
     n = copy_some(link, slot, *budget);

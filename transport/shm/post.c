@@ -2,12 +2,12 @@
 /*
  * Frames out.
  *
- * 1. A frame takes a ticket, fills the next cell, and is on its way; nothing else bounds a burst. Tickets of messages come
- *    back lazily: while half of them are free, the returns are not even looked at, so that a ping-pong touches one
- *    cache line each way.
+ * 1. A frame takes a ticket, fills the next cell, and is on its way; nothing else bounds a burst.
+ *    Tickets of messages come back lazily: while half of them are free, the returns are not even
+ *    looked at, so that a ping-pong touches one cache line each way.
  * 2. Payload of a message is copied into the peer's message area here, so its SENT is due at once.
- * 3. Payload of a PLACED frame in a segment is only described. Other payload goes through the pipe, as much as fits at once and the
- *    rest when the peer has made room, and is counted as copied.
+ * 3. Payload of a PLACED frame in a segment is only described. Other payload goes through the pipe,
+ *    as much as fits at once and the rest when the peer has made room, and is counted as copied.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,7 +39,8 @@ int br_shm_send_init(struct br_shm_link *link)
     return 0;
 }
 
-static void shm_post_fill(struct br_inbox_cell *cell, const struct br_frame *frame, enum br_inbox_source source)
+static void shm_post_fill(struct br_inbox_cell *cell, const struct br_frame *frame,
+                          enum br_inbox_source source)
 {
     cell->length = frame->length | (uint32_t)frame->kind << BR_CELL_LENGTH_BITS |
                    (uint32_t)source << (BR_CELL_LENGTH_BITS + 3);
@@ -70,12 +71,14 @@ static bool shm_post_post_message(struct br_shm_link *link, const struct br_fram
 }
 
 /* Where the peer will find the payload (enum br_inbox_source); -EAGAIN: post it later. */
-static int choose_source(struct br_shm_link *link, const struct br_frame *frame, struct br_inbox_cell *cell)
+static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
+                         struct br_inbox_cell *cell)
 {
     int number = frame->region ? br_shm_announce(link, frame->region) : -ENOENT;
 
     if (number >= 0) {
-        cell->address = (uint64_t)((const uint8_t *)frame->payload - (const uint8_t *)frame->region->base);
+        cell->address =
+            (uint64_t)((const uint8_t *)frame->payload - (const uint8_t *)frame->region->base);
         cell->segment_id = frame->region->id;
         cell->segment = (uint16_t)number;
         return BR_SOURCE_SEGMENT;
@@ -136,7 +139,8 @@ static void pipe_out(struct br_shm_link *link)
         memcpy(link->out.pipe + at, posted->payload + link->piping_done, n);
         link->pipe_written += n;
         /* A piece at a time, so that the peer reads while we go on writing. */
-        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written, memory_order_release);
+        atomic_store_explicit(&link->out.header->pipe_written, link->pipe_written,
+                              memory_order_release);
         link->piping_done += n;
         room -= n;
         moved += n;
@@ -154,12 +158,13 @@ static void pipe_out(struct br_shm_link *link)
 
 static int shm_post_check_frame(const struct br_shm_link *link, const struct br_frame *frame)
 {
-    uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? link->out.message_bytes : BR_FRAME_MAX_PAYLOAD;
+    uint32_t limit =
+        frame->kind == BR_FRAME_MESSAGE ? link->out.message_bytes : BR_FRAME_MAX_PAYLOAD;
 
     if (frame->length <= limit)
         return 0;
-    return br_error(EMSGSIZE, "%s to %s: frame of %u bytes, over the limit of %u", link->base.device->name,
-                    link->base.peer_name, frame->length, limit);
+    return br_error(EMSGSIZE, "%s to %s: frame of %u bytes, over the limit of %u",
+                    link->base.device->name, link->base.peer_name, frame->length, limit);
 }
 
 int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
@@ -176,7 +181,8 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
         rc = shm_post_check_frame(link, frame);
         if (rc)
             return i ? i : rc;
-        if (frame->kind == BR_FRAME_MESSAGE ? !shm_post_post_message(link, frame) : !shm_post_post_placed(link, frame))
+        if (frame->kind == BR_FRAME_MESSAGE ? !shm_post_post_message(link, frame)
+                                            : !shm_post_post_placed(link, frame))
             break;
         base->device->counters.tx_frames++;
         base->device->counters.tx_bytes += frame->length;
@@ -191,7 +197,8 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
 
 static bool wants_returns(const struct br_shm_link *link)
 {
-    return link->n_free_data < BR_INBOX_DATA || link->n_free_messages <= link->out.message_buffers / 2;
+    return link->n_free_data < BR_INBOX_DATA ||
+           link->n_free_messages <= link->out.message_buffers / 2;
 }
 
 /* Takes one returned ticket, already read; a forged one fails the link. true: *cookie is SENT. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames in: strictly in the order of the ring. A PLACED frame may take several polls (BR_SHM_POLL_BYTES); what stands behind it
- * waits, which keeps a link's frames in order.
+ * Frames in: strictly in the order of the ring. A PLACED frame may take several polls
+ * (BR_SHM_POLL_BYTES); what stands behind it waits, which keeps a link's frames in order.
  */
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static void shm_receive_owe(struct br_shm_link *link, enum br_inbox_sleep whom)
         link->owes = whom;
 }
 
-/* Copies the next cell and checks what can be checked now. 1: *event is its message; 0: link->arriving is set. */
+/* Copies the next cell and checks what can be checked now. 1: *event is its message; 0:
+ * link->arriving is set. */
 static int take_cell(struct br_shm_link *link, struct br_event *event)
 {
     const struct br_inbox_cell *cell = br_inbox_cell(&link->in, link->in_position++);
@@ -50,8 +51,8 @@ static int take_cell(struct br_shm_link *link, struct br_event *event)
     }
     if (kind != BR_FRAME_MESSAGE || source != BR_SOURCE_NONE || length > link->in.message_bytes ||
         ticket >= link->in.message_buffers || link->messages[ticket].held)
-        return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes, ticket %u", kind, source,
-                        length, ticket);
+        return br_error(EPROTO, "malformed frame: kind %u, source %u, %u bytes, ticket %u", kind,
+                        source, length, ticket);
     message = &link->messages[ticket];
     message->held = true;
     memcpy(message->inline_, cell->inline_, BR_FRAME_INLINE);
@@ -69,7 +70,8 @@ static int shm_receive_left(const struct br_shm_link *link)
 {
     bool closed = atomic_load_explicit(&link->in.header->closed, memory_order_relaxed);
 
-    return br_error(ECONNRESET, closed ? "the peer closed the link" : "the peer's process has ended");
+    return br_error(ECONNRESET,
+                    closed ? "the peer closed the link" : "the peer's process has ended");
 }
 
 /* Goes on with the frame that is arriving; 1: *event is due. */
@@ -129,7 +131,9 @@ int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int m
                 counters->rx_mapped_bytes += events[n].length;
             n++;
         }
-        budget -= budget < sizeof(struct br_frame_header) ? budget : (uint32_t)sizeof(struct br_frame_header);
+        budget -= budget < sizeof(struct br_frame_header)
+                      ? budget
+                      : (uint32_t)sizeof(struct br_frame_header);
     }
     if (rc < 0)
         br_shm_link_fail(link, -rc, "%s", br_error_message());

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Huge pages: at 2 MiB and up the mapping is aligned to 2 MiB and advised. A peer that maps the same segment aligned
- *    takes one page fault per 2 MiB instead of one per 64 KiB.
- * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on first touch. What is free is
- *    looked at before, as Linux rather kills a process than refuses a page; two ranks that allocate in the same moment may
- *    both find room.
- * 3. Memory of a process that nobody shares the host with is anonymous: there huge pages need no setting of the system's
- *    (shmem_enabled is "never" by default), and clearing 64 MiB took 7 to 17 ms instead of 23.
- * 4. fork(): memory behind braid_alloc() is mapped again in the child, privately and at its place (part_segments()), so that it
- *    behaves as any other memory: what the child writes is its own. A page that it has not written may show what the parent
- *    and its peers write later. Rejected: MADV_DONTFORK, with which a child that only reads its tensors crashes.
+ * 1. Huge pages: at 2 MiB and up the mapping is aligned to 2 MiB and advised. A peer that maps the
+ *    same segment aligned takes one page fault per 2 MiB instead of one per 64 KiB.
+ * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on
+ *    first touch. What is free is looked at before, as Linux rather kills a process than refuses a
+ *    page; two ranks that allocate in the same moment may both find room.
+ * 3. Memory of a process that nobody shares the host with is anonymous: there huge pages need no
+ *    setting of the system's (shmem_enabled is "never" by default), and clearing 64 MiB took 7 to
+ *    17 ms instead of 23.
+ * 4. fork(): memory behind braid_alloc() is mapped again in the child, privately and at its place
+ *    (part_segments()), so that it behaves as any other memory: what the child writes is its own. A
+ *    page that it has not written may show what the parent and its peers write later. Rejected:
+ *    MADV_DONTFORK, with which a child that only reads its tensors crashes.
  * 5. Rejected: shm_open and System V segments, which stay behind when the process is killed.
  */
 #include "transport/shm/segment.h"
@@ -44,7 +46,8 @@ static size_t segment_round_up(size_t bytes, size_t unit)
 
 static size_t segment_bytes(size_t bytes)
 {
-    return segment_round_up(bytes ? bytes : 1, bytes >= HUGE_PAGE ? HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE));
+    return segment_round_up(bytes ? bytes : 1,
+                            bytes >= HUGE_PAGE ? HUGE_PAGE : (size_t)sysconf(_SC_PAGESIZE));
 }
 
 int br_segment_create(const char *name, size_t bytes)
@@ -75,12 +78,14 @@ int br_segment_check(int fd, size_t *bytes)
     /* tmpfs only: a file of hugetlbfs can raise SIGBUS when its pool runs dry. */
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC ||
         fstat(fd, &st) < 0 || st.st_size <= 0)
-        return br_error(EPROTO, "the peer handed over a file that is not a memfd sealed against shrinking");
+        return br_error(EPROTO,
+                        "the peer handed over a file that is not a memfd sealed against shrinking");
     *bytes = (size_t)st.st_size;
     return 0;
 }
 
-/* Making more pages resident than there are does not fail: the kernel kills some process. Small ones are not worth the look. */
+/* Making more pages resident than there are does not fail: the kernel kills some process. Small
+ * ones are not worth the look. */
 static int check_room(size_t bytes)
 {
     const char *limit;
@@ -91,15 +96,16 @@ static int check_room(size_t bytes)
     room = br_available_memory("", &limit);
     return bytes <= room
                ? 0
-               : br_error(ENOMEM, "no memory for %zu bytes (%zu MiB): only %llu MiB are free, by %s", bytes,
+               : br_error(ENOMEM,
+                          "no memory for %zu bytes (%zu MiB): only %llu MiB are free, by %s", bytes,
                           bytes >> 20, (unsigned long long)room >> 20, limit);
 }
 
 /* An address range of `bytes` that begins on a huge page. */
 static void *reserve_aligned(size_t bytes)
 {
-    uint8_t *range =
-        mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *range = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     size_t before;
 
     if (range == MAP_FAILED)
@@ -137,7 +143,8 @@ void *br_segment_map(int fd, size_t bytes, int protection)
 
 void *br_segment_map_ring(int fd, size_t bytes, size_t ring)
 {
-    uint8_t *base = mmap(NULL, bytes + ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *base =
+        mmap(NULL, bytes + ring, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     int protection = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
 
     if (base != MAP_FAILED && mmap(base, bytes, protection, flags, fd, 0) != MAP_FAILED &&
@@ -149,7 +156,7 @@ void *br_segment_map_ring(int fd, size_t bytes, size_t ring)
     return NULL;
 }
 
-/* ---- fork(): note 4 ---------------------------------------------------------------------------------------- */
+/* ---- fork(): note 4 -------------------------------------------------------------------------- */
 
 struct segment {
     void *base;
@@ -158,7 +165,8 @@ struct segment {
 };
 
 static struct {
-    pthread_mutex_t lock; /* all below; also held across fork(), so that the child finds a whole list */
+    /* all below; also held across fork(), so that the child finds a whole list */
+    pthread_mutex_t lock;
     struct segment *list;
     size_t n, room;
     bool watched; /* the three functions below are called at fork() */
@@ -174,14 +182,15 @@ static void unlock_segments(void)
     pthread_mutex_unlock(&segments.lock);
 }
 
-/* In the child. Where a private mapping is refused (strict overcommit) the memory can be read only: no write of the child's
- * may reach the parent. */
+/* In the child. Where a private mapping is refused (strict overcommit) the memory can be read only:
+ * no write of the child's may reach the parent. */
 static void part_segments(void)
 {
     for (size_t i = 0; i < segments.n; i++) {
         const struct segment *s = &segments.list[i];
 
-        if (mmap(s->base, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, s->fd, 0) == MAP_FAILED)
+        if (mmap(s->base, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, s->fd, 0) ==
+            MAP_FAILED)
             mprotect(s->base, s->bytes, PROT_READ);
     }
     unlock_segments();
@@ -234,7 +243,7 @@ static void forget_segment(const void *base)
     unlock_segments();
 }
 
-/* ---- memory behind braid_alloc() --------------------------------------------------------------------------- */
+/* ---- memory behind braid_alloc() ------------------------------------------------------------- */
 
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd)
 {

@@ -2,12 +2,13 @@
 /*
  * Segments between processes.
  *
- * 1. The first frame that uses a region on a link sends its memfd through the socket, under a number that stands for it
- *    from then on; cells carry number and id. The descriptor is in the socket before the cell is in the ring, so a reader that
- *    does not know the id finds it there.
- * 2. Release sends UNMAP. Should the socket be full just then, the mapping goes when the number is used again or the link
- *    closes: a peer never keeps more than BR_SHM_SEGMENTS of them.
- * 3. region->keys[] holds an array of the region's number on each link; it counts where link->announced[] agrees.
+ * 1. The first frame that uses a region on a link sends its memfd through the socket, under a
+ *    number that stands for it from then on; cells carry number and id. The descriptor is in the
+ *    socket before the cell is in the ring, so a reader that does not know the id finds it there.
+ * 2. Release sends UNMAP. Should the socket be full just then, the mapping goes when the number is
+ *    used again or the link closes: a peer never keeps more than BR_SHM_SEGMENTS of them.
+ * 3. region->keys[] holds an array of the region's number on each link; it counts where
+ *    link->announced[] agrees.
  * 4. A mapping outlives its number while the protocol reads from it (references).
  */
 #include <errno.h>
@@ -34,10 +35,11 @@ int br_shm_region_register(struct br_device *base, struct br_region *region)
         return 0;
     rc = br_segment_check(region->segment_fd, &bytes);
     if (rc || bytes < region->bytes)
-        return br_error(EINVAL, "%s: region %u: its descriptor is no sealed memfd of its size", base->name,
-                        region->id);
+        return br_error(EINVAL, "%s: region %u: its descriptor is no sealed memfd of its size",
+                        base->name, region->id);
     region->keys[base->index] = calloc(device->config->max_links, sizeof(uint8_t));
-    return region->keys[base->index] ? 0 : br_error(ENOMEM, "%s: no memory for a region", base->name);
+    return region->keys[base->index] ? 0
+                                     : br_error(ENOMEM, "%s: no memory for a region", base->name);
 }
 
 void br_shm_region_release(struct br_device *base, struct br_region *region)
@@ -79,8 +81,9 @@ int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
     if (number == BR_SHM_SEGMENTS) {
         br_downgrade(mapping);
         if (!device->said_full)
-            br_log_warn("%s: more than %d regions in use with one peer: further ones are read slower",
-                        device->base.name, BR_SHM_SEGMENTS);
+            br_log_warn(
+                "%s: more than %d regions in use with one peer: further ones are read slower",
+                device->base.name, BR_SHM_SEGMENTS);
         device->said_full = true;
         /* also when there is room again: a transfer is mapped as a whole or not at all */
         numbers[link->index] = NEVER;
@@ -145,5 +148,6 @@ struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number,
         return NULL;
     if (!link->segments[number] || link->segment_ids[number] != id)
         br_shm_link_listen(link);
-    return link->segments[number] && link->segment_ids[number] == id ? link->segments[number] : NULL;
+    return link->segments[number] && link->segment_ids[number] == id ? link->segments[number]
+                                                                     : NULL;
 }

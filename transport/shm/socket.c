@@ -89,9 +89,10 @@ int br_shm_socket_peer(int fd, pid_t *pid)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
         return br_error(errno, "SO_PEERCRED: %s", strerror(errno));
     if (peer.uid != geteuid())
-        return br_error(EPERM,
-                        "pid %d runs under uid %u, we under %u: shared memory is for one user's processes",
-                        (int)peer.pid, peer.uid, geteuid());
+        return br_error(
+            EPERM,
+            "pid %d runs under uid %u, we under %u: shared memory is for one user's processes",
+            (int)peer.pid, peer.uid, geteuid());
     *pid = peer.pid;
     return 0;
 }
@@ -174,7 +175,7 @@ int br_shm_packet_receive(int fd, struct br_packet *packet, int *passed)
     if (*passed >= 0)
         close(*passed);
     *passed = -1;
-    return br_error(EPROTO, "malformed packet of %zd bytes: other braid version?%s", n,
-                    msg.msg_flags & MSG_CTRUNC ? " (or no free file descriptor here: raise `ulimit -n`)"
-                                               : "");
+    return br_error(
+        EPROTO, "malformed packet of %zd bytes: other braid version?%s", n,
+        msg.msg_flags & MSG_CTRUNC ? " (or no free file descriptor here: raise `ulimit -n`)" : "");
 }

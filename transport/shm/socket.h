@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The socket of a link: abstract AF_UNIX SOCK_SEQPACKET, always non-blocking, one fixed packet a message. */
+/* The socket of a link: abstract AF_UNIX SOCK_SEQPACKET, always non-blocking, one fixed packet a
+ * message. */
 #ifndef BR_TRANSPORT_SHM_SOCKET_H
 #define BR_TRANSPORT_SHM_SOCKET_H
 
@@ -8,7 +9,8 @@
 #include <sys/types.h>
 
 #define BR_PACKET_VERSION 2u
-#define BR_SOCKET_NAME    64 /* bytes of a name in the abstract name space, its leading zero left out */
+#define BR_SOCKET_NAME                                                                             \
+    64 /* bytes of a name in the abstract name space, its leading zero left out */
 
 enum br_packet_kind {
     BR_PACKET_HELLO = 1, /* both ways, with the sender's inbox */
@@ -34,19 +36,22 @@ struct br_packet {
 };
 static_assert(sizeof(struct br_packet) == 16, "packets have no holes");
 
-/* The listening socket of a new abstract name "braid-<pid>-<random>", stored in name. Returns its fd or -errno. */
+/* The listening socket of a new abstract name "braid-<pid>-<random>", stored in name. Returns its
+ * fd or -errno. */
 int br_shm_socket_listen(char name[BR_SOCKET_NAME]);
 /* A connected socket, -EAGAIN: its listener's queue is full, or another -errno with words. */
 int br_shm_socket_connect(const char *name);
 /* The next connection, -EAGAIN: none, or another -errno. */
 int br_shm_socket_accept(int listener);
-/* The process behind the socket: its pid, or -EPERM with words when it does not run under our uid. */
+/* The process behind the socket: its pid, or -EPERM with words when it does not run under our uid.
+ */
 int br_shm_socket_peer(int fd, pid_t *pid);
 
-/* passed: a descriptor to go along, or -1. 0, -EAGAIN: full, or -errno (words). Copies nothing but the packet. */
+/* passed: a descriptor to go along, or -1. 0, -EAGAIN: full, or -errno (words). Copies nothing but
+ * the packet. */
 int br_shm_packet_send(int fd, struct br_packet *packet, int passed);
-/* 1: *packet and, where its kind has one, *passed (the caller's, else -1); 0: none there; -ECONNRESET: the peer has
- * gone; -EPROTO with words. */
+/* 1: *packet and, where its kind has one, *passed (the caller's, else -1); 0: none there;
+ * -ECONNRESET: the peer has gone; -EPROTO with words. */
 int br_shm_packet_receive(int fd, struct br_packet *packet, int *passed);
 
 #endif

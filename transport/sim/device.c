@@ -14,8 +14,8 @@ static struct br_sim_port *sim_device_find_port(const struct br_device_config *c
     struct br_sim_host *host = config->simulation;
 
     if (!host) {
-        *rc =
-            br_error(EINVAL, "sim exists only inside a simulation (br_device_config.simulation is not set)");
+        *rc = br_error(
+            EINVAL, "sim exists only inside a simulation (br_device_config.simulation is not set)");
         return NULL;
     }
     for (int i = 0; i < host->n_ports; i++)
@@ -49,7 +49,8 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
     device->base.config = config;
     device->base.caps = (struct br_caps){
         .max_frame = play->max_frame,
-        .max_message = play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
+        .max_message =
+            play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
         .ordered = !play->unordered,
         .sent_means_arrived = !play->early_sent || places,
         .zero_copy_send = !play->early_sent || places,
@@ -112,7 +113,8 @@ static int sim_device_device_address(struct br_device *base, struct br_address *
 static int sim_device_check(struct br_sim_link *link, const struct br_frame *frame)
 {
     const struct br_device *device = link->base.device;
-    uint32_t limit = frame->kind == BR_FRAME_MESSAGE ? device->caps.max_message : device->caps.max_frame;
+    uint32_t limit =
+        frame->kind == BR_FRAME_MESSAGE ? device->caps.max_message : device->caps.max_frame;
 
     if (frame->length > limit)
         return br_error(EMSGSIZE, "%s: a frame of %u bytes, at most %u are possible", device->name,
@@ -188,7 +190,8 @@ static int sim_device_poll_(struct br_device *base, uint64_t now, struct br_even
     forget_told(device);
     while (n < max && !device->port->host->dead && (node = br_list_pop_front(&device->ready))) {
         struct br_sim_link *link = br_container_of(node, struct br_sim_link, in_ready);
-        struct br_sim_note *note = br_container_of(br_list_pop_front(&link->notes), struct br_sim_note, node);
+        struct br_sim_note *note =
+            br_container_of(br_list_pop_front(&link->notes), struct br_sim_note, node);
 
         events[n++] = note->event;
         if (!br_list_empty(&link->notes))

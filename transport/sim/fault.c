@@ -14,8 +14,8 @@ bool br_sim_port_broken(const struct br_sim_port *port, uint64_t since)
            switch_->broken_until > since;
 }
 
-bool br_sim_path_broken(struct br_sim *sim, const struct br_sim_port *a, const struct br_sim_port *b,
-                        uint64_t since)
+bool br_sim_path_broken(struct br_sim *sim, const struct br_sim_port *a,
+                        const struct br_sim_port *b, uint64_t since)
 {
     int port = (int)(a - a->host->ports), other = (int)(b - b->host->ports);
 
@@ -54,7 +54,8 @@ static void set_path(struct br_sim *sim, const struct br_sim_fault *fault, bool 
 static void close_all(struct br_sim_host *host)
 {
     br_list_for_each (of_sim, &host->sim->connections) {
-        struct br_sim_connection *connection = br_container_of(of_sim, struct br_sim_connection, node);
+        struct br_sim_connection *connection =
+            br_container_of(of_sim, struct br_sim_connection, node);
 
         for (int end = 0; end < 2; end++) {
             struct br_sim_frame *frame;
@@ -88,13 +89,15 @@ static void sim_fault_die(struct br_sim_host *host, bool silent)
 
 void br_sim_run_fault(struct br_sim *sim, const struct br_sim_fault *fault)
 {
-    static const char *const names[] = {"port down", "port up",   "switch down", "switch up",  "path down",
-                                        "path up",   "port rate", "host dead",   "host killed"};
+    static const char *const names[] = {"port down", "port up",   "switch down",
+                                        "switch up", "path down", "path up",
+                                        "port rate", "host dead", "host killed"};
     bool at_switch = fault->kind == BR_SIM_SWITCH_DOWN || fault->kind == BR_SIM_SWITCH_UP;
     struct br_sim_host *host = at_switch ? NULL : sim->hosts[fault->host];
     struct br_sim_switch *switch_ = at_switch ? sim->switches[fault->host] : NULL;
 
-    br_sim_trace_number(sim, names[fault->kind], (uint64_t)fault->host << 32 | (uint32_t)fault->port);
+    br_sim_trace_number(sim, names[fault->kind],
+                        (uint64_t)fault->host << 32 | (uint32_t)fault->port);
     switch (fault->kind) {
     case BR_SIM_PORT_DOWN:
         host->ports[fault->port].down = true;
@@ -126,7 +129,8 @@ void br_sim_run_fault(struct br_sim *sim, const struct br_sim_fault *fault)
 
 static bool port_exists(const struct br_sim *sim, int host, int port)
 {
-    return host >= 0 && (uint32_t)host < sim->n_hosts && port >= 0 && port < sim->hosts[host]->n_ports;
+    return host >= 0 && (uint32_t)host < sim->n_hosts && port >= 0 &&
+           port < sim->hosts[host]->n_ports;
 }
 
 static bool sim_fault_is_possible(const struct br_sim *sim, const struct br_sim_fault *fault)
@@ -157,12 +161,14 @@ int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault)
     struct br_sim_path *paths;
 
     if (!sim_fault_is_possible(sim, fault))
-        return br_error(EINVAL, "fault of kind %d names a host, port, switch or rate that is not there",
+        return br_error(EINVAL,
+                        "fault of kind %d names a host, port, switch or rate that is not there",
                         (int)fault->kind);
     faults = realloc(sim->faults, (sim->n_faults + 1) * sizeof *faults);
     if (faults)
         sim->faults = faults;
-    paths = realloc(sim->paths, (sim->n_faults + 1) * sizeof *paths); /* as many as there may ever be */
+    /* as many as there may ever be */
+    paths = realloc(sim->paths, (sim->n_faults + 1) * sizeof *paths);
     if (paths)
         sim->paths = paths;
     if (!faults || !paths)
@@ -179,8 +185,9 @@ static int sim_fault_pick(struct br_random *random, int bound)
 }
 
 /* Something goes down (or slow) at a random moment and comes back after a random while. */
-static int add_outage(struct br_sim *sim, const struct br_sim_chaos *chaos, struct br_random *random,
-                      struct br_sim_fault fault, enum br_sim_fault_kind back)
+static int add_outage(struct br_sim *sim, const struct br_sim_chaos *chaos,
+                      struct br_random *random, struct br_sim_fault fault,
+                      enum br_sim_fault_kind back)
 {
     int rc;
 
@@ -195,14 +202,16 @@ static int add_outage(struct br_sim *sim, const struct br_sim_chaos *chaos, stru
     return br_sim_add_fault(sim, &fault);
 }
 
-static int add_deaths(struct br_sim *sim, const struct br_sim_chaos *chaos, struct br_random *random)
+static int add_deaths(struct br_sim *sim, const struct br_sim_chaos *chaos,
+                      struct br_random *random)
 {
     int n_hosts = br_sim_hosts(sim), first = sim_fault_pick(random, n_hosts), rc = 0;
 
     for (int i = 0; i < chaos->deaths && i < n_hosts - 1 && !rc; i++) {
-        struct br_sim_fault fault = {.kind = sim_fault_pick(random, 2) ? BR_SIM_HOST_DEAD : BR_SIM_HOST_KILLED,
-                                     .host = (first + i) % n_hosts,
-                                     .at = chaos->from + br_random_below(random, chaos->duration + 1)};
+        struct br_sim_fault fault = {
+            .kind = sim_fault_pick(random, 2) ? BR_SIM_HOST_DEAD : BR_SIM_HOST_KILLED,
+            .host = (first + i) % n_hosts,
+            .at = chaos->from + br_random_below(random, chaos->duration + 1)};
 
         rc = br_sim_add_fault(sim, &fault);
     }

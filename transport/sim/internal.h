@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the simulator share; nobody else includes it. See sim.h for the design notes. */
+/* What the files of the simulator share; nobody else includes it. See sim.h for the design notes.
+ */
 #ifndef BR_TRANSPORT_SIM_INTERNAL_H
 #define BR_TRANSPORT_SIM_INTERNAL_H
 
@@ -100,7 +101,7 @@ struct br_sim_device {
     struct br_list told;  /* notes of the last poll(): their inline bytes are still being read */
     struct br_list maps;
     struct br_sim_rkey *rkeys; /* by slot index; NULL: needs none */
-    uint32_t n_tokens;           /* made so far */
+    uint32_t n_tokens;         /* made so far */
 };
 
 /* What a device knows of a slot that has a token. */
@@ -144,7 +145,8 @@ struct br_sim_link {
     struct br_list notes;      /* events for poll() */
     struct br_sim_note closed; /* the last one; its own so that it never lacks memory */
     struct br_list flying;     /* frames posted and not acknowledged */
-    struct br_list waiting;    /* frames received that cannot be delivered yet, in order of sequence */
+    /* frames received that cannot be delivered yet, in order of sequence */
+    struct br_list waiting;
     uint32_t n_flying;
     uint64_t tx_sequence;
     /* of the next frame that keeps its order: all, or on unordered links the messages */
@@ -179,7 +181,8 @@ struct br_sim_buffer {
     uint8_t payload[];
 };
 
-/* What a slot's mapped frames show: the whole transfer in one piece, as a mapping of the sender's memory would. */
+/* What a slot's mapped frames show: the whole transfer in one piece, as a mapping of the sender's
+ * memory would. */
 struct br_sim_view {
     const struct br_sim_link *link;
     uint32_t slot, references;
@@ -202,8 +205,8 @@ void br_sim_trace_bytes(struct br_sim *sim, const void *bytes, size_t n);
 void br_sim_trace_number(struct br_sim *sim, const char *fact, uint64_t number);
 
 /* fault.c */
-bool br_sim_path_broken(struct br_sim *sim, const struct br_sim_port *a, const struct br_sim_port *b,
-                        uint64_t since);
+bool br_sim_path_broken(struct br_sim *sim, const struct br_sim_port *a,
+                        const struct br_sim_port *b, uint64_t since);
 bool br_sim_port_broken(const struct br_sim_port *port, uint64_t since);
 void br_sim_run_fault(struct br_sim *sim, const struct br_sim_fault *fault);
 
@@ -215,13 +218,14 @@ void br_sim_frame_answer(struct br_sim_frame *frame, enum br_sim_verdict verdict
 void br_sim_run_step(struct br_sim *sim, const struct br_sim_step *step);
 
 /* link.c: the life of a link */
-struct br_sim_link *br_sim_link_new(struct br_sim_device *device, struct br_sim_connection *connection,
-                                    int end);
+struct br_sim_link *br_sim_link_new(struct br_sim_device *device,
+                                    struct br_sim_connection *connection, int end);
 void br_sim_link_fail(struct br_sim_link *link, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void br_sim_link_open(struct br_sim_link *link, enum br_event_kind kind);
 void br_sim_link_free(struct br_sim_link *link);
-int br_sim_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out);
+int br_sim_link_connect(struct br_device *base, const struct br_address *address,
+                        struct br_link **out);
 void br_sim_link_close(struct br_link *base);
 enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame);
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind);
@@ -232,7 +236,8 @@ int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with words */
 void br_sim_rkeys_close(struct br_sim_device *device);
 int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
-int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame); /* 0, or -EINVAL with words */
+/* 0, or -EINVAL with words */
+int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame);
 int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
 
 /* receive.c: what happens to a frame that has arrived */

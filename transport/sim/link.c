@@ -22,8 +22,8 @@ void br_sim_connection_drop(struct br_sim_connection *connection)
     free(connection);
 }
 
-struct br_sim_link *br_sim_link_new(struct br_sim_device *device, struct br_sim_connection *connection,
-                                    int end)
+struct br_sim_link *br_sim_link_new(struct br_sim_device *device,
+                                    struct br_sim_connection *connection, int end)
 {
     struct br_sim_link *link = calloc(1, sizeof *link);
     const struct br_sim_port *peer = connection->port[!end];
@@ -137,7 +137,8 @@ enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame)
     return BR_SIM_OK;
 }
 
-static struct br_sim_port *sim_link_find_port(struct br_sim *sim, const struct br_address *address, uint32_t *device)
+static struct br_sim_port *sim_link_find_port(struct br_sim *sim, const struct br_address *address,
+                                              uint32_t *device)
 {
     uint32_t where[3];
 
@@ -150,7 +151,8 @@ static struct br_sim_port *sim_link_find_port(struct br_sim *sim, const struct b
     return &sim->hosts[where[0]]->ports[where[1]];
 }
 
-int br_sim_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+int br_sim_link_connect(struct br_device *base, const struct br_address *address,
+                        struct br_link **out)
 {
     struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
     struct br_sim *sim = device->sim;
@@ -187,8 +189,8 @@ int br_sim_link_connect(struct br_device *base, const struct br_address *address
     return 0;
 }
 
-/* The frames that are on the wire will arrive after their memory has gone back to its owner: they take their bytes
- * with them. */
+/* The frames that are on the wire will arrive after their memory has gone back to its owner: they
+ * take their bytes with them. */
 static void let_fly(struct br_sim_frame *frame)
 {
     br_list_remove(&frame->node);

@@ -10,8 +10,8 @@
 
 static void set_defaults(struct br_sim_config *config)
 {
-#define DEFAULT(field, value)                                                                                \
-    if (!config->field)                                                                                      \
+#define DEFAULT(field, value)                                                                      \
+    if (!config->field)                                                                            \
     config->field = value
     DEFAULT(max_frame, 256u << 10);
     DEFAULT(max_message, BR_FRAME_MAX_PAYLOAD);
@@ -81,7 +81,8 @@ static void start_clock(struct br_sim *sim, struct br_sim_host *host)
 
 int br_sim_add_host(struct br_sim *sim, int n_ports)
 {
-    struct br_sim_host **hosts = realloc(sim->hosts, (sim->n_hosts + 1) * sizeof(struct br_sim_host *));
+    struct br_sim_host **hosts =
+        realloc(sim->hosts, (sim->n_hosts + 1) * sizeof(struct br_sim_host *));
     struct br_sim_host *host = calloc(1, sizeof *host);
 
     if (hosts)
@@ -204,7 +205,8 @@ uint64_t br_sim_host_now(const struct br_sim *sim, int host)
 {
     int64_t now = (int64_t)sim->now;
 
-    return (uint64_t)(now + sim->hosts[host]->clock_offset + sim_network_drift(now, sim->hosts[host]->drift_ppb));
+    return (uint64_t)(now + sim->hosts[host]->clock_offset +
+                      sim_network_drift(now, sim->hosts[host]->drift_ppb));
 }
 
 uint64_t br_sim_time_of(const struct br_sim *sim, int host, uint64_t host_time)

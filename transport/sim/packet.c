@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A frame's way over the network: out of the sender's port, through the switch, into the receiver's port, and the
- * acknowledgement back.
+ * A frame's way over the network: out of the sender's port, through the switch, into the receiver's
+ * port, and the acknowledgement back.
  *
- * 1. The wire of a port and the output of a switch are each one number, the time when they are idle again. A
- *    packet is put on the wire in the order of the calls; at the switch, in the order of arrival.
+ * 1. The wire of a port and the output of a switch are each one number, the time when they are idle
+ *    again. A packet is put on the wire in the order of the calls; at the switch, in the order of
+ *    arrival.
  * 2. Acknowledgements take no room on the wires, only time; they can be lost.
- * 3. A frame has one reference for each step on the heap. A lost packet's step becomes a RESEND step.
+ * 3. A frame has one reference for each step on the heap. A lost packet's step becomes a RESEND
+ *    step.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -62,8 +64,8 @@ void br_sim_frame_drop(struct br_sim_frame *frame)
     br_sim_connection_drop(connection);
 }
 
-/* Puts a step of the frame on the heap, with a reference. Without memory the simulated network cannot go on for
- * this link. */
+/* Puts a step of the frame on the heap, with a reference. Without memory the simulated network
+ * cannot go on for this link. */
 static void sim_packet_later(struct br_sim_frame *frame, const struct br_sim_step *step)
 {
     struct br_sim_link *link = frame->connection->link[frame->from];
@@ -87,8 +89,8 @@ static void resend_later(struct br_sim_frame *frame, const struct br_sim_step *l
     sim_packet_later(frame, &step);
 }
 
-static void sim_packet_lose(struct br_sim_frame *frame, const struct br_sim_step *step, const char *fact,
-                 uint64_t *counter)
+static void sim_packet_lose(struct br_sim_frame *frame, const struct br_sim_step *step,
+                            const char *fact, uint64_t *counter)
 {
     br_sim_trace(sim_of(frame), fact, frame);
     ++*counter;
@@ -138,7 +140,8 @@ static void at_switch(struct br_sim_frame *frame, const struct br_sim_step *step
         sim_packet_lose(frame, step, "lost", &sim->counters.lost);
         return;
     }
-    if (sim->config.queue_bytes && queued > wire_ns(sim->config.queue_bytes, out->bits_per_second)) {
+    if (sim->config.queue_bytes &&
+        queued > wire_ns(sim->config.queue_bytes, out->bits_per_second)) {
         sim_packet_lose(frame, step, "overflow", &sim->counters.overflowed);
         return;
     }
@@ -221,8 +224,8 @@ static void sim_packet_acked(struct br_sim_frame *frame, const struct br_sim_ste
     if (frame->acked)
         return;
     if (br_sim_port_broken(from, step->since) ||
-        br_sim_path_broken(sim, from, connection->port[!frame->from], step->since) || from->host->silent ||
-        sim_packet_chance(sim, sim->config.loss_ppm)) {
+        br_sim_path_broken(sim, from, connection->port[!frame->from], step->since) ||
+        from->host->silent || sim_packet_chance(sim, sim->config.loss_ppm)) {
         sim_packet_lose(frame, step, "ack lost", &sim->counters.lost);
         return;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Place tokens, and the checks on them that an RDMA NIC does not make: whatever would let it write into memory that does not
- * wait for it any more is counted (br_sim_counters.bad_places), and the link fails as it would with a wrong key.
+ * Place tokens, and the checks on them that an RDMA NIC does not make: whatever would let it write
+ * into memory that does not wait for it any more is counted (br_sim_counters.bad_places), and the
+ * link fails as it would with a wrong key.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t out[
     struct br_sim_token token = {TOKEN_MAGIC, device->number, number, ++device->n_tokens};
 
     if (!slot->used || !slot->base || place->serial)
-        return sim_place_bad(device, EINVAL, "a place token for a slot that has no memory, or has one already");
+        return sim_place_bad(device, EINVAL,
+                             "a place token for a slot that has no memory, or has one already");
     if (!has_keys(base, slot))
         return sim_place_bad(device, EINVAL, "a place token for memory that is not registered");
     if (device->sim->config.rkey_refused_ppm &&
@@ -84,7 +86,8 @@ int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame)
 
     if (needs == (frame->rkey != NULL))
         return 0;
-    return sim_place_bad(device, EINVAL, needs ? "a frame without place token" : "a place token that nobody needs");
+    return sim_place_bad(device, EINVAL,
+                         needs ? "a frame without place token" : "a place token that nobody needs");
 }
 
 int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame)
@@ -95,16 +98,18 @@ int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame
     uint32_t index = frame->header.slot & 0xffff, offset = frame->header.offset;
     const struct br_slot *slot;
 
-    if (token->magic != TOKEN_MAGIC || token->device != device->number || token->slot != frame->header.slot ||
-        index >= slots->count)
+    if (token->magic != TOKEN_MAGIC || token->device != device->number ||
+        token->slot != frame->header.slot || index >= slots->count)
         return sim_place_bad(device, EPROTO, "a frame with a wrong place token");
     if (token->serial != device->rkeys[index].serial)
         return sim_place_bad(device, EPROTO, "a frame with a place token that is void");
     slot = br_slot_find(slots, frame->header.slot);
     if (!slot)
-        return sim_place_bad(device, EPROTO, "a frame for a slot that was put without giving its place back");
-    if (offset < slot->length && !(slot->missing >> offset / slot->slice_bytes & 1))
         return sim_place_bad(device, EPROTO,
-                   "a frame for a slice that is complete, which its NIC would have written again");
+                             "a frame for a slot that was put without giving its place back");
+    if (offset < slot->length && !(slot->missing >> offset / slot->slice_bytes & 1))
+        return sim_place_bad(
+            device, EPROTO,
+            "a frame for a slice that is complete, which its NIC would have written again");
     return 0;
 }

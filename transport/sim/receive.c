@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What happens to a frame that has arrived: checked as a real one, put in order if the link is ordered, and placed.
- * A message without a free buffer waits at the receiver (an RC NIC answers "receiver not ready", which costs
- * the sender no try); on an ordered link everything behind it waits too.
+ * What happens to a frame that has arrived: checked as a real one, put in order if the link is
+ * ordered, and placed. A message without a free buffer waits at the receiver (an RC NIC answers
+ * "receiver not ready", which costs the sender no try); on an ordered link everything behind it
+ * waits too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,8 +39,9 @@ static bool may_take(const struct br_sim_link *link, const struct br_sim_frame *
            link->n_held < link->base.device->config->message_buffers;
 }
 
-static struct br_sim_note *sim_receive_note(struct br_sim_link *link, const struct br_sim_frame *frame,
-                                enum br_event_kind kind)
+static struct br_sim_note *sim_receive_note(struct br_sim_link *link,
+                                            const struct br_sim_frame *frame,
+                                            enum br_event_kind kind)
 {
     struct br_sim_note *out = br_sim_link_note(link, kind);
 
@@ -104,8 +106,10 @@ static void view_drop(struct br_sim_view *view)
         free(view);
 }
 
-/* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the sender kept its bytes. */
-static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame, const struct br_slot *slot)
+/* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the
+ * sender kept its bytes. */
+static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame,
+                        const struct br_slot *slot)
 {
     struct br_sim_device *device = sim_receive_device_of(link);
     struct br_sim_map *map = malloc(sizeof *map);
@@ -137,7 +141,8 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     int rc = device->caps.needs_rkey ? br_sim_rkey_check(link, frame) : 0;
 
     if (!rc)
-        rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
+        rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length,
+                            &slot);
     if (rc == -ESTALE) {
         struct br_sim_note *out = sim_receive_note(link, frame, BR_EVENT_DATA);
 
@@ -150,7 +155,8 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     } else if (device->caps.maps && slot->may_map) {
         take_mapped(link, frame, slot);
     } else if (!slot->base) {
-        sim_receive_reject(link, frame, br_error(EPROTO, "bytes for a transfer that takes only mappings"));
+        sim_receive_reject(link, frame,
+                           br_error(EPROTO, "bytes for a transfer that takes only mappings"));
     } else {
         if (slot->reducer && device->caps.reduces) {
             br_slot_reduce(slot, header->offset, frame->payload, header->length);
@@ -249,8 +255,8 @@ int br_sim_map_release(struct br_device *base, uint64_t map_handle)
     view_drop(map->view);
     free(map);
     br_sim_frame_drop(frame);
-    return sender_closed
-               ? br_error(ECONNRESET, "%s: the peer closed the link while its memory was being read",
-                          base->name)
-               : 0;
+    return sender_closed ? br_error(ECONNRESET,
+                                    "%s: the peer closed the link while its memory was being read",
+                                    base->name)
+                         : 0;
 }

@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulator: a network of hosts, NIC ports and switches in virtual time, below the back end `sim`.
+ * The simulator: a network of hosts, NIC ports and switches in virtual time, below the back end
+ * `sim`.
  *
- * 1. One process, one thread. Any number of hosts; the caller steps their workers and moves the time:
+ * 1. One process, one thread. Any number of hosts; the caller steps their workers and moves the
+ *    time:
  *
  *        while (!done) {
  *            while ((host = br_sim_take_ready(sim)) >= 0)
- *                step the worker of `host` until it has nothing more to do, now = br_sim_host_now(sim, host);
- *            br_sim_advance_to(sim, the earlier of br_sim_next(sim) and the workers' next deadline);
+ *                step the worker of `host` until it has nothing more to do, now =
+ * br_sim_host_now(sim, host); br_sim_advance_to(sim, the earlier of br_sim_next(sim) and the
+ * workers' next deadline);
  *        }
  *
- * 2. Same seed and same calls: same trace, to the byte. br_sim_trace_hash() covers every header and every payload.
- * 3. The NICs are reliable as RC hardware is: a packet that is lost or corrupt is sent again after `retransmit_ns`; after
- *    `retry_limit` times the link fails with -ETIMEDOUT. Duplicates are recognised and counted. A frame is one
- *    packet; a switch may forward its front before its tail has come (forward_bytes), which is how a real
- *    network with small packets behaves.
- * 4. The simulator sees both ends, so it needs no timer for a packet that arrives: only a lost one is put on the heap
- *    again at the moment when its timer would have fired. Three heap operations a frame.
+ * 2. Same seed and same calls: same trace, to the byte. br_sim_trace_hash() covers every header and
+ *    every payload.
+ * 3. The NICs are reliable as RC hardware is: a packet that is lost or corrupt is sent again after
+ *    `retransmit_ns`; after `retry_limit` times the link fails with -ETIMEDOUT. Duplicates are
+ *    recognised and counted. A frame is one packet; a switch may forward its front before its tail
+ *    has come (forward_bytes), which is how a real network with small packets behaves.
+ * 4. The simulator sees both ends, so it needs no timer for a packet that arrives: only a lost one
+ *    is put on the heap again at the moment when its timer would have fired. Three heap operations
+ *    a frame.
  * 5. Bytes are written to a slot when they arrive, as an RDMA NIC does, not when poll() is called.
- * 6. Payload is read from the sender's memory as late as the contract allows, at the moment of arrival, so that
- *    a buffer that is reused before SENT shows as wrong bytes. Frames that are on the wire when their link is
- *    closed still arrive, with the bytes they had then.
+ * 6. Payload is read from the sender's memory as late as the contract allows, at the moment of
+ *    arrival, so that a buffer that is reused before SENT shows as wrong bytes. Frames that are on
+ *    the wire when their link is closed still arrive, with the bytes they had then.
  */
 #ifndef BR_TRANSPORT_SIM_SIM_H
 #define BR_TRANSPORT_SIM_SIM_H
@@ -43,22 +48,25 @@ struct br_sim_config {
     /* SENT when a frame has left the NIC, before it has arrived; payload is copied by post() */
     bool early_sent;
     bool maps; /* hands over mappings for slots with may_map */
-    /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked at before its bytes are
-     * written. early_sent and maps do not hold there. What must never happen is counted in bad_places. */
+    /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked
+     * at before its bytes are written. early_sent and maps do not hold there. What must never
+     * happen is counted in bad_places. */
     uint32_t rkey_ports;
-    /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where place_ports has it */
+    /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where
+     * place_ports has it */
     uint32_t reduce_ports;
     uint32_t rkey_refused_ppm; /* tokens that a device cannot make */
-    uint32_t max_frame;         /* [256 KiB] */
-    uint32_t max_message;       /* at most the device's message_bytes [that] */
-    uint32_t tx_depth;          /* frames of a link between post() and the acknowledgement [64] */
+    uint32_t max_frame;        /* [256 KiB] */
+    uint32_t max_message;      /* at most the device's message_bytes [that] */
+    uint32_t tx_depth;         /* frames of a link between post() and the acknowledgement [64] */
 
     /* Cables and switches; br_sim_attach() may choose another rate and latency for one cable. */
     uint64_t bits_per_second; /* [10 Gb/s] each way of each cable */
     uint64_t latency_ns;      /* [2 us] of one cable; a path has two */
     /* what a switch must have of a frame before it forwards [4096; UINT32_MAX: all] */
     uint32_t forward_bytes;
-    uint64_t queue_bytes; /* what waits for one output port of a switch; more is dropped [no limit] */
+    /* what waits for one output port of a switch; more is dropped [no limit] */
+    uint64_t queue_bytes;
 
     uint32_t loss_ppm, corrupt_ppm, duplicate_ppm;
     uint32_t reorder_ppm;   /* packets that are delayed by up to reorder_ns more */
@@ -66,11 +74,13 @@ struct br_sim_config {
     uint64_t retransmit_ns; /* [4 ms] */
     uint32_t retry_limit;   /* [7] */
 
-    /* Each host's clock differs by up to this from virtual time [0] and drifts by up to this [0]. */
+    /* Each host's clock differs by up to this from virtual time [0] and drifts by up to this [0].
+     */
     uint64_t clock_offset_ns;
     uint32_t clock_drift_ppm;
 
-    /* PLACED frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the processor time */
+    /* PLACED frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the
+     * processor time */
     bool hollow;
 
     FILE *trace; /* one line a fact; NULL: only the hash */
@@ -83,10 +93,12 @@ struct br_sim_counters {
     uint64_t late;                      /* packets that came to a link that was already closed */
     uint64_t resent;                    /* packets */
     uint64_t failed_links;              /* by the retry limit */
-    /* Place tokens that are missing, wrong, void or not given back, memory without keys, frames that come when their place no
-     * longer waits for them: an RDMA NIC would have written them into memory that is the user's again. */
+    /* Place tokens that are missing, wrong, void or not given back, memory without keys, frames
+     * that come when their place no longer waits for them: an RDMA NIC would have written them into
+     * memory that is the user's again. */
     uint64_t bad_rkeys;
-    uint64_t payload_changed; /* mapped frames whose bytes changed before map_release(): the sender's bug */
+    /* mapped frames whose bytes changed before map_release(): the sender's bug */
+    uint64_t payload_changed;
 };
 
 struct br_sim;
@@ -103,13 +115,14 @@ void br_sim_attach(struct br_sim *sim, int host, int port, int switch_, uint64_t
                    uint64_t latency_ns);
 /* `hosts` hosts with `rails` ports each; port r of each is on switch r. 0 or -ENOMEM. */
 int br_sim_add_rails(struct br_sim *sim, int hosts, int rails);
-/* The cube: port l of each host is on its switch of level l, which is number br_sim_bcube_switch(). 0 or -ENOMEM. In an empty
- * simulator only. */
+/* The cube: port l of each host is on its switch of level l, which is number br_sim_bcube_switch().
+ * 0 or -ENOMEM. In an empty simulator only. */
 int br_sim_add_bcube(struct br_sim *sim, const struct br_bcube *cube);
 int br_sim_bcube_switch(const struct br_bcube *cube, uint32_t level, uint32_t index);
 int br_sim_hosts(const struct br_sim *sim);
 
-/* Fills name, level and simulation so that device_open() opens port `port` of host `host`. The strings belong to sim. */
+/* Fills name, level and simulation so that device_open() opens port `port` of host `host`. The
+ * strings belong to sim. */
 void br_sim_device_config(struct br_sim *sim, int host, int port, struct br_device_config *config);
 
 /* Time. A host's clock is what its worker is told; virtual time is the simulator's own. */
@@ -118,12 +131,14 @@ uint64_t br_sim_host_now(const struct br_sim *sim, int host);
 /* The virtual time at which the host's clock shows host_time (deadlines of workers). */
 uint64_t br_sim_time_of(const struct br_sim *sim, int host, uint64_t host_time);
 uint64_t
-br_sim_next(const struct br_sim *sim); /* virtual time of the next event; BR_SIM_NEVER: nothing will happen */
-/* Runs everything up to `time`, and that is the time then. BR_SIM_NEVER: stops at the next event's time (false when
- * there was none). */
+/* virtual time of the next event; BR_SIM_NEVER: nothing will happen */
+br_sim_next(const struct br_sim *sim);
+/* Runs everything up to `time`, and that is the time then. BR_SIM_NEVER: stops at the next event's
+ * time (false when there was none). */
 bool br_sim_advance_to(struct br_sim *sim, uint64_t time);
 bool br_sim_advance(struct br_sim *sim); /* to the next event; false: there is none */
-/* A host with events for poll() that nobody has been told of since, or -1. A dead host is never named. */
+/* A host with events for poll() that nobody has been told of since, or -1. A dead host is never
+ * named. */
 int br_sim_take_ready(struct br_sim *sim);
 
 enum br_sim_fault_kind {
@@ -144,7 +159,8 @@ struct br_sim_fault {
     int host, peer, port;
     uint64_t bits_per_second;
 };
-int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault); /* -ENOMEM, -EINVAL with words */
+/* -ENOMEM, -EINVAL with words */
+int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault);
 bool br_sim_host_dead(const struct br_sim *sim, int host);
 
 /* Random faults from a seed, spread over [from, from + duration). */

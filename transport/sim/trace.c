@@ -40,12 +40,13 @@ void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_fram
     const struct br_frame_header *header = &frame->header;
 
     fact_hash(sim, fact);
-    sim->hash = sim_trace_mix(sim->hash, (uint64_t)connection->number << 32 | (uint64_t)frame->kind << 8 | frame->from);
+    sim->hash = sim_trace_mix(sim->hash, (uint64_t)connection->number << 32 |
+                                             (uint64_t)frame->kind << 8 | frame->from);
     sim->hash = sim_trace_mix(sim->hash, frame->sequence);
     if (sim->config.trace)
         fprintf(sim->config.trace,
-                "%" PRIu64 " %s link %u host %d -> %d %s %" PRIu64 " kind %u slot %#x [%u, +%u)\n", sim->now,
-                fact, connection->number, connection->port[frame->from]->host->number,
+                "%" PRIu64 " %s link %u host %d -> %d %s %" PRIu64 " kind %u slot %#x [%u, +%u)\n",
+                sim->now, fact, connection->number, connection->port[frame->from]->host->number,
                 connection->port[!frame->from]->host->number, kinds[frame->kind], frame->sequence,
                 header->kind, header->slot, header->offset, header->length);
 }

@@ -41,7 +41,8 @@ static struct br_tcp_call *batch_add(struct br_tcp_batch *batch, void *owner, in
     return call;
 }
 
-void br_tcp_batch_receive(struct br_tcp_batch *batch, void *owner, int fd, void *place, size_t bytes)
+void br_tcp_batch_receive(struct br_tcp_batch *batch, void *owner, int fd, void *place,
+                          size_t bytes)
 {
     struct br_tcp_call *call = batch_add(batch, owner, fd, false);
 
@@ -58,8 +59,8 @@ struct br_tcp_call *br_tcp_batch_send(struct br_tcp_batch *batch, void *owner, i
     return call;
 }
 
-/* recv() and send() take two atomic operations more each in a process of several threads, as one can be cancelled in them; but sanitizers
- * look at the memory of these alone. */
+/* recv() and send() take two atomic operations more each in a process of several threads, as one
+ * can be cancelled in them; but sanitizers look at the memory of these alone. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RECEIVE(...) recvfrom(__VA_ARGS__)
 #define SEND(...)    sendto(__VA_ARGS__)
@@ -128,7 +129,8 @@ static void run_ring(struct br_tcp_batch *batch)
     batch_collect(&batch->ring, rc > 0 ? rc : 0);
     if (rc == batch->n)
         return;
-    /* What was not taken would go out later with addresses that are no longer ours: the ring must go. */
+    /* What was not taken would go out later with addresses that are no longer ours: the ring must
+     * go. */
     br_downgrade(io_uring);
     br_log_warn("io_uring took %d of %d calls: plain system calls from now on", rc, batch->n);
     br_tcp_batch_destroy(batch);

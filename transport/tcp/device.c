@@ -26,7 +26,8 @@ static bool have_io_uring(void)
     return true;
 }
 
-static void tcp_device_describe(const struct br_interface *interface, bool ring, struct br_device_info *out)
+static void tcp_device_describe(const struct br_interface *interface, bool ring,
+                                struct br_device_info *out)
 {
     struct br_tcp_options options;
     char address[64] = "no address";
@@ -44,7 +45,8 @@ static void tcp_device_describe(const struct br_interface *interface, bool ring,
         *options.congestion = '\0';
     }
     snprintf(out->detail, sizeof out->detail, "%.39s, TCP %.15s, %s, zero-copy send off", address,
-             *options.congestion ? options.congestion : "as the host", ring ? "io_uring" : "no io_uring");
+             *options.congestion ? options.congestion : "as the host",
+             ring ? "io_uring" : "no io_uring");
 }
 
 static int tcp_device_probe(struct br_device_info *out, int max)
@@ -102,7 +104,8 @@ static int tcp_device_start(struct br_tcp_device *device, const struct br_interf
     if (device->listen_fd < 0)
         return device->listen_fd;
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (device->epoll_fd < 0 || epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
+    if (device->epoll_fd < 0 ||
+        epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
         return br_error(errno, "epoll: %s", strerror(errno));
     br_tcp_batch_init(&device->batch);
     return 0;
@@ -124,7 +127,8 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
                                          .max_message = config->message_bytes,
                                          .ordered = true,
                                          .zero_copy_send = true};
-    snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : interface.name);
+    snprintf(device->base.name, sizeof device->base.name, "%s",
+             config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
     device->look = true;
     rc = tcp_device_allocate(device, config);

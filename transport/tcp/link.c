@@ -20,12 +20,14 @@ static struct br_tcp_device *tcp_link_device_of(const struct br_tcp_link *link)
 }
 
 /* A link with its buffers but without a socket. NULL with words. */
-static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device, const union br_inet_address *peer)
+static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
+                                         const union br_inet_address *peer)
 {
     struct br_tcp_link *link = br_pool_get(&device->links);
 
     if (!link) {
-        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name,
+                 device->links.count);
         return NULL;
     }
     memset(link, 0, sizeof *link);
@@ -46,7 +48,8 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device, const uni
 static int tcp_link_watch(struct br_tcp_link *link)
 {
     struct br_tcp_device *device = tcp_link_device_of(link);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = link};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.ptr = link};
 
     device->base.counters.system_calls++;
     return epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, link->fd, &event) ? -errno : 0;
@@ -66,8 +69,8 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
     if (link->state == BR_TCP_FAILED)
         return;
     br_inet_message(&device->address, link->accepted, local, sizeof local);
-    br_error(-error, "device %s, %s %s %s: %s", device->base.name, local, link->accepted ? "<-" : "->",
-             link->base.peer_name, why);
+    br_error(-error, "device %s, %s %s %s: %s", device->base.name, local,
+             link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
     tcp_link_unwatch(link);
     link->reported = false;
@@ -75,7 +78,8 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
     link->error = error;
 }
 
-int br_tcp_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+int br_tcp_link_connect(struct br_device *base, const struct br_address *address,
+                        struct br_link **out)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
     union br_inet_address peer;
@@ -113,7 +117,8 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
     if (fd < 0) {
         if (!*again && errno != EAGAIN)
             br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_WARN,
-                           "device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+                           "device %s: cannot accept a connection: %s", device->base.name,
+                           strerror(errno));
         return NULL;
     }
     link = tcp_link_make(device, &peer);
@@ -165,7 +170,8 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
 
         if (frame->length > (frame->kind == BR_FRAME_MESSAGE ? caps->max_message : caps->max_frame))
             return taken ? taken
-                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frame->length);
+                         : br_error(EMSGSIZE, "a frame of %u bytes is too long to post",
+                                    frame->length);
         if (!br_stream_tx_push(&link->tx, frame))
             break;
     }

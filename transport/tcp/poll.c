@@ -8,17 +8,19 @@
 
 #include "base/error.h"
 
-#define EPOLL_EVERY   16           /* polls of a device with one link (tcp.h, note 2) */
-#define SEND_BYTES    (512u << 10) /* of one link and poll */
-#define RECEIVE_BYTES (256u << 10) /* of one call, so that a large frame does not keep the others waiting */
-#define ROUNDS        16           /* of receives in one poll */
+#define EPOLL_EVERY 16           /* polls of a device with one link (tcp.h, note 2) */
+#define SEND_BYTES  (512u << 10) /* of one link and poll */
+#define RECEIVE_BYTES                                                                              \
+    (256u << 10)  /* of one call, so that a large frame does not keep the others waiting */
+#define ROUNDS 16 /* of receives in one poll */
 
 struct report {
     struct br_event *events;
     int n, max;
 };
 
-static struct br_event *tcp_poll_add_event(struct report *report, struct br_tcp_link *link, enum br_event_kind kind)
+static struct br_event *tcp_poll_add_event(struct report *report, struct br_tcp_link *link,
+                                           enum br_event_kind kind)
 {
     struct br_event *event = &report->events[report->n++];
 
@@ -82,8 +84,8 @@ static bool send_round(struct br_tcp_device *device)
         if (!can_send(link))
             continue;
         call = br_tcp_batch_send(batch, link, link->fd);
-        call->msg.msg_iovlen =
-            (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
+        call->msg.msg_iovlen = (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS,
+                                                           SEND_BYTES, &call->bytes);
         again = again || call->bytes <= BR_STREAM_LITTLE;
         if (br_tcp_batch_full(batch))
             send_batch(device);
@@ -216,7 +218,8 @@ static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
 }
 
 /* A frame has arrived; its event stands at the end of the report. */
-static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link, struct report *report)
+static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link,
+                          struct report *report)
 {
     struct br_event *event = &report->events[report->n];
 
@@ -231,7 +234,8 @@ static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link
     link->event_poll = device->n_polls;
 }
 
-static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_call *call, struct report *report)
+static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_call *call,
+                              struct report *report)
 {
     struct br_tcp_link *link = call->owner;
     int rc;
@@ -247,9 +251,12 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
     if (call->result == -EINTR)
         return;
     if (call->result <= 0) {
-        int error = call->result ? (int)call->result : link->send_error ? link->send_error : -ECONNRESET;
+        int error = call->result       ? (int)call->result
+                    : link->send_error ? link->send_error
+                                       : -ECONNRESET;
 
-        br_tcp_link_fail(link, error, call->result || link->send_error ? strerror(-error) : "peer closed");
+        br_tcp_link_fail(link, error,
+                         call->result || link->send_error ? strerror(-error) : "peer closed");
         return;
     }
     if ((size_t)call->result < call->bytes && !link->hung_up)
@@ -263,7 +270,8 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
     }
 }
 
-/* One call for each link that has something; false: none has. No more calls than there is room for events. */
+/* One call for each link that has something; false: none has. No more calls than there is room for
+ * events. */
 static bool receive_round(struct br_tcp_device *device, struct report *report)
 {
     struct br_tcp_batch *batch = &device->batch;
@@ -279,7 +287,8 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
         link->starved = br_stream_rx_want(&link->rx, &place, &bytes) != 0;
         if (link->starved)
             continue;
-        br_tcp_batch_receive(batch, link, link->fd, place, bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES);
+        br_tcp_batch_receive(batch, link, link->fd, place,
+                             bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES);
         if (br_tcp_batch_full(batch))
             break;
     }
@@ -317,7 +326,8 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     }
     tcp_poll_accept_links(device, &report);
     report_states(device, &report);
-    room = report.max - report.n; /* sent frames get half of it at first, so that neither side starves */
+    /* sent frames get half of it at first, so that neither side starves */
+    room = report.max - report.n;
     all = tcp_poll_report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
     tcp_poll_receive(device, &report);
     if (!all)

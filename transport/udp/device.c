@@ -18,12 +18,16 @@
 #include "transport/backends.h"
 #include "transport/udp/udp.h"
 
-#define TARGET     (500 * BR_US) /* of queueing; in it are a train that passes as one, and what a call takes */
-#define FLIGHT     (2u << 20)    /* bytes of a link under way; a socket holds those of several peers */
-#define FRAME      (60u << 10)   /* at most: with all its headers it is one train, however long packets are */
-#define LEAST_ROOM (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
+#define TARGET                                                                                     \
+    (500 * BR_US) /* of queueing; in it are a train that passes as one, and what a call takes */
+#define FLIGHT (2u << 20) /* bytes of a link under way; a socket holds those of several peers */
+#define FRAME                                                                                      \
+    (60u << 10) /* at most: with all its headers it is one train, however long packets are */
+#define LEAST_ROOM                                                                                 \
+    (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
 
-static_assert(FRAME + BR_FRAME_INLINE + BR_DGRAM_PARTS * sizeof(struct br_dgram_data) <= BR_UDP_TRAIN_BYTES,
+static_assert(FRAME + BR_FRAME_INLINE + BR_DGRAM_PARTS * sizeof(struct br_dgram_data) <=
+                  BR_UDP_TRAIN_BYTES,
               "a frame is a train");
 
 static int read_paths(int *out)
@@ -74,10 +78,12 @@ static void udp_device_describe(const struct br_interface *interface, struct br_
             snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
         else if (bytes < BR_DGRAM_MIN_PACKET)
             snprintf(out->why_not, sizeof out->why_not,
-                     "packets of %u bytes are too short; ip link set %.15s mtu 1500", bytes, interface->name);
+                     "packets of %u bytes are too short; ip link set %.15s mtu 1500", bytes,
+                     interface->name);
     }
-    snprintf(out->detail, sizeof out->detail, "%.39s, UDP packets of %u bytes%s, queue of %u KiB", ip, bytes,
-             fd >= 0 && kernel_cuts(fd) ? " in trains" : "", fd >= 0 ? br_udp_socket_room(fd) >> 10 : 0);
+    snprintf(out->detail, sizeof out->detail, "%.39s, UDP packets of %u bytes%s, queue of %u KiB",
+             ip, bytes, fd >= 0 && kernel_cuts(fd) ? " in trains" : "",
+             fd >= 0 ? br_udp_socket_room(fd) >> 10 : 0);
     if (fd >= 0)
         close(fd);
 }
@@ -129,7 +135,8 @@ static int udp_device_watch(struct br_udp_device *device, int fd, uint32_t event
                : 0;
 }
 
-static int udp_device_open_sockets(struct br_udp_device *device, const struct br_tcp_options *options)
+static int udp_device_open_sockets(struct br_udp_device *device,
+                                   const struct br_tcp_options *options)
 {
     for (int i = 0; i < device->dgram.paths; i++) {
         union br_inet_address source = device->dgram.address;
@@ -161,7 +168,8 @@ static int udp_device_start(struct br_udp_device *device, const struct br_interf
     device->dgram.address = interface->address;
     device->dgram.max_packet = br_udp_socket_packet_bytes(interface);
     if (device->dgram.max_packet < BR_DGRAM_MIN_PACKET)
-        return br_error(EMSGSIZE, "its packets carry %u bytes, %u are needed: ip link set %.15s mtu 1500",
+        return br_error(EMSGSIZE,
+                        "its packets carry %u bytes, %u are needed: ip link set %.15s mtu 1500",
                         device->dgram.max_packet, BR_DGRAM_MIN_PACKET, interface->name);
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -177,8 +185,9 @@ static int udp_device_start(struct br_udp_device *device, const struct br_interf
         br_downgrade(gso);
     if (br_udp_socket_room(device->fds[0]) < LEAST_ROOM) {
         br_downgrade(receive_buffer);
-        br_log_info("device %s: only %u KiB may wait to be received: sysctl -w net.core.rmem_max=8388608",
-                    device->dgram.base.name, br_udp_socket_room(device->fds[0]) >> 10);
+        br_log_info(
+            "device %s: only %u KiB may wait to be received: sysctl -w net.core.rmem_max=8388608",
+            device->dgram.base.name, br_udp_socket_room(device->fds[0]) >> 10);
     }
     return 0;
 }

@@ -12,7 +12,8 @@
 #define ROUNDS     16          /* of receives in one poll, at most */
 #define MOST_BYTES (4u << 20)  /* after which it receives no more */
 #define SOON       (5 * BR_US) /* to sleep for less is not worth it */
-#define NO_ROOM    (1 * BR_MS) /* likewise where what is due cannot leave: the kernel says when there is room */
+#define NO_ROOM                                                                                    \
+    (1 * BR_MS) /* likewise where what is due cannot leave: the kernel says when there is room */
 
 static struct br_udp_device *udp_poll_device_of(struct br_dgram_device *device)
 {
@@ -28,8 +29,8 @@ static void udp_poll_arrive(struct br_udp_device *device, const struct br_udp_ar
         uint32_t left = arrival->n - at;
 
         br_dgram_device_take(&device->dgram, arrival->bytes + at,
-                             left < arrival->packet_bytes ? left : arrival->packet_bytes, arrival->marked,
-                             &from);
+                             left < arrival->packet_bytes ? left : arrival->packet_bytes,
+                             arrival->marked, &from);
     }
 }
 
@@ -113,8 +114,8 @@ static void udp_poll_send_all(struct br_udp_device *device)
         send_outbox(device);
 }
 
-static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to, const void *head,
-                  uint32_t bytes, uint32_t zeros)
+static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to,
+                           const void *head, uint32_t bytes, uint32_t zeros)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
     struct iovec iov[2] = {{(void *)head, bytes}, {(void *)nothing, zeros}};
@@ -136,12 +137,13 @@ static bool udp_poll_room(struct br_dgram_device *base, struct br_dgram_member *
 }
 
 static void udp_poll_add(struct br_dgram_device *base, struct br_dgram_member *member,
-                const struct br_dgram_packet *packet)
+                         const struct br_dgram_packet *packet)
 {
     struct br_udp_device *device = udp_poll_device_of(base);
 
     base->base.counters.tx_copied_bytes += packet->payload_bytes;
-    br_udp_outbox_add(device->outbox, member, device->fds[packet->path], &member->peer.address, packet);
+    br_udp_outbox_add(device->outbox, member, device->fds[packet->path], &member->peer.address,
+                      packet);
 }
 
 static void udp_poll_drop(struct br_dgram_device *base, struct br_dgram_member *member)
@@ -156,8 +158,11 @@ static int udp_poll_reach(struct br_dgram_device *base, struct br_dgram_member *
     return 1;
 }
 
-const struct br_dgram_io br_udp_io = {
-    .reply = udp_poll_reply, .room = udp_poll_room, .send = udp_poll_add, .drop = udp_poll_drop, .reach = udp_poll_reach};
+const struct br_dgram_io br_udp_io = {.reply = udp_poll_reply,
+                                      .room = udp_poll_room,
+                                      .send = udp_poll_add,
+                                      .drop = udp_poll_drop,
+                                      .reach = udp_poll_reach};
 
 int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {

@@ -33,15 +33,19 @@ static void set_room(int fd, int option, int force)
 
 static int set_v4(int fd)
 {
-    return udp_socket_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) || udp_socket_set(fd, IPPROTO_IP, IP_RECVERR, 1) ||
-           udp_socket_set(fd, IPPROTO_IP, IP_TOS, IPTOS_ECN_ECT0) || udp_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1);
+    return udp_socket_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) ||
+           udp_socket_set(fd, IPPROTO_IP, IP_RECVERR, 1) ||
+           udp_socket_set(fd, IPPROTO_IP, IP_TOS, IPTOS_ECN_ECT0) ||
+           udp_socket_set(fd, IPPROTO_IP, IP_RECVTOS, 1);
 }
 
 static int set_v6(int fd)
 {
     return udp_socket_set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) ||
-           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) || udp_socket_set(fd, IPPROTO_IPV6, IPV6_TCLASS, IPTOS_ECN_ECT0) ||
-           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) || udp_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVERR, 1) ||
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_TCLASS, IPTOS_ECN_ECT0) ||
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) ||
+           udp_socket_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
 }
 
 /* The first free port of the range. */
@@ -61,12 +65,13 @@ static int bind_in_range(int fd, unsigned first, unsigned last, union br_inet_ad
     }
     br_inet_message(address, true, text, sizeof text);
     if (errno == EADDRINUSE)
-        return br_error(EADDRINUSE, "no free UDP port in %u-%u at %s; widen BRAID_PORT_RANGE", first, last,
-                        text);
+        return br_error(EADDRINUSE, "no free UDP port in %u-%u at %s; widen BRAID_PORT_RANGE",
+                        first, last, text);
     return br_error(errno, "cannot bind a UDP socket to %s: %s", text, strerror(errno));
 }
 
-int br_udp_socket_open(const struct br_tcp_options *options, bool receives, union br_inet_address *address)
+int br_udp_socket_open(const struct br_tcp_options *options, bool receives,
+                       union br_inet_address *address)
 {
     int family = address->any.sa_family, rc = 0;
     int fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -74,16 +79,17 @@ int br_udp_socket_open(const struct br_tcp_options *options, bool receives, unio
     if (fd < 0)
         return br_error(errno, "no UDP socket: %s%s", strerror(errno),
                         errno == EMFILE ? "; raise `ulimit -n`" : "");
-    if ((*options->nic &&
-         setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, options->nic, (socklen_t)strlen(options->nic))) ||
+    if ((*options->nic && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, options->nic,
+                                     (socklen_t)strlen(options->nic))) ||
         (family == AF_INET6 ? set_v6(fd) : set_v4(fd)))
         rc = br_error(errno, "cannot set up a UDP socket: %s", strerror(errno));
     set_room(fd, SO_SNDBUF, SO_SNDBUFFORCE);
     if (receives) {
         set_room(fd, SO_RCVBUF, SO_RCVBUFFORCE);
         udp_socket_set(fd, SOL_SOCKET, SO_TIMESTAMPNS,
-            1); /* without: when it was looked at, which makes round trips long */
-        udp_socket_set(fd, IPPROTO_UDP, UDP_GRO,
+                       1); /* without: when it was looked at, which makes round trips long */
+        udp_socket_set(
+            fd, IPPROTO_UDP, UDP_GRO,
             1); /* without: packets come one by one, which is as good but for the speed */
     }
     if (!rc)
@@ -98,7 +104,8 @@ int br_udp_socket_open(const struct br_tcp_options *options, bool receives, unio
 
 uint32_t br_udp_socket_packet_bytes(const struct br_interface *interface)
 {
-    uint32_t headers = interface->address.any.sa_family == AF_INET6 ? HEADERS_V6 : HEADERS_V4, bytes;
+    uint32_t headers = interface->address.any.sa_family == AF_INET6 ? HEADERS_V6 : HEADERS_V4,
+             bytes;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq request = {.ifr_mtu = 0};
     uint32_t mtu = USUAL_MTU;

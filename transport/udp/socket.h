@@ -2,11 +2,14 @@
 /*
  * UDP sockets as we want them.
  *
- * 1. Packets are never fragmented (DF): how large they may be is found out when a link is set up. The kernel's own idea of the
- *    path MTU is ignored (IP_PMTUDISC_PROBE), because anybody can forge the ICMP messages that it believes.
- * 2. An ICMP message comes with the beginning of the packet that it is about (IP_RECVERR). Only who has seen that packet can have
- *    made it, as the number of its link is random: so "port unreachable" can be believed, and a dead peer is noticed at once.
- * 3. Packets carry the mark of a transport that obeys congestion marks (ECN), and we ask for the marks of those that arrive.
+ * 1. Packets are never fragmented (DF): how large they may be is found out when a link is set up.
+ *    The kernel's own idea of the path MTU is ignored (IP_PMTUDISC_PROBE), because anybody can
+ *    forge the ICMP messages that it believes.
+ * 2. An ICMP message comes with the beginning of the packet that it is about (IP_RECVERR). Only who
+ *    has seen that packet can have made it, as the number of its link is random: so "port
+ *    unreachable" can be believed, and a dead peer is noticed at once.
+ * 3. Packets carry the mark of a transport that obeys congestion marks (ECN), and we ask for the
+ *    marks of those that arrive.
  */
 #ifndef BR_TRANSPORT_UDP_SOCKET_H
 #define BR_TRANSPORT_UDP_SOCKET_H
@@ -17,13 +20,16 @@
 /* of the packet that an ICMP message is about: enough for its header and the next field */
 #define BR_UDP_QUOTE_BYTES 32
 
-/* A non-blocking socket at `address`; receives: also in trains (train.h), at the first free port of the options' range, else at
- * any port. *address gets the port. Returns it, or -errno with words. */
-int br_udp_socket_open(const struct br_tcp_options *options, bool receives, union br_inet_address *address);
+/* A non-blocking socket at `address`; receives: also in trains (train.h), at the first free port of
+ * the options' range, else at any port. *address gets the port. Returns it, or -errno with words.
+ */
+int br_udp_socket_open(const struct br_tcp_options *options, bool receives,
+                       union br_inet_address *address);
 
 /* Bytes behind the UDP header of the largest packet that the interface carries, as its MTU says. */
 uint32_t br_udp_socket_packet_bytes(const struct br_interface *interface);
-/* Bytes that may wait in the socket; what the kernel allows, which is less than we want where rmem_max is small. */
+/* Bytes that may wait in the socket; what the kernel allows, which is less than we want where
+ * rmem_max is small. */
 uint32_t br_udp_socket_room(int fd);
 
 /* What went wrong with a packet that was sent. */

@@ -23,8 +23,8 @@ void br_udp_outbox_init(struct br_udp_outbox *outbox, bool cuts)
     outbox->news = false;
 }
 
-static bool udp_train_fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train, const void *link,
-                 int fd, uint32_t bytes)
+static bool udp_train_fits(const struct br_udp_outbox *outbox, const struct br_udp_train *train,
+                           const void *link, int fd, uint32_t bytes)
 {
     return outbox->cuts && train->link == link && train->fd == fd && !train->full &&
            bytes <= train->packet_bytes && train->packets < BR_UDP_TRAIN_PACKETS &&
@@ -32,7 +32,7 @@ static bool udp_train_fits(const struct br_udp_outbox *outbox, const struct br_u
 }
 
 static struct br_udp_train *udp_train_begin(struct br_udp_outbox *outbox, const void *link, int fd,
-                                  const union br_inet_address *to, uint32_t bytes)
+                                            const union br_inet_address *to, uint32_t bytes)
 {
     struct br_udp_train *train = &outbox->trains[outbox->n++];
 
@@ -87,15 +87,16 @@ static void udp_train_prepare(struct br_udp_train *train, uint8_t *control, stru
     }
 }
 
-/* The trains from `first` on that leave by one socket. Returns how many the kernel took, or -errno. */
+/* The trains from `first` on that leave by one socket. Returns how many the kernel took, or -errno.
+ */
 static int udp_train_send_some(struct br_udp_outbox *outbox)
 {
     uint8_t control[BR_UDP_TRAINS][CONTROL_BYTES] __attribute__((aligned(8)));
     struct mmsghdr messages[BR_UDP_TRAINS];
     int fd = outbox->trains[outbox->first].fd, n = 0, rc;
 
-    for (int i = outbox->first; i < outbox->n && outbox->trains[i].link && outbox->trains[i].fd == fd;
-         i++, n++)
+    for (int i = outbox->first;
+         i < outbox->n && outbox->trains[i].link && outbox->trains[i].fd == fd; i++, n++)
         udp_train_prepare(&outbox->trains[i], control[n], &messages[n]);
     rc = sendmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT | MSG_NOSIGNAL);
     return rc < 0 ? -errno : rc;
@@ -152,8 +153,8 @@ void br_udp_inbox_init(struct br_udp_inbox *inbox)
     inbox->now = inbox->least = br_clock_now();
 }
 
-/* Time stamps are of the clock that people set, which may jump: so both are read each time. Who was stopped between the two has
- * learned nothing. */
+/* Time stamps are of the clock that people set, which may jump: so both are read each time. Who was
+ * stopped between the two has learned nothing. */
 static void read_clocks(struct br_udp_inbox *inbox)
 {
     uint64_t before = br_clock_now();

@@ -2,13 +2,16 @@
 /*
  * The udp back end: transport/datagram/ over sockets.
  *
- * 1. One socket receives all of a device's packets, whoever sends them, and a packet says by a random number which link it
- *    belongs to. More sockets, which only send, give the packets other source ports, so that switches which choose a path by
- *    ports use several (BRAID_UDP_PATHS). Rejected: a connected socket a link, which costs a system call a link and poll.
- * 2. Bad news by ICMP about a link that is up is believed only where waiting would not mend it: nobody listens any more, or the
- *    path carries shorter packets than was agreed. Other news may pass; the link's patience decides.
- * 3. UDP's own checksum covers every packet, and the NIC or the kernel looks at it, as with TCP. So ours, CRC32C, covers headers
- *    only: over all payload it takes an eighth of both ends' time. BRAID_UDP_CHECKSUM=crc32c is for who does not trust 16 bits.
+ * 1. One socket receives all of a device's packets, whoever sends them, and a packet says by a
+ *    random number which link it belongs to. More sockets, which only send, give the packets other
+ *    source ports, so that switches which choose a path by ports use several (BRAID_UDP_PATHS).
+ *    Rejected: a connected socket a link, which costs a system call a link and poll.
+ * 2. Bad news by ICMP about a link that is up is believed only where waiting would not mend it:
+ *    nobody listens any more, or the path carries shorter packets than was agreed. Other news may
+ *    pass; the link's patience decides.
+ * 3. UDP's own checksum covers every packet, and the NIC or the kernel looks at it, as with TCP. So
+ *    ours, CRC32C, covers headers only: over all payload it takes an eighth of both ends' time.
+ *    BRAID_UDP_CHECKSUM=crc32c is for who does not trust 16 bits.
  */
 #ifndef BR_TRANSPORT_UDP_UDP_H
 #define BR_TRANSPORT_UDP_UDP_H

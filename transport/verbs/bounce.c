@@ -29,7 +29,8 @@ static int map_and_pin(struct br_verbs_bounce *bounce, size_t bytes)
     bounce->arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bounce->arena == MAP_FAILED) {
         bounce->arena = NULL;
-        return br_error(ENOMEM, "%s: no memory for %zu bytes of buffers", bounce->registrar->name, bytes);
+        return br_error(ENOMEM, "%s: no memory for %zu bytes of buffers", bounce->registrar->name,
+                        bytes);
     }
     rc = br_verbs_pin(bounce->registrar, bounce->arena, bytes, bounce->reach, &bounce->mr);
     if (rc) {
@@ -61,7 +62,8 @@ static int bounce_make(struct br_verbs_bounce *bounce)
     }
     br_downgrade(bounce);
     br_log_warn(
-        "%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. braid_alloc() and "
+        "%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. "
+        "braid_alloc() and "
         "braid_register() avoid it",
         bounce->registrar->name, bounce->reach == BR_VERBS_LOCAL ? "sent" : "received", bytes,
         bytes < bounce->wanted ? " (the limit of locked memory allows no more: `ulimit -l`)" : "");
@@ -88,10 +90,11 @@ int br_verbs_bounce_get(struct br_verbs_bounce *bounce, size_t bytes, void **mem
     if (rc)
         return rc;
     if (bytes > bounce->bytes)
-        return br_error(ENOMEM,
-                        "%s: %zu bytes that are not registered do not fit into %zu bytes of pinned buffers: "
-                        "braid_register() them, or raise the limit of locked memory (`ulimit -l`)",
-                        bounce->registrar->name, bytes, bounce->bytes);
+        return br_error(
+            ENOMEM,
+            "%s: %zu bytes that are not registered do not fit into %zu bytes of pinned buffers: "
+            "braid_register() them, or raise the limit of locked memory (`ulimit -l`)",
+            bounce->registrar->name, bytes, bounce->bytes);
     while (i < bounce->units && run < need) {
         run = bounce->lengths[i] ? 0 : run + 1;
         i += bounce->lengths[i] ? bounce->lengths[i] : 1;

@@ -9,7 +9,8 @@
 #include "base/error.h"
 #include "transport/verbs/diagnosis.h"
 
-static void capabilities_refuse(struct br_verbs_capabilities *out, const char *why, ...) __attribute__((format(printf, 2, 3)));
+static void capabilities_refuse(struct br_verbs_capabilities *out, const char *why, ...)
+    __attribute__((format(printf, 2, 3)));
 static void capabilities_refuse(struct br_verbs_capabilities *out, const char *why, ...)
 {
     va_list args;
@@ -22,7 +23,7 @@ static void capabilities_refuse(struct br_verbs_capabilities *out, const char *w
 
 /* One port more. */
 static void capabilities_add(struct br_verbs_capabilities *out, const struct br_verbs_port *port,
-                const struct br_gid_choice *choice)
+                             const struct br_gid_choice *choice)
 {
     uint8_t families = 0;
 
@@ -48,7 +49,8 @@ static void add_named(const struct br_verbs_host *host, const char *name, uint32
     if (br_verbs_port_find(host, name, gid, &port, &choice))
         capabilities_refuse(out, "%.150s", br_error_message());
     else if (port->software && strcmp(name, port->name) != 0 && strcmp(name, port->device) != 0)
-        capabilities_refuse(out, "%.40s is soft-RoCE, which counts only by its own name, %.47s", name, port->name);
+        capabilities_refuse(out, "%.40s is soft-RoCE, which counts only by its own name, %.47s",
+                            name, port->name);
     else
         capabilities_add(out, port, &choice);
 }
@@ -71,11 +73,12 @@ static void add_all(const struct br_verbs_host *host, struct br_verbs_capabiliti
         capabilities_refuse(out, "%.47s: %.100s", unusable->name, unusable->diagnosis.what);
     else
         capabilities_refuse(out, "%s",
-               host->n_ports ? "it has soft-RoCE only, which is to be named" : "it has no RDMA devices");
+                            host->n_ports ? "it has soft-RoCE only, which is to be named"
+                                          : "it has no RDMA devices");
 }
 
 void br_verbs_capabilities_of(const struct br_verbs_host *host, const char (*names)[BR_DEVICE_NAME],
-                       const uint32_t *gids, int n, struct br_verbs_capabilities *out)
+                              const uint32_t *gids, int n, struct br_verbs_capabilities *out)
 {
     memset(out, 0, sizeof *out);
     if (!host->built)
@@ -84,7 +87,7 @@ void br_verbs_capabilities_of(const struct br_verbs_host *host, const char (*nam
         capabilities_refuse(out, "%.150s", host->library);
     else if (br_verbs_memlock_is_low(host))
         capabilities_refuse(out, "it may lock only %llu KiB of memory (ulimit -l)",
-               (unsigned long long)(host->around.memlock >> 10));
+                            (unsigned long long)(host->around.memlock >> 10));
     else if (!n)
         add_all(host, out);
     for (int i = 0; i < n && !*out->why_not; i++)
@@ -107,7 +110,7 @@ static bool kernel_has_devices(void)
 }
 
 void br_verbs_capabilities(const char (*names)[BR_DEVICE_NAME], const uint32_t *gids, int n,
-                    struct br_verbs_capabilities *out)
+                           struct br_verbs_capabilities *out)
 {
     struct br_verbs_host host;
 

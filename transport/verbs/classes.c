@@ -40,7 +40,8 @@ static bool take_entry(const char **text, long most, struct list *list)
     long from = INT32_MIN, value;
 
     if (list->n) {
-        if (!classes_take(text, INT32_MIN + 1L, INT32_MAX, &from) || *(*text)++ != ':' || from <= entry[-1].from)
+        if (!classes_take(text, INT32_MIN + 1L, INT32_MAX, &from) || *(*text)++ != ':' ||
+            from <= entry[-1].from)
             return false;
     }
     if (!classes_take(text, 0, most, &value))
@@ -78,7 +79,8 @@ static const struct entry *classes_entry_of(const struct list *list, int32_t pri
     return &list->entries[i];
 }
 
-int br_verbs_classes_parse(const char *service_level, const char *traffic_class, struct br_verbs_classes *out)
+int br_verbs_classes_parse(const char *service_level, const char *traffic_class,
+                           struct br_verbs_classes *out)
 {
     struct list levels, classes;
     int32_t below = INT32_MAX; /* priorities up to this one have no class yet */
@@ -89,14 +91,16 @@ int br_verbs_classes_parse(const char *service_level, const char *traffic_class,
     if (rc)
         return rc;
     for (out->n = 0;; out->n++) {
-        const struct entry *level = classes_entry_of(&levels, below), *class = classes_entry_of(&classes, below);
+        const struct entry *level = classes_entry_of(&levels, below),
+                           *class = classes_entry_of(&classes, below);
         int32_t from = level->from > class->from ? level->from : class->from;
 
         if (out->n == BR_VERBS_CLASSES)
-            return br_error(EINVAL,
-                            "BRAID_SERVICE_LEVEL and BRAID_TRAFFIC_CLASS make more than %d priority classes "
-                            "together; let them change at the same priorities",
-                            BR_VERBS_CLASSES);
+            return br_error(
+                EINVAL,
+                "BRAID_SERVICE_LEVEL and BRAID_TRAFFIC_CLASS make more than %d priority classes "
+                "together; let them change at the same priorities",
+                BR_VERBS_CLASSES);
         out->of[out->n] = (struct br_verbs_class){from, level->value, class->value};
         if (from == INT32_MIN)
             break;

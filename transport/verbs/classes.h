@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Priority classes: which service level and traffic class the frames of a priority travel with. Switches map both to their queues.
+ * Priority classes: which service level and traffic class the frames of a priority travel with.
+ * Switches map both to their queues.
  *
- *   BRAID_TRAFFIC_CLASS=32,1:104,10:184     32 for all, but 104 from priority 1 on, and 184 from priority 10 on
+ *   BRAID_TRAFFIC_CLASS=32,1:104,10:184     32 for all, but 104 from priority 1 on, and 184 from
+ * priority 10 on
  *
- * A queue pair has one of each for its life, so a link has a queue pair a class; with one class, the default, just one.
+ * A queue pair has one of each for its life, so a link has a queue pair a class; with one class,
+ * the default, just one.
  */
 #ifndef BR_TRANSPORT_VERBS_CLASSES_H
 #define BR_TRANSPORT_VERBS_CLASSES_H
@@ -21,7 +24,8 @@ struct br_verbs_classes {
     } of[BR_VERBS_CLASSES]; /* the most urgent first: messages go with it */
 };
 
-/* From the values of BRAID_SERVICE_LEVEL and BRAID_TRAFFIC_CLASS, either may be NULL or empty: 0 for all. 0, or -EINVAL with words. */
+/* From the values of BRAID_SERVICE_LEVEL and BRAID_TRAFFIC_CLASS, either may be NULL or empty: 0
+ * for all. 0, or -EINVAL with words. */
 int br_verbs_classes_parse(const char *service_level, const char *traffic_class,
                            struct br_verbs_classes *out);
 

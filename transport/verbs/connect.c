@@ -4,17 +4,19 @@
  *
  *   connector                                  listener
  *   connect()
- *   makes its queue pair, hello          ->    checks it, makes its queue pair, ready to receive and send
- *   ready to receive and send            <-    hello
- *   UP; go                               ->    UP
+ *   makes its queue pair, hello          ->    checks it, makes its queue pair, ready to receive
+ * and send ready to receive and send            <-    hello UP; go                               ->
+ * UP
  *
- * 1. Nothing blocks: every step is taken when poll() finds the socket readable or writable. A hello is smaller than any socket
- *    buffer, so it leaves with one send.
- * 2. The listener reports the link when the connector's queue pair can receive: a first frame that comes too early is lost
- *    and costs a whole timeout of the NIC.
- * 3. Anybody can connect. Who has not come through in STRANGER_TIME is dropped, and takes one of max_links until then; a queue pair is
- *    made only for a whole and well-formed hello, and lets its owner write nothing (verbs.h note 5).
- * 4. The socket has no keepalive of its own: the protocol has, and a NIC that gets no answer says so.
+ * 1. Nothing blocks: every step is taken when poll() finds the socket readable or writable. A hello
+ *    is smaller than any socket buffer, so it leaves with one send.
+ * 2. The listener reports the link when the connector's queue pair can receive: a first frame that
+ *    comes too early is lost and costs a whole timeout of the NIC.
+ * 3. Anybody can connect. Who has not come through in STRANGER_TIME is dropped, and takes one of
+ *    max_links until then; a queue pair is made only for a whole and well-formed hello, and lets
+ *    its owner write nothing (verbs.h note 5).
+ * 4. The socket has no keepalive of its own: the protocol has, and a NIC that gets no answer says
+ *    so.
  */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -39,18 +41,20 @@
 int br_verbs_hello_check(const struct br_verbs_hello *hello)
 {
     if (hello->magic != BR_VERBS_MAGIC)
-        return br_error(EPROTO,
-                        "no hello of braid's verbs (magic 0x%08x): something else speaks on this port",
-                        hello->magic);
+        return br_error(
+            EPROTO, "no hello of braid's verbs (magic 0x%08x): something else speaks on this port",
+            hello->magic);
     if (hello->version != BR_VERBS_VERSION)
-        return br_error(EPROTO, "hello of version %u, we speak %u: install the same braid on both hosts",
-                        hello->version, BR_VERBS_VERSION);
-    if (hello->mtu < IBV_MTU_256 || hello->mtu > IBV_MTU_4096 || hello->psn >> 24 || !hello->lanes ||
-        hello->lanes > BR_VERBS_CLASSES || !hello->message_bytes ||
-        hello->message_bytes > BR_FRAME_MAX_PAYLOAD)
         return br_error(EPROTO,
-                        "malformed hello (MTU %u, %u queue pairs, first packet %u, messages of %u bytes)",
-                        hello->mtu, hello->lanes, hello->psn, hello->message_bytes);
+                        "hello of version %u, we speak %u: install the same braid on both hosts",
+                        hello->version, BR_VERBS_VERSION);
+    if (hello->mtu < IBV_MTU_256 || hello->mtu > IBV_MTU_4096 || hello->psn >> 24 ||
+        !hello->lanes || hello->lanes > BR_VERBS_CLASSES || !hello->message_bytes ||
+        hello->message_bytes > BR_FRAME_MAX_PAYLOAD)
+        return br_error(
+            EPROTO,
+            "malformed hello (MTU %u, %u queue pairs, first packet %u, messages of %u bytes)",
+            hello->mtu, hello->lanes, hello->psn, hello->message_bytes);
     for (int i = 0; i < BR_VERBS_CLASSES; i++)
         if (hello->qps[i] >> 24)
             return br_error(EPROTO, "malformed hello (queue pair %u)", hello->qps[i]);
@@ -69,8 +73,8 @@ int br_verbs_address(struct br_device *base, struct br_address *out)
     return 0;
 }
 
-static int verbs_connect_unpack(const struct br_verbs_device *device, const struct br_address *address,
-                  union br_inet_address *out)
+static int verbs_connect_unpack(const struct br_verbs_device *device,
+                                const struct br_address *address, union br_inet_address *out)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
     uint8_t kind = device->cm.channel ? BY_CM : BY_TCP;
@@ -79,8 +83,9 @@ static int verbs_connect_unpack(const struct br_verbs_device *device, const stru
         (address->data[0] != BY_TCP && address->data[0] != BY_CM))
         return br_error(EINVAL, "the peer's address is none of the verbs back end");
     if (address->data[0] != kind)
-        return br_error(EINVAL, "the peer connects by %s, we by %s: set BRAID_VERBS_CONNECT alike everywhere",
-                        kind == BY_CM ? "TCP" : "rdma_cm", kind == BY_CM ? "rdma_cm" : "TCP");
+        return br_error(
+            EINVAL, "the peer connects by %s, we by %s: set BRAID_VERBS_CONNECT alike everywhere",
+            kind == BY_CM ? "TCP" : "rdma_cm", kind == BY_CM ? "rdma_cm" : "TCP");
     memcpy(inner.data, address->data + 1, inner.bytes);
     return br_inet_unpack(&inner, out);
 }
@@ -130,7 +135,8 @@ static int connect_by_tcp(struct br_verbs_link *link, const union br_inet_addres
     return link->fd < 0 ? link->fd : verbs_connect_watch(link, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
-int br_verbs_link_connect(struct br_device *base, const struct br_address *address, struct br_link **out)
+int br_verbs_link_connect(struct br_device *base, const struct br_address *address,
+                          struct br_link **out)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     union br_inet_address peer;
@@ -189,7 +195,8 @@ void br_verbs_accept(struct br_verbs_device *device)
             return;
         else if (errno != ECONNABORTED && errno != EINTR)
             br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_WARN,
-                           "device %s: cannot accept a connection: %s", device->base.name, strerror(errno));
+                           "device %s: cannot accept a connection: %s", device->base.name,
+                           strerror(errno));
     }
 }
 
@@ -271,7 +278,8 @@ static int verbs_connect_take(struct br_verbs_link *link)
 {
     bool whole = link->hello_bytes == sizeof link->hello;
     uint8_t go, *to = whole ? &go : (uint8_t *)&link->hello + link->hello_bytes;
-    ssize_t n = recv(link->fd, to, whole ? 1 : sizeof link->hello - link->hello_bytes, MSG_DONTWAIT);
+    ssize_t n =
+        recv(link->fd, to, whole ? 1 : sizeof link->hello - link->hello_bytes, MSG_DONTWAIT);
 
     br_verbs_device_of(link)->base.counters.system_calls++;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How two devices find each other by rdma_cm (BRAID_VERBS_CONNECT=cm): no TCP between the hosts, the fabric's own messages carry
- * what connect.c sends over a socket. For fabrics where IP packets do not pass, and where paths are chosen by the subnet manager.
+ * How two devices find each other by rdma_cm (BRAID_VERBS_CONNECT=cm): no TCP between the hosts,
+ * the fabric's own messages carry what connect.c sends over a socket. For fabrics where IP packets
+ * do not pass, and where paths are chosen by the subnet manager.
  *
  *   connector                                       listener
  *   resolve address, route; makes its queue pair
- *   connect: hello as private data           ->     checks it, makes its queue pair, ready to receive and send
- *   ready to receive and send                <-     accept: hello
- *   UP; establish                            ->     UP
+ *   connect: hello as private data           ->     checks it, makes its queue pair, ready to
+ * receive and send ready to receive and send                <-     accept: hello UP; establish ->
+ * UP
  *
- * 1. Queue pairs are ours, made on the context that we have opened: rdma_cm only says what to set (rdma_init_qp_attr), so links of
- *    both kinds are the same from there on. rdma_create_qp() would want its own protection domain, or its context for ours.
- * 2. The channel does not block, and stands in epoll beside the sockets. Each event is copied and acknowledged before it is dealt
- *    with, because rdma_destroy_id() waits for that.
- * 3. Private data have 56 bytes; of the hello the part before the GIDs goes there, as rdma_cm has those itself.
- * 4. rdma_cm connects one queue pair, that of the first lane; those of other priority classes take the same path, with their numbers from
- *    the hello.
- * 5. The end of a connection (DISCONNECTED) is what the end of the socket is there: also when the process dies, as the
- *    kernel then says it in its place. A host that dies says nothing; the NIC's retries and the protocol's keepalive find it.
+ * 1. Queue pairs are ours, made on the context that we have opened: rdma_cm only says what to set
+ *    (rdma_init_qp_attr), so links of both kinds are the same from there on. rdma_create_qp() would
+ *    want its own protection domain, or its context for ours.
+ * 2. The channel does not block, and stands in epoll beside the sockets. Each event is copied and
+ *    acknowledged before it is dealt with, because rdma_destroy_id() waits for that.
+ * 3. Private data have 56 bytes; of the hello the part before the GIDs goes there, as rdma_cm has
+ *    those itself.
+ * 4. rdma_cm connects one queue pair, that of the first lane; those of other priority classes take
+ *    the same path, with their numbers from the hello.
+ * 5. The end of a connection (DISCONNECTED) is what the end of the socket is there: also when the
+ *    process dies, as the kernel then says it in its place. A host that dies says nothing; the
+ *    NIC's retries and the protocol's keepalive find it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +58,8 @@ static int connect_cm_failed(const char *call)
 }
 
 /* rdma_cm goes by address; that must be our port. */
-static int connect_cm_check_device(const struct br_verbs_device *device, const struct rdma_cm_id *id)
+static int connect_cm_check_device(const struct br_verbs_device *device,
+                                   const struct rdma_cm_id *id)
 {
     const char *name = device->library->get_device_name(device->context->device);
 
@@ -143,7 +148,8 @@ int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address 
 void br_verbs_cm_disconnect(struct br_verbs_link *link)
 {
     if (link->id && link->state == BR_VLINK_UP)
-        br_verbs_device_of(link)->library->cm_disconnect(link->id); /* an error: the peer was first */
+        /* an error: the peer was first */
+        br_verbs_device_of(link)->library->cm_disconnect(link->id);
 }
 
 void br_verbs_cm_close(struct br_verbs_link *link)
@@ -177,7 +183,7 @@ int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr)
 }
 
 static void connect_cm_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello,
-                 struct rdma_conn_param *param)
+                            struct rdma_conn_param *param)
 {
     br_verbs_hello_fill(link, hello);
     *param = (struct rdma_conn_param){.private_data = hello,
@@ -235,7 +241,9 @@ static int resolve_route(struct br_verbs_link *link)
 
     if (rc)
         return rc;
-    return device->library->cm_resolve_route(link->id, RESOLVE_MS) ? connect_cm_failed("rdma_resolve_route") : 0;
+    return device->library->cm_resolve_route(link->id, RESOLVE_MS)
+               ? connect_cm_failed("rdma_resolve_route")
+               : 0;
 }
 
 static int connect_cm_answer(struct br_verbs_link *link, const struct event *event)
@@ -281,12 +289,14 @@ static void accept_request(struct br_verbs_device *device, const struct event *e
 static int connect_cm_refused(const struct br_verbs_device *device, const struct event *event)
 {
     const char *what = device->library->cm_event_str(event->type);
-    int err = event->status < -1 ? -event->status : EHOSTUNREACH; /* -1: librdmacm's own, it says no more */
+    /* -1: librdmacm's own, it says no more */
+    int err = event->status < -1 ? -event->status : EHOSTUNREACH;
 
     if (event->type == RDMA_CM_EVENT_REJECTED)
         return br_error(ECONNREFUSED, "%s (reason %d)%s", what, event->status,
-                        event->status == NOT_LISTENED ? ": nobody listens there"
-                                                      : "; the peer's log (BRAID_LOG=info) says why");
+                        event->status == NOT_LISTENED
+                            ? ": nobody listens there"
+                            : "; the peer's log (BRAID_LOG=info) says why");
     return br_error(err, "%s: %s", what, strerror(err));
 }
 
@@ -334,7 +344,8 @@ static void connect_cm_one(struct br_verbs_device *device, const struct event *e
         link->hung_up = true; /* what it said before is reported first (poll.c) */
         br_verbs_link_is_ready(link);
     } else {
-        br_log_debug("device %s: %s", device->base.name, device->library->cm_event_str(event->type));
+        br_log_debug("device %s: %s", device->base.name,
+                     device->library->cm_event_str(event->type));
     }
 }
 
@@ -355,9 +366,11 @@ void br_verbs_cm_events(struct br_verbs_device *device)
         connect_cm_one(device, &copy);
         errno = 0;
     }
-    if (errno != EAGAIN && errno != EINTR && errno != ENOMEM) { /* these pass, and it is looked at again */
-        br_log_error("device %s: rdma_get_cm_event: %s: no new links, and the end of others is found late",
-                     device->base.name, strerror(br_verbs_errno()));
+    /* these pass, and it is looked at again */
+    if (errno != EAGAIN && errno != EINTR && errno != ENOMEM) {
+        br_log_error(
+            "device %s: rdma_get_cm_event: %s: no new links, and the end of others is found late",
+            device->base.name, strerror(br_verbs_errno()));
         epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->cm.channel->fd, NULL);
     }
 }

@@ -2,9 +2,10 @@
 /*
  * The device of the verbs back end: open, close.
  *
- * Timeout of queue pairs: a packet is tried 8 times in all, each after 4.096 us * 2^timeout. The least that br_device_config.patience
- * asks for, but between 67 ms (14) and 0.54 s (17) a try: the NIC answers by itself, so a peer that is merely stopped is not
- * silent here, and a lost last packet costs one whole timeout.
+ * Timeout of queue pairs: a packet is tried 8 times in all, each after 4.096 us * 2^timeout. The
+ * least that br_device_config.patience asks for, but between 67 ms (14) and 0.54 s (17) a try: the
+ * NIC answers by itself, so a peer that is merely stopped is not silent here, and a lost last
+ * packet costs one whole timeout.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@
 #define DEPTH_LEAST   16          /* work requests of a queue pair */
 #define TX_BYTES      (8u << 20)  /* of copies on their way out, at most */
 #define RX_BYTES      (32u << 20) /* of places without keys, at most */
-#define COPIES        64          /* messages on their way out that do not go inline, of all links */
+#define COPIES        64 /* messages on their way out that do not go inline, of all links */
 #define LINGER        (200 * BR_MS)
 
 static uint8_t verbs_device_timeout_of(uint64_t patience)
@@ -58,7 +59,7 @@ static int copy_port(struct br_verbs_device *device, const struct br_verbs_port 
 
 /* The port that the name means, in `found` (of host), its GIDs in the device. */
 static int verbs_device_find_port(struct br_verbs_device *device, struct br_verbs_host *host,
-                     const struct br_verbs_port **found)
+                                  const struct br_verbs_port **found)
 {
     const struct br_device_config *config = device->base.config;
     struct br_gid_choice choice;
@@ -99,7 +100,8 @@ static int verbs_device_open_context(struct br_verbs_device *device, const char 
     errno = 0;
     list = device->library->get_device_list(&n);
     if (!list)
-        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s", strerror(br_verbs_errno()));
+        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s",
+                        strerror(br_verbs_errno()));
     for (int i = 0; i < n && rc == -ENODEV; i++)
         if (!strcmp(device->library->get_device_name(list[i]), name)) {
             errno = 0;
@@ -119,15 +121,19 @@ static int choose_address(struct br_verbs_device *device, const struct br_verbs_
     memset(&device->address, 0, sizeof device->address);
     if (device->choice.entry[BR_GID_IPV4] >= 0) {
         device->address.any.sa_family = AF_INET;
-        memcpy(&device->address.v4.sin_addr, device->gids[device->choice.entry[BR_GID_IPV4]].raw + 12, 4);
+        memcpy(&device->address.v4.sin_addr,
+               device->gids[device->choice.entry[BR_GID_IPV4]].raw + 12, 4);
         return 0;
     }
     if (device->choice.entry[BR_GID_IPV6] >= 0) {
-        if (IN6_IS_ADDR_LINKLOCAL(
-                (const struct in6_addr *)(const void *)device->gids[device->choice.entry[BR_GID_IPV6]].raw))
-            return br_error(EADDRNOTAVAIL, "a link-local GID cannot be connected to; name a routable one");
+        if (IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)(const void *)device
+                                      ->gids[device->choice.entry[BR_GID_IPV6]]
+                                      .raw))
+            return br_error(EADDRNOTAVAIL,
+                            "a link-local GID cannot be connected to; name a routable one");
         device->address.any.sa_family = AF_INET6;
-        memcpy(&device->address.v6.sin6_addr, device->gids[device->choice.entry[BR_GID_IPV6]].raw, 16);
+        memcpy(&device->address.v6.sin6_addr, device->gids[device->choice.entry[BR_GID_IPV6]].raw,
+               16);
         return 0;
     }
     rc = br_interface_find(*port->netdev ? port->netdev : NULL, &interface);
@@ -196,7 +202,8 @@ static int open_queues(struct br_verbs_device *device)
                                                     .counters = &device->base.counters};
     br_verbs_bounce_init(&device->tx, &device->registrar, BR_VERBS_LOCAL, TX_BYTES);
     br_verbs_bounce_init(&device->rx, &device->registrar, BR_VERBS_REMOTE, RX_BYTES);
-    rc = br_pool_init(&device->copies, sizeof(struct br_frame_header) + config->message_bytes, COPIES);
+    rc = br_pool_init(&device->copies, sizeof(struct br_frame_header) + config->message_bytes,
+                      COPIES);
     if (!rc)
         rc = br_verbs_pin(&device->registrar, device->copies.memory, device->copies.size * COPIES,
                           BR_VERBS_LOCAL, &device->copies_mr);
@@ -206,9 +213,9 @@ static int open_queues(struct br_verbs_device *device)
         return rc;
     errno = 0;
     device->channel = device->library->create_comp_channel(device->context);
-    return device->channel
-               ? 0
-               : br_error(br_verbs_errno(), "ibv_create_comp_channel: %s", strerror(br_verbs_errno()));
+    return device->channel ? 0
+                           : br_error(br_verbs_errno(), "ibv_create_comp_channel: %s",
+                                      strerror(br_verbs_errno()));
 }
 
 /* With room for everything that can be outstanding: a completion queue that runs over is lost. */
@@ -221,7 +228,8 @@ static int open_completions(struct br_verbs_device *device)
     if (depth < DEPTH_LEAST)
         return br_error(
             E2BIG,
-            "%u links with %u queue pairs each are too many for a completion queue of %d entries, which "
+            "%u links with %u queue pairs each are too many for a completion queue of %d entries, "
+            "which "
             "is all the device has; fewer ranks a device, more devices, or fewer priority classes",
             config->max_links, device->classes.n, device->limits.max_cqe);
     if (device->limits.max_qp_wr > 0 && depth > device->limits.max_qp_wr)
@@ -230,9 +238,10 @@ static int open_completions(struct br_verbs_device *device)
     entries = pairs * (int)device->depth + (int)device->receive.target;
     errno = 0;
     device->cq = device->library->create_cq(device->context, entries, NULL, device->channel, 0);
-    return device->cq ? 0
-                      : br_error(br_verbs_errno(), "cannot make a completion queue of %d entries: %s",
-                                 entries, strerror(br_verbs_errno()));
+    return device->cq
+               ? 0
+               : br_error(br_verbs_errno(), "cannot make a completion queue of %d entries: %s",
+                          entries, strerror(br_verbs_errno()));
 }
 
 static int verbs_device_allocate(struct br_verbs_device *device)
@@ -314,11 +323,13 @@ static void close_queues(struct br_verbs_device *device)
     if (device->cq)
         verbs_device_check(device, library->destroy_cq(device->cq), "ibv_destroy_cq");
     if (device->channel)
-        verbs_device_check(device, library->destroy_comp_channel(device->channel), "ibv_destroy_comp_channel");
+        verbs_device_check(device, library->destroy_comp_channel(device->channel),
+                           "ibv_destroy_comp_channel");
     if (device->pd)
         verbs_device_check(device, library->dealloc_pd(device->pd), "ibv_dealloc_pd");
     if (device->context)
-        verbs_device_check(device, library->close_device(device->context) ? errno : 0, "ibv_close_device");
+        verbs_device_check(device, library->close_device(device->context) ? errno : 0,
+                           "ibv_close_device");
 }
 
 static void verbs_device_device_close(struct br_device *base)
@@ -359,7 +370,8 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
                                          .needs_rkey = true,
                                          .pins = true,
                                          .gpu = true};
-    snprintf(device->base.name, sizeof device->base.name, "%s", config->name ? config->name : "(any)");
+    snprintf(device->base.name, sizeof device->base.name, "%s",
+             config->name ? config->name : "(any)");
     device->listen_fd = device->epoll_fd = -1;
     device->look = true;
     device->timeout = verbs_device_timeout_of(config->patience);
@@ -380,7 +392,8 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
 
 static int verbs_device_region_register(struct br_device *base, struct br_region *region)
 {
-    return br_verbs_region_register(&((struct br_verbs_device *)base)->registrar, base->index, region);
+    return br_verbs_region_register(&((struct br_verbs_device *)base)->registrar, base->index,
+                                    region);
 }
 
 static void verbs_device_region_release(struct br_device *base, struct br_region *region)

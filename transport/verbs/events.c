@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous events of the device. Every kind that verbs.h names is dealt with; each is acknowledged at once, because
- * destroying what it belongs to waits for that. A port or a GID that goes takes its links along: the NIC would try for
- * seconds, and the protocol has other rails. When it comes back nothing is to be done: the protocol connects again.
+ * Asynchronous events of the device. Every kind that verbs.h names is dealt with; each is
+ * acknowledged at once, because destroying what it belongs to waits for that. A port or a GID that
+ * goes takes its links along: the NIC would try for seconds, and the protocol has other rails. When
+ * it comes back nothing is to be done: the protocol connects again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -84,17 +85,19 @@ static void port_changes(struct br_verbs_device *device, uint8_t port, const cha
         return;
     rc = br_verbs_query_port(device->library, device->context, port, &attr);
     if (rc) {
-        br_log_warn("device %s: ibv_query_port: %s; port %u counts as down", device->base.name, strerror(rc),
-                    port);
+        br_log_warn("device %s: ibv_query_port: %s; port %u counts as down", device->base.name,
+                    strerror(rc), port);
         attr = device->attr;
         attr.state = IBV_PORT_DOWN;
     }
     device->attr = attr;
-    br_log_info("device %s (level %d): port %u: %s; it is %s", device->base.name, device->base.config->level,
-                port, what, device->library->port_state_str(device->attr.state));
+    br_log_info("device %s (level %d): port %u: %s; it is %s", device->base.name,
+                device->base.config->level, port, what,
+                device->library->port_state_str(device->attr.state));
     if (device->attr.state == IBV_PORT_ACTIVE)
         return;
-    snprintf(why, sizeof why, "port %u is %s", port, device->library->port_state_str(device->attr.state));
+    snprintf(why, sizeof why, "port %u is %s", port,
+             device->library->port_state_str(device->attr.state));
     fail_all(device, -ENETDOWN, why);
 }
 
@@ -124,7 +127,8 @@ static void events_one(struct br_verbs_device *device, const struct ibv_async_ev
         break;
     case IBV_EVENT_LID_CHANGE:
         port_changes(device, (uint8_t)event->element.port_num, what);
-        if (event->element.port_num == device->port && device->attr.link_layer != IBV_LINK_LAYER_ETHERNET)
+        if (event->element.port_num == device->port &&
+            device->attr.link_layer != IBV_LINK_LAYER_ETHERNET)
             fail_all(device, -ENETRESET, what);
         break;
     case IBV_EVENT_GID_CHANGE:

@@ -118,12 +118,13 @@ static void append_entry(struct br_gid_choice *choice, const struct br_gid *gid)
 {
     char text[BR_GID_TEXT];
 
-    gid_append(choice, "%d (%s, %s%s%s)", gid->index, br_gid_text(gid->raw, text), br_gid_type_name(gid->type),
-           *gid->netdev ? ", " : "", gid->netdev);
+    gid_append(choice, "%d (%s, %s%s%s)", gid->index, br_gid_text(gid->raw, text),
+               br_gid_type_name(gid->type), *gid->netdev ? ", " : "", gid->netdev);
 }
 
 /* Both can be used. The base interface of the port goes before its VLANs, then the lower index. */
-static bool gid_is_better(const struct br_gid *gid, const struct br_gid *than, const struct br_gid_wish *wish)
+static bool gid_is_better(const struct br_gid *gid, const struct br_gid *than,
+                          const struct br_gid_wish *wish)
 {
     bool gid_main = wish->main_netdev && !strcmp(gid->netdev, wish->main_netdev);
     bool than_main = wish->main_netdev && !strcmp(than->netdev, wish->main_netdev);
@@ -132,7 +133,7 @@ static bool gid_is_better(const struct br_gid *gid, const struct br_gid *than, c
 }
 
 static void gid_explain(const struct br_gid *table, int n, const struct br_gid_wish *wish,
-                    struct br_gid_choice *choice)
+                        struct br_gid_choice *choice)
 {
     const char *separator = "GID ";
 
@@ -145,7 +146,9 @@ static void gid_explain(const struct br_gid *table, int n, const struct br_gid_w
     }
     if (wish->index >= 0 && *choice->message)
         gid_append(choice, " as %s says", wish->index_from);
-    separator = *choice->message ? "; not " : n ? "no GID can be used: not " : "the port has no GIDs";
+    separator = *choice->message ? "; not "
+                : n              ? "no GID can be used: not "
+                                 : "the port has no GIDs";
     if (!n)
         gid_append(choice, "%s", separator);
     for (int i = 0; i < n; i++) {
@@ -162,8 +165,9 @@ static void gid_explain(const struct br_gid *table, int n, const struct br_gid_w
 static int gid_refuse(int n, const struct br_gid_wish *wish, const struct br_gid_choice *choice)
 {
     if (wish->index >= 0)
-        return br_error(EINVAL, "%s names GID %d, which the port does not have; %s", wish->index_from,
-                        wish->index, n ? "`braid info` shows its GIDs" : "it has none");
+        return br_error(EINVAL, "%s names GID %d, which the port does not have; %s",
+                        wish->index_from, wish->index,
+                        n ? "`braid info` shows its GIDs" : "it has none");
     return br_error(EADDRNOTAVAIL, "%s", choice->message);
 }
 
@@ -185,7 +189,8 @@ int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *w
     return any ? 0 : gid_refuse(n, wish, choice);
 }
 
-void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice, struct br_gid_offer *out)
+void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice,
+                  struct br_gid_offer *out)
 {
     memset(out, 0, sizeof *out);
     for (int f = 0; f < BR_GID_FAMILIES; f++) {
@@ -201,7 +206,8 @@ static void list_families(const uint8_t (*raw)[BR_GID_BYTES], char out[64])
     *out = '\0';
     for (int f = 0; f < BR_GID_FAMILIES; f++)
         if (memcmp(raw[f], zero, BR_GID_BYTES) != 0)
-            snprintf(out + strlen(out), 64 - strlen(out), "%s%s", *out ? " and " : "", family_names[f]);
+            snprintf(out + strlen(out), 64 - strlen(out), "%s%s", *out ? " and " : "",
+                     family_names[f]);
     if (!*out)
         snprintf(out, 64, "nothing");
 }
@@ -217,11 +223,12 @@ int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
         if (choice->entry[f] < 0 || !memcmp(theirs->raw[f], zero, BR_GID_BYTES))
             continue;
         if (theirs->type[f] != ours.type[f])
-            return br_error(
-                EADDRNOTAVAIL,
-                "this end speaks %s and the peer %s; leave BRAID_GID_INDEX out, or name GIDs of one "
-                "type at both ends",
-                br_gid_type_name(ours.type[f]), br_gid_type_name((enum br_gid_type)theirs->type[f]));
+            return br_error(EADDRNOTAVAIL,
+                            "this end speaks %s and the peer %s; leave BRAID_GID_INDEX out, or "
+                            "name GIDs of one "
+                            "type at both ends",
+                            br_gid_type_name(ours.type[f]),
+                            br_gid_type_name((enum br_gid_type)theirs->type[f]));
         *family = (enum br_gid_family)f;
         return choice->entry[f];
     }
@@ -229,6 +236,6 @@ int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
     list_families(theirs->raw, there);
     return br_error(
         EADDRNOTAVAIL,
-        "this end's port has GIDs of %s, the peer's of %s: give both ends addresses of one family", here,
-        there);
+        "this end's port has GIDs of %s, the peer's of %s: give both ends addresses of one family",
+        here, there);
 }

@@ -2,15 +2,17 @@
 /*
  * Which GID a port speaks with: pure functions over a port's GID table, for any thread.
  *
- * 1. On Ethernet an entry is usable when its type is RoCE v2 and its address is one that a router takes: no link-local, no
- *    loopback, no multicast, none of another network namespace. The number of an entry means nothing: 0 is the link-local
- *    one on soft-RoCE, the RoCE v1 one on mlx5, and numbers move when addresses come and go.
- * 2. Both ends must speak the same family. A port therefore offers its best entry of each family to its peers
- *    (br_gid_offer), and each end takes the first family of enum br_gid_family that both offer (br_gid_agree): the same
- *    at both ends without another message.
- * 3. Whoever names an entry (BRAID_GID_INDEX, gid_index in the inventory) gets it, also a link-local or RoCE v1 one; then the
- *    port offers nothing else.
- * 4. On InfiniBand, fe80::/64 is the usual subnet prefix and entry 0 is the port's own: the first one there is.
+ * 1. On Ethernet an entry is usable when its type is RoCE v2 and its address is one that a router
+ *    takes: no link-local, no loopback, no multicast, none of another network namespace. The number
+ *    of an entry means nothing: 0 is the link-local one on soft-RoCE, the RoCE v1 one on mlx5, and
+ *    numbers move when addresses come and go.
+ * 2. Both ends must speak the same family. A port therefore offers its best entry of each family to
+ *    its peers (br_gid_offer), and each end takes the first family of enum br_gid_family that both
+ *    offer (br_gid_agree): the same at both ends without another message.
+ * 3. Whoever names an entry (BRAID_GID_INDEX, gid_index in the inventory) gets it, also a
+ *    link-local or RoCE v1 one; then the port offers nothing else.
+ * 4. On InfiniBand, fe80::/64 is the usual subnet prefix and entry 0 is the port's own: the first
+ *    one there is.
  */
 #ifndef BR_TRANSPORT_VERBS_GID_H
 #define BR_TRANSPORT_VERBS_GID_H
@@ -20,8 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_GID_BYTES 16
-#define BR_GID_TEXT  46  /* an IPv6 address in words, the final zero included */
+#define BR_GID_BYTES   16
+#define BR_GID_TEXT    46  /* an IPv6 address in words, the final zero included */
 #define BR_GID_MESSAGE 400 /* of a choice */
 
 /* The numbers are those of enum ibv_gid_type. */
@@ -52,7 +54,7 @@ struct br_gid_wish {
 
 struct br_gid_choice {
     int entry[BR_GID_FAMILIES]; /* places in the table, not GID indexes; -1: none of this family */
-    char message[BR_GID_MESSAGE];   /* what was chosen, and of every other entry why not */
+    char message[BR_GID_MESSAGE]; /* what was chosen, and of every other entry why not */
 };
 
 /* What a peer has to know: the best entry of each family. */
@@ -74,15 +76,18 @@ bool br_gid_is_routable(const uint8_t raw[BR_GID_BYTES]);
 /* Why an entry is not to be used, in words; NULL: it can be. */
 const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *wish);
 
-/* Chooses from table[0..n). choice->words are set in any case. -EADDRNOTAVAIL with words (choice->words): no entry can be
- * used; -EINVAL with words: the wish names an entry that is not there. */
+/* Chooses from table[0..n). choice->words are set in any case. -EADDRNOTAVAIL with words
+ * (choice->words): no entry can be used; -EINVAL with words: the wish names an entry that is not
+ * there. */
 int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *wish,
                   struct br_gid_choice *choice);
 
-void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice, struct br_gid_offer *out);
+void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice,
+                  struct br_gid_offer *out);
 
-/* The place in the table of the entry for a peer that made this offer; the peer's GID is theirs->raw[*family].
- * -EADDRNOTAVAIL with words: the ends have no family in common, or the same family and different types. */
+/* The place in the table of the entry for a peer that made this offer; the peer's GID is
+ * theirs->raw[*family]. -EADDRNOTAVAIL with words: the ends have no family in common, or the same
+ * family and different types. */
 int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
                  const struct br_gid_offer *theirs, enum br_gid_family *family);
 

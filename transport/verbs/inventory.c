@@ -16,9 +16,10 @@
 
 #define PATH_BYTES 512
 
-static void verbs_inventory_path_of(char out[PATH_BYTES], const char *root, const char *format, va_list args)
-    __attribute__((format(printf, 3, 0)));
-static void verbs_inventory_path_of(char out[PATH_BYTES], const char *root, const char *format, va_list args)
+static void verbs_inventory_path_of(char out[PATH_BYTES], const char *root, const char *format,
+                                    va_list args) __attribute__((format(printf, 3, 0)));
+static void verbs_inventory_path_of(char out[PATH_BYTES], const char *root, const char *format,
+                                    va_list args)
 {
     size_t used = (size_t)snprintf(out, PATH_BYTES, "%.255s", root);
 
@@ -43,7 +44,8 @@ const char *br_verbs_line(char *out, size_t bytes, const char *root, const char 
     return out;
 }
 
-static bool verbs_inventory_exists(const char *root, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool verbs_inventory_exists(const char *root, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static bool verbs_inventory_exists(const char *root, const char *format, ...)
 {
     char path[PATH_BYTES];
@@ -55,7 +57,8 @@ static bool verbs_inventory_exists(const char *root, const char *format, ...)
     return !access(path, F_OK);
 }
 
-static DIR *open_folder(const char *root, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static DIR *open_folder(const char *root, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static DIR *open_folder(const char *root, const char *format, ...)
 {
     char path[PATH_BYTES];
@@ -125,7 +128,8 @@ static void driver_of(const char *root, struct br_verbs_interface *interface)
     snprintf(interface->driver, sizeof interface->driver, "%.31s", name ? name + 1 : target);
 }
 
-static void add_interface(struct br_verbs_inventory *out, const char *root, const struct ifaddrs *ifa)
+static void add_interface(struct br_verbs_inventory *out, const char *root,
+                          const struct ifaddrs *ifa)
 {
     struct br_verbs_interface *interface;
 
@@ -147,10 +151,12 @@ static void verbs_inventory_add_address(struct br_verbs_inventory *out, const st
     if (out->n_addresses == BR_VERBS_ADDRESSES || (family != AF_INET && family != AF_INET6))
         return;
     if (family == AF_INET6) {
-        memcpy(address->raw, &((const struct sockaddr_in6 *)(const void *)ifa->ifa_addr)->sin6_addr, 16);
+        memcpy(address->raw, &((const struct sockaddr_in6 *)(const void *)ifa->ifa_addr)->sin6_addr,
+               16);
     } else {
         address->raw[10] = address->raw[11] = 0xff;
-        memcpy(address->raw + 12, &((const struct sockaddr_in *)(const void *)ifa->ifa_addr)->sin_addr, 4);
+        memcpy(address->raw + 12,
+               &((const struct sockaddr_in *)(const void *)ifa->ifa_addr)->sin_addr, 4);
     }
     snprintf(address->netdev, sizeof address->netdev, "%s", ifa->ifa_name);
     out->n_addresses++;
@@ -177,7 +183,8 @@ void br_verbs_inventory_read(struct br_verbs_inventory *out, const char *root)
     freeifaddrs(list);
 }
 
-const struct br_verbs_interface *br_verbs_interface(const struct br_verbs_inventory *s, const char *name)
+const struct br_verbs_interface *br_verbs_interface(const struct br_verbs_inventory *s,
+                                                    const char *name)
 {
     for (int i = 0; i < s->n_interfaces; i++)
         if (!strcmp(s->interfaces[i].name, name))
@@ -197,8 +204,9 @@ const char *br_verbs_netdev_of(const struct br_verbs_inventory *s, const uint8_t
 uint64_t br_verbs_rate(const char *root, const char *device, int port)
 {
     char line[64];
-    double gigabits = strtod(
-        br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/ports/%d/rate", device, port), NULL);
+    double gigabits = strtod(br_verbs_line(line, sizeof line, root,
+                                           "/sys/class/infiniband/%s/ports/%d/rate", device, port),
+                             NULL);
 
     return gigabits > 0 && gigabits < 1e6 ? (uint64_t)(gigabits * 1e9) : 0;
 }
@@ -240,11 +248,13 @@ void br_verbs_main_netdev(const char *root, const char *device, int port, char o
 {
     char line[IF_NAMESIZE + 1];
 
-    /* Entry 0 is the default GID of the port's own interface; a device whose port is down has none. */
+    /* Entry 0 is the default GID of the port's own interface; a device whose port is down has none.
+     */
     *out = '\0';
-    if (!*br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0",
-                        device, port))
-        br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device); /* soft-RoCE */
+    if (!*br_verbs_line(line, sizeof line, root,
+                        "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", device, port))
+        /* soft-RoCE */
+        br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
     if (*line)
         snprintf(out, IF_NAMESIZE, "%.15s", line);
     else

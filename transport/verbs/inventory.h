@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a host has around its RDMA devices: modules, device nodes, interfaces and their addresses, limits. Read from files and
- * getifaddrs(), without libibverbs: it is what tells why that finds nothing. Blocks in the file system; for any thread.
+ * What a host has around its RDMA devices: modules, device nodes, interfaces and their addresses,
+ * limits. Read from files and getifaddrs(), without libibverbs: it is what tells why that finds
+ * nothing. Blocks in the file system; for any thread.
  */
 #ifndef BR_TRANSPORT_VERBS_INVENTORY_H
 #define BR_TRANSPORT_VERBS_INVENTORY_H
@@ -44,7 +45,8 @@ struct br_verbs_inventory {
     struct br_verbs_address addresses[BR_VERBS_ADDRESSES];
 };
 
-/* root: "" or a folder that stands for the root of the file system, for tests. What cannot be read counts as not there. */
+/* root: "" or a folder that stands for the root of the file system, for tests. What cannot be read
+ * counts as not there. */
 void br_verbs_inventory_read(struct br_verbs_inventory *out, const char *root);
 
 /* First line of the file root + path, without its end; "" when there is none. Returns out. */
@@ -52,7 +54,8 @@ const char *br_verbs_line(char *out, size_t bytes, const char *root, const char 
     __attribute__((format(printf, 4, 5)));
 
 /* NULL: there is none of this name. */
-const struct br_verbs_interface *br_verbs_interface(const struct br_verbs_inventory *s, const char *name);
+const struct br_verbs_interface *br_verbs_interface(const struct br_verbs_inventory *s,
+                                                    const char *name);
 /* The interface that has this address; NULL: none. */
 const char *br_verbs_netdev_of(const struct br_verbs_inventory *s, const uint8_t raw[BR_GID_BYTES]);
 

@@ -43,7 +43,8 @@ static const char *verbs_library_resolve(void *handle, const struct symbol *symb
 
 static void load_cm(void)
 {
-    /* RTLD_NODELETE: libraries with threads and at-exit handlers of their own are not to go before the process. */
+    /* RTLD_NODELETE: libraries with threads and at-exit handlers of their own are not to go before
+     * the process. */
     void *handle = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     const char *lacking = handle ? verbs_library_resolve(handle, cm) : NULL;
 
@@ -51,8 +52,8 @@ static void load_cm(void)
         snprintf(table.cm_why_not, sizeof table.cm_why_not,
                  "librdmacm cannot be loaded (%.90s): apt-get install librdmacm1", dlerror());
     else if (lacking)
-        snprintf(table.cm_why_not, sizeof table.cm_why_not, "librdmacm.so.1 is too old: it has no %s",
-                 lacking);
+        snprintf(table.cm_why_not, sizeof table.cm_why_not,
+                 "librdmacm.so.1 is too old: it has no %s", lacking);
 }
 
 static void verbs_library_load(void)
@@ -62,9 +63,10 @@ static void verbs_library_load(void)
 
     if (!handle) {
         failure = ENOENT;
-        snprintf(words, sizeof words,
-                 "libibverbs cannot be loaded (%.80s): apt-get install libibverbs1 ibverbs-providers",
-                 dlerror());
+        snprintf(
+            words, sizeof words,
+            "libibverbs cannot be loaded (%.80s): apt-get install libibverbs1 ibverbs-providers",
+            dlerror());
     } else if (lacking) {
         failure = ENOSYS;
         snprintf(words, sizeof words, "libibverbs.so.1 is too old: it has no %s", lacking);
@@ -90,8 +92,8 @@ void br_verbs_library_replace(const struct br_verbs_library *other)
     replacement = other;
 }
 
-int br_verbs_query_port(const struct br_verbs_library *library, struct ibv_context *context, uint8_t port,
-                        struct ibv_port_attr *out)
+int br_verbs_query_port(const struct br_verbs_library *library, struct ibv_context *context,
+                        uint8_t port, struct ibv_port_attr *out)
 {
     struct verbs_context *extended = verbs_get_ctx_op(context, query_port);
 

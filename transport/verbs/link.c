@@ -2,8 +2,9 @@
 /*
  * Links of the verbs back end: their queue pairs.
  *
- * Settings: the path MTU is the smaller of both ports'. RNR is tried for ever (7): a slow reader is back-pressure, and the
- * protocol's keepalive finds one that is dead. Timeout and retries: device.c.
+ * Settings: the path MTU is the smaller of both ports'. RNR is tried for ever (7): a slow reader is
+ * back-pressure, and the protocol's keepalive finds one that is dead. Timeout and retries:
+ * device.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,12 +26,14 @@
 #define HOP_LIMIT     64
 #define INLINE_WANTED 192u /* a header, and what READY carries behind it */
 
-struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device, const union br_inet_address *peer)
+struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
+                                         const union br_inet_address *peer)
 {
     struct br_verbs_link *link = br_pool_get(&device->links);
 
     if (!link) {
-        br_error(EMFILE, "device %s: all %u links are in use", device->base.name, device->links.count);
+        br_error(EMFILE, "device %s: all %u links are in use", device->base.name,
+                 device->links.count);
         return NULL;
     }
     memset(link, 0, br_verbs_link_bytes(device));
@@ -94,8 +97,9 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
     if (link->state == BR_VLINK_FAILED)
         return;
     br_inet_message(&device->address, link->accepted, local, sizeof local);
-    br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name, device->base.config->level,
-             local, link->accepted ? "<-" : "->", link->base.peer_name, why);
+    br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name,
+             device->base.config->level, local, link->accepted ? "<-" : "->", link->base.peer_name,
+             why);
     snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
     br_log_limited(&device->base.peer_lines, br_clock_now(), BR_LOG_INFO, "%s", br_error_message());
     end_exchange(link);
@@ -150,7 +154,8 @@ void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc)
     if (link->hung_up) /* it has closed, which is the better reason */
         return;
     snprintf(why, sizeof why, "%s (vendor error %u)%s",
-             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err, verbs_link_hint(wc->status));
+             br_verbs_device_of(link)->library->wc_status_str(wc->status), wc->vendor_err,
+             verbs_link_hint(wc->status));
     br_verbs_link_fail(link, verbs_link_error_of(wc->status), false, why);
 }
 
@@ -174,21 +179,23 @@ static int create_lane(struct br_verbs_link *link, struct br_verbs_lane *lane)
         lane->qp = device->library->create_qp(device->pd, &init);
     }
     if (!lane->qp)
-        return br_error(br_verbs_errno(), "cannot make a queue pair: %s%s", strerror(br_verbs_errno()),
+        return br_error(br_verbs_errno(), "cannot make a queue pair: %s%s",
+                        strerror(br_verbs_errno()),
                         br_verbs_errno() == ENOMEM
                             ? "; the device has no more, or the limit of locked memory is too low "
                               "(ulimit -l)"
                             : "");
     lane->id = br_verbs_lane_id(link->number, (unsigned)(lane - link->lanes));
-    lane->write =
-        (struct ibv_send_wr){.sg_list = &lane->sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
+    lane->write = (struct ibv_send_wr){
+        .sg_list = &lane->sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
     if (!link->max_inline || init.cap.max_inline_data < link->max_inline)
         link->max_inline = init.cap.max_inline_data;
     rc = br_table_insert(&device->numbers, lane->qp->qp_num, 0, link);
     if (!rc) /* qp_access_flags 0: the peer may write nothing */
         rc = -device->library->modify_qp(
             lane->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-    return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", lane->qp->qp_num, strerror(-rc)) : 0;
+    return rc ? br_error(-rc, "cannot prepare queue pair %u: %s", lane->qp->qp_num, strerror(-rc))
+              : 0;
 }
 
 int br_verbs_link_create(struct br_verbs_link *link)
@@ -220,8 +227,8 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
         return;
     }
     br_log_limited(&link->base.device->peer_lines, br_clock_now(), BR_LOG_INFO,
-                   "device %s: %s does not become a link: %s", link->base.device->name, link->base.peer_name,
-                   why);
+                   "device %s: %s does not become a link: %s", link->base.device->name,
+                   link->base.peer_name, why);
     br_verbs_link_close(&link->base);
 }
 
@@ -266,13 +273,16 @@ static int connect_lane(struct br_verbs_link *link, unsigned i, struct ibv_qp_at
     attr.qp_state = IBV_QPS_RTR;
     rc = device->library->modify_qp(qp, &attr,
                                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                                        IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                        IBV_QP_MIN_RNR_TIMER);
     if (rc)
-        return br_error(rc, "queue pair %u cannot receive from the peer: %s", qp->qp_num, strerror(rc));
+        return br_error(rc, "queue pair %u cannot receive from the peer: %s", qp->qp_num,
+                        strerror(rc));
     attr.qp_state = IBV_QPS_RTS;
     rc = device->library->modify_qp(qp, &attr,
-                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                        IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+                                    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                                        IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                        IBV_QP_MAX_QP_RD_ATOMIC);
     return rc ? br_error(rc, "queue pair %u cannot send: %s", qp->qp_num, strerror(rc)) : 0;
 }
 
@@ -280,7 +290,8 @@ int br_verbs_link_ready(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     enum ibv_mtu mtu = device->attr.active_mtu;
-    struct ibv_qp_attr attr = {.path_mtu = link->hello.mtu < mtu ? (enum ibv_mtu)link->hello.mtu : mtu,
+    struct ibv_qp_attr attr = {.path_mtu =
+                                   link->hello.mtu < mtu ? (enum ibv_mtu)link->hello.mtu : mtu,
                                .dest_qp_num = link->hello.qps[0],
                                .rq_psn = link->hello.psn,
                                .sq_psn = link->psn,
@@ -306,7 +317,8 @@ int br_verbs_link_ready(struct br_verbs_link *link)
         }
     }
     if (!rc)
-        link->piece_bytes = theirs < device->receive.wire_bytes ? theirs : device->receive.wire_bytes;
+        link->piece_bytes =
+            theirs < device->receive.wire_bytes ? theirs : device->receive.wire_bytes;
     return rc;
 }
 
@@ -321,7 +333,8 @@ static void verbs_link_open_link(struct br_verbs_link *link)
     if (!br_verbs_has_room(link, &link->lanes[BR_VERBS_MESSAGES]))
         return; /* to tell it */
     for (unsigned i = 0; i < device->classes.n && !rc; i++)
-        rc = device->library->modify_qp(link->lanes[i].qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
+        rc = device->library->modify_qp(link->lanes[i].qp, &attr,
+                                        IBV_QP_STATE | IBV_QP_ACCESS_FLAGS);
     if (rc) {
         br_verbs_link_fail(link, -rc, true, strerror(rc));
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the verbs back end does in a poll: look at sockets and events now and then, empty the completion queue into the links, refill
- * the receive queue, report what the links have.
+ * What the verbs back end does in a poll: look at sockets and events now and then, empty the
+ * completion queue into the links, refill the receive queue, report what the links have.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,21 +14,23 @@
 #include "transport/verbs/rkey.h"
 #include "transport/verbs/verbs.h"
 
-#define LOOK_PERIOD    (1 * BR_MS)
-#define LOOK_EVERY     256 /* polls, at the latest: the clock of the caller may be slow */
-#define BATCH          64  /* completions of one poll: it must come back */
-#define EPOLL_EVENTS   32
-#define INBOX          1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
-#define INBOX_AT_FIRST 64u   /* of one that is not trusted */
+#define LOOK_PERIOD  (1 * BR_MS)
+#define LOOK_EVERY   256 /* polls, at the latest: the clock of the caller may be slow */
+#define BATCH        64  /* completions of one poll: it must come back */
+#define EPOLL_EVENTS 32
+#define INBOX                                                                                      \
+    1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
+#define INBOX_AT_FIRST 64u /* of one that is not trusted */
 
-/* ---- events for the caller --------------------------------------------------------------------------------- */
+/* ---- events for the caller ------------------------------------------------------------------- */
 
 struct report {
     struct br_event *events;
     int n, max;
 };
 
-static struct br_event *verbs_poll_add_event(struct report *report, struct br_verbs_link *link, enum br_event_kind kind)
+static struct br_event *verbs_poll_add_event(struct report *report, struct br_verbs_link *link,
+                                             enum br_event_kind kind)
 {
     struct br_event *event = &report->events[report->n++];
 
@@ -42,7 +44,8 @@ BR_VERBS_RARE static void verbs_poll_malformed(struct br_verbs_link *link)
     br_verbs_link_fail(link, -EPROTO, true, br_error_message());
 }
 
-static struct br_event *verbs_poll_placed_event(struct br_verbs_link *link, struct report *report, uint32_t length)
+static struct br_event *verbs_poll_placed_event(struct br_verbs_link *link, struct report *report,
+                                                uint32_t length)
 {
     struct br_event *event = verbs_poll_add_event(report, link, BR_EVENT_DATA);
 
@@ -66,7 +69,8 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
 
     if (!link->opened)
         return br_error(EPROTO, "a write from somebody who has not proved to belong to the job");
-    offset = slot ? imm.granules * slot->granule_bytes : 0; /* which are those of the sender's token */
+    /* which are those of the sender's token */
+    offset = slot ? imm.granules * slot->granule_bytes : 0;
     rc = br_slot_admit(slots, slot, offset, length);
     if (rc && rc != -ESTALE)
         return rc;
@@ -85,7 +89,8 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
 }
 
 /* Reports what of a lane needs its memory no more, as far as there is room. */
-static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane, struct report *report)
+static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_lane *lane,
+                                   struct report *report)
 {
     struct br_device_counters *counters = &link->base.device->counters;
 
@@ -102,15 +107,17 @@ static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_l
     }
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------- */
+/* ---- completions ----------------------------------------------------------------------------- */
 
-/* May something be reported without a turn in device->ready? Half of the room is for what has one. */
+/* May something be reported without a turn in device->ready? Half of the room is for what has one.
+ */
 static bool is_next(const struct br_verbs_link *link, const struct report *report)
 {
     return 2 * report->n < report->max && link->state == BR_VLINK_UP && link->reported;
 }
 
-static void verbs_poll_sent(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+static void verbs_poll_sent(struct br_verbs_device *device, const struct ibv_wc *wc,
+                            struct report *report)
 {
     struct br_verbs_work work = br_verbs_work_of(wc->wr_id);
     struct br_verbs_link *link = br_pool_at(&device->links, work.link);
@@ -153,7 +160,8 @@ static void received_otherwise(struct br_verbs_device *device, struct br_verbs_l
     br_verbs_link_is_ready(link);
 }
 
-static void verbs_poll_received(struct br_verbs_device *device, const struct ibv_wc *wc, struct report *report)
+static void verbs_poll_received(struct br_verbs_device *device, const struct ibv_wc *wc,
+                                struct report *report)
 {
     struct br_verbs_buffer *buffer = (void *)(uintptr_t)wc->wr_id;
     struct br_verbs_link *link = br_verbs_link_of(device, wc->qp_num);
@@ -192,7 +200,7 @@ void br_verbs_drain(struct br_verbs_device *device)
         ;
 }
 
-/* ---- what the links have ----------------------------------------------------------------------------------- */
+/* ---- what the links have --------------------------------------------------------------------- */
 
 /* Bytes of a frame that comes in pieces: to their place, if they are still wanted there. */
 static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_t length)
@@ -200,14 +208,16 @@ static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_
     const struct br_frame_header *header = &link->partial;
     struct br_device *device = link->base.device;
     struct br_slot *slot;
-    int rc = br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
+    int rc =
+        br_slot_expect(device->config->slots, header->slot, header->offset, header->length, &slot);
 
     if (rc)
         return rc;
     if (!slot->base)
         return br_error(EPROTO, "bytes for a transfer that takes only mappings");
     if (slot->region &&
-        slot->region->gpu) /* its token can be said, so no honest peer sends pieces (place.h note 2) */
+        /* its token can be said, so no honest peer sends pieces (place.h note 2) */
+        slot->region->gpu)
         return br_error(EPROTO, "bytes in pieces for memory of a GPU");
     memcpy(slot->base + header->offset + link->partial_bytes, bytes, length);
     device->counters.rx_copied_bytes += length;
@@ -215,8 +225,8 @@ static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_
 }
 
 /* A piece of a PLACED frame. 0 or -EPROTO with words. */
-static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer, const uint8_t *bytes,
-                      uint32_t length, struct report *report)
+static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
+                      const uint8_t *bytes, uint32_t length, struct report *report)
 {
     const struct br_frame_header *header = &link->partial;
     struct br_event *event;
@@ -237,14 +247,16 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     memcpy(buffer->inline_, header->inline_, BR_FRAME_INLINE);
     event = verbs_poll_placed_event(link, report, header->length);
     event->inline_ = buffer->inline_;
-    br_list_push_back(&br_verbs_device_of(link)->lent, &buffer->node); /* until the caller has read it */
+    /* until the caller has read it */
+    br_list_push_back(&br_verbs_device_of(link)->lent, &buffer->node);
     event->slot = header->slot;
     event->offset = header->offset;
     event->stale = rc == -ESTALE;
     return 0;
 }
 
-static void verbs_poll_take_message(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+static void verbs_poll_take_message(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
+                                    struct report *report)
 {
     struct br_event *event = verbs_poll_add_event(report, link, BR_EVENT_MESSAGE);
 
@@ -259,7 +271,8 @@ static void verbs_poll_take_message(struct br_verbs_link *link, struct br_verbs_
 }
 
 /* A SEND. 0 or -EPROTO with words. */
-static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer, struct report *report)
+static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
+                     struct report *report)
 {
     const struct br_frame_header *header = buffer->frame;
     const uint32_t head = (uint32_t)sizeof *header;
@@ -274,10 +287,12 @@ static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
         return rc;
     if (header->kind == BR_FRAME_DATA) {
         if (!link->base.authenticated)
-            return br_error(EPROTO,
-                            "a frame for a transfer from somebody who has not proved to belong to the job");
+            return br_error(
+                EPROTO,
+                "a frame for a transfer from somebody who has not proved to belong to the job");
         link->partial = *header;
-        return take_piece(link, buffer, (const uint8_t *)(header + 1), buffer->length - head, report);
+        return take_piece(link, buffer, (const uint8_t *)(header + 1), buffer->length - head,
+                          report);
     }
     if (header->length != buffer->length - head)
         return br_error(EPROTO, "a message says it has %u bytes, and has %u", header->length,
@@ -290,11 +305,13 @@ static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
 static bool verbs_poll_take_next(struct br_verbs_link *link, struct report *report)
 {
     const struct br_device_config *config = link->base.device->config;
-    struct br_verbs_buffer *buffer = br_container_of(link->inbox.next, struct br_verbs_buffer, node);
+    struct br_verbs_buffer *buffer =
+        br_container_of(link->inbox.next, struct br_verbs_buffer, node);
     int rc;
 
     if (link->n_inbox > (link->base.authenticated ? INBOX : INBOX_AT_FIRST)) {
-        br_error(EPROTO, "the peer has sent %u frames more than the %u messages it may have outstanding",
+        br_error(EPROTO,
+                 "the peer has sent %u frames more than the %u messages it may have outstanding",
                  link->n_inbox, config->message_buffers);
         verbs_poll_malformed(link);
         return true;
@@ -348,7 +365,8 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
         br_verbs_link_fail(link, -ECONNRESET, false, "peer closed");
     if (report->n == report->max)
         return true;
-    if (link->state == BR_VLINK_FAILED && !link->reported && (link->silent || br_list_empty(&link->inbox))) {
+    if (link->state == BR_VLINK_FAILED && !link->reported &&
+        (link->silent || br_list_empty(&link->inbox))) {
         link->reported = true;
         verbs_poll_add_event(report, link, BR_EVENT_CLOSED)->error = link->error;
     }
@@ -356,7 +374,8 @@ static bool report_link(struct br_verbs_link *link, struct report *report, bool 
 }
 
 /* Each once; those for whose events there is no room are first in the next poll. */
-static void verbs_poll_report_all(struct br_verbs_device *device, struct report *report, bool drained)
+static void verbs_poll_report_all(struct br_verbs_device *device, struct report *report,
+                                  bool drained)
 {
     const struct br_list *last = device->ready.prev;
     bool all = false;
@@ -371,7 +390,7 @@ static void verbs_poll_report_all(struct br_verbs_device *device, struct report 
     }
 }
 
-/* ---- sockets ----------------------------------------------------------------------------------------------- */
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static void take_notifications(struct br_verbs_device *device)
 {
@@ -383,7 +402,8 @@ static void take_notifications(struct br_verbs_device *device)
     errno = 0;
     for (; !device->library->get_cq_event(device->channel, &cq, &user); errno = 0)
         n++;
-    failed = errno != EAGAIN && errno != EINTR; /* it would stay readable, and nobody would sleep any more */
+    /* it would stay readable, and nobody would sleep any more */
+    failed = errno != EAGAIN && errno != EINTR;
     if (n)
         device->library->ack_cq_events(device->cq, n);
     if (failed)

@@ -36,7 +36,8 @@ static inline bool is_of_gpu(const struct br_frame *frame)
 }
 
 /* That of the next work request, which is nobody's until verbs_post_submit(). */
-static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t cookie, uint32_t length)
+static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t cookie,
+                                         uint32_t length)
 {
     struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
 
@@ -47,7 +48,8 @@ static struct br_verbs_entry *next_entry(struct br_verbs_lane *lane, uint64_t co
     return entry;
 }
 
-BR_VERBS_RARE static int verbs_post_refused(struct br_verbs_link *link, struct br_verbs_entry *entry, int err)
+BR_VERBS_RARE static int verbs_post_refused(struct br_verbs_link *link,
+                                            struct br_verbs_entry *entry, int err)
 {
     br_verbs_entry_release(br_verbs_device_of(link), entry);
     br_verbs_link_fail(link, -err, false, strerror(err));
@@ -55,7 +57,8 @@ BR_VERBS_RARE static int verbs_post_refused(struct br_verbs_link *link, struct b
 }
 
 /* Hands a work request with the next entry to the NIC. 0; on -errno the link has failed. */
-static inline int verbs_post_submit(struct br_verbs_link *link, struct br_verbs_lane *lane, struct ibv_send_wr *work)
+static inline int verbs_post_submit(struct br_verbs_link *link, struct br_verbs_lane *lane,
+                                    struct ibv_send_wr *work)
 {
     struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
     struct ibv_send_wr *bad;
@@ -66,7 +69,8 @@ static inline int verbs_post_submit(struct br_verbs_link *link, struct br_verbs_
         lane->unsignalled = 0;
     rc = ibv_post_send(lane->qp, work, &bad);
     if (rc)
-        return verbs_post_refused(link, entry, rc > 0 ? rc : EIO); /* qedr and bnxt_re return negative ones */
+        /* qedr and bnxt_re return negative ones */
+        return verbs_post_refused(link, entry, rc > 0 ? rc : EIO);
     lane->posted++;
     return 0;
 }
@@ -78,7 +82,8 @@ static int submit_send(struct br_verbs_link *link, struct ibv_send_wr *work)
     const struct br_verbs_entry *entry = &lane->entries[lane->posted % BR_VERBS_DEPTH];
     int rc;
 
-    if (!entry->early || entry->copy || ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS)
+    if (!entry->early || entry->copy ||
+        ++lane->unsignalled >= br_verbs_device_of(link)->depth / SIGNALS)
         work->send_flags |= IBV_SEND_SIGNALED;
     rc = verbs_post_submit(link, lane, work);
     if (!rc && entry->early)
@@ -112,14 +117,16 @@ bool br_verbs_flush(struct br_verbs_link *link)
         return false;
     for (unsigned i = 0; i < br_verbs_device_of(link)->classes.n; i++)
         busy = busy || link->lanes[i].done != link->lanes[i].posted;
-    if (first->unsignalled && br_verbs_has_room(link, first) && send_word(link, BR_VERBS_NOTHING, false))
+    if (first->unsignalled && br_verbs_has_room(link, first) &&
+        send_word(link, BR_VERBS_NOTHING, false))
         return false;
     return busy;
 }
 
-/* A SEND of `header` (or none) and bytes, inline or from a copy, with the next entry. 1; 0: no buffer is free; -errno. */
-static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *header, const void *bytes,
-                      uint32_t length, struct br_verbs_entry *entry)
+/* A SEND of `header` (or none) and bytes, inline or from a copy, with the next entry. 1; 0: no
+ * buffer is free; -errno. */
+static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *header,
+                      const void *bytes, uint32_t length, struct br_verbs_entry *entry)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     uint32_t head = header ? (uint32_t)sizeof *header : 0;
@@ -146,8 +153,9 @@ static int send_bytes(struct br_verbs_link *link, const struct br_frame_header *
 }
 
 /* The same of memory of a GPU, which the NIC reads behind a copy of the header. */
-BR_VERBS_RARE static int gather_bytes(struct br_verbs_link *link, const struct br_frame_header *header,
-                                      const void *bytes, uint32_t length, struct br_verbs_entry *entry,
+BR_VERBS_RARE static int gather_bytes(struct br_verbs_link *link,
+                                      const struct br_frame_header *header, const void *bytes,
+                                      uint32_t length, struct br_verbs_entry *entry,
                                       const struct ibv_mr *mr)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
@@ -187,8 +195,8 @@ static int verbs_post_post_message(struct br_verbs_link *link, const struct br_f
                       next_entry(lane, frame->cookie, frame->length));
 }
 
-static int send_piece(struct br_verbs_link *link, const struct br_frame_header *header, uint32_t length,
-                      struct br_verbs_entry *entry)
+static int send_piece(struct br_verbs_link *link, const struct br_frame_header *header,
+                      uint32_t length, struct br_verbs_entry *entry)
 {
     const struct br_frame *frame = &link->pieces.frame;
     const uint8_t *bytes = (const uint8_t *)frame->payload + link->pieces.sent;
@@ -234,10 +242,10 @@ BR_VERBS_RARE static int post_pieces(struct br_verbs_link *link, const struct br
     return link->state == BR_VLINK_UP ? 1 : link->error;
 }
 
-/* Payload that lies in no region, and is too long to go inline: from a copy. 0; -EAGAIN: no room for one now; other -errno with
- * words: never. */
-BR_VERBS_RARE static int verbs_post_bounce(struct br_verbs_link *link, const struct br_frame *frame, struct ibv_sge *sge,
-                                struct br_verbs_entry *entry)
+/* Payload that lies in no region, and is too long to go inline: from a copy. 0; -EAGAIN: no room
+ * for one now; other -errno with words: never. */
+BR_VERBS_RARE static int verbs_post_bounce(struct br_verbs_link *link, const struct br_frame *frame,
+                                           struct ibv_sge *sge, struct br_verbs_entry *entry)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     int rc = br_verbs_bounce_get(&device->tx, frame->length, &entry->bounce);
@@ -316,7 +324,8 @@ int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
         return link->state == BR_VLINK_FAILED ? link->error : 0;
     for (; taken < n && !link->pieces.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
-        int rc = frame->kind == BR_FRAME_MESSAGE ? verbs_post_post_message(link, frame) : verbs_post_post_placed(link, frame);
+        int rc = frame->kind == BR_FRAME_MESSAGE ? verbs_post_post_message(link, frame)
+                                                 : verbs_post_post_placed(link, frame);
 
         if (rc <= 0)
             return taken ? taken : rc;

@@ -15,7 +15,8 @@
 
 const char *br_verbs_state_name(enum br_verbs_state state)
 {
-    static const char *const names[] = {"unknown", "down", "init", "armed", "active", "active (deferred)"};
+    static const char *const names[] = {"unknown", "down",   "init",
+                                        "armed",   "active", "active (deferred)"};
 
     return (size_t)state < sizeof names / sizeof *names ? names[state] : "unknown";
 }
@@ -53,13 +54,14 @@ static void place_gids(const struct br_verbs_host *host, struct br_verbs_port *p
             snprintf(gid->netdev, sizeof gid->netdev, "%s", netdev);
         else
             br_verbs_line(gid->netdev, sizeof gid->netdev, "",
-                          "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", port->device, port->port,
-                          gid->index);
+                          "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", port->device,
+                          port->port, gid->index);
         gid->foreign = !netdev && gid->type != BR_GID_INFINIBAND;
     }
 }
 
-static void verbs_probe_complete(struct br_verbs_host *host, struct br_verbs_port *port, const struct br_gid_wish *base)
+static void verbs_probe_complete(struct br_verbs_host *host, struct br_verbs_port *port,
+                                 const struct br_gid_wish *base)
 {
     int rc;
 
@@ -141,7 +143,7 @@ void br_verbs_host_destroy(struct br_verbs_host *host)
     memset(host, 0, sizeof *host);
 }
 
-/* ---- names ------------------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool verbs_probe_has_address(const struct br_verbs_port *port, const uint8_t *address)
 {
@@ -249,7 +251,7 @@ int br_verbs_netdev(const char *name, char out[IF_NAMESIZE])
     return rc;
 }
 
-/* ---- the operation of the contract ------------------------------------------------------------------------ */
+/* ---- the operation of the contract ----------------------------------------------------------- */
 
 static const struct br_gid *first_choice(const struct br_verbs_port *port)
 {
@@ -267,18 +269,19 @@ static void verbs_probe_describe(const struct br_verbs_port *port, struct br_dev
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", port->name);
     if (*port->diagnosis.what)
-        snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->diagnosis.what, port->diagnosis.mend);
+        snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->diagnosis.what,
+                 port->diagnosis.mend);
     out->numa_node = port->numa_node;
     out->software = port->software;
     out->bits_per_second = port->bits_per_second;
     if (gid)
-        snprintf(out->detail, sizeof out->detail, "%s, %s (GID %d), MTU %d%s%s", br_gid_text(gid->raw, text),
-                 br_gid_type_name(gid->type), gid->index, port->mtu, *port->netdev ? ", on " : "",
-                 port->netdev);
+        snprintf(out->detail, sizeof out->detail, "%s, %s (GID %d), MTU %d%s%s",
+                 br_gid_text(gid->raw, text), br_gid_type_name(gid->type), gid->index, port->mtu,
+                 *port->netdev ? ", on " : "", port->netdev);
     else
         snprintf(out->detail, sizeof out->detail, "%s%s%s",
-                 port->port ? br_verbs_state_name(port->state) : "not opened", *port->netdev ? ", on " : "",
-                 port->netdev);
+                 port->port ? br_verbs_state_name(port->state) : "not opened",
+                 *port->netdev ? ", on " : "", port->netdev);
 }
 
 int br_verbs_probe(struct br_device_info *out, int max)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The RDMA devices of this host, usable or not: ports, states, rates, GIDs, and the choice among them. Everything here blocks
- * in the file system and the kernel, and may be called from any thread.
+ * The RDMA devices of this host, usable or not: ports, states, rates, GIDs, and the choice among
+ * them. Everything here blocks in the file system and the kernel, and may be called from any
+ * thread.
  */
 #ifndef BR_TRANSPORT_VERBS_PROBE_H
 #define BR_TRANSPORT_VERBS_PROBE_H
@@ -37,15 +38,16 @@ struct br_verbs_port {
     int error;       /* errno of opening or asking it; ENODEV: libibverbs does not list it */
     bool infiniband; /* link layer; else Ethernet */
     bool software;   /* soft-RoCE: a processor does the work of a NIC */
-    bool reliable;   /* has reliable connections with RDMA WRITE WITH IMM: neither iWARP nor usNIC */
+    /* has reliable connections with RDMA WRITE WITH IMM: neither iWARP nor usNIC */
+    bool reliable;
     enum br_verbs_state state;
     int mtu, max_mtu;         /* bytes */
     uint64_t bits_per_second; /* 0: unknown */
     int numa_node;            /* -1: unknown */
     struct br_gid *gids;      /* the valid entries of its table, in its order */
     int n_gids;
-    struct br_gid_wish wish;         /* BRAID_GID_INDEX; else any */
-    struct br_gid_choice choice;     /* by this wish */
+    struct br_gid_wish wish;             /* BRAID_GID_INDEX; else any */
+    struct br_gid_choice choice;         /* by this wish */
     struct br_verbs_diagnosis diagnosis; /* empty: usable */
 };
 
@@ -60,18 +62,23 @@ struct br_verbs_host {
     struct br_verbs_diagnosis troubles[BR_VERBS_TROUBLES]; /* of the host as a whole */
 };
 
-/* Looks at everything. That there is nothing is no error: host->troubles say why. -EINVAL with words: BRAID_GID_INDEX;
- * -ENOMEM. In any case to be destroyed. */
+/* Looks at everything. That there is nothing is no error: host->troubles say why. -EINVAL with
+ * words: BRAID_GID_INDEX; -ENOMEM. In any case to be destroyed. */
 int br_verbs_host_read(struct br_verbs_host *host);
 void br_verbs_host_destroy(struct br_verbs_host *host);
 
-/* The port that a name means: a device (rxe0; its first usable port), a port (mlx5_0:2), an interface (eth0), an IP address, or NULL:
- * the first usable port. choice: its GIDs, with what the name says of interface and address; gid: 1 + the index that the inventory
- * names, 0: none; BRAID_GID_INDEX goes before it. -ENODEV, -ENETDOWN (not usable), -EADDRNOTAVAIL, -EINVAL, each with words. */
+/*
+ * The port that a name means: a device (rxe0; its first usable port), a port (mlx5_0:2), an
+ * interface (eth0), an IP address, or NULL: the first usable port. choice: its GIDs, with what the
+ * name says of interface and address; gid: 1 + the index that the inventory names, 0: none;
+ * BRAID_GID_INDEX goes before it. -ENODEV, -ENETDOWN (not usable), -EADDRNOTAVAIL, -EINVAL, each
+ * with words.
+ */
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
                        const struct br_verbs_port **out, struct br_gid_choice *choice);
 
-/* The interface behind what a name means, as br_verbs_port_find() reads it; out "": none is known. The same errors. */
+/* The interface behind what a name means, as br_verbs_port_find() reads it; out "": none is known.
+ * The same errors. */
 int br_verbs_netdev(const char *name, char out[IF_NAMESIZE]);
 
 /* br_transport_ops.probe: a device_info a port. */
@@ -79,7 +86,8 @@ int br_verbs_probe(struct br_device_info *out, int max);
 
 const char *br_verbs_state_name(enum br_verbs_state state);
 
-/* For probe.c, from query.c: asks libibverbs for all ports. -ENOMEM; -ENOENT, -ENOSYS with words: no library. */
+/* For probe.c, from query.c: asks libibverbs for all ports. -ENOMEM; -ENOENT, -ENOSYS with words:
+ * no library. */
 int br_verbs_query(struct br_verbs_host *host);
 
 #endif

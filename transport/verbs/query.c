@@ -13,7 +13,8 @@
 _Static_assert((int)BR_VERBS_DOWN == IBV_PORT_DOWN && (int)BR_VERBS_ACTIVE == IBV_PORT_ACTIVE &&
                    (int)BR_VERBS_DEFERRED == IBV_PORT_ACTIVE_DEFER,
                "states are those of libibverbs");
-_Static_assert((int)BR_GID_INFINIBAND == IBV_GID_TYPE_IB && (int)BR_GID_ROCE_V1 == IBV_GID_TYPE_ROCE_V1 &&
+_Static_assert((int)BR_GID_INFINIBAND == IBV_GID_TYPE_IB &&
+                   (int)BR_GID_ROCE_V1 == IBV_GID_TYPE_ROCE_V1 &&
                    (int)BR_GID_ROCE_V2 == IBV_GID_TYPE_ROCE_V2,
                "GID types are those of libibverbs");
 
@@ -37,8 +38,8 @@ static int query_no_memory(void)
     return br_error(ENOMEM, "no memory to look at the RDMA devices");
 }
 
-/* libibverbs before rdma-core 32 tells the GIDs but not their types: those stand in sysfs, where one word is both InfiniBand's and
- * RoCE v1's (copy_gids tells them apart). */
+/* libibverbs before rdma-core 32 tells the GIDs but not their types: those stand in sysfs, where
+ * one word is both InfiniBand's and RoCE v1's (copy_gids tells them apart). */
 static void read_one_by_one(struct query *query, int port, int length)
 {
     static const union ibv_gid empty;
@@ -73,8 +74,8 @@ static int read_table(struct query *query)
     if (!query->table.entries)
         return query_no_memory();
     query->table.n = query->library->query_gid_table
-                         ? query->library->query_gid_table(query->context, query->table.entries, room, 0,
-                                                           sizeof *query->table.entries)
+                         ? query->library->query_gid_table(query->context, query->table.entries,
+                                                           room, 0, sizeof *query->table.entries)
                          : -EOPNOTSUPP;
     if (query->table.n >= 0)
         return 0;
@@ -131,7 +132,8 @@ static int fill_port(const struct query *query, struct br_verbs_port *port)
 static struct br_verbs_port *query_add_port(const struct query *query, int number)
 {
     struct br_verbs_host *host = query->host;
-    struct br_verbs_port *ports = realloc(host->ports, (size_t)(host->n_ports + 1) * sizeof *ports), *port;
+    struct br_verbs_port *ports = realloc(host->ports, (size_t)(host->n_ports + 1) * sizeof *ports),
+                         *port;
     const char *device = query->library->get_device_name(query->device);
 
     if (!ports)
@@ -189,7 +191,8 @@ static int query_device(const struct br_verbs_library *library, struct br_verbs_
         return port ? 0 : query_no_memory();
     }
     rc = query_open(&query);
-    library->close_device(query.context); /* fails only where objects are still open, and none was made */
+    /* fails only where objects are still open, and none was made */
+    library->close_device(query.context);
     return rc;
 }
 
@@ -208,7 +211,8 @@ int br_verbs_query(struct br_verbs_host *host)
     if (!list && (errno == ENOSYS || errno == ENOENT || errno == EPERM))
         return 0;
     if (!list)
-        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s", strerror(br_verbs_errno()));
+        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s",
+                        strerror(br_verbs_errno()));
     for (int i = 0; i < n && !rc; i++)
         rc = query_device(library, host, list[i]);
     library->free_device_list(list);

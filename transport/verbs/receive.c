@@ -2,17 +2,22 @@
 /*
  * The shared receive queue of a device, and its buffers.
  *
- * 1. Filled up by a poll that finds nothing else to do, or when a few buffers are missing: so hardly an arrival waits for it.
- *    Messages that the caller holds leave it short of more than a few: then a further chunk is allocated and registered, up to what all
- *    links may hold together. That happens until the most that are ever held at once have been; after that, nothing is registered any more.
- * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers return it with a
- *    flush error, others with the last-WQE event, soft-RoCE not at all). We do not know which, so the queue's own limit event
- *    tells: fewer than a quarter are left, so all others have come since it was asked for, or are lost. What is lost for certain is
- *    replaced; it stays allocated until the device is closed. The event is about the past, when buffers that are back by now may have
- *    been missing, so there may be more: then the next event, asked for at once, tells. Rejected: to compare it with the count of posted ones, in which those are
- *    that have been filled and not polled: a burst then looks like a loss.
- * 3. Where a further chunk cannot be had (the limit of locked memory), the queue stays short, and senders wait until the caller
- *    gives messages back. That is tried again now and then, not in each poll: registering is slow also where it fails.
+ * 1. Filled up by a poll that finds nothing else to do, or when a few buffers are missing: so
+ *    hardly an arrival waits for it. Messages that the caller holds leave it short of more than a
+ *    few: then a further chunk is allocated and registered, up to what all links may hold together.
+ *    That happens until the most that are ever held at once have been; after that, nothing is
+ *    registered any more.
+ * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers
+ *    return it with a flush error, others with the last-WQE event, soft-RoCE not at all). We do not
+ *    know which, so the queue's own limit event tells: fewer than a quarter are left, so all others
+ *    have come since it was asked for, or are lost. What is lost for certain is replaced; it stays
+ *    allocated until the device is closed. The event is about the past, when buffers that are back
+ *    by now may have been missing, so there may be more: then the next event, asked for at once,
+ *    tells. Rejected: to compare it with the count of posted ones, in which those are that have
+ *    been filled and not polled: a burst then looks like a loss.
+ * 3. Where a further chunk cannot be had (the limit of locked memory), the queue stays short, and
+ *    senders wait until the caller gives messages back. That is tried again now and then, not in
+ *    each poll: registering is slow also where it fails.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -79,14 +84,16 @@ static bool verbs_receive_grow(struct br_verbs_device *device)
         return !rc;
     if (!receive->failures++) {
         br_downgrade(receive_queue);
-        br_log_warn("device %s: its receive queue stays short, so that senders may have to wait: %s",
-                    device->base.name, br_error_message());
+        br_log_warn(
+            "device %s: its receive queue stays short, so that senders may have to wait: %s",
+            device->base.name, br_error_message());
     }
     receive->next_try = device->now + RETRY;
     return false;
 }
 
-/* Posts up to BATCH spare buffers with one call; returns how many (0: the queue is full), or -errno with words. */
+/* Posts up to BATCH spare buffers with one call; returns how many (0: the queue is full), or -errno
+ * with words. */
 static int post_batch(struct br_verbs_device *device, uint32_t wanted)
 {
     struct br_verbs_receive *receive = &device->receive;
@@ -125,9 +132,9 @@ static void arm_limit(struct br_verbs_device *device)
     int rc = device->library->modify_srq(receive->srq, &attr, IBV_SRQ_LIMIT);
 
     if (rc)
-        br_log_warn(
-            "device %s: buffers that failed links take with them are not replaced: ibv_modify_srq: %s",
-            device->base.name, strerror(rc));
+        br_log_warn("device %s: buffers that failed links take with them are not replaced: "
+                    "ibv_modify_srq: %s",
+                    device->base.name, strerror(rc));
     receive->armed = true; /* or never will be: lost buffers are then not replaced */
     receive->refilled = 0;
 }
@@ -173,8 +180,9 @@ void br_verbs_receive_limit(struct br_verbs_device *device)
         receive->lost += lost;
         receive->most += lost;
         receive->posted -= lost;
-        br_log_info("device %s: failed links have taken receive buffers with them, %u in all; replaced",
-                    device->base.name, receive->lost);
+        br_log_info(
+            "device %s: failed links have taken receive buffers with them, %u in all; replaced",
+            device->base.name, receive->lost);
     }
     br_verbs_receive_refill(device);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The places of slots: their tokens, with the keys of their region, or a place of our own from which the bytes are copied. */
+/* The places of slots: their tokens, with the keys of their region, or a place of our own from
+ * which the bytes are copied. */
 #include <errno.h>
 
 #include "base/error.h"
@@ -26,7 +27,8 @@ int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t to
     } else {
         rc = br_verbs_bounce_get(&device->rx, slot->length, &staged);
         if (rc)
-            br_log_debug("device %s: slot %u has no place; its frames come in pieces", base->name, index);
+            br_log_debug("device %s: slot %u has no place; its frames come in pieces", base->name,
+                         index);
         else
             place.rkey = device->rx.mr->rkey;
         place.address = (uintptr_t)staged; /* 0: nothing is to be written (place.h note 5) */

@@ -2,23 +2,28 @@
 /*
  * Place tokens, and the 32 bits that an RDMA write brings along. Pure arithmetic.
  *
- * 1. A frame that is written by the NIC has no header: what the receiver knows of it is the immediate, the length (byte_len of
- *    the completion) and the slot table. Immediate: slot index (12 bits), low bits of the slot's generation (6), offset in
- *    granules (12: a transfer has 64 x 64 at most), the lowest bits of the first inline byte (2: the protocol's flags).
- *    Rejected: a header SEND behind every write, which doubles the work requests and halves the rate of small frames.
- * 2. A frame that this cannot say (other inline bytes, off the grid, out of bounds, a slot's number of another shape) is not
- *    written: it goes as a SEND with a whole header, and the receiver checks and copies it (post.c). So a wrong offset of an
- *    honest sender never becomes a wrong write.
- * 3. Therefore the sender must know the grid and the length: they ride in the token, beside address and remote key.
- *    57 bits of address are more than user space has on any machine we build for.
- * 4. Stale writes. The protocol releases a place only when every frame posted for it has been SENT or its link is fenced on both
- *    sides (transport.h note 8), so no write is on its way to memory that is the user's again. What may still be to come is
- *    the completion of a frame posted with an older number of the slot, written before: its six bits of generation
- *    tell, as it cannot be 64 uses behind: it was in the completion queue before the SENT was.
- * 5. Memory without keys, and no room left in the buffers that stand in for it: the token has address 0, and all frames of the
- *    transfer go as in note 2. Slower, but it needs nothing that another transfer would have to give back first. SENT then comes
- *    before the bytes are in their place; they are checked against the slot's whole number when they are copied,
- *    so a late one is dropped.
+ * 1. A frame that is written by the NIC has no header: what the receiver knows of it is the
+ *    immediate, the length (byte_len of the completion) and the slot table. Immediate: slot index
+ *    (12 bits), low bits of the slot's generation (6), offset in granules (12: a transfer has 64 x
+ *    64 at most), the lowest bits of the first inline byte (2: the protocol's flags). Rejected: a
+ *    header SEND behind every write, which doubles the work requests and halves the rate of small
+ *    frames.
+ * 2. A frame that this cannot say (other inline bytes, off the grid, out of bounds, a slot's number
+ *    of another shape) is not written: it goes as a SEND with a whole header, and the receiver
+ *    checks and copies it (post.c). So a wrong offset of an honest sender never becomes a wrong
+ *    write.
+ * 3. Therefore the sender must know the grid and the length: they ride in the token, beside address
+ *    and remote key. 57 bits of address are more than user space has on any machine we build for.
+ * 4. Stale writes. The protocol releases a place only when every frame posted for it has been SENT
+ *    or its link is fenced on both sides (transport.h note 8), so no write is on its way to memory
+ *    that is the user's again. What may still be to come is the completion of a frame posted with
+ *    an older number of the slot, written before: its six bits of generation tell, as it cannot be
+ *    64 uses behind: it was in the completion queue before the SENT was.
+ * 5. Memory without keys, and no room left in the buffers that stand in for it: the token has
+ *    address 0, and all frames of the transfer go as in note 2. Slower, but it needs nothing that
+ *    another transfer would have to give back first. SENT then comes before the bytes are in their
+ *    place; they are checked against the slot's whole number when they are copied, so a late one is
+ *    dropped.
  */
 #ifndef BR_TRANSPORT_VERBS_RKEY_H
 #define BR_TRANSPORT_VERBS_RKEY_H
@@ -53,7 +58,8 @@ struct br_verbs_imm {
 #define BR_VERBS_GRANULE_BITS    12
 #define BR_VERBS_FLAG_BITS       2
 
-/* word: address (57 bits), low bits of the granule (7); rest: length - 1 (24 bits), high bits of the granule (5). */
+/* word: address (57 bits), low bits of the granule (7); rest: length - 1 (24 bits), high bits of
+ * the granule (5). */
 struct br_verbs_token {
     uint64_t word;
     uint32_t rkey, rest;
@@ -70,12 +76,12 @@ static inline struct br_verbs_rkey br_verbs_rkey_unpack(const uint8_t in[BR_RKEY
     uint32_t granule;
 
     memcpy(&token, in, sizeof token);
-    granule =
-        (token.rest >> BR_VERBS_LENGTH_BITS & 31) << 7 | (uint32_t)(token.word >> BR_VERBS_ADDRESS_BITS);
+    granule = (token.rest >> BR_VERBS_LENGTH_BITS & 31) << 7 |
+              (uint32_t)(token.word >> BR_VERBS_ADDRESS_BITS);
     return (struct br_verbs_rkey){.address = token.word & ((1ull << BR_VERBS_ADDRESS_BITS) - 1),
-                                   .rkey = token.rkey,
-                                   .length = (token.rest & ((1u << BR_VERBS_LENGTH_BITS) - 1)) + 1,
-                                   .granule = (granule + 1) * BR_VERBS_GRANULE_UNIT};
+                                  .rkey = token.rkey,
+                                  .length = (token.rest & ((1u << BR_VERBS_LENGTH_BITS) - 1)) + 1,
+                                  .granule = (granule + 1) * BR_VERBS_GRANULE_UNIT};
 }
 
 /* Do only the lowest bits of the first byte say something? */
@@ -89,13 +95,14 @@ static inline bool br_verbs_inline_fits(const uint8_t *inline_)
     return !(rest | words[0] >> BR_VERBS_FLAG_BITS); /* little-endian (frame.h note 3) */
 }
 
-/* Where a part of a transfer of so many bytes begins; false: it is not on the grid, inside the transfer, and within one slice. */
+/* Where a part of a transfer of so many bytes begins; false: it is not on the grid, inside the
+ * transfer, and within one slice. */
 bool br_verbs_imm_granules(uint32_t offset, uint32_t length, uint32_t transfer, uint32_t granule,
                            uint32_t *granules);
 
 /* The immediate of a PLACED frame; false: it cannot be written (note 2). */
-static inline bool br_verbs_imm_pack(const struct br_frame *frame, const struct br_verbs_rkey *place,
-                                     uint32_t *imm)
+static inline bool br_verbs_imm_pack(const struct br_frame *frame,
+                                     const struct br_verbs_rkey *place, uint32_t *imm)
 {
     uint32_t index = frame->slot & 0xffff, generation = frame->slot >> 16, granules = 0;
 
@@ -103,7 +110,8 @@ static inline bool br_verbs_imm_pack(const struct br_frame *frame, const struct 
         return false;
     /* What is whole is in its place, and needs no division. */
     if ((frame->offset || frame->length != place->length) &&
-        !br_verbs_imm_granules(frame->offset, frame->length, place->length, place->granule, &granules))
+        !br_verbs_imm_granules(frame->offset, frame->length, place->length, place->granule,
+                               &granules))
         return false;
     *imm = index << 20 | (generation & ((1u << BR_VERBS_GENERATION_BITS) - 1)) << 14 |
            granules << BR_VERBS_FLAG_BITS | (frame->inline_ ? frame->inline_[0] : 0);
@@ -123,9 +131,10 @@ static inline struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm)
 /* The inline bytes of a written frame, by the flags of its immediate; static. */
 extern const uint8_t br_verbs_imm_inline[1 << BR_VERBS_FLAG_BITS][BR_FRAME_INLINE];
 
-/* The slot that a frame was posted for; NULL: it has another use by now. *number: its number then. */
-static inline struct br_slot *br_verbs_imm_slot(const struct br_slot_table *slots, struct br_verbs_imm imm,
-                                                uint32_t *number)
+/* The slot that a frame was posted for; NULL: it has another use by now. *number: its number then.
+ */
+static inline struct br_slot *br_verbs_imm_slot(const struct br_slot_table *slots,
+                                                struct br_verbs_imm imm, uint32_t *number)
 {
     struct br_slot *slot = imm.index < slots->count ? &slots->slots[imm.index] : NULL;
     uint32_t present = slot ? slot->generation : 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a NIC reach a GPU's memory? Two queue pairs of its own port, connected with each other, and one RDMA write from there to there, as to a
- * peer: what the NIC reads and what it writes both cross the way between NIC and GPU.
+ * Does a NIC reach a GPU's memory? Two queue pairs of its own port, connected with each other, and
+ * one RDMA write from there to there, as to a peer: what the NIC reads and what it writes both
+ * cross the way between NIC and GPU.
  *
- * Everything is made anew and given back: context, protection domain, completion queue. So it needs no lock of a worker, and `braid info` can ask.
+ * Everything is made anew and given back: context, protection domain, completion queue. So it needs
+ * no lock of a worker, and `braid info` can ask.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +37,7 @@ struct trial {
     char name[BR_DEVICE_NAME];
 };
 
-/* ---- the port ---------------------------------------------------------------------------------------------- */
+/* ---- the port -------------------------------------------------------------------------------- */
 
 static int trial_open_context(struct trial *trial, const char *name)
 {
@@ -45,7 +47,8 @@ static int trial_open_context(struct trial *trial, const char *name)
     errno = 0;
     list = trial->library->get_device_list(&n);
     if (!list)
-        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s", strerror(br_verbs_errno()));
+        return br_error(br_verbs_errno(), "cannot list the RDMA devices: %s",
+                        strerror(br_verbs_errno()));
     for (int i = 0; i < n && rc == ENODEV; i++)
         if (!strcmp(trial->library->get_device_name(list[i]), name)) {
             errno = 0;
@@ -60,7 +63,8 @@ static int trial_open_context(struct trial *trial, const char *name)
 static void aim_at_self(struct trial *trial, const struct br_verbs_port *port,
                         const struct br_gid_choice *choice)
 {
-    int entry = choice->entry[BR_GID_IPV4] >= 0 ? choice->entry[BR_GID_IPV4] : choice->entry[BR_GID_IPV6];
+    int entry =
+        choice->entry[BR_GID_IPV4] >= 0 ? choice->entry[BR_GID_IPV4] : choice->entry[BR_GID_IPV6];
 
     trial->self.port_num = trial->port;
     if (trial->attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
@@ -100,7 +104,7 @@ static int trial_open_port(struct trial *trial, const struct br_device_config *c
     return rc;
 }
 
-/* ---- queue pairs ------------------------------------------------------------------------------------------- */
+/* ---- queue pairs ----------------------------------------------------------------------------- */
 
 static int trial_failed(const char *call)
 {
@@ -142,18 +146,21 @@ static int connect_pair(const struct trial *trial, int i)
                                .timeout = TIMEOUT,
                                .retry_cnt = RETRIES};
     int rc = trial->library->modify_qp(trial->pairs[i], &attr,
-                                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+                                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                           IBV_QP_ACCESS_FLAGS);
 
     attr.qp_state = IBV_QPS_RTR;
     if (!rc)
         rc = trial->library->modify_qp(trial->pairs[i], &attr,
-                                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     attr.qp_state = IBV_QPS_RTS;
     if (!rc)
         rc = trial->library->modify_qp(trial->pairs[i], &attr,
-                                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                           IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+                                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                                           IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                           IBV_QP_MAX_QP_RD_ATOMIC);
     return rc ? br_error(rc, "its port cannot be connected with itself: %s", strerror(rc)) : 0;
 }
 
@@ -165,7 +172,7 @@ static int connect_pairs(const struct trial *trial)
     return rc ? rc : connect_pair(trial, 1);
 }
 
-/* ---- the write --------------------------------------------------------------------------------------------- */
+/* ---- the write ------------------------------------------------------------------------------- */
 
 static int trial_complete(const struct trial *trial)
 {
@@ -184,16 +191,17 @@ static int trial_complete(const struct trial *trial)
                     trial->library->wc_status_str(wc.status), wc.vendor_err);
 }
 
-static int write_there(const struct trial *trial, const struct br_region *region, size_t from, size_t to,
-                       size_t bytes)
+static int write_there(const struct trial *trial, const struct br_region *region, size_t from,
+                       size_t to, size_t bytes)
 {
     const struct ibv_mr *mr = region->keys[INDEX];
     struct ibv_sge sge = {(uintptr_t)region->base + from, (uint32_t)bytes, mr->lkey};
-    struct ibv_send_wr work = {.opcode = IBV_WR_RDMA_WRITE,
-                               .sg_list = &sge,
-                               .num_sge = 1,
-                               .send_flags = IBV_SEND_SIGNALED,
-                               .wr.rdma = {.remote_addr = (uintptr_t)region->base + to, .rkey = mr->rkey}};
+    struct ibv_send_wr work = {
+        .opcode = IBV_WR_RDMA_WRITE,
+        .sg_list = &sge,
+        .num_sge = 1,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {.remote_addr = (uintptr_t)region->base + to, .rkey = mr->rkey}};
     struct ibv_send_wr *bad;
     int rc = ibv_post_send(trial->pairs[0], &work, &bad);
 
@@ -201,8 +209,10 @@ static int write_there(const struct trial *trial, const struct br_region *region
               : trial_complete(trial);
 }
 
-/* As the device itself will be known it says and counts nothing. Returns whether it was by the second way. */
-static int with_keys(struct trial *trial, struct br_region *region, size_t from, size_t to, size_t bytes)
+/* As the device itself will be known it says and counts nothing. Returns whether it was by the
+ * second way. */
+static int with_keys(struct trial *trial, struct br_region *region, size_t from, size_t to,
+                     size_t bytes)
 {
     int rc;
 

@@ -2,36 +2,43 @@
 /*
  * The back end `verbs`: RDMA NICs, reliable connections.
  *
- * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied into a registered buffer
- *    (messages are short, and their memory is rarely registered). PLACED: one RDMA WRITE WITH IMMEDIATE into the place that
- *    the token names (place.h says what the immediate holds, and why a stale write cannot happen). A PLACED frame that no
- *    immediate can describe goes as one or several SENDs which the receiver checks and copies.
- * 2. One completion queue a device (a device belongs to one worker), one shared receive queue. Every write with
- *    immediate takes a receive buffer, too, whichever is first: so all are of one size, and each poll sees to the queue. When it
- *    runs dry the sender's NIC waits (RNR, tried for ever): back-pressure, no error.
- * 3. Whatever comes out of the completion queue first goes to its link (inbox, or the counter of sent frames), and from
- *    there into the caller's events. So link_close() can empty the queue at any time without an array to report to,
- *    and order, back-pressure of messages and the one frame a poll of an untrusted link are a matter of the inbox.
- * 4. Fencing: link_close() moves the queue pair to ERROR and destroys it; from then on the NIC neither writes to our memory nor
- *    reads it on its behalf. Then the completion queue is emptied: completions of this queue pair return their buffers, all
- *    others go to their links. Nothing of the link is left anywhere, so its number can come again.
- *    A buffer of the shared queue that the queue pair had begun to fill may be lost with it: the queue then reports its limit
- *    although we think it is full, and gets others (receive.c).
- * 5. Strangers. A queue pair lets its peer write nothing until the protocol trusts the link; then it is opened, and the peer is told
- *    by an empty SEND with an immediate: before it does not post writes. Keys of real NICs can be guessed, so an open
- *    queue pair in a stranger's hands would be an open memory.
- * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c), or by rdma_cm (connect_cm.c). Socket or rdma_cm's
- *    identifier stay: their end tells at once that the peer has gone, where the NIC alone would tell an idle link nothing. What
- *    the peer said before stands in the completion queue by then, and is reported first.
- * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks for a completion. All others
- *    ask for one, since their SENT is what budgets wait for.
- * 8. Priority classes (classes.h): a queue pair each, a lane of the link. All SENDs go on the first lane, so messages keep
- *    their order; the others carry writes alone, which may be reported in any order. What comes out of the completion queue goes to the
- *    link, whichever lane it came by. Lanes live and die together: one that fails fails the link, and all are fenced. With one
- *    class, the default, there is one lane.
- *    Rejected: a link a class (rails are links: budgets, credits and fencing would all be doubled above the back end).
- * 9. Events of the device (events.c): a port that goes down fails its links at once, because the NIC would try for seconds. The
- *    protocol connects again when it can.
+ * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied
+ *    into a registered buffer (messages are short, and their memory is rarely registered). PLACED:
+ *    one RDMA WRITE WITH IMMEDIATE into the place that the token names (place.h says what the
+ *    immediate holds, and why a stale write cannot happen). A PLACED frame that no immediate can
+ *    describe goes as one or several SENDs which the receiver checks and copies.
+ * 2. One completion queue a device (a device belongs to one worker), one shared receive queue.
+ *    Every write with immediate takes a receive buffer, too, whichever is first: so all are of one
+ *    size, and each poll sees to the queue. When it runs dry the sender's NIC waits (RNR, tried for
+ *    ever): back-pressure, no error.
+ * 3. Whatever comes out of the completion queue first goes to its link (inbox, or the counter of
+ *    sent frames), and from there into the caller's events. So link_close() can empty the queue at
+ *    any time without an array to report to, and order, back-pressure of messages and the one frame
+ *    a poll of an untrusted link are a matter of the inbox.
+ * 4. Fencing: link_close() moves the queue pair to ERROR and destroys it; from then on the NIC
+ *    neither writes to our memory nor reads it on its behalf. Then the completion queue is emptied:
+ *    completions of this queue pair return their buffers, all others go to their links. Nothing of
+ *    the link is left anywhere, so its number can come again. A buffer of the shared queue that the
+ *    queue pair had begun to fill may be lost with it: the queue then reports its limit although we
+ *    think it is full, and gets others (receive.c).
+ * 5. Strangers. A queue pair lets its peer write nothing until the protocol trusts the link; then
+ *    it is opened, and the peer is told by an empty SEND with an immediate: before it does not post
+ *    writes. Keys of real NICs can be guessed, so an open queue pair in a stranger's hands would be
+ *    an open memory.
+ * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c), or by rdma_cm
+ *    (connect_cm.c). Socket or rdma_cm's identifier stay: their end tells at once that the peer has
+ *    gone, where the NIC alone would tell an idle link nothing. What the peer said before stands in
+ *    the completion queue by then, and is reported first.
+ * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks
+ *    for a completion. All others ask for one, since their SENT is what budgets wait for.
+ * 8. Priority classes (classes.h): a queue pair each, a lane of the link. All SENDs go on the first
+ *    lane, so messages keep their order; the others carry writes alone, which may be reported in
+ *    any order. What comes out of the completion queue goes to the link, whichever lane it came by.
+ *    Lanes live and die together: one that fails fails the link, and all are fenced. With one
+ *    class, the default, there is one lane. Rejected: a link a class (rails are links: budgets,
+ *    credits and fencing would all be doubled above the back end).
+ * 9. Events of the device (events.c): a port that goes down fails its links at once, because the
+ *    NIC would try for seconds. The protocol connects again when it can.
  */
 #ifndef BR_TRANSPORT_VERBS_VERBS_H
 #define BR_TRANSPORT_VERBS_VERBS_H
@@ -50,23 +57,25 @@
 #include "transport/verbs/library.h"
 #include "transport/verbs/wire.h"
 
-#define BR_VERBS_DEPTH    128u /* work requests of one queue pair that may be outstanding, at most */
-#define BR_VERBS_MESSAGES 0u   /* the lane of all SENDs */
-#define BR_VERBS_CHUNKS   256  /* pieces in which receive buffers are allocated, at most */
-#define BR_VERBS_RECENT   64u  /* queue pairs whose link is found without the table */
+/* Work requests of one queue pair that may be outstanding, at most */
+#define BR_VERBS_DEPTH    128u
+#define BR_VERBS_MESSAGES 0u  /* the lane of all SENDs */
+#define BR_VERBS_CHUNKS   256 /* pieces in which receive buffers are allocated, at most */
+#define BR_VERBS_RECENT   64u /* queue pairs whose link is found without the table */
 
 /* What hardly a frame comes through: kept out of the functions that all of them do. */
 #define BR_VERBS_RARE __attribute__((noinline, cold))
 
 struct br_verbs_link;
 
-/* What we know of a receive buffer, apart from its memory, which a write leaves cold. In the shared queue, or in one of the lists
- * named at `node`. */
+/* What we know of a receive buffer, apart from its memory, which a write leaves cold. In the shared
+ * queue, or in one of the lists named at `node`. */
 struct br_verbs_buffer {
     struct br_list node;           /* device->spare, device->lent, link->inbox, link->held */
     struct br_frame_header *frame; /* the NIC's; the payload behind it */
     uint32_t lkey;
-    uint32_t length;                  /* bytes received, the header included; written: of the place */
+    /* bytes received, the header included; written: of the place */
+    uint32_t length;
     uint32_t imm;                     /* written: host order */
     bool written;                     /* an RDMA write; nothing came into this buffer */
     uint8_t inline_[BR_FRAME_INLINE]; /* of PLACED */
@@ -107,14 +116,17 @@ struct br_verbs_entry {
 
 /* One queue pair of a link: that of a priority class. */
 struct br_verbs_lane {
-    struct ibv_qp *qp;        /* NULL: none yet */
-    uint64_t id;              /* of its work requests, without the count: see struct br_verbs_work */
-    struct ibv_send_wr write; /* an RDMA write with immediate, but for what changes with each, as is `sge` */
+    struct ibv_qp *qp; /* NULL: none yet */
+    /* of its work requests, without the count: see struct br_verbs_work */
+    uint64_t id;
+    /* an RDMA write with immediate, but for what changes with each, as is `sge` */
+    struct ibv_send_wr write;
     struct ibv_sge sge;
     struct br_verbs_entry entries[BR_VERBS_DEPTH];
     uint32_t posted, done, reported; /* free-running: done, reported <= posted */
-    uint32_t until;                  /* `posted` may rise to this before br_verbs_has_room() has to look */
-    uint32_t unsignalled;            /* since the last that asks for a completion */
+    /* `posted` may rise to this before br_verbs_has_room() has to look */
+    uint32_t until;
+    uint32_t unsignalled; /* since the last that asks for a completion */
 };
 
 /* A frame that goes piece by piece. */
@@ -151,9 +163,10 @@ struct br_verbs_link {
 
     uint32_t psn; /* of the first packet of each lane; with rdma_cm, of all but the first */
     uint32_t max_inline;
-    uint32_t piece_bytes; /* the peer's receive buffers, header included, or ours if they are smaller */
-    bool opened;          /* the peer may write, and knows it */
-    bool may_write;       /* we may */
+    /* the peer's receive buffers, header included, or ours if they are smaller */
+    uint32_t piece_bytes;
+    bool opened;    /* the peer may write, and knows it */
+    bool may_write; /* we may */
 
     struct br_list ready; /* in device->ready: has something to report, perhaps */
     struct br_list inbox, held;
@@ -223,7 +236,8 @@ static inline size_t br_verbs_link_bytes(const struct br_verbs_device *device)
     return sizeof(struct br_verbs_link) + device->classes.n * sizeof(struct br_verbs_lane);
 }
 
-/* The number of a work request says whose completion it is: bit 63 (it was posted on a link), lane (7 bits), link (24), count. */
+/* The number of a work request says whose completion it is: bit 63 (it was posted on a link), lane
+ * (7 bits), link (24), count. */
 struct br_verbs_work {
     uint32_t link, number;
     unsigned lane;
@@ -236,8 +250,9 @@ static inline uint64_t br_verbs_lane_id(uint32_t link, unsigned lane)
 
 static inline struct br_verbs_work br_verbs_work_of(uint64_t id)
 {
-    return (struct br_verbs_work){
-        .link = (uint32_t)(id >> 32) & 0xffffff, .number = (uint32_t)id, .lane = (unsigned)(id >> 56) & 0x7f};
+    return (struct br_verbs_work){.link = (uint32_t)(id >> 32) & 0xffffff,
+                                  .number = (uint32_t)id,
+                                  .lane = (unsigned)(id >> 56) & 0x7f};
 }
 
 static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
@@ -249,7 +264,8 @@ static inline void br_verbs_link_is_ready(struct br_verbs_link *link)
 /* receive.c */
 int br_verbs_receive_init(struct br_verbs_device *device);
 void br_verbs_receive_destroy(struct br_verbs_device *device);
-/* Is it to be filled up now? At once if there is time for it, else when more than a few buffers are missing. */
+/* Is it to be filled up now? At once if there is time for it, else when more than a few buffers are
+ * missing. */
 static inline bool br_verbs_receive_is_short(const struct br_verbs_receive *receive, bool idle)
 {
     return receive->posted + (idle ? 0 : receive->slack) < receive->target;
@@ -272,21 +288,27 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
                                          const union br_inet_address *peer); /* NULL with words */
 void br_verbs_link_close(struct br_link *link);
 /* Whose queue pair it is; NULL: one that has been destroyed. */
-BR_VERBS_RARE struct br_verbs_link *br_verbs_link_find(struct br_verbs_device *device, uint32_t qp_num);
-static inline struct br_verbs_link *br_verbs_link_of(struct br_verbs_device *device, uint32_t qp_num)
+BR_VERBS_RARE struct br_verbs_link *br_verbs_link_find(struct br_verbs_device *device,
+                                                       uint32_t qp_num);
+static inline struct br_verbs_link *br_verbs_link_of(struct br_verbs_device *device,
+                                                     uint32_t qp_num)
 {
     const struct br_verbs_recent *recent = &device->recent[qp_num % BR_VERBS_RECENT];
 
     return recent->qp_num == qp_num ? recent->link : br_verbs_link_find(device, qp_num);
 }
-/* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if `silent`. */
-BR_VERBS_RARE void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, const char *why);
+/* Lost: error is negative. CLOSED follows when what has arrived before is reported, or at once if
+ * `silent`. */
+BR_VERBS_RARE void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent,
+                                      const char *why);
 /* The same for a work request that has failed. */
 void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc);
-/* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno with words. */
+/* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno
+ * with words. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
-/* The exchange has come through; or to nothing: our own is reported, a stranger's is not, and is gone after the call. */
+/* The exchange has come through; or to nothing: our own is reported, a stranger's is not, and is
+ * gone after the call. */
 void br_verbs_link_up(struct br_verbs_link *link);
 void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *why);
 /* Lets the peers of links that the protocol trusts by now write, and tells them. */
@@ -298,7 +320,8 @@ int br_verbs_gpu_trial(const struct br_device_config *config, struct br_region *
 
 /* connect.c */
 int br_verbs_listen(struct br_verbs_device *device);
-int br_verbs_link_connect(struct br_device *device, const struct br_address *address, struct br_link **out);
+int br_verbs_link_connect(struct br_device *device, const struct br_address *address,
+                          struct br_link **out);
 void br_verbs_accept(struct br_verbs_device *device);
 void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events);
 /* Drops those whose exchange takes too long. */
@@ -313,7 +336,8 @@ int br_verbs_cm_listen(struct br_verbs_device *device);
 void br_verbs_cm_destroy(struct br_verbs_device *device);
 int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address *peer);
 void br_verbs_cm_events(struct br_verbs_device *device);
-/* What rdma_cm knows of the way to the peer, and of the one queue pair that it connects: the first lane's. */
+/* What rdma_cm knows of the way to the peer, and of the one queue pair that it connects: the first
+ * lane's. */
 int br_verbs_cm_path(struct br_verbs_link *link, struct ibv_qp_attr *attr);
 /* Tells the peer; then frees what rdma_cm has of the link. Without effect on others. */
 void br_verbs_cm_disconnect(struct br_verbs_link *link);
@@ -351,7 +375,8 @@ void br_verbs_events(struct br_verbs_device *device);
 void br_verbs_device_dies(struct br_verbs_device *device, const char *why);
 
 /* memory without and with keys: region.c */
-int br_verbs_rkey_token(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
+int br_verbs_rkey_token(struct br_device *device, struct br_slot *slot,
+                        uint8_t token[BR_RKEY_BYTES]);
 void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
 
 /* device.c: chooses the GIDs anew. 0 or -errno with words. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What two devices say to each other over TCP before they speak RDMA: each one hello, then the side that has connected one
- * byte when its queue pair can receive. Little-endian.
+ * What two devices say to each other over TCP before they speak RDMA: each one hello, then the side
+ * that has connected one byte when its queue pair can receive. Little-endian.
  */
 #ifndef BR_TRANSPORT_VERBS_WIRE_H
 #define BR_TRANSPORT_VERBS_WIRE_H
@@ -13,7 +13,7 @@
 #include "transport/verbs/gid.h"
 
 #define BR_VERBS_MAGIC   0x62767262u /* "brvb" */
-#define BR_VERBS_VERSION 2u          /* changes with anything here, in place.h, and in how frames travel */
+#define BR_VERBS_VERSION 2u /* changes with anything here, in place.h, and in how frames travel */
 #define BR_VERBS_GO      0x67u
 /* Immediates of empty SENDs. */
 #define BR_VERBS_OPEN    0x6f70656eu /* you may write now */

@@ -6,7 +6,8 @@
 
 #include "base/error.h"
 
-/* In place a block cannot arrive where the one to be sent still stands: each end would wait for the other. */
+/* In place a block cannot arrive where the one to be sent still stands: each end would wait for the
+ * other. */
 void br_generate_exchange(struct br_builder *b)
 {
     const struct br_schedule *head = br_builder_schedule(b);
@@ -18,7 +19,8 @@ void br_generate_exchange(struct br_builder *b)
         aside = br_builder_scratch(b, n - 1);
     for (uint32_t i = 1; i < n; i++) {
         uint32_t to = (rank + i) % n, from = (rank + n - i) % n;
-        struct br_span scratch = {BR_SCRATCH, aside.first + i - 1, 1}, output = {BR_OUTPUT, from, 1};
+        struct br_span scratch = {BR_SCRATCH, aside.first + i - 1, 1},
+                       output = {BR_OUTPUT, from, 1};
 
         br_builder_send(b, to, BR_LEVEL_ANY, (struct br_span){BR_INPUT, to, 1});
         br_builder_recv(b, from, BR_LEVEL_ANY, head->in_place ? scratch : output);
@@ -29,7 +31,8 @@ void br_generate_exchange(struct br_builder *b)
     br_builder_copy(b, (struct br_span){BR_OUTPUT, rank, 1}, (struct br_span){BR_INPUT, rank, 1});
 }
 
-/* The places whose numbers have this digit: their blocks go to one rank, those that come from another take the places. */
+/* The places whose numbers have this digit: their blocks go to one rank, those that come from
+ * another take the places. */
 struct group {
     uint32_t stride, size, digit; /* number / stride % size == digit */
 };
@@ -39,8 +42,8 @@ static bool in_group(const struct group *group, uint32_t number)
     return number / group->stride % group->size == group->digit;
 }
 
-static void alltoall_swap(struct br_builder *b, uint32_t to, uint32_t from, uint8_t level, const struct group *group,
-                 struct br_span *places)
+static void alltoall_swap(struct br_builder *b, uint32_t to, uint32_t from, uint8_t level,
+                          const struct group *group, struct br_span *places)
 {
     uint32_t n = br_builder_schedule(b)->n, count = 0, first = group->stride * group->digit;
     struct br_span pack, got;
@@ -61,7 +64,8 @@ static void alltoall_swap(struct br_builder *b, uint32_t to, uint32_t from, uint
     br_builder_recv(b, from, level, got);
 }
 
-/* Place i has the block that is i ranks away from its aim, later the one that came from i ranks before. */
+/* Place i has the block that is i ranks away from its aim, later the one that came from i ranks
+ * before. */
 static void alltoall_by_distance(struct br_builder *b, struct br_span *places)
 {
     const struct br_schedule *head = br_builder_schedule(b);
@@ -70,14 +74,16 @@ static void alltoall_by_distance(struct br_builder *b, struct br_span *places)
     for (uint32_t i = 0; i < n; i++)
         places[i] = (struct br_span){BR_INPUT, (rank + i) % n, 1};
     for (uint64_t bit = 1; bit < n; bit *= 2)
-        alltoall_swap(b, (uint32_t)((rank + bit) % n), (uint32_t)((rank + n - bit) % n), BR_LEVEL_ANY,
-             &(struct group){(uint32_t)bit, 2, 1}, places);
+        alltoall_swap(b, (uint32_t)((rank + bit) % n), (uint32_t)((rank + n - bit) % n),
+                      BR_LEVEL_ANY, &(struct group){(uint32_t)bit, 2, 1}, places);
     for (uint32_t i = 0; i < n; i++)
         br_builder_copy(b, (struct br_span){BR_OUTPUT, (rank + n - i) % n, 1}, places[i]);
 }
 
-/* The digits of a place are those of the block's aim, and of its origin where they have had their stage. */
-static void alltoall_by_digits(struct br_builder *b, const struct br_shape *shape, struct br_span *places)
+/* The digits of a place are those of the block's aim, and of its origin where they have had their
+ * stage. */
+static void alltoall_by_digits(struct br_builder *b, const struct br_shape *shape,
+                               struct br_span *places)
 {
     const struct br_schedule *head = br_builder_schedule(b);
     struct br_stages stages;
@@ -92,7 +98,8 @@ static void alltoall_by_digits(struct br_builder *b, const struct br_shape *shap
             uint32_t digit = (br_stage_digit(stage, head->rank) + i) % stage->size;
             uint32_t peer = br_stage_member(stage, head->rank, digit);
 
-            alltoall_swap(b, peer, peer, stage->level, &(struct group){stage->stride, stage->size, digit}, places);
+            alltoall_swap(b, peer, peer, stage->level,
+                          &(struct group){stage->stride, stage->size, digit}, places);
         }
     }
     for (uint32_t i = 0; i < head->n; i++)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. The nodes of a tree stand at the positions 1 .. m; a position's height is the number of zeros at its end,
- *    the parent of one of height h is the nearest of height h + 1 (where that is beyond m, the nearest further
- *    up). So odd positions are leaves, and the nodes of a subtree follow each other: sums are in their order.
- * 2. The second tree is the first one mirrored where m is even, shifted by one where it is odd. Either way
- *    the positions of a node in the two trees are odd at least once.
- * 3. An allreduce has all ranks in the trees. A broadcast or reduce has all but the root, which stands above
- *    both trees: so it sends or gets the buffer once.
+ * 1. The nodes of a tree stand at the positions 1 .. m; a position's height is the number of zeros
+ *    at its end, the parent of one of height h is the nearest of height h + 1 (where that is beyond
+ *    m, the nearest further up). So odd positions are leaves, and the nodes of a subtree follow
+ *    each other: sums are in their order.
+ * 2. The second tree is the first one mirrored where m is even, shifted by one where it is odd.
+ *    Either way the positions of a node in the two trees are odd at least once.
+ * 3. An allreduce has all ranks in the trees. A broadcast or reduce has all but the root, which
+ *    stands above both trees: so it sends or gets the buffer once.
  *
  * Rejected: halves on two binomial trees (their inner ranks have up to lg n children).
  */
@@ -71,7 +72,8 @@ struct br_tree_node br_tree_node(const struct br_schedule *head, uint32_t tree)
     if (rooted && head->rank == head->root) {
         place.is_root = true;
         place.height = height_of(root_position(m)) + 1;
-        place.children[place.n_children++] = (binary_tree_node_at(m, tree, root_position(m)) + first) % n;
+        place.children[place.n_children++] =
+            (binary_tree_node_at(m, tree, root_position(m)) + first) % n;
         return place;
     }
     place.height = height_of(position);
@@ -82,13 +84,15 @@ struct br_tree_node br_tree_node(const struct br_schedule *head, uint32_t tree)
     else
         place.is_root = true;
     if (low_bit(position) > 1) {
-        place.children[place.n_children++] = (binary_tree_node_at(m, tree, position - low_bit(position) / 2) + first) % n;
+        place.children[place.n_children++] =
+            (binary_tree_node_at(m, tree, position - low_bit(position) / 2) + first) % n;
         place.before = 1;
     }
     for (uint32_t step = low_bit(position) / 2; step > 0; step /= 2) {
         if (step > m - position)
             continue;
-        place.children[place.n_children++] = (binary_tree_node_at(m, tree, position + step) + first) % n;
+        place.children[place.n_children++] =
+            (binary_tree_node_at(m, tree, position + step) + first) % n;
         break;
     }
     return place;
@@ -109,7 +113,8 @@ struct br_span br_binary_up(struct br_builder *b, const struct br_tree_node *pla
             sources[n++] = br_builder_recv_scratch(b, place->children[i], BR_LEVEL_ANY, own);
     }
     if (place->n_children > 0) {
-        bool final = place->is_root && last, output = final || (head->collective == BR_ALLREDUCE && !place->is_root);
+        bool final = place->is_root && last,
+             output = final || (head->collective == BR_ALLREDUCE && !place->is_root);
 
         sum = output ? (struct br_span){BR_OUTPUT, tree, 1} : br_builder_scratch(b, 1);
         br_builder_reduce(b, sum, sources, n, final);

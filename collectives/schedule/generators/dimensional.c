@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Which rank owns which numbers, and how runs of them shrink from stage to stage, is in shape.h. The
- *    gathering undoes the stages of the reduction in reverse.
+ * 1. Which rank owns which numbers, and how runs of them shrink from stage to stage, is in shape.h.
+ *    The gathering undoes the stages of the reduction in reverse.
  *
- * 2. Two ways to lay the numbers out. Whole (allreduce, broadcast, reduce): one block of threads * core
- *    pieces, so a run is one span and one message. Blocks (reduce_scatter, allgather): a number stands for
- *    the block of its home, and for block home + core too where that rank serves a folded one; spans stay
- *    inside blocks, so a run is one message for each block.
+ * 2. Two ways to lay the numbers out. Whole (allreduce, broadcast, reduce): one block of threads *
+ *    core pieces, so a run is one span and one message. Blocks (reduce_scatter, allgather): a
+ *    number stands for the block of its home, and for block home + core too where that rank serves
+ *    a folded one; spans stay inside blocks, so a run is one message for each block.
  *
- * 3. place[] says for each chunk where its present value lies: INPUT at first; then OUTPUT, or scratch where
- *    a rank has no OUTPUT for it.
+ * 3. place[] says for each chunk where its present value lies: INPUT at first; then OUTPUT, or
+ *    scratch where a rank has no OUTPUT for it.
  *
- * 4. A broadcast is a scatter by the root, then the gathering; nobody sends to the root there. A reduce is
- *    the reduction, then a gathering to the root alone; it needs a shape of one stage, because its sums lie
- *    in scratch, which is read only as it was written.
+ * 4. A broadcast is a scatter by the root, then the gathering; nobody sends to the root there. A
+ *    reduce is the reduction, then a gathering to the root alone; it needs a shape of one stage,
+ *    because its sums lie in scratch, which is read only as it was written.
  */
 #include "collectives/schedule/generators/dimensional.h"
 
@@ -61,7 +61,8 @@ static uint32_t list_run(struct plan *p, uint32_t thread, uint32_t w, uint32_t d
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
 
-    return list_ranges(p, thread, br_stages_base(&p->stages[thread], p->head->rank, w) + d * stage->weight,
+    return list_ranges(p, thread,
+                       br_stages_base(&p->stages[thread], p->head->rank, w) + d * stage->weight,
                        stage->weight);
 }
 
@@ -111,7 +112,8 @@ static void recv_output(struct plan *p, uint32_t peer, uint8_t level, struct ran
 
 static struct br_span recv_scratch(struct plan *p, uint32_t peer, uint8_t level, struct range range)
 {
-    return br_builder_recv_scratch(p->b, peer, level, (struct br_span){BR_INPUT, range.first, range.count});
+    return br_builder_recv_scratch(p->b, peer, level,
+                                   (struct br_span){BR_INPUT, range.first, range.count});
 }
 
 /* Where the sum of chunks goes. */
@@ -128,7 +130,8 @@ static struct br_span sum_span(struct plan *p, struct range range, bool final)
     return br_builder_scratch(p->b, range.count);
 }
 
-static void dimensional_reduce(struct plan *p, struct range range, const struct br_span *sources, uint32_t n, bool final)
+static void dimensional_reduce(struct plan *p, struct range range, const struct br_span *sources,
+                               uint32_t n, bool final)
 {
     struct br_span sum = sum_span(p, range, final);
 
@@ -136,7 +139,8 @@ static void dimensional_reduce(struct plan *p, struct range range, const struct 
     dimensional_put(p, range, sum);
 }
 
-/* Each member sends every other one its run and adds up what it gets, in the order of the members. */
+/* Each member sends every other one its run and adds up what it gets, in the order of the members.
+ */
 static void reduce_direct(struct plan *p, uint32_t thread, uint32_t w)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
@@ -147,15 +151,17 @@ static void reduce_direct(struct plan *p, uint32_t thread, uint32_t w)
 
         n = list_run(p, thread, w, to);
         for (uint32_t r = 0; r < n; r++)
-            dimensional_send(p, br_stage_member(stage, p->head->rank, to), stage->level, p->ranges[r]);
+            dimensional_send(p, br_stage_member(stage, p->head->rank, to), stage->level,
+                             p->ranges[r]);
         n = list_run(p, thread, w, own);
         for (uint32_t r = 0; r < n; r++)
-            p->sources[r * size + from] =
-                recv_scratch(p, br_stage_member(stage, p->head->rank, from), stage->level, p->ranges[r]);
+            p->sources[r * size + from] = recv_scratch(
+                p, br_stage_member(stage, p->head->rank, from), stage->level, p->ranges[r]);
     }
     for (uint32_t r = 0; r < n; r++) {
         p->sources[r * size + own] = dimensional_located(p, p->ranges[r]);
-        dimensional_reduce(p, p->ranges[r], &p->sources[(size_t)r * size], size, w + 1 == p->stages[thread].n_stages);
+        dimensional_reduce(p, p->ranges[r], &p->sources[(size_t)r * size], size,
+                           w + 1 == p->stages[thread].n_stages);
     }
 }
 
@@ -175,9 +181,12 @@ static void reduce_ring(struct plan *p, uint32_t thread, uint32_t w)
             dimensional_send(p, next, level_to(p, stage, next), p->ranges[r]);
         n = list_run(p, thread, w, (own + 2 * size - s - 2) % size);
         for (uint32_t r = 0; r < n; r++) {
-            struct br_span got = recv_scratch(p, previous, level_to(p, stage, previous), p->ranges[r]);
+            struct br_span got =
+                recv_scratch(p, previous, level_to(p, stage, previous), p->ranges[r]);
 
-            dimensional_reduce(p, p->ranges[r], (struct br_span[]){got, dimensional_located(p, p->ranges[r])}, 2, final);
+            dimensional_reduce(p, p->ranges[r],
+                               (struct br_span[]){got, dimensional_located(p, p->ranges[r])}, 2,
+                               final);
         }
     }
 }
@@ -188,7 +197,8 @@ static bool has_all(const struct plan *p, uint32_t rank)
     return p->head->collective == BR_BROADCAST && rank == p->head->root;
 }
 
-/* One step of the gathering: sends the run with digit `to_run`, gets the one with digit `from_run`. */
+/* One step of the gathering: sends the run with digit `to_run`, gets the one with digit `from_run`.
+ */
 static void gather_step(struct plan *p, uint32_t thread, uint32_t w, uint32_t to, uint32_t to_run,
                         uint32_t from, uint32_t from_run)
 {
@@ -211,8 +221,8 @@ static void dimensional_gather(struct plan *p, uint32_t thread, uint32_t w)
 
     for (uint32_t i = 1; i < size; i++) {
         if (stage->ring)
-            gather_step(p, thread, w, (own + 1) % size, (own + size - i + 1) % size, (own + size - 1) % size,
-                        (own + size - i) % size);
+            gather_step(p, thread, w, (own + 1) % size, (own + size - i + 1) % size,
+                        (own + size - 1) % size, (own + size - i) % size);
         else
             gather_step(p, thread, w, (own + i) % size, own, (own + size - i) % size,
                         (own + size - i) % size);
@@ -255,7 +265,9 @@ static void dimensional_fold(struct plan *p)
     for (uint32_t r = 0; r < n && !dimensional_folded(p); r++) {
         struct br_span got = recv_scratch(p, p->partner, BR_LEVEL_ANY, p->ranges[r]);
 
-        dimensional_reduce(p, p->ranges[r], (struct br_span[]){dimensional_located(p, p->ranges[r]), got}, 2, p->core == 1);
+        dimensional_reduce(p, p->ranges[r],
+                           (struct br_span[]){dimensional_located(p, p->ranges[r]), got}, 2,
+                           p->core == 1);
     }
 }
 
@@ -296,7 +308,8 @@ static void fold_blocks(struct plan *p)
     }
 }
 
-/* The chunk of a thread that a rank of the core owns after the reduction, where chunks lie whole. */
+/* The chunk of a thread that a rank of the core owns after the reduction, where chunks lie whole.
+ */
 static struct range own_chunk(const struct plan *p, uint32_t thread, uint32_t rank)
 {
     return (struct range){
@@ -337,7 +350,8 @@ static void gather_to_root(struct plan *p)
     }
 }
 
-/* Chunks of the larger user buffer start in INPUT; in an allgather this has only those of the rank. */
+/* Chunks of the larger user buffer start in INPUT; in an allgather this has only those of the rank.
+ */
 static void place_input(struct plan *p)
 {
     bool all = p->head->collective != BR_ALLGATHER;
@@ -346,7 +360,7 @@ static void place_input(struct plan *p)
         p->place[p->head->rank * p->threads + i] = (struct br_span){BR_INPUT, i, 1};
     if (all)
         dimensional_put(p, (struct range){0, p->head->pieces * (p->blocks ? p->head->n : 1)},
-            (struct br_span){BR_INPUT, 0, 1});
+                        (struct br_span){BR_INPUT, 0, 1});
 }
 
 static void dimensional_run(struct plan *p)
@@ -375,9 +389,10 @@ static void dimensional_run(struct plan *p)
         gather_all(p);
     dimensional_unfold(p);
     if (p->head->collective == BR_ALLGATHER || has_all(p, p->head->rank))
-        br_builder_copy(
-            p->b, (struct br_span){BR_OUTPUT, p->blocks ? p->head->rank * p->threads : 0, p->head->pieces},
-            (struct br_span){BR_INPUT, 0, p->head->pieces});
+        br_builder_copy(p->b,
+                        (struct br_span){BR_OUTPUT, p->blocks ? p->head->rank * p->threads : 0,
+                                         p->head->pieces},
+                        (struct br_span){BR_INPUT, 0, p->head->pieces});
 }
 
 static uint32_t dimensional_partner_of(const struct plan *p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The dimensional generator: ring, direct exchange, recursive halving and doubling, BlueConnect and BML are
- * one algorithm in different shapes. Collectives: all but the barrier. Pure.
+ * The dimensional generator: ring, direct exchange, recursive halving and doubling, BlueConnect and
+ * BML are one algorithm in different shapes. Collectives: all but the barrier. Pure.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_GENERATORS_DIMENSIONAL_H
 #define BR_COLLECTIVES_SCHEDULE_GENERATORS_DIMENSIONAL_H

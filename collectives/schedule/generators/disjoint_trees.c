@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages are in one order on all ranks, (up, height of the sender, tree) and then (down, depth of the receiver, tree), whatever tree
- * they belong to: the two ends number them alike, and as earlier steps go first (run.c, note 3), what others wait for leaves first.
+ * Messages are in one order on all ranks, (up, height of the sender, tree) and then (down, depth of
+ * the receiver, tree), whatever tree they belong to: the two ends number them alike, and as earlier
+ * steps go first (run.c, note 3), what others wait for leaves first.
  */
 #include "collectives/schedule/generators/disjoint_trees.h"
 
@@ -15,13 +16,15 @@ static bool is_child(const struct br_forest *trees, uint32_t tree, uint32_t host
     return host != rank && br_forest_parent(trees, tree, host) == rank;
 }
 
-/* The child's sum has come: one source at a time, as a rank may have any number of children. `added`: children before it. */
-static void add_child(struct br_builder *b, const struct br_forest *trees, uint32_t tree, uint32_t child,
-                      uint32_t added)
+/* The child's sum has come: one source at a time, as a rank may have any number of children.
+ * `added`: children before it. */
+static void add_child(struct br_builder *b, const struct br_forest *trees, uint32_t tree,
+                      uint32_t child, uint32_t added)
 {
     uint32_t rank = br_builder_schedule(b)->rank, children = 0;
     const struct br_span result = {BR_OUTPUT, tree, 1}, own = {BR_INPUT, tree, 1};
-    struct br_span got = br_builder_recv_scratch(b, child, disjoint_trees_level_of(trees, child, rank), result);
+    struct br_span got =
+        br_builder_recv_scratch(b, child, disjoint_trees_level_of(trees, child, rank), result);
 
     for (uint32_t host = 0; host < trees->hosts; host++)
         children += is_child(trees, tree, host, rank);
@@ -30,8 +33,8 @@ static void add_child(struct br_builder *b, const struct br_forest *trees, uint3
 }
 
 /* Messages of hosts of one height. Returns how many children have been added. */
-static uint32_t disjoint_trees_up(struct br_builder *b, const struct br_forest *trees, uint32_t tree, uint32_t height,
-                   uint32_t added)
+static uint32_t disjoint_trees_up(struct br_builder *b, const struct br_forest *trees,
+                                  uint32_t tree, uint32_t height, uint32_t added)
 {
     uint32_t rank = br_builder_schedule(b)->rank, parent = br_forest_parent(trees, tree, rank);
 
@@ -45,14 +48,16 @@ static uint32_t disjoint_trees_up(struct br_builder *b, const struct br_forest *
 }
 
 /* Messages to hosts of one depth. */
-static void disjoint_trees_down(struct br_builder *b, const struct br_forest *trees, uint32_t tree, uint32_t depth)
+static void disjoint_trees_down(struct br_builder *b, const struct br_forest *trees, uint32_t tree,
+                                uint32_t depth)
 {
     uint32_t rank = br_builder_schedule(b)->rank, parent = br_forest_parent(trees, tree, rank);
     const struct br_span result = {BR_OUTPUT, tree, 1};
 
     if (br_forest_depth(trees, tree, rank) == depth)
         br_builder_recv(b, parent, disjoint_trees_level_of(trees, parent, rank), result);
-    for (uint32_t host = 0; host < trees->hosts && br_forest_depth(trees, tree, rank) + 1 == depth; host++)
+    for (uint32_t host = 0; host < trees->hosts && br_forest_depth(trees, tree, rank) + 1 == depth;
+         host++)
         if (is_child(trees, tree, host, rank))
             br_builder_send(b, host, disjoint_trees_level_of(trees, host, rank), result);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Allreduce along the trees of a forest (bcube/forest.h), a piece of the buffer along each: added up towards the root, and back. All
- * messages go over links that work, so it is what runs in a BCube of which some do not. Pure.
+ * Allreduce along the trees of a forest (bcube/forest.h), a piece of the buffer along each: added
+ * up towards the root, and back. All messages go over links that work, so it is what runs in a
+ * BCube of which some do not. Pure.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_GENERATORS_DISJOINT_TREES_H
 #define BR_COLLECTIVES_SCHEDULE_GENERATORS_DISJOINT_TREES_H

@@ -31,7 +31,8 @@ static void dissemination_by_distance(struct br_builder *b, uint32_t n, uint32_t
     }
 }
 
-static int dissemination_by_digits(struct br_builder *b, uint32_t n, uint32_t rank, const struct br_shape *shape)
+static int dissemination_by_digits(struct br_builder *b, uint32_t n, uint32_t rank,
+                                   const struct br_shape *shape)
 {
     struct br_span heard = input, *all = calloc(n, sizeof *all);
     struct br_stages stages;
@@ -46,9 +47,11 @@ static int dissemination_by_digits(struct br_builder *b, uint32_t n, uint32_t ra
 
         all[0] = heard;
         for (uint32_t i = 1; i < stage->size; i++) {
-            br_builder_send(b, br_stage_member(stage, rank, (own + i) % stage->size), stage->level, heard);
+            br_builder_send(b, br_stage_member(stage, rank, (own + i) % stage->size), stage->level,
+                            heard);
             all[i] = br_builder_recv_scratch(
-                b, br_stage_member(stage, rank, (own + stage->size - i) % stage->size), stage->level, input);
+                b, br_stage_member(stage, rank, (own + stage->size - i) % stage->size),
+                stage->level, input);
         }
         heard = dissemination_place(b, last);
         br_builder_reduce(b, heard, all, stage->size, last);

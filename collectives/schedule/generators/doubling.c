@@ -3,8 +3,10 @@
 
 static const struct br_span input = {BR_INPUT, 0, 1}, output = {BR_OUTPUT, 0, 1};
 
-/* Adds what `peer` has to what this rank has, in the order of the ranks, so that all get the same bits. */
-static struct br_span doubling_add(struct br_builder *b, uint32_t peer, struct br_span have, bool last)
+/* Adds what `peer` has to what this rank has, in the order of the ranks, so that all get the same
+ * bits. */
+static struct br_span doubling_add(struct br_builder *b, uint32_t peer, struct br_span have,
+                                   bool last)
 {
     struct br_span got = br_builder_recv_scratch(b, peer, BR_LEVEL_ANY, input), sum = output;
     bool lower = peer < br_builder_schedule(b)->rank;
@@ -17,7 +19,8 @@ static struct br_span doubling_add(struct br_builder *b, uint32_t peer, struct b
 
 void br_doubling_among(struct br_builder *b, struct br_span have, const struct br_doubling *among)
 {
-    uint32_t n = among->n, own = (br_builder_schedule(b)->rank - among->first) / among->stride, core = 1;
+    uint32_t n = among->n, own = (br_builder_schedule(b)->rank - among->first) / among->stride,
+             core = 1;
 
     while (core <= n / 2)
         core *= 2;

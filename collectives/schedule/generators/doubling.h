@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recursive doubling allreduce: in round r each rank exchanges its whole sum with the one whose number differs
- * in bit r. lg n messages one after the other, lg n times the bytes: for small sizes. Ranks beyond the largest
- * power of two give their input to another one before and get the result after. Pure.
+ * Recursive doubling allreduce: in round r each rank exchanges its whole sum with the one whose
+ * number differs in bit r. lg n messages one after the other, lg n times the bytes: for small
+ * sizes. Ranks beyond the largest power of two give their input to another one before and get the
+ * result after. Pure.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_GENERATORS_DOUBLING_H
 #define BR_COLLECTIVES_SCHEDULE_GENERATORS_DOUBLING_H
@@ -20,8 +21,10 @@ static inline uint32_t br_doubling_rank(const struct br_doubling *among, uint32_
     return among->first + i * among->stride;
 }
 
-/* The steps of the builder's rank, one of them: from what it has, a span of one piece, to the result. */
-void br_doubling_among(struct br_builder *builder, struct br_span have, const struct br_doubling *among);
+/* The steps of the builder's rank, one of them: from what it has, a span of one piece, to the
+ * result. */
+void br_doubling_among(struct br_builder *builder, struct br_span have,
+                       const struct br_doubling *among);
 
 /* Generates the steps of the builder's rank. */
 void br_generate_doubling(struct br_builder *builder);

@@ -24,6 +24,7 @@ void br_generate_host_tree(struct br_builder *b, uint32_t per_host)
     br_builder_set_pieces(b, 1);
     sum = br_binary_up(b, &place, 0, false);
     if (place.is_root)
-        br_doubling_among(b, sum, &(struct br_doubling){head->rank % per_host, per_host, head->n / per_host});
+        br_doubling_among(
+            b, sum, &(struct br_doubling){head->rank % per_host, per_host, head->n / per_host});
     br_binary_down(b, &place, 0);
 }

@@ -20,12 +20,14 @@ static int check_cycle(const struct br_shape *shape, uint32_t n)
         uint8_t first = shape->dimensions[0].level;
 
         cycles += dimension->method == BR_METHOD_CYCLE;
-        apart |= dimension->size != size || dimension->level != (first == BR_LEVEL_ANY ? first : first + i);
+        apart |= dimension->size != size ||
+                 dimension->level != (first == BR_LEVEL_ANY ? first : first + i);
         core *= dimension->size;
     }
     if (cycles > 0 && (cycles < shape->n_dimensions || apart || size < 2 || core != n))
-        return br_error(EINVAL, "a cycle has all ranks in dimensions of one size, on levels that follow each "
-                                "other");
+        return br_error(
+            EINVAL, "a cycle has all ranks in dimensions of one size, on levels that follow each "
+                    "other");
     return 0;
 }
 
@@ -49,9 +51,11 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
         if (dimension->size == 0)
             return br_error(EINVAL, "dimension %u has size 0", i);
         if (dimension->method == BR_METHOD_HALVING && !power_of_two(dimension->size))
-            return br_error(EINVAL, "dimension %u: halving needs a power of two, not %u", i, dimension->size);
+            return br_error(EINVAL, "dimension %u: halving needs a power of two, not %u", i,
+                            dimension->size);
         core *= dimension->size;
-        stages += dimension->method == BR_METHOD_HALVING ? dimension->size / 2 : dimension->size > 1;
+        stages +=
+            dimension->method == BR_METHOD_HALVING ? dimension->size / 2 : dimension->size > 1;
         if (core > n)
             return br_error(EINVAL, "the shape has more than the %u ranks there are", n);
     }
@@ -61,7 +65,8 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
     if (shape->dimensions[0].method == BR_METHOD_CYCLE)
         stages = 1;
     if (collective == BR_REDUCE && (stages > 1 || core != n))
-        return br_error(EINVAL, "reduce needs a shape of one dimension, direct or ring, with all ranks");
+        return br_error(EINVAL,
+                        "reduce needs a shape of one dimension, direct or ring, with all ranks");
     return check_cycle(shape, n);
 }
 
@@ -84,26 +89,28 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
         const struct br_dimension *fastest = &shape->dimensions[thread % shape->n_dimensions];
 
         shape_add_stage(stages, (struct br_stage){.size = stages->core,
-                                            .stride = 1,
-                                            .weight = 1,
-                                            .level = fastest->level,
-                                            .ring = true,
-                                            .lowest = shape->dimensions[0].level,
-                                            .radix = fastest->size,
-                                            .fastest = thread % shape->n_dimensions});
+                                                  .stride = 1,
+                                                  .weight = 1,
+                                                  .level = fastest->level,
+                                                  .ring = true,
+                                                  .lowest = shape->dimensions[0].level,
+                                                  .radix = fastest->size,
+                                                  .fastest = thread % shape->n_dimensions});
         return;
     }
     for (uint32_t w = 0; w < shape->n_dimensions; w++) {
         uint32_t at = (w + thread + shape->first) % shape->n_dimensions;
         const struct br_dimension *dimension = &shape->dimensions[at];
-        struct br_stage stage = {.size = dimension->size, .stride = stride[at], .level = dimension->level};
+        struct br_stage stage = {
+            .size = dimension->size, .stride = stride[at], .level = dimension->level};
 
         stage.ring = dimension->method == BR_METHOD_RING;
         if (dimension->method != BR_METHOD_HALVING)
             shape_add_stage(stages, stage);
         for (uint32_t d = 1; dimension->method == BR_METHOD_HALVING && d < dimension->size; d *= 2)
-            shape_add_stage(stages,
-                      (struct br_stage){.size = 2, .stride = stride[at] * d, .level = dimension->level});
+            shape_add_stage(
+                stages,
+                (struct br_stage){.size = 2, .stride = stride[at] * d, .level = dimension->level});
     }
     weight = stages->core;
     for (uint32_t w = 0; w < stages->n_stages; w++) {
@@ -127,7 +134,8 @@ static uint32_t shape_power(uint32_t radix, uint32_t i)
     return i == 0 ? 1 : radix * shape_power(radix, i - 1);
 }
 
-/* Digit i of the code is digit i of the place less digit i + 1. It is digit (i + fastest) of the rank. */
+/* Digit i of the code is digit i of the place less digit i + 1. It is digit (i + fastest) of the
+ * rank. */
 static uint32_t cycle_rank(const struct br_stage *stage, uint32_t place)
 {
     uint32_t n = stage->radix, digits = count_digits(stage), rank = 0;
@@ -142,7 +150,8 @@ static uint32_t cycle_place(const struct br_stage *stage, uint32_t rank)
     uint32_t n = stage->radix, digits = count_digits(stage), place = 0;
 
     for (uint32_t i = digits; i-- > 0;)
-        place = place * n + (rank / shape_power(n, (i + stage->fastest) % digits) % n + place % n) % n;
+        place =
+            place * n + (rank / shape_power(n, (i + stage->fastest) % digits) % n + place % n) % n;
     return place;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Ranks in a tree are counted from the root: by distance, or digit by digit where there is a shape. A number's parent is the
- *    number with its lowest digit that is not 0 set to 0; a binomial tree is that in base 2. So the numbers of a subtree
- *    follow each other.
+ * 1. Ranks in a tree are counted from the root: by distance, or digit by digit where there is a
+ *    shape. A number's parent is the number with its lowest digit that is not 0 set to 0; a
+ *    binomial tree is that in base 2. So the numbers of a subtree follow each other.
  * 2. A chain and a flat tree have no digits.
  */
 #include "collectives/schedule/generators/tree.h"
@@ -45,7 +45,8 @@ static uint32_t tree_lowest(const struct br_stages *stages, uint32_t number)
 }
 
 /* Numbers in the subtree of one, which follow each other. */
-static uint32_t tree_subtree(enum br_tree tree, const struct br_stages *stages, uint32_t n, uint32_t number)
+static uint32_t tree_subtree(enum br_tree tree, const struct br_stages *stages, uint32_t n,
+                             uint32_t number)
 {
     uint32_t stride;
 
@@ -111,7 +112,8 @@ static void list_children(struct family *f)
     for (uint32_t w = tree_lowest(&f->stages, f->own); f->tree == BR_TREE_BINOMIAL && w-- > 0;) {
         const struct br_stage *stage = &f->stages.stages[w];
 
-        for (uint32_t digit = 1; digit < stage->size && digit * stage->stride < f->n - f->own; digit++)
+        for (uint32_t digit = 1; digit < stage->size && digit * stage->stride < f->n - f->own;
+             digit++)
             f->children[f->n_children++] = f->own + digit * stage->stride;
     }
 }
@@ -154,8 +156,8 @@ static void tree_reduce(const struct family *f, struct br_span *sources)
 
     sources[n++] = input;
     for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
-        sources[n++] =
-            br_builder_recv_scratch(f->b, tree_rank_of(f, f->children[i]), tree_level_of(f, f->children[i]), input);
+        sources[n++] = br_builder_recv_scratch(f->b, tree_rank_of(f, f->children[i]),
+                                               tree_level_of(f, f->children[i]), input);
     if (n > 1) {
         sum = f->own == 0 ? output : br_builder_scratch(f->b, 1);
         br_builder_reduce(f->b, sum, sources, n, f->own == 0);
@@ -262,7 +264,8 @@ static void tree_generate(const struct family *f, struct br_span *sources, uint3
 
 int br_generate_tree(struct br_builder *b, enum br_tree tree, const struct br_shape *shape)
 {
-    struct family f = {.b = b, .head = br_builder_schedule(b), .tree = tree, .digits = shape->n_dimensions > 0};
+    struct family f = {
+        .b = b, .head = br_builder_schedule(b), .tree = tree, .digits = shape->n_dimensions > 0};
     struct br_span *sources;
     int rc = 0;
 

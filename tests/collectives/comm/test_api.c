@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every argument of every public call, by a communicator of one rank; more ranks are in tests/system/. */
+/* Every argument of every public call, by a communicator of one rank; more ranks are in
+ * tests/system/. */
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -35,7 +36,8 @@ static int leave(void **state)
 static void says(int got, int rc, const char *text, int line)
 {
     if (got != rc || !says_all(braid_last_error(), text))
-        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text, braid_last_error());
+        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text,
+                 braid_last_error());
 }
 #define SAYS(rc, words, call) says(call, rc, words, __LINE__)
 
@@ -48,7 +50,8 @@ static void collective__arguments(void **state)
     enum braid_reduction none = (enum braid_reduction)5;
 
     (void)state;
-    SAYS(-EINVAL, "braid_allreduce|communicator", braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allreduce|communicator",
+         braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "send|NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "recv|NULL", braid_allreduce(comm, in, NULL, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type 10", braid_allreduce(comm, in, out, 8, no_type, SUM, NULL, NULL));
@@ -99,12 +102,15 @@ static void persistent__arguments(void **state)
     int done = 7;
 
     (void)state;
-    SAYS(-EINVAL, "braid_allreduce_init", braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "braid_allreduce_init",
+         braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatter_init",
          braid_reduce_scatter_init(comm, in, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather_init", braid_allgather_init(comm, in, out, 8, I32, NULL, NULL));
-    SAYS(-EINVAL, "braid_broadcast_init", braid_broadcast_init(comm, in, out, 8, I32, 0, NULL, NULL));
-    SAYS(-EINVAL, "braid_reduce_init", braid_reduce_init(comm, in, out, 8, I32, SUM, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_broadcast_init",
+         braid_broadcast_init(comm, in, out, 8, I32, 0, NULL, NULL));
+    SAYS(-EINVAL, "braid_reduce_init",
+         braid_reduce_init(comm, in, out, 8, I32, SUM, 0, NULL, NULL));
     SAYS(-EINVAL, "braid_alltoall_init", braid_alltoall_init(comm, in, out, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "braid_gather_init", braid_gather_init(comm, in, out, 8, I32, 0, NULL, NULL));
     SAYS(-EINVAL, "braid_scatter_init", braid_scatter_init(comm, in, out, 8, I32, 0, NULL, NULL));
@@ -125,8 +131,11 @@ static void persistent__arguments(void **state)
     SAYS(-EINVAL, "not there any more", braid_wait(op, -1));
 }
 
-/* A braid_key is sent to other ranks in clear and travels in every PUT and GET. It must show nothing of the job's key. Up to
- * version 7 of the protocol its check was (8 bytes of the job's key * an odd constant) >> 1, which anybody can invert. */
+/*
+ * A braid_key is sent to other ranks in clear and travels in every PUT and GET. It must show
+ * nothing of the job's key. Up to version 7 of the protocol its check was (8 bytes of the job's key
+ * * an odd constant) >> 1, which anybody can invert.
+ */
 static void key__check_is_no_part_of_the_secret(void **state)
 {
     static const char secret[] = "a secret of a test, 32 bytes long";
@@ -151,7 +160,8 @@ static void key__check_is_no_part_of_the_secret(void **state)
         assert_true(start != (key.check << 1 | lost) * inverse);
     for (size_t i = 0; i + sizeof shown <= sizeof master.key; i++)
         assert_memory_not_equal(master.key + i, &key.check, sizeof shown);
-    crypto_generichash(derived, sizeof derived, label, sizeof label - 1, master.key, sizeof master.key);
+    crypto_generichash(derived, sizeof derived, label, sizeof label - 1, master.key,
+                       sizeof master.key);
     assert_memory_equal(&key.check, derived, sizeof key.check);
     assert_int_equal(braid_free(job, memory), 0);
     assert_int_equal(braid_finalize(job), 0);
@@ -177,7 +187,8 @@ static void point_to_point__arguments(void **state)
     SAYS(-EINVAL, "no key", braid_fetch_add(comm, &word, 1, NULL, 0, NULL, NULL));
     SAYS(-EINVAL, "memory|NULL", braid_fetch_add(comm, NULL, 1, &key, 0, NULL, NULL));
     SAYS(-EACCES, "not in a region", braid_compare_swap(comm, &word, 0, 1, &key, 96, NULL, NULL));
-    SAYS(-EINVAL, "not on a multiple of 8", braid_compare_swap(comm, &word, 0, 1, &key, 4, NULL, NULL));
+    SAYS(-EINVAL, "not on a multiple of 8",
+         braid_compare_swap(comm, &word, 0, 1, &key, 4, NULL, NULL));
     assert_int_equal(braid_compare_swap(comm, &word, 0, 41, &key, 88, NULL, NULL), 0);
     assert_int_equal(braid_fetch_add(comm, &word, 1, &key, 88, NULL, NULL), 0);
     assert_int_equal(word, 41);
@@ -234,7 +245,8 @@ static void init__cpu_that_is_not_there(void **state)
     struct braid_comm *none = NULL;
 
     (void)state;
-    SAYS(-EINVAL, "CPU 4095", braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
+    SAYS(-EINVAL, "CPU 4095",
+         braid_init(&(struct braid_config){.size = 1, .pin_cpu = 4096}, &none));
     assert_null(none);
 }
 

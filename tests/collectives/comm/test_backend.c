@@ -22,7 +22,8 @@ static void is_verbs__all_ranks_or_none(void **state)
     } cases[] = {
         {{{1, 0, 0, V4, ""}, {1, 0, 0, V4 | V6, ""}, {1, 0, 0, V4, ""}}, NULL},
         {{{1, 0, 1, 0, ""}, {1, 0, 1, 0, ""}, {1, 0, 1, 0, ""}}, NULL},
-        {{{1, 1, 0, 0, ""}, {1, 0, 1, 0, ""}, {1, 0, 1, 0, ""}}, NULL}, /* who insists fits with all */
+        /* who insists fits with all */
+        {{{1, 1, 0, 0, ""}, {1, 0, 1, 0, ""}, {1, 0, 1, 0, ""}}, NULL},
         {{{1, 0, 0, V4, ""}, {1, 0, 0, V4, ""}, {0, 0, 0, 0, "it has none"}}, "rank 2|none"},
         {{{0, 0, 0, 0, "BRAID_BACKEND is shm"}, {1, 0, 0, V4, ""}, {1, 0, 0, V4, ""}},
          "rank 0|BRAID_BACKEND|shm"},
@@ -58,8 +59,8 @@ static void offer__settles_what_others_cannot_change(void **state)
         const char *backend, *network;
         bool usable, insists;
     } cases[] = {
-        {"tcp", "tcp", false, false}, {"udp", "udp", false, false},    {"verbs", "verbs", true, true},
-        {"shm", "tcp", false, false},   {"auto", "tcp", false, false}, /* one host: loopback */
+        {"tcp", "tcp", false, false}, {"udp", "udp", false, false},  {"verbs", "verbs", true, true},
+        {"shm", "tcp", false, false}, {"auto", "tcp", false, false}, /* one host: loopback */
     };
 
     (void)state;

@@ -108,7 +108,8 @@ static void br_engine_set_epoch__begins_what_has_waited(void **state)
     (void)state;
     job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
     submit(&job, waits, values[0], 1, "");
-    submit(&job, wrong, values[1], 2, "forest"); /* there is none: an error, when its view is known */
+    /* there is none: an error, when its view is known */
+    submit(&job, wrong, values[1], 2, "forest");
     submit(&job, goes, values[2], 0, "");
     job_run(&job, 2);
     assert_true(values[2][0] == 3 && values[2][1] == 3);
@@ -125,7 +126,8 @@ static void br_engine_set_epoch__begins_what_has_waited(void **state)
     job_destroy(&job);
 }
 
-/* A round that begins late, as the one before has taken long, is older than what was submitted after it was due. */
+/* A round that begins late, as the one before has taken long, is older than what was submitted
+ * after it was due. */
 static void br_epochs_assign__a_round_is_as_old_as_its_cause(void **state)
 {
     struct br_epochs *epochs = calloc(1, sizeof *epochs);
@@ -145,7 +147,7 @@ static void br_epochs_assign__a_round_is_as_old_as_its_cause(void **state)
     context->world = &comm;
     op.order = 7;
     context->next_order = 21; /* op has waited for a stream, with others behind it */
-    epochs->begun_rounds = 1;        /* round 0 is under way */
+    epochs->begun_rounds = 1; /* round 0 is under way */
     epochs->due_rounds = 1;
     br_epochs_assign(context, &op, 0);
     assert_int_equal(epochs->due_rounds, 2);
@@ -164,7 +166,8 @@ static void br_engine_submit__in_order(void **state)
     struct job job;
 
     (void)state;
-    job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1, .latency_ns = BR_MS}});
+    job_create(&job, &(struct job_options){
+                         .n = 2, .rails = 1, .network = {.seed = 1, .latency_ns = BR_MS}});
     for (int r = 0; r < 2; r++)
         job.ranks[r].next_order = 9;
     submit(&job, later, values[0], 0, "");
@@ -186,7 +189,8 @@ static void br_epochs_assign__counts_unnamed_allreduces_alone(void **state)
     struct br_epochs epochs = {0};
     struct br_context *context = calloc(1, sizeof *context);
     struct braid_comm comm = {.context = context, .size = 9, .group = &group};
-    struct br_operation op = {.comm = &comm, .group = &group, .count = BR_EPOCHS_BYTES, .type = BRAID_FLOAT32};
+    struct br_operation op = {
+        .comm = &comm, .group = &group, .count = BR_EPOCHS_BYTES, .type = BRAID_FLOAT32};
 
     (void)state;
     assert_non_null(context);

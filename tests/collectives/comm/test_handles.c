@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Handles that are used twice, too late, or given up; buffers that overlap; memory that is not there. By a communicator of one rank; more
- * ranks are in tests/system/. */
+/* Handles that are used twice, too late, or given up; buffers that overlap; memory that is not
+ * there. By a communicator of one rank; more ranks are in tests/system/. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,8 @@ static int leave(void **state)
 static void says(int got, int rc, const char *text, int line)
 {
     if (got != rc || !says_all(braid_last_error(), text))
-        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text, braid_last_error());
+        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text,
+                 braid_last_error());
 }
 #define SAYS(rc, words, call) says(call, rc, words, __LINE__)
 
@@ -94,12 +95,14 @@ static void operation__any_is_given_up(void **state)
     (void)state;
     assert_int_equal(braid_op_free(op), 0);
     SAYS(-EINVAL, GONE, braid_op_free(op));
-    assert_int_equal(braid_recv(comm, &word, sizeof word, 0, NULL, &op), 0); /* runs until the send below */
+    /* runs until the send below */
+    assert_int_equal(braid_recv(comm, &word, sizeof word, 0, NULL, &op), 0);
     assert_int_equal(braid_op_free(op), 0);
     SAYS(-EINVAL, GONE, braid_wait(op, 0));
     assert_int_equal(braid_send(comm, in, sizeof word, 0, NULL, NULL), 0);
     assert_memory_equal(&word, in, sizeof word);
-    assert_int_equal(braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, &never), 0); /* never started */
+    /* never started */
+    assert_int_equal(braid_allreduce_init(comm, in, out, 8, I32, SUM, NULL, &never), 0);
     assert_int_equal(braid_op_free(never), 0);
     for (int i = 0; i < 3000; i++) { /* more than there are: each is given back */
         op = start(NULL);
@@ -222,8 +225,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
         cmocka_unit_test_setup_teardown(operation__handle_of_a_failing_call_is_null, join, leave),
         cmocka_unit_test_setup_teardown(operation__any_is_given_up, join, leave),
-        cmocka_unit_test_setup_teardown(operation__error_of_one_given_up_is_the_communicators, join, leave),
-        cmocka_unit_test_setup_teardown(finalize__returns_the_error_of_what_nobody_waited_for, join, leave),
+        cmocka_unit_test_setup_teardown(operation__error_of_one_given_up_is_the_communicators, join,
+                                        leave),
+        cmocka_unit_test_setup_teardown(finalize__returns_the_error_of_what_nobody_waited_for, join,
+                                        leave),
         cmocka_unit_test_setup_teardown(finalize__of_a_part_returns_such_an_error_too, join, leave),
         cmocka_unit_test_setup_teardown(handles__of_an_ended_job_are_answered, join, leave),
         cmocka_unit_test_setup_teardown(region__is_deregistered_once, join, leave),

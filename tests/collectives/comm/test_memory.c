@@ -169,13 +169,14 @@ static void regions__as_many_as_there_are(void **state)
     (void)state;
     for (int i = 0; i < BR_MAX_REGIONS; i++)
         assert_int_equal(braid_register(comm, &space[i], 1, &regions[i]), 0);
-    assert_int_equal(braid_register(comm, &space[BR_MAX_REGIONS], 1, &regions[BR_MAX_REGIONS]), -ENOSPC);
+    assert_int_equal(braid_register(comm, &space[BR_MAX_REGIONS], 1, &regions[BR_MAX_REGIONS]),
+                     -ENOSPC);
     assert_null(braid_alloc(comm, 1));
     for (int i = 0; i < BR_MAX_REGIONS; i += 2)
         assert_int_equal(braid_deregister(regions[i]), 0); /* the others go with the communicator */
 }
 
-/* ---- memory in no region ---------------------------------------------------------------------------------- */
+/* ---- memory in no region --------------------------------------------------------------------- */
 
 static int pins, unpins;
 
@@ -257,7 +258,8 @@ static void memory_use__registers_once_for_all_operations(void **state)
     assert_ptr_not_equal(in, MAP_FAILED);
     memset(in, 1, bytes);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(braid_allreduce(comm, in, out, bytes, BRAID_UINT8, BRAID_SUM, NULL, NULL), 0);
+        assert_int_equal(braid_allreduce(comm, in, out, bytes, BRAID_UINT8, BRAID_SUM, NULL, NULL),
+                         0);
     assert_int_equal(braid_stats(comm, &stats), 0);
     assert_int_equal(stats.registrations, 2);
     assert_int_equal(stats.pinned_bytes, 2 * bytes);
@@ -265,7 +267,8 @@ static void memory_use__registers_once_for_all_operations(void **state)
     assert_non_null(strstr(br_memory_text(comm->context, text), "2 registrations"));
     munmap(in, 2 * bytes); /* noticed soon, also when only small operations follow */
     for (int ms = 0; stats.pinned_bytes && ms < 10000; ms++) {
-        assert_int_equal(braid_allreduce(comm, small, text, 4, BRAID_UINT8, BRAID_SUM, NULL, NULL), 0);
+        assert_int_equal(braid_allreduce(comm, small, text, 4, BRAID_UINT8, BRAID_SUM, NULL, NULL),
+                         0);
         assert_int_equal(braid_stats(comm, &stats), 0);
         usleep(1000);
     }
@@ -324,10 +327,10 @@ static void memory__nobody_wants_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(memory_use__registers_once_for_all_operations, join_with_nic,
-                                        leave_with_nic),
-        cmocka_unit_test_setup_teardown(memory_use__regions_and_small_memory_are_not_cached, join_with_nic,
-                                        leave_with_nic),
+        cmocka_unit_test_setup_teardown(memory_use__registers_once_for_all_operations,
+                                        join_with_nic, leave_with_nic),
+        cmocka_unit_test_setup_teardown(memory_use__regions_and_small_memory_are_not_cached,
+                                        join_with_nic, leave_with_nic),
         cmocka_unit_test_setup_teardown(memory_use__without_a_cache, join_with_nic, leave_with_nic),
         cmocka_unit_test_setup_teardown(memory__nobody_wants_keys, join, leave),
         cmocka_unit_test_setup_teardown(alloc__pages_of_zeros, join, leave),

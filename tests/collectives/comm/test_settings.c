@@ -18,15 +18,32 @@
 #include "tests/says.h"
 
 static const char *const variables[] = {
-    "BRAID_BACKEND",      "BRAID_DEVICES",       "BRAID_TOPOLOGY",
-    "BRAID_INVENTORY",    "BRAID_RAILS",         "BRAID_SLICE_BYTES",
-    "BRAID_EAGER_BYTES",  "BRAID_INIT_TIMEOUT",  "BRAID_TIMEOUT",
-    "BRAID_PEER_TIMEOUT", "BRAID_SPIN_US",       "BRAID_STARVATION_MS",
-    "BRAID_PIN_CPU",      "BRAID_MACHINE_RANKS", "BRAID_CHUNK_BYTES",
-    "BRAID_SHM_COLLECTIVE_BYTES",  "BRAID_GPU_REDUCE",    "BRAID_SECRET",
-    "BRAID_SECRET_FILE",  "WORLD_SIZE",          "RANK",
-    "LOCAL_WORLD_SIZE",   "LOCAL_RANK",          "MASTER_ADDR",
-    "MASTER_PORT",        "BRAID_TRACE_DETAIL",
+    "BRAID_BACKEND",
+    "BRAID_DEVICES",
+    "BRAID_TOPOLOGY",
+    "BRAID_INVENTORY",
+    "BRAID_RAILS",
+    "BRAID_SLICE_BYTES",
+    "BRAID_EAGER_BYTES",
+    "BRAID_INIT_TIMEOUT",
+    "BRAID_TIMEOUT",
+    "BRAID_PEER_TIMEOUT",
+    "BRAID_SPIN_US",
+    "BRAID_STARVATION_MS",
+    "BRAID_PIN_CPU",
+    "BRAID_MACHINE_RANKS",
+    "BRAID_CHUNK_BYTES",
+    "BRAID_SHM_COLLECTIVE_BYTES",
+    "BRAID_GPU_REDUCE",
+    "BRAID_SECRET",
+    "BRAID_SECRET_FILE",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "BRAID_TRACE_DETAIL",
 };
 
 static int forget_environment(void **state)
@@ -144,7 +161,8 @@ static void settings_read__bad_configuration(void **state)
     memset(devices, 'x', sizeof devices);
     devices[sizeof devices - 1] = 0;
     refuses(&(struct braid_config){.backend = "quic"}, "quic");
-    refuses(&(struct braid_config){.backend = "a name much longer than any back end"}, "BRAID_BACKEND");
+    refuses(&(struct braid_config){.backend = "a name much longer than any back end"},
+            "BRAID_BACKEND");
     refuses(&(struct braid_config){.devices = devices}, "BRAID_DEVICES");
     refuses(&(struct braid_config){.rails = -1}, "BRAID_RAILS");
     refuses(&(struct braid_config){.rails = 1000}, "BRAID_RAILS");
@@ -166,12 +184,15 @@ static void settings_read__bad_configuration(void **state)
 static void settings_read__bad_environment(void **state)
 {
     static const char *const bad[][2] = {
-        {"BRAID_BACKEND", "tcp"},         {"BRAID_RAILS", "two"},       {"BRAID_RAILS", "-1"},
-        {"BRAID_SLICE_BYTES", "1"},       {"BRAID_SLICE_BYTES", "1X"},  {"BRAID_EAGER_BYTES", "9G"},
-        {"BRAID_TIMEOUT", "0"},           {"BRAID_TIMEOUT", "1.5"},     {"BRAID_PEER_TIMEOUT", ""},
-        {"BRAID_SPIN_US", "99999999999"}, {"BRAID_STARVATION_MS", "0"}, {"BRAID_PIN_CPU", "-2"},
-        {"BRAID_CHUNK_BYTES", "12"},      {"BRAID_SHM_COLLECTIVE_BYTES", "1G"},  {"BRAID_INIT_TIMEOUT", "soon"},
-        {"BRAID_GPU_REDUCE", "yes"},      {"BRAID_TRACE_DETAIL", "2X"},
+        {"BRAID_BACKEND", "tcp"},       {"BRAID_RAILS", "two"},
+        {"BRAID_RAILS", "-1"},          {"BRAID_SLICE_BYTES", "1"},
+        {"BRAID_SLICE_BYTES", "1X"},    {"BRAID_EAGER_BYTES", "9G"},
+        {"BRAID_TIMEOUT", "0"},         {"BRAID_TIMEOUT", "1.5"},
+        {"BRAID_PEER_TIMEOUT", ""},     {"BRAID_SPIN_US", "99999999999"},
+        {"BRAID_STARVATION_MS", "0"},   {"BRAID_PIN_CPU", "-2"},
+        {"BRAID_CHUNK_BYTES", "12"},    {"BRAID_SHM_COLLECTIVE_BYTES", "1G"},
+        {"BRAID_INIT_TIMEOUT", "soon"}, {"BRAID_GPU_REDUCE", "yes"},
+        {"BRAID_TRACE_DETAIL", "2X"},
     };
 
     (void)state;
@@ -330,13 +351,17 @@ int main(void)
         cmocka_unit_test_setup(settings_read__environment, forget_environment),
         cmocka_unit_test_setup(settings_read__ranks_of_other_emulated_hosts_need_cores_too,
                                forget_environment),
-        cmocka_unit_test_setup(settings_read__configuration_goes_before_environment, forget_environment),
+        cmocka_unit_test_setup(settings_read__configuration_goes_before_environment,
+                               forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),
-        cmocka_unit_test_setup(settings_read__ranks_of_a_machine_have_different_seats, forget_environment),
+        cmocka_unit_test_setup(settings_read__ranks_of_a_machine_have_different_seats,
+                               forget_environment),
         cmocka_unit_test_setup(settings_read__topology, forget_environment),
         cmocka_unit_test_setup(settings_read__bad_topology, forget_environment),
-        cmocka_unit_test_setup_teardown(settings_read__inventory, forget_environment, remove_inventory),
-        cmocka_unit_test_setup_teardown(settings_read__bad_inventory, forget_environment, remove_inventory),
+        cmocka_unit_test_setup_teardown(settings_read__inventory, forget_environment,
+                                        remove_inventory),
+        cmocka_unit_test_setup_teardown(settings_read__bad_inventory, forget_environment,
+                                        remove_inventory),
         cmocka_unit_test_setup(settings_read__bad_environment, forget_environment),
     };
 

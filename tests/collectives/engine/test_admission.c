@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which fragment gets a run, over the simulator: priorities that ranks see at different moments, and runs and credits that are short. */
+/* Which fragment gets a run, over the simulator: priorities that ranks see at different moments,
+ * and runs and credits that are short. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +12,13 @@
 #include "tests/collectives/call.h"
 
 /*
- * Operations of random sizes up to `most` elements; each rank gets to know of some more at moments of its own, `patience` turns apart on
- * the average. backward: each is more urgent than all before, as with gradients.
+ * Operations of random sizes up to `most` elements; each rank gets to know of some more at moments
+ * of its own, `patience` turns apart on the average. backward: each is more urgent than all before,
+ * as with gradients.
  */
 static void seen_at_different_moments(const struct job_options *options, int n_calls, size_t most,
-                                      const char *algorithm, uint64_t patience, bool backward, uint64_t seed)
+                                      const char *algorithm, uint64_t patience, bool backward,
+                                      uint64_t seed)
 {
     struct call *calls = calloc((size_t)n_calls, sizeof *calls);
     struct br_random random;
@@ -38,7 +41,8 @@ static void seen_at_different_moments(const struct job_options *options, int n_c
         int r = (int)(br_random_next(&random) % (uint64_t)job.n);
 
         if (!br_random_below(&random, patience))
-            for (uint64_t many = br_random_below(&random, 16); many && next[r] < n_calls; many--, left--)
+            for (uint64_t many = br_random_below(&random, 16); many && next[r] < n_calls;
+                 many--, left--)
                 job_submit(&job, r, &calls[next[r]++].ops[r]);
         job_step(&job);
     }
@@ -62,7 +66,8 @@ static void priorities__few_runs(void **state)
         40, 9000, NULL, 1, false, 5);
 }
 
-/* So many fragments wait for READYs that these wait for credits; the one that is kept goes to the message for which all others wait. */
+/* So many fragments wait for READYs that these wait for credits; the one that is kept goes to the
+ * message for which all others wait. */
 static void priorities__few_credits(void **state)
 {
     (void)state;
@@ -75,7 +80,8 @@ static void priorities__few_credits(void **state)
                                   30, 60000, "ring", 64, true, seed);
 }
 
-/* Rank 0 has given its runs to the first operations when the urgent ones come; rank 1 sees all of them at once. */
+/* Rank 0 has given its runs to the first operations when the urgent ones come; rank 1 sees all of
+ * them at once. */
 static void priorities__oldest_keeps_a_run(void **state)
 {
     enum { CALLS = 4 };
@@ -83,8 +89,10 @@ static void priorities__oldest_keeps_a_run(void **state)
     struct job job;
 
     (void)state;
-    job_create(&job, &(struct job_options){
-                         .n = 2, .rails = 1, .network = {.seed = 1}, .engine = {.max_fragments = 2, .window = 1}});
+    job_create(&job, &(struct job_options){.n = 2,
+                                           .rails = 1,
+                                           .network = {.seed = 1},
+                                           .engine = {.max_fragments = 2, .window = 1}});
     for (int i = 0; i < CALLS; i++) {
         calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 100, .priority = i};
         call_create(&calls[i], &job);
@@ -134,15 +142,18 @@ static void announce(struct job *job, struct call *call, enum coming coming)
     }
 }
 
-/* Rank 1 has begun the first operation and the urgent ones when it comes to rank 0, which has begun those between. */
+/* Rank 1 has begun the first operation and the urgent ones when it comes to rank 0, which has begun
+ * those between. */
 static void oldest_comes_last(enum coming coming)
 {
     enum { CALLS = 12 };
     struct call calls[CALLS];
     struct job job;
 
-    job_create(&job, &(struct job_options){
-                         .n = 2, .rails = 1, .network = {.seed = 1}, .engine = {.max_fragments = 4, .window = 1}});
+    job_create(&job, &(struct job_options){.n = 2,
+                                           .rails = 1,
+                                           .network = {.seed = 1},
+                                           .engine = {.max_fragments = 4, .window = 1}});
     for (int i = 0; i < CALLS; i++) {
         calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 100, .priority = i};
         call_create(&calls[i], &job);
@@ -201,7 +212,8 @@ static void priorities__urgent_overtakes(void **state)
     job_destroy(&job);
 }
 
-/* Of large fragments only a few are under way at once, but what is more urgent does not wait for them. */
+/* Of large fragments only a few are under way at once, but what is more urgent does not wait for
+ * them. */
 static void admission__few_large_fragments(void **state)
 {
     struct call first = {.collective = BR_ALLREDUCE, .count = 4u << 20};
@@ -240,9 +252,12 @@ static void admission__few_large_fragments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(priorities__few_runs),           cmocka_unit_test(priorities__few_credits),
-        cmocka_unit_test(priorities__oldest_keeps_a_run), cmocka_unit_test(priorities__oldest_comes_late),
-        cmocka_unit_test(priorities__urgent_overtakes),   cmocka_unit_test(admission__few_large_fragments),
+        cmocka_unit_test(priorities__few_runs),
+        cmocka_unit_test(priorities__few_credits),
+        cmocka_unit_test(priorities__oldest_keeps_a_run),
+        cmocka_unit_test(priorities__oldest_comes_late),
+        cmocka_unit_test(priorities__urgent_overtakes),
+        cmocka_unit_test(admission__few_large_fragments),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

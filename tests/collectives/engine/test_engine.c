@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines over the simulator: every collective, sizes, types, restarts. Priorities: test_admission.c; how operations
- * fail: test_engine_failures.c. */
+/* Engines over the simulator: every collective, sizes, types, restarts. Priorities:
+ * test_admission.c; how operations fail: test_engine_failures.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,8 @@
 
 static bool applies(const char *algorithm, enum br_collective collective, int n, int root)
 {
-    struct br_schedule_request request = {.collective = collective, .n = (uint32_t)n, .root = (uint32_t)root};
+    struct br_schedule_request request = {
+        .collective = collective, .n = (uint32_t)n, .root = (uint32_t)root};
 
     if (!algorithm)
         return true;
@@ -30,9 +31,9 @@ static bool applies(const char *algorithm, enum br_collective collective, int n,
 /* Every collective and algorithm, in place and not, over some counts. */
 static void every_call(struct job *job, const size_t *counts, int n_counts)
 {
-    static const char *const algorithms[] = {NULL,          "flat",        "tree",     "chain",
-                                             "binary_tree", "double_tree", "doubling", "direct",
-                                             "ring",        "halving",     "bruck",    "dissemination"};
+    static const char *const algorithms[] = {
+        NULL,       "flat",   "tree", "chain",   "binary_tree", "double_tree",
+        "doubling", "direct", "ring", "halving", "bruck",       "dissemination"};
     int turn = 0;
 
     for (int c = 0; c < BR_COLLECTIVES; c++)
@@ -43,7 +44,8 @@ static void every_call(struct job *job, const size_t *counts, int n_counts)
                                     .count = c == BR_BARRIER ? 0 : counts[i / 2],
                                     .in_place = i % 2,
                                     .type = (enum braid_type)(turn % BRAID_TYPES),
-                                    .reduction = (enum braid_reduction)(turn / 3 % BRAID_REDUCTIONS)};
+                                    .reduction =
+                                        (enum braid_reduction)(turn / 3 % BRAID_REDUCTIONS)};
 
                 if (br_collective_rooted(call.collective))
                     call.root = turn % job->n;
@@ -137,7 +139,8 @@ static void collective__larger_than_a_transfer(void **state)
                                            .rails = 1,
                                            .network = {.seed = 1, .bits_per_second = 100ull << 30},
                                            .engine = {.chunk_bytes = 64u << 20}});
-    call_run(&job, (struct call){.collective = BR_BROADCAST, .count = (40u << 20) + 5, .type = BRAID_UINT8});
+    call_run(&job, (struct call){
+                       .collective = BR_BROADCAST, .count = (40u << 20) + 5, .type = BRAID_UINT8});
     job_destroy(&job);
 }
 
@@ -170,7 +173,8 @@ static void persistent__restart_allocates_nothing(void **state)
     job_destroy(&job);
 }
 
-/* Operations of many sizes find the scratch that they had the time before, in whatever order they come. */
+/* Operations of many sizes find the scratch that they had the time before, in whatever order they
+ * come. */
 static void scratch__fits(void **state)
 {
     enum { CALLS = 6 };
@@ -217,7 +221,8 @@ static void free_counted(void *context, void *memory, struct br_region *region)
     free(memory);
 }
 
-/* What is reserved for several operations serves them all at once, and what one gives back serves another. */
+/* What is reserved for several operations serves them all at once, and what one gives back serves
+ * another. */
 static void reserve__first_use_allocates_nothing(void **state)
 {
     enum { CALLS = 4 };
@@ -265,7 +270,8 @@ static void reserve__first_use_allocates_nothing(void **state)
 
 static void submit__refuses_bad_arguments(void **state)
 {
-    struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .collective = BR_ALLREDUCE, .count = 4};
+    struct br_operation op = {
+        .kind = BR_OPERATION_COLLECTIVE, .collective = BR_ALLREDUCE, .count = 4};
     struct job job;
 
     (void)state;
@@ -288,7 +294,8 @@ static void submit__refuses_bad_arguments(void **state)
     op.count = SIZE_MAX / 4;
     assert_int_equal(job_try_submit(&job, 0, &op), -E2BIG);
     job.ranks[0].next_sequence = 0;
-    call_run(&job, (struct call){.collective = BR_ALLREDUCE, .count = 4}); /* the communicator lives */
+    /* the communicator lives */
+    call_run(&job, (struct call){.collective = BR_ALLREDUCE, .count = 4});
     job_destroy(&job);
 }
 

@@ -51,8 +51,9 @@ static void failure__dead_peer_ends_all(void **state)
     struct job job;
 
     (void)state;
-    job_create(&job, &(struct job_options){
-                         .n = 3, .rails = 2, .network = {.seed = 1}, .engine = {.chunk_bytes = 8192}});
+    job_create(&job,
+               &(struct job_options){
+                   .n = 3, .rails = 2, .network = {.seed = 1}, .engine = {.chunk_bytes = 8192}});
     for (int i = 0; i < CALLS; i++) {
         calls[i] = (struct call){.collective = BR_ALLREDUCE, .count = 500000};
         call_submit(&calls[i], &job);
@@ -67,7 +68,8 @@ static void failure__dead_peer_ends_all(void **state)
     for (int i = 0; i < CALLS; i++)
         for (int r = 0; r < 2;
              r++) { /* the second rank may hear of it only by the links that the first one closes */
-            assert_true(calls[i].ops[r].status == -ECONNRESET || calls[i].ops[r].status == -ECANCELED);
+            assert_true(calls[i].ops[r].status == -ECONNRESET ||
+                        calls[i].ops[r].status == -ECANCELED);
             assert_says(calls[i].ops[r].message, "allreduce|500000 float32|operation");
         }
     assert_true(says_all(calls[0].ops[0].message, "rank 2|lost") ||
@@ -84,10 +86,12 @@ static void failure__ranks_disagree(void **state)
         {{.collective = BR_ALLREDUCE, .count = 100}, {.collective = BR_ALLREDUCE, .count = 101}},
         {{.collective = BR_ALLREDUCE, .count = 90000},
          {.collective = BR_ALLREDUCE, .count = 90000, .reduction = BRAID_MAX}},
-        {{.collective = BR_BROADCAST, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
+        {{.collective = BR_BROADCAST, .count = 50000},
+         {.collective = BR_REDUCE, .root = 1, .count = 50000}},
         {{.collective = BR_BROADCAST, .count = 50000},
          {.collective = BR_BROADCAST, .root = 1, .count = 50000}},
-        {{.collective = BR_REDUCE, .count = 50000}, {.collective = BR_REDUCE, .root = 1, .count = 50000}},
+        {{.collective = BR_REDUCE, .count = 50000},
+         {.collective = BR_REDUCE, .root = 1, .count = 50000}},
         {{.collective = BR_REDUCE, .count = 5}, {.collective = BR_REDUCE, .root = 1, .count = 5}},
     };
 
@@ -108,7 +112,8 @@ static void failure__ranks_disagree(void **state)
         job_run(&job, 2);
         for (int r = 0; r < 2; r++) {
             assert_true(calls[r].ops[r].status < 0);
-            noticed += calls[r].ops[r].status == -EPROTO && says_all(calls[r].ops[r].message, "disagree");
+            noticed +=
+                calls[r].ops[r].status == -EPROTO && says_all(calls[r].ops[r].message, "disagree");
             call_destroy(&calls[r], &job);
         }
         assert_true(noticed > 0);

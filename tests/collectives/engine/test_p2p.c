@@ -28,8 +28,8 @@ static uint8_t *pattern(size_t bytes, unsigned seed)
     return memory;
 }
 
-static struct br_operation message(enum br_operation_kind kind, int peer, void *memory, size_t bytes,
-                                   uint32_t tag)
+static struct br_operation message(enum br_operation_kind kind, int peer, void *memory,
+                                   size_t bytes, uint32_t tag)
 {
     return (struct br_operation){.kind = kind,
                                  .peer = peer,
@@ -78,7 +78,8 @@ static void send__sizes(void **state)
     job_destroy(&job);
 }
 
-/* Many messages over several tags, received in another order of tags; more than there are credits. */
+/* Many messages over several tags, received in another order of tags; more than there are credits.
+ */
 static void send__order_within_a_tag(void **state)
 {
     enum { TAGS = 300, EACH = 4, MESSAGES = TAGS * EACH };
@@ -134,7 +135,8 @@ static void send__unmatched_ones_do_not_block_collectives(void **state)
         while (br_sim_now(job.sim) < 100 * BR_SEC &&
                barriers[0].fragments.ended + barriers[1].fragments.ended < 2)
             if (!job_step(&job))
-                fail_msg("%d: %s | %s", k, job.ranks[0].worker->message, job.ranks[1].worker->message);
+                fail_msg("%d: %s | %s", k, job.ranks[0].worker->message,
+                         job.ranks[1].worker->message);
         assert_true(job.ended >= before + 2);
     }
     for (uint32_t i = 0; i < UNMATCHED; i++) {
@@ -145,7 +147,8 @@ static void send__unmatched_ones_do_not_block_collectives(void **state)
     job_destroy(&job);
 }
 
-/* The two ends give other sizes: both hear of it at once, whether the message travels eagerly, in parts or not at all. */
+/* The two ends give other sizes: both hear of it at once, whether the message travels eagerly, in
+ * parts or not at all. */
 static void send__other_size_than_received(void **state)
 {
     static const size_t sizes[][2] = {
@@ -205,7 +208,8 @@ static void send__refuses_bad_rank(void **state)
 
 static void recv__other_size_is_an_error(void **state)
 {
-    static const size_t sizes[][2] = {{10, 11}, {100000, 100001}, {BR_MAX_TRANSFER, BR_MAX_TRANSFER + 1}};
+    static const size_t sizes[][2] = {
+        {10, 11}, {100000, 100001}, {BR_MAX_TRANSFER, BR_MAX_TRANSFER + 1}};
     uint8_t *memory = calloc(1, BR_MAX_TRANSFER + 1);
 
     (void)state;
@@ -221,7 +225,8 @@ static void recv__other_size_is_an_error(void **state)
         job_submit(&job, to, &recv);
         while (job_step(&job) && !recv.status)
             ;
-        assert_true(job.ranks[0].worker->failed == -EPROTO || job.ranks[1].worker->failed == -EPROTO);
+        assert_true(job.ranks[0].worker->failed == -EPROTO ||
+                    job.ranks[1].worker->failed == -EPROTO);
         assert_true(recv.status == -EPROTO || recv.status == -ECANCELED);
         assert_says(recv.message, "receive of");
         job_destroy(&job);
@@ -248,10 +253,10 @@ static void recv__deadline_names_the_sender(void **state)
     job_destroy(&job);
 }
 
-/* ---- one-sided access ---------------------------------------------------------------------------- */
+/* ---- one-sided access ------------------------------------------------------------------------ */
 
-static struct br_operation access_of(enum br_operation_kind kind, uint32_t rank, void *memory, size_t bytes,
-                                     uint64_t offset)
+static struct br_operation access_of(enum br_operation_kind kind, uint32_t rank, void *memory,
+                                     size_t bytes, uint64_t offset)
 {
     return (struct br_operation){.kind = kind,
                                  .send = kind == BR_OPERATION_PUT ? memory : NULL,
@@ -303,7 +308,8 @@ static void access__sizes(void **state)
     }
     assert_int_equal(there[12], (uint8_t)(12 * 7 + 1));
     for (int r = 0; r < 2; r++)
-        assert_int_equal(job.ranks[r].worker->receives.count, 0); /* a get's answer, which never comes */
+        /* a get's answer, which never comes */
+        assert_int_equal(job.ranks[r].worker->receives.count, 0);
     job_destroy(&job);
     free(there);
 }
@@ -325,8 +331,8 @@ static void access__of_each_other(void **state)
             expose(&job, r, there[r], BYTES);
         }
         for (int r = 0; r < 2; r++) {
-            ops[r] = access_of(i >> r & 1 ? BR_OPERATION_PUT : BR_OPERATION_GET, 1 - (uint32_t)r, here[r],
-                               BYTES - 100 * (size_t)r, 0);
+            ops[r] = access_of(i >> r & 1 ? BR_OPERATION_PUT : BR_OPERATION_GET, 1 - (uint32_t)r,
+                               here[r], BYTES - 100 * (size_t)r, 0);
             job_submit(&job, r, &ops[r]);
         }
         job_run(&job, 2);
@@ -352,7 +358,8 @@ static void access__refused(void **state)
     job_create(&job, &two);
     expose(&job, 1, there, sizeof there);
     for (int i = 0; i < 300; i++) {
-        struct br_operation op = access_of(i % 2 ? BR_OPERATION_PUT : BR_OPERATION_GET, 1, here, 50, 51);
+        struct br_operation op =
+            access_of(i % 2 ? BR_OPERATION_PUT : BR_OPERATION_GET, 1, here, 50, 51);
 
         if (i % 3 == 0)
             op.key.check = 76;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More messages than there are credits, which nobody has received yet: whatever the program asks for next comes. */
+/* More messages than there are credits, which nobody has received yet: whatever the program asks
+ * for next comes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,8 +45,8 @@ static void send(struct job *job, uint32_t i, size_t bytes)
 
 static void receive(struct job *job, uint32_t i, size_t bytes)
 {
-    receives[i] =
-        (struct br_operation){.kind = BR_OPERATION_RECV, .peer = 0, .recv = to[i], .count = bytes, .tag = i};
+    receives[i] = (struct br_operation){
+        .kind = BR_OPERATION_RECV, .peer = 0, .recv = to[i], .count = bytes, .tag = i};
     job_submit(job, 1, &receives[i]);
 }
 
@@ -95,7 +96,8 @@ static void send__small_ones_in_any_order(void **state)
     last_first(send, receive, 8);
 }
 
-/* The same when the receive was there before the credits were used up: it is asked for later, but asked for. */
+/* The same when the receive was there before the credits were used up: it is asked for later, but
+ * asked for. */
 static void send__small_one_that_is_awaited_already(void **state)
 {
     struct job job;
@@ -123,7 +125,8 @@ static void recv__large_ones_in_any_order(void **state)
 /* READYs hold the credits that a small message needs. */
 static void recv__large_ones_hold_up_no_small_send(void **state)
 {
-    struct br_operation small = {.kind = BR_OPERATION_SEND, .peer = 0, .send = "12345678", .count = 8};
+    struct br_operation small = {
+        .kind = BR_OPERATION_SEND, .peer = 0, .send = "12345678", .count = 8};
     char got[8] = "";
     struct br_operation back = {.kind = BR_OPERATION_RECV, .peer = 1, .recv = got, .count = 8};
     uint64_t start;
@@ -151,8 +154,10 @@ static void recv__large_ones_hold_up_no_small_send(void **state)
 /* Small messages hold the credits that the READY of a large one needs. */
 static void send__small_ones_hold_up_no_large_receive(void **state)
 {
-    struct br_operation large = {.kind = BR_OPERATION_SEND, .peer = 0, .send = from[0], .count = LARGE};
-    struct br_operation back = {.kind = BR_OPERATION_RECV, .peer = 1, .recv = to[0], .count = LARGE};
+    struct br_operation large = {
+        .kind = BR_OPERATION_SEND, .peer = 0, .send = from[0], .count = LARGE};
+    struct br_operation back = {
+        .kind = BR_OPERATION_RECV, .peer = 1, .recv = to[0], .count = LARGE};
     uint64_t start;
     struct job job;
 

@@ -92,7 +92,8 @@ static void put_float(enum braid_type type, void *array, size_t i, double value)
         memcpy(p, &half, 2);
 }
 
-/* Lets each source start at a random place and fills it with random bits: subnormals, NaNs and all. */
+/* Lets each source start at a random place and fills it with random bits: subnormals, NaNs and all.
+ */
 static void fill_bits(int n_src, size_t bytes)
 {
     for (int s = 0; s < n_src; s++) {
@@ -104,10 +105,12 @@ static void fill_bits(int n_src, size_t bytes)
     }
 }
 
-/* The same with floats of moderate size in [1/2, 2), of either sign, some of them special values. */
+/* The same with floats of moderate size in [1/2, 2), of either sign, some of them special values.
+ */
 static void fill_floats(enum braid_type type, int n_src, size_t count, bool special)
 {
-    static const double specials[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, -1e-7, 6e4, -3e38};
+    static const double specials[] = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,
+                                      1e-40, -1e-7, 6e4,      -3e38};
 
     fill_bits(n_src, 0);
     for (int s = 0; s < n_src; s++)
@@ -123,8 +126,8 @@ static void fill_floats(enum braid_type type, int n_src, size_t count, bool spec
 }
 
 /* Bits are the same; where floats are added or multiplied, one NaN is as good as another. */
-static void assert_same(enum braid_type type, enum braid_reduction reduction, const void *a, const void *b,
-                        size_t count)
+static void assert_same(enum braid_type type, enum braid_reduction reduction, const void *a,
+                        const void *b, size_t count)
 {
     size_t size = br_type_size(type);
     bool any_nan = is_float(type) && reduction != BRAID_MIN && reduction != BRAID_MAX;
@@ -142,11 +145,13 @@ static void assert_guarded(const unsigned char *room, const unsigned char *from,
 {
     for (size_t i = 0; i < ROOM; i++)
         if ((room + i < from || room + i >= from + bytes) && room[i] != GUARD)
-            fail_msg("byte %td before or after an array of %zu was written", room + i - from, bytes);
+            fail_msg("byte %td before or after an array of %zu was written", room + i - from,
+                     bytes);
 }
 
 /* All kernels this processor has give the scalar ones' bits, and write nothing else. */
-static void compare_kernels(enum braid_type type, enum braid_reduction reduction, int n_src, size_t count)
+static void compare_kernels(enum braid_type type, enum braid_reduction reduction, int n_src,
+                            size_t count)
 {
     static unsigned char expected[ROOM], room[ROOM];
     size_t bytes = count * br_type_size(type);
@@ -212,8 +217,9 @@ static void br_reduce__every_half(void **state)
     }
 }
 
-/* How far a float result may be from the exact value: each operation rounds once, by half a unit in the
- * last place of what it computes with, and a narrow type once more at the end, to a subnormal perhaps. */
+/* How far a float result may be from the exact value: each operation rounds once, by half a unit in
+ * the last place of what it computes with, and a narrow type once more at the end, to a subnormal
+ * perhaps. */
 static long double tolerance(enum braid_type type, enum braid_reduction reduction, int n_src,
                              long double exact, long double sum_of_magnitudes)
 {
@@ -226,8 +232,8 @@ static long double tolerance(enum braid_type type, enum braid_reduction reductio
     return 1.01L * (n_src * working * scale + ldexpl(fabsl(exact), last_place[type])) + subnormal;
 }
 
-static void compare_float(enum braid_type type, enum braid_reduction reduction, int n_src, const void *result,
-                          size_t i)
+static void compare_float(enum braid_type type, enum braid_reduction reduction, int n_src,
+                          const void *result, size_t i)
 {
     long double exact = get(type, sources[0], i), magnitudes = fabsl(exact), slack;
 
@@ -280,8 +286,8 @@ static void compare_integer(enum braid_type type, enum braid_reduction reduction
     if (reduction == BRAID_AVG)
         exact /= n_src;
     if ((__int128)get(type, result, i) != exact)
-        fail_msg("%s %s of %d: %Lg, should be %Lg", br_type_name(type), br_reduction_name(reduction), n_src,
-                 get(type, result, i), (long double)exact);
+        fail_msg("%s %s of %d: %Lg, should be %Lg", br_type_name(type),
+                 br_reduction_name(reduction), n_src, get(type, result, i), (long double)exact);
 }
 
 static void br_reduce__is_right(void **state)
@@ -297,7 +303,8 @@ static void br_reduce__is_right(void **state)
                     fill_floats(type, n_src, COUNT_MAX, false);
                 else
                     fill_bits(n_src, COUNT_MAX * br_type_size(type));
-                assert_int_equal(br_reduce(type, reduction, result, sources, n_src, COUNT_MAX, n_src), 0);
+                assert_int_equal(
+                    br_reduce(type, reduction, result, sources, n_src, COUNT_MAX, n_src), 0);
                 for (size_t i = 0; i < COUNT_MAX; i++)
                     if (is_float(type))
                         compare_float(type, reduction, n_src, result, i);
@@ -317,16 +324,18 @@ static void br_reduce__order_is_left_to_right(void **state)
         if (br_reduce_select(kernels[k]))
             continue;
         assert_int_equal(
-            br_reduce(BRAID_FLOAT32, BRAID_SUM, &sum, (const void *[]){&big, &one, &one}, 3, 1, 0), 0);
+            br_reduce(BRAID_FLOAT32, BRAID_SUM, &sum, (const void *[]){&big, &one, &one}, 3, 1, 0),
+            0);
         assert_true(sum == 0x1p24f);
         assert_int_equal(
-            br_reduce(BRAID_FLOAT32, BRAID_SUM, &sum, (const void *[]){&one, &one, &big}, 3, 1, 0), 0);
+            br_reduce(BRAID_FLOAT32, BRAID_SUM, &sum, (const void *[]){&one, &one, &big}, 3, 1, 0),
+            0);
         assert_true(sum == 0x1p24f + 2);
     }
 }
 
-/* 2048 + 1 would round to 2048 in float16, and 256 + 1 to 256 in bfloat16, each time. The average is divided
- * before it is rounded: 65504 * 2 is no float16. */
+/* 2048 + 1 would round to 2048 in float16, and 256 + 1 to 256 in bfloat16, each time. The average
+ * is divided before it is rounded: 65504 * 2 is no float16. */
 static void br_reduce__halves_round_once(void **state)
 {
     const uint16_t big = br_half_of_float(2048), one = br_half_of_float(1), most = 0x7bff;
@@ -363,7 +372,8 @@ static void br_reduce__destination_is_a_source(void **state)
                     fill_bits(n_src, 333 * br_type_size(type));
                     br_reduce(type, reduction, expected, sources, n_src, 333, n_src);
                     dst = (void *)(uintptr_t)sources[s];
-                    assert_int_equal(br_reduce(type, reduction, dst, sources, n_src, 333, n_src), 0);
+                    assert_int_equal(br_reduce(type, reduction, dst, sources, n_src, 333, n_src),
+                                     0);
                     assert_same(type, reduction, dst, expected, 333);
                 }
 }
@@ -420,7 +430,8 @@ static void br_reduce__touches_nothing_outside(void **state)
                     continue;
                 br_reduce(type, BRAID_MAX, middle[2] + skip,
                           (const void *[]){middle[0] + skip, middle[1] + skip}, 2, count, 0);
-                br_reduce(type, BRAID_MAX, middle[2], (const void *[]){middle[0], middle[1]}, 2, count, 0);
+                br_reduce(type, BRAID_MAX, middle[2], (const void *[]){middle[0], middle[1]}, 2,
+                          count, 0);
             }
     for (int i = 0; i < 3; i++)
         munmap(middle[i] - page, 3 * page);
@@ -430,8 +441,10 @@ static void br_reduce__min_and_max_of_nan_and_zero(void **state)
 {
     const uint32_t a[] = {0x7fc00001, 0x3f800000, 0x7f800123, 0x80000000, 0x00000000, 0x80000000};
     const uint32_t b[] = {0x3f800000, 0xffc00002, 0xffc00002, 0x00000000, 0x80000000, 0x80000000};
-    const uint32_t least[] = {0x7fc00001, 0xffc00002, 0x7f800123, 0x80000000, 0x80000000, 0x80000000};
-    const uint32_t most[] = {0x7fc00001, 0xffc00002, 0x7f800123, 0x00000000, 0x00000000, 0x80000000};
+    const uint32_t least[] = {0x7fc00001, 0xffc00002, 0x7f800123,
+                              0x80000000, 0x80000000, 0x80000000};
+    const uint32_t most[] = {0x7fc00001, 0xffc00002, 0x7f800123,
+                             0x00000000, 0x00000000, 0x80000000};
     uint32_t out[6];
 
     (void)state;
@@ -468,8 +481,8 @@ static void br_reduce__average_of_many_integers(void **state)
     for (uint32_t i = 0; i < COUNT; i++)
         array[i] = i;
     assert_int_equal(br_reduce_select("auto"), 0);
-    assert_int_equal(br_reduce(BRAID_UINT32, BRAID_AVG, array, (const void *[]){array, array}, 2, COUNT, 4),
-                     0);
+    assert_int_equal(
+        br_reduce(BRAID_UINT32, BRAID_AVG, array, (const void *[]){array, array}, 2, COUNT, 4), 0);
     for (uint32_t i = 0; i < COUNT; i++)
         assert_int_equal(array[i], i / 2);
 }

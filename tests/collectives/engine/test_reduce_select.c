@@ -67,7 +67,8 @@ static void br_reduce__zero_count(void **state)
 {
     (void)state;
     assert_int_equal(br_reduce_select("auto"), 0);
-    assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, NULL, (const void *[]){NULL, NULL}, 2, 0, 0), 0);
+    assert_int_equal(
+        br_reduce(BRAID_FLOAT32, BRAID_SUM, NULL, (const void *[]){NULL, NULL}, 2, 0, 0), 0);
 }
 
 static void br_reduce__bad_arguments(void **state)
@@ -78,7 +79,8 @@ static void br_reduce__bad_arguments(void **state)
     (void)state;
     assert_int_equal(br_reduce((enum braid_type)99, BRAID_SUM, &x, &from, 1, 1, 0), -EINVAL);
     assert_says(br_error_message(), "99|data type");
-    assert_int_equal(br_reduce(BRAID_FLOAT32, (enum braid_reduction) - 1, &x, &from, 1, 1, 0), -EINVAL);
+    assert_int_equal(br_reduce(BRAID_FLOAT32, (enum braid_reduction) - 1, &x, &from, 1, 1, 0),
+                     -EINVAL);
     assert_says(br_error_message(), "-1|reduction");
     assert_int_equal(br_reduce(BRAID_FLOAT32, BRAID_SUM, &x, &from, 0, 1, 0), -EINVAL);
     assert_says(br_error_message(), "0 sources");

@@ -7,7 +7,8 @@
 
 #include "collectives/engine/tag_sequence.h"
 
-static uint64_t take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag, uint32_t many)
+static uint64_t take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
+                     uint32_t many)
 {
     uint64_t first = 12345;
 

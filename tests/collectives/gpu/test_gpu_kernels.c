@@ -68,8 +68,8 @@ static void launch(const struct br_host_kernel_entry *kernel, const struct br_gp
 }
 
 /* Where floats are added or multiplied, one NaN is as good as another. */
-static void assert_same(const struct br_host_kernel_entry *kernel, const char *result, const char *expected,
-                        size_t bytes)
+static void assert_same(const struct br_host_kernel_entry *kernel, const char *result,
+                        const char *expected, size_t bytes)
 {
     size_t size = br_type_size(kernel->type);
     bool any_nan = kernel->reduction != BRAID_MIN && kernel->reduction != BRAID_MAX;
@@ -80,7 +80,8 @@ static void assert_same(const struct br_host_kernel_entry *kernel, const char *r
             fail_msg("%s: element %zu of %zu differs", kernel->name, at / size, bytes / size);
 }
 
-static void compare(const struct br_host_kernel_entry *kernel, struct br_gpu_reduction *r, uint64_t threads)
+static void compare(const struct br_host_kernel_entry *kernel, struct br_gpu_reduction *r,
+                    uint64_t threads)
 {
     static char expected[ROOM];
     static unsigned char room[ROOM];
@@ -90,8 +91,8 @@ static void compare(const struct br_host_kernel_entry *kernel, struct br_gpu_red
     r->dst = (char *)dst;
     memset(room, GUARD, sizeof room);
     launch(kernel, r, threads);
-    assert_int_equal(br_reduce(kernel->type, kernel->reduction, expected, (const void *const *)r->src,
-                               r->n_src, count, r->divisor),
+    assert_int_equal(br_reduce(kernel->type, kernel->reduction, expected,
+                               (const void *const *)r->src, r->n_src, count, r->divisor),
                      0);
     assert_same(kernel, r->dst, expected, r->bytes);
     for (size_t i = 0; i < ROOM; i++)
@@ -110,7 +111,8 @@ static void compare_all(unsigned odd)
     for (int k = 0; k < BR_HOST_KERNELS; k++)
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             for (int i = 0; i < 3; i++) {
-                struct br_gpu_reduction r = {.bytes = counts[c] * br_type_size(br_host_kernels[k].type),
+                struct br_gpu_reduction r = {.bytes =
+                                                 counts[c] * br_type_size(br_host_kernels[k].type),
                                              .n_src = n_src[i],
                                              .divisor = 1 + (int)br_random_below(&numbers, 20)};
 
@@ -174,7 +176,8 @@ static char *lone_page(size_t page)
     return map + page;
 }
 
-/* Arrays that end where the mapped memory ends and start where it starts, in every alignment to each other. */
+/* Arrays that end where the mapped memory ends and start where it starts, in every alignment to
+ * each other. */
 static void kernels__touch_nothing_outside(void **state)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -195,7 +198,8 @@ static void kernels__touch_nothing_outside(void **state)
     munmap(b - page, 3 * page);
 }
 
-/* Most of an array goes by 16 bytes at a time wherever dst is aligned to its elements; otherwise none. */
+/* Most of an array goes by 16 bytes at a time wherever dst is aligned to its elements; otherwise
+ * none. */
 static void br_gpu_middle__leaves_only_edges(void **state)
 {
     struct br_gpu_reduction r = {(char *)0x1008, 4096, 2, 0, {(char *)0x2000, (char *)0x3001}};
@@ -215,7 +219,8 @@ static void br_gpu_middle__leaves_only_edges(void **state)
     assert_int_equal(br_gpu_middle(&r, 4).n, 0);
 }
 
-/* The aligned 32-bit words around the middle of any source lie within it; nobody else's bytes are read. */
+/* The aligned 32-bit words around the middle of any source lie within it; nobody else's bytes are
+ * read. */
 static void br_gpu_middle__reads_within_the_sources(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives that stay on a (fake) GPU, over simulated NICs: their memory, which the CPU can touch here (fake_cuda.h, note 7), they read and write
- * by regions and place tokens. That no CPU does is proved over soft-RoCE (guest/gpu_collectives). */
+/* Collectives that stay on a (fake) GPU, over simulated NICs: their memory, which the CPU can touch
+ * here (fake_cuda.h, note 7), they read and write by regions and place tokens. That no CPU does is
+ * proved over soft-RoCE (guest/gpu_collectives). */
 #include "collectives/gpu/gpu_pipeline.h"
 
 #include <setjmp.h>
@@ -26,7 +27,8 @@ static void assert_moved(const struct br_copier_counters *before, uint64_t to_ho
     assert_int_equal(now.shared_bytes, 0);
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------
+ */
 
 /* Nothing but what NICs move and kernels combine. */
 static void run_direct(struct job *job, struct call c)
@@ -37,7 +39,8 @@ static void run_direct(struct job *job, struct call c)
     assert_moved(&before, 0, 0, br_copier_counters(copier).reduced_bytes - before.reduced_bytes);
 }
 
-static void every_type(struct job *job, enum br_collective collective, bool in_place, const char *algorithm)
+static void every_type(struct job *job, enum br_collective collective, bool in_place,
+                       const char *algorithm)
 {
     struct call c = {.collective = collective,
                      .count = 20011,
@@ -69,7 +72,8 @@ static void direct__every_type_and_operation(void **state)
 }
 
 /* Any algorithm and place, any number of ranks; without kernels where nothing is combined. */
-static void run_all(struct job *job, enum br_collective collective, const char *const *algorithms, int n)
+static void run_all(struct job *job, enum br_collective collective, const char *const *algorithms,
+                    int n)
 {
     struct call c = {.collective = collective,
                      .count = 50003,
@@ -89,7 +93,8 @@ static void direct__every_algorithm(void **state)
                              *const reduced[] = {"ring",        "halving",     "direct",  "flat",
                                                  "binary_tree", "double_tree", "doubling"},
                              *const rooted[] = {"auto", "flat", "tree", "chain", "binary_tree"},
-                             *const spread[] = {"auto", "flat", "tree"}, *const all[] = {"direct", "bruck"};
+                             *const spread[] = {"auto", "flat", "tree"},
+                             *const all[] = {"direct", "bruck"};
     struct job job;
 
     (void)state;
@@ -109,11 +114,13 @@ static void direct__every_algorithm(void **state)
     }
 }
 
-/* A ring combines (n-1)/n of it on each rank, and nothing else touches the GPU; no host memory is taken for it. */
+/* A ring combines (n-1)/n of it on each rank, and nothing else touches the GPU; no host memory is
+ * taken for it. */
 static void direct__to_the_byte(void **state)
 {
     struct br_copier_counters before = br_copier_counters(copier);
-    uint64_t pinned = fake_cuda_counters().host_allocations, launches = fake_cuda_counters().launches;
+    uint64_t pinned = fake_cuda_counters().host_allocations,
+             launches = fake_cuda_counters().launches;
     struct job job;
 
     (void)state;
@@ -131,7 +138,8 @@ static void direct__to_the_byte(void **state)
     job_destroy(&job);
 }
 
-/* ---- not all alike ---------------------------------------------------------------------------- */
+/* ---- not all alike ----------------------------------------------------------------------------
+ */
 
 /* Of each rank where it says, or all direct. */
 static void place(const struct job *job, struct call *c, const enum where *where, uint8_t **devices)
@@ -163,8 +171,10 @@ static void direct__mixed(void **state)
     (void)state;
     create(&job, 4, 16384, offload);
     for (int i = 0; i < 3; i++) {
-        struct call c = {
-            .collective = BR_ALLREDUCE, .count = 50000, .type = BRAID_INT32, .algorithm = ways[i].algorithm};
+        struct call c = {.collective = BR_ALLREDUCE,
+                         .count = 50000,
+                         .type = BRAID_INT32,
+                         .algorithm = ways[i].algorithm};
         struct br_copier_counters before = br_copier_counters(copier);
         uint8_t *devices[4];
 
@@ -194,7 +204,8 @@ static void assert_staged(struct br_offload *kernels, enum where where, struct c
 
 static void direct__or_staged(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
     void *taken;
 
     (void)state;
@@ -216,7 +227,8 @@ static void direct__or_staged(void **state)
 /* Input and output on two GPUs: neither kernels nor NICs are for both. */
 static void direct__not_on_two_gpus(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
     struct br_copier_counters before = br_copier_counters(copier);
     uint8_t *devices[2];
     struct job job;
@@ -237,7 +249,8 @@ static void direct__not_on_two_gpus(void **state)
 static void direct__some_fragments(void **state)
 {
     struct br_copier_counters before = br_copier_counters(copier), after;
-    struct call c = {.collective = BR_ALLREDUCE, .count = 1000000, .type = BRAID_INT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 1000000, .type = BRAID_INT32, .algorithm = "ring"};
     void *taken = br_workspace_take(room, BR_WORKSPACE_BYTES - 3 * BR_WORKSPACE_GRANULE);
     struct job job;
 
@@ -245,16 +258,20 @@ static void direct__some_fragments(void **state)
     create(&job, 2, 65536, offload);
     run_on_gpu(&job, c, ALL);
     after = br_copier_counters(copier);
-    assert_in_range(after.to_host_bytes - before.to_host_bytes, 4 * 10000, 2 * 4 * 1000000 - 4 * 10000);
-    assert_int_equal(after.to_host_bytes - before.to_host_bytes, after.to_gpu_bytes - before.to_gpu_bytes);
+    assert_in_range(after.to_host_bytes - before.to_host_bytes, 4 * 10000,
+                    2 * 4 * 1000000 - 4 * 10000);
+    assert_int_equal(after.to_host_bytes - before.to_host_bytes,
+                     after.to_gpu_bytes - before.to_gpu_bytes);
     br_workspace_put(room, taken, BR_WORKSPACE_BYTES - 3 * BR_WORKSPACE_GRANULE);
     job_destroy(&job);
 }
 
-/* A persistent operation allocates nothing: it takes runs that were made large enough for it, whichever way it goes. */
+/* A persistent operation allocates nothing: it takes runs that were made large enough for it,
+ * whichever way it goes. */
 static void direct__reserved(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 400000, .type = BRAID_FLOAT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 400000, .type = BRAID_FLOAT32, .algorithm = "ring"};
     uint8_t *devices[2];
     uint64_t before[2];
     struct job job;
@@ -268,19 +285,22 @@ static void direct__reserved(void **state)
     }
     submit_and_run(&job, &c);
     for (int r = 0; r < 2; r++) {
-        assert_int_equal(br_engine_late_allocations(job.ranks[r].engine, c.ops[r].group), before[r]);
+        assert_int_equal(br_engine_late_allocations(job.ranks[r].engine, c.ops[r].group),
+                         before[r]);
         br_engine_unreserve(job.ranks[r].engine, &c.ops[r]);
     }
     check_on_gpu(&job, &c, ALL, devices);
     job_destroy(&job);
 }
 
-/* ---- flush ------------------------------------------------------------------------------------ */
+/* ---- flush ------------------------------------------------------------------------------------
+ */
 
 /* Each message that has come, before anything reads it. */
 static void direct__flushes(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_FLOAT32, .algorithm = "ring"};
     struct job job;
 
     (void)state;

@@ -14,8 +14,8 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
 
-/* Until so many operations have ended. The memory of one that has failed is the program's again, who frees it at once: a NIC or a kernel that
- * touches it then faults. */
+/* Until so many operations have ended. The memory of one that has failed is the program's again,
+ * who frees it at once: a NIC or a kernel that touches it then faults. */
 static void run_and_free(struct job *job, const struct call *c, uint8_t **devices, int ended)
 {
     while (job->ended < ended) {
@@ -28,8 +28,8 @@ static void run_and_free(struct job *job, const struct call *c, uint8_t **device
     }
 }
 
-/* On two ranks; `symbol` fails after so many calls. Each operation ends well, or with these words on one rank at least, and nothing stays. How many have
- * failed. */
+/* On two ranks; `symbol` fails after so many calls. Each operation ends well, or with these words
+ * on one rank at least, and nothing stays. How many have failed. */
 static int failed(struct call c, const char *symbol, unsigned after, const char *text)
 {
     uint8_t *devices[2];
@@ -52,7 +52,8 @@ static int failed(struct call c, const char *symbol, unsigned after, const char 
     }
     assert_int_equal(rooms, 0);
     if (n && !said)
-        fail_msg("neither \"%s\" nor \"%s\" names \"%s\"", c.ops[0].message, c.ops[1].message, text);
+        fail_msg("neither \"%s\" nor \"%s\" names \"%s\"", c.ops[0].message, c.ops[1].message,
+                 text);
     call_destroy(&c, &job);
     job_destroy(&job);
     return n;
@@ -86,7 +87,8 @@ static void direct__fails_under_way(void **state)
 /* Rank 1 fails after so many steps; false: all has ended before. */
 static bool failed_after(int steps)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
     bool fails;
@@ -120,10 +122,12 @@ static void direct__a_rank_fails_anywhere(void **state)
     assert_true(n > 30);
 }
 
-/* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what waits for it. */
+/* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what
+ * waits for it. */
 static void direct__hangs(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 40000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
 

@@ -19,7 +19,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
 
-/* ---- collectives ---------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static void every_collective(int n, size_t count, uint32_t chunk_bytes)
 {
@@ -28,16 +28,17 @@ static void every_collective(int n, size_t count, uint32_t chunk_bytes)
     create(&job, n, chunk_bytes, NULL);
     for (int c = 0; c < BR_COLLECTIVES; c++)
         for (int turn = 0; turn < 4; turn++)
-            run_on_gpu(
-                &job,
-                (struct call){.collective = (enum br_collective)c,
-                              .count = c == BR_BARRIER ? 0 : count,
-                              .type = turn % 2 ? BRAID_INT32 : BRAID_FLOAT64,
-                              .in_place = turn == 1,
-                              .root = br_collective_rooted((enum br_collective)c) ? (turn + 1) % n : 0},
-                turn == 2   ? SEND
-                : turn == 3 ? RECV
-                            : SEND | RECV);
+            run_on_gpu(&job,
+                       (struct call){.collective = (enum br_collective)c,
+                                     .count = c == BR_BARRIER ? 0 : count,
+                                     .type = turn % 2 ? BRAID_INT32 : BRAID_FLOAT64,
+                                     .in_place = turn == 1,
+                                     .root = br_collective_rooted((enum br_collective)c)
+                                                 ? (turn + 1) % n
+                                                 : 0},
+                       turn == 2   ? SEND
+                       : turn == 3 ? RECV
+                                   : SEND | RECV);
     job_destroy(&job);
 }
 
@@ -101,14 +102,14 @@ static void collective__memory_is_kept(void **state)
     pinned = fake_cuda_counters().host_allocations;
     for (int i = 0; i < 5; i++)
         run_on_gpu(&job, c, SEND | RECV);
-    assert_int_equal(br_engine_late_allocations(job.ranks[0].engine, br_engine_all(job.ranks[0].engine)),
-                     grown);
+    assert_int_equal(
+        br_engine_late_allocations(job.ranks[0].engine, br_engine_all(job.ranks[0].engine)), grown);
     assert_int_equal(fake_cuda_counters().host_allocations, pinned);
     job_destroy(&job);
 }
 
-/* Scratch has to grow while a stream of the program's waits, perhaps for this worker: what is pinned is not unpinned. Two runs, so
- * that a third size finds none that is new. */
+/* Scratch has to grow while a stream of the program's waits, perhaps for this worker: what is
+ * pinned is not unpinned. Two runs, so that a third size finds none that is new. */
 static void collective__grows_beside_a_stream_that_waits(void **state)
 {
     static const size_t counts[] = {5000, 50000, 100000, 200000, 5000};
@@ -127,8 +128,10 @@ static void collective__grows_beside_a_stream_that_waits(void **state)
     assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
     cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        run_on_gpu(&job, (struct call){.collective = BR_ALLREDUCE, .count = counts[i], .type = BRAID_FLOAT32},
-                   SEND | RECV);
+        run_on_gpu(
+            &job,
+            (struct call){.collective = BR_ALLREDUCE, .count = counts[i], .type = BRAID_FLOAT32},
+            SEND | RECV);
     gate = 1;
     assert_int_equal(cuda->stream_destroy(stream), 0);
     job_destroy(&job);
@@ -156,7 +159,8 @@ static void collective__without_pinning(void **state)
 /* A copy fails: the operation does, with the driver's words; nothing is left under way. */
 static void failing(const char *symbol, br_cuda_result result, const char *text)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
 
@@ -190,10 +194,12 @@ static void collective__fails_with_the_drivers_words(void **state)
     failing("cuEventQuery", BR_CUDA_LAUNCH_FAILED, "copies");
 }
 
-/* Copies that never end: the deadline ends the operation, and the patience with the GPU what waits for it. */
+/* Copies that never end: the deadline ends the operation, and the patience with the GPU what waits
+ * for it. */
 static void collective__gpu_that_hangs(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 5000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
 
@@ -222,7 +228,7 @@ static void collective__gpu_that_hangs(void **state)
     free_kept();
 }
 
-/* ---- messages and accesses ------------------------------------------------------------------ */
+/* ---- messages and accesses ------------------------------------------------------------------- */
 
 static void message(size_t bytes, bool from_gpu_memory, bool to_gpu_memory, int peer)
 {
@@ -275,9 +281,10 @@ static void message__to_oneself(void **state)
 static void access_one(struct job *job, bool put, int owner, size_t bytes)
 {
     uint8_t *theirs = malloc(bytes), *device = allocate(bytes);
-    struct br_operation op = {.kind = put ? BR_OPERATION_PUT : BR_OPERATION_GET,
-                              .count = bytes,
-                              .key = {.bytes = bytes, .rank = (uint32_t)owner, .id = 1, .check = 77}};
+    struct br_operation op = {
+        .kind = put ? BR_OPERATION_PUT : BR_OPERATION_GET,
+        .count = bytes,
+        .key = {.bytes = bytes, .rank = (uint32_t)owner, .id = 1, .check = 77}};
 
     job->ranks[owner].exposed.region =
         (struct br_region){.base = theirs, .bytes = bytes, .id = 1, .segment_fd = -1};

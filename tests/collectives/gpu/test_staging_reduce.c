@@ -52,7 +52,8 @@ static uint64_t downgrades(void)
     return atomic_load(&br_downgrades.downgrade_gpu_reduction);
 }
 
-/* ---- results ---------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------
+ */
 
 static void every_type(struct job *job, enum br_collective collective, bool in_place, size_t count)
 {
@@ -87,7 +88,8 @@ static void reduction__every_type_and_operation(void **state)
     job_destroy(&job);
 }
 
-/* Whatever lies on the GPU; in host memory of the program's, which is not pinned, nothing is combined there. */
+/* Whatever lies on the GPU; in host memory of the program's, which is not pinned, nothing is
+ * combined there. */
 static void reduction__every_algorithm_and_place(void **state)
 {
     static const char *const algorithms[] = {"ring", "halving", "direct", "flat"};
@@ -106,7 +108,8 @@ static void reduction__every_algorithm_and_place(void **state)
     job_destroy(&job);
 }
 
-/* What it costs: a rank of a ring copies what it receives and what it combines, and of its own values none. */
+/* What it costs: a rank of a ring copies what it receives and what it combines, and of its own
+ * values none. */
 static void reduction__reads_where_the_data_is(void **state)
 {
     struct br_copier_counters before, after;
@@ -141,7 +144,8 @@ static void reduction__of_another_context(void **state)
     create(&job, 4, 4096, offload);
     run_on_gpu(
         &job,
-        (struct call){.collective = BR_ALLREDUCE, .count = 10000, .type = BRAID_FLOAT32, .algorithm = "ring"},
+        (struct call){
+            .collective = BR_ALLREDUCE, .count = 10000, .type = BRAID_FLOAT32, .algorithm = "ring"},
         (enum where)(SEND | RECV | FOREIGN));
     counted = br_copier_counters(copier);
     assert_int_equal(counted.reduced_bytes, 4 * 30000);
@@ -149,7 +153,8 @@ static void reduction__of_another_context(void **state)
     job_destroy(&job);
 }
 
-/* ---- the choice ------------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------------
+ */
 
 static void reduction__by_measured_cost(void **state)
 {
@@ -185,12 +190,15 @@ static void reduction__not_without_pinned_memory(void **state)
     job_destroy(&job);
 }
 
-/* ---- errors ----------------------------------------------------------------------------------- */
+/* ---- errors -----------------------------------------------------------------------------------
+ */
 
-/* In the middle of an operation: the CPU does the rest, and all that comes later; said and counted once. */
+/* In the middle of an operation: the CPU does the rest, and all that comes later; said and counted
+ * once. */
 static void reduction__refused_goes_to_the_cpu(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 20001, .type = BRAID_FLOAT32, .algorithm = "ring"};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 20001, .type = BRAID_FLOAT32, .algorithm = "ring"};
     uint64_t launches;
     struct job job;
 
@@ -214,8 +222,8 @@ static void reduction__refused_goes_to_the_cpu(void **state)
     }
 }
 
-/* A kernel is under way, and the copy of its result is refused: the step goes on, on the CPU, when the kernel has ended, which reads the memory of the
- * operation. */
+/* A kernel is under way, and the copy of its result is refused: the step goes on, on the CPU, when
+ * the kernel has ended, which reads the memory of the operation. */
 static void reduction__refused_half_way_is_waited_for(void **state)
 {
     struct call c = {.collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64};
@@ -246,10 +254,12 @@ static void reduction__refused_half_way_is_waited_for(void **state)
     job_destroy(&job);
 }
 
-/* On two ranks; each operation ends well, or with these words on one rank at least, and nothing is left under way. How many have failed. */
+/* On two ranks; each operation ends well, or with these words on one rank at least, and nothing is
+ * left under way. How many have failed. */
 static int failed(uint64_t timeout, const char *text)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
     int n = 0, said = 0;
@@ -280,7 +290,8 @@ static void reduction__fails_with_the_drivers_words(void **state)
         fake_cuda()->fail_result = BR_CUDA_LAUNCH_FAILED;
         fake_cuda()->fail_after = queries++;
     } while (failed(0, "copies"));
-    assert_true(queries > 6); /* of each rank's copies there and back, and of a reduction between them */
+    /* of each rank's copies there and back, and of a reduction between them */
+    assert_true(queries > 6);
 }
 
 /* Copies take 20 ms each, as it is asked for them every 20 us: the deadline finds the reduction. */
@@ -291,10 +302,12 @@ static void reduction__that_is_late_is_named(void **state)
     assert_true(failed(30 * BR_MS, "waits|reduction|GPU 0") > 0);
 }
 
-/* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what waits for it. Its memory stays. */
+/* A kernel that never ends: the deadline ends the operation, and the patience with the GPU what
+ * waits for it. Its memory stays. */
 static void reduction__that_hangs(void **state)
 {
-    struct call c = {.collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64, .in_place = true};
+    struct call c = {
+        .collective = BR_ALLREDUCE, .count = 3000, .type = BRAID_INT64, .in_place = true};
     uint8_t *devices[2];
     struct job job;
 

@@ -55,8 +55,10 @@ static uint8_t *expose(struct job *job, int owner, size_t bytes, struct braid_ke
 static struct br_operation access_op(bool put, uint8_t *memory, bool on_gpu, size_t bytes,
                                      const struct braid_key *key, uint64_t offset)
 {
-    struct br_operation op = {
-        .kind = put ? BR_OPERATION_PUT : BR_OPERATION_GET, .count = bytes, .key = *key, .offset = offset};
+    struct br_operation op = {.kind = put ? BR_OPERATION_PUT : BR_OPERATION_GET,
+                              .count = bytes,
+                              .key = *key,
+                              .offset = offset};
 
     if (put) {
         op.send = memory;
@@ -76,9 +78,11 @@ static void run(struct job *job, int rank, struct br_operation *op)
         fail_msg("%s", op->message);
 }
 
-/* ---- what arrives and leaves ------------------------------------------------------------------ */
+/* ---- what arrives and leaves ------------------------------------------------------------------
+ */
 
-/* What was put stands there when the put ends: the fake driver does no copy that nobody has asked about. */
+/* What was put stands there when the put ends: the fake driver does no copy that nobody has asked
+ * about. */
 static void put_and_get(struct job *job, int owner, size_t bytes, bool on_gpu)
 {
     struct braid_key key;
@@ -116,7 +120,8 @@ static void target__put_and_get(void **state)
     job_destroy(&job);
 }
 
-/* To and from ranges that lie side by side, from both sides, small ones and large ones between each other. */
+/* To and from ranges that lie side by side, from both sides, small ones and large ones between each
+ * other. */
 static void many(struct job *job, int n)
 {
     const size_t room = 100000;
@@ -204,7 +209,8 @@ static void target__copies_each_byte_once(void **state)
     job_destroy(&job);
 }
 
-/* ---- what is refused --------------------------------------------------------------------------- */
+/* ---- what is refused ---------------------------------------------------------------------------
+ */
 
 static void target__refuses_atomics(void **state)
 {
@@ -258,9 +264,11 @@ static void target__refuses_what_lies_beyond(void **state)
     job_destroy(&job);
 }
 
-/* ---- failures ----------------------------------------------------------------------------------- */
+/* ---- failures -----------------------------------------------------------------------------------
+ */
 
-static void failing(const char *symbol, br_cuda_result result, const char *text, bool put, size_t bytes)
+static void failing(const char *symbol, br_cuda_result result, const char *text, bool put,
+                    size_t bytes)
 {
     static uint8_t host[5000];
     struct br_operation op;
@@ -291,7 +299,8 @@ static void target__fails_with_the_drivers_words(void **state)
     (void)state;
     for (int put = 0; put < 2; put++)
         for (size_t bytes = 500; bytes <= 5000; bytes += 4500) {
-            failing("cuMemcpyAsync", BR_CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", put, bytes);
+            failing("cuMemcpyAsync", BR_CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", put,
+                    bytes);
             failing("cuEventRecord", BR_CUDA_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", put, bytes);
             failing("cuEventQuery", BR_CUDA_LAUNCH_FAILED, "copies", put, bytes);
         }

@@ -82,8 +82,10 @@ static void br_builder_finish__leaves_out_implied_edges(void **state)
     struct br_schedule *schedule;
 
     (void)state;
-    br_builder_recv(builder, 0, BR_LEVEL_ANY, both);                                           /* 0 */
-    br_builder_reduce(builder, second, (struct br_span[]){second, {BR_INPUT, 1, 1}}, 2, true); /* 1 */
+    /* 0 */
+    br_builder_recv(builder, 0, BR_LEVEL_ANY, both);
+    /* 1 */
+    br_builder_reduce(builder, second, (struct br_span[]){second, {BR_INPUT, 1, 1}}, 2, true);
     br_builder_send(builder, 0, BR_LEVEL_ANY, both); /* 2 waits for 0 and 1, but 1 implies 0 */
     schedule = finish(builder);
     assert_true(edge(schedule, 0, 1) && edge(schedule, 1, 2));
@@ -116,10 +118,11 @@ static void br_builder_finish__maps_what_only_reduces_read(void **state)
     struct br_schedule *schedule;
 
     (void)state;
-    mapped = br_builder_recv_scratch(builder, 0, BR_LEVEL_ANY, input);               /* 0 */
-    sent = br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);                 /* 1 */
-    mixed = br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);                /* 2 */
-    br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);                        /* 3: nobody reads it */
+    mapped = br_builder_recv_scratch(builder, 0, BR_LEVEL_ANY, input); /* 0 */
+    sent = br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);   /* 1 */
+    mixed = br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);  /* 2 */
+    /* 3: nobody reads it */
+    br_builder_recv_scratch(builder, 2, BR_LEVEL_ANY, input);
     br_builder_send(builder, 0, BR_LEVEL_ANY, sent);                                 /* 4 */
     br_builder_reduce(builder, output, (struct br_span[]){mapped, mixed}, 2, false); /* 5 */
     br_builder_copy(builder, output, mixed);                                         /* 6 */

@@ -66,8 +66,10 @@ static void fragment_count__too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fragment_count__small_is_one), cmocka_unit_test(fragment_count__grows_with_size),
-        cmocka_unit_test(fragment_count__serial),       cmocka_unit_test(fragment_count__fits_transfers),
+        cmocka_unit_test(fragment_count__small_is_one),
+        cmocka_unit_test(fragment_count__grows_with_size),
+        cmocka_unit_test(fragment_count__serial),
+        cmocka_unit_test(fragment_count__fits_transfers),
         cmocka_unit_test(fragment_count__too_large),
     };
 

@@ -21,7 +21,8 @@ static void br_piece_offset__cuts_into_near_equal_parts(void **state)
             assert_int_equal(br_piece_offset(elements, pieces, 0), 0);
             assert_int_equal(br_piece_offset(elements, pieces, pieces), elements);
             for (uint32_t p = 0; p < pieces; p++) {
-                size_t size = br_piece_offset(elements, pieces, p + 1) - br_piece_offset(elements, pieces, p);
+                size_t size =
+                    br_piece_offset(elements, pieces, p + 1) - br_piece_offset(elements, pieces, p);
 
                 assert_true(size <= room && size + 1 >= room);
             }

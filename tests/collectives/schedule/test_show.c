@@ -25,12 +25,13 @@ static void br_show_text__tells_each_step(void **state)
     schedules_build(&schedules, request, IN_PLACE_NOBODY);
     assert_int_equal(br_show_text(schedules.of[0], stream), 0);
     fclose(stream);
-    assert_string_equal(text, "allreduce, rank 0 of 2: 2 pieces a block, 1 scratch chunks, 5 steps\n"
-                              "   0  send in[1] to 1\n"
-                              "   1  recv scratch[0] from 1, may map  -> 2\n"
-                              "   2  reduce out[0] = scratch[0] + in[0], final  -> 3\n"
-                              "   3  send out[0] to 1\n"
-                              "   4  recv out[1] from 1\n");
+    assert_string_equal(text,
+                        "allreduce, rank 0 of 2: 2 pieces a block, 1 scratch chunks, 5 steps\n"
+                        "   0  send in[1] to 1\n"
+                        "   1  recv scratch[0] from 1, may map  -> 2\n"
+                        "   2  reduce out[0] = scratch[0] + in[0], final  -> 3\n"
+                        "   3  send out[0] to 1\n"
+                        "   4  recv out[1] from 1\n");
     free(text);
     schedules_free(&schedules);
 }
@@ -66,8 +67,10 @@ static void br_show_dot__draws_every_rank_and_message(void **state)
     char *text;
 
     (void)state;
-    request.shape = (struct br_shape){
-        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 2,
+                          .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     text = draw(request);
     assert_non_null(strstr(text, "18 pieces a block, 4 rounds"));
     assert_int_equal(count(text, ">rank "), 9);
@@ -79,23 +82,26 @@ static void br_show_dot__draws_every_rank_and_message(void **state)
     assert_non_null(strstr(text, "r0w0:s -> r1w1:n"));
     assert_non_null(strstr(text, "r0w3:s -> r6w4:n"));
     assert_int_equal(count(text, "{"), count(text, "}"));
-    assert_int_equal(count(text, "<b>&Sigma;</b>"), 18); /* complete sums: a rank's piece of each thread */
+    /* complete sums: a rank's piece of each thread */
+    assert_int_equal(count(text, "<b>&Sigma;</b>"), 18);
     free(text);
 }
 
-/* A message is in the round after the last one that it needs: a chain of 5 has 4, whoever is the root. */
+/* A message is in the round after the last one that it needs: a chain of 5 has 4, whoever is the
+ * root. */
 static void br_show_dot__puts_messages_into_rounds(void **state)
 {
     char *text;
 
     (void)state;
-    text = draw(
-        (struct br_schedule_request){.collective = BR_BROADCAST, .algorithm = BR_CHAIN, .n = 5, .root = 3});
+    text = draw((struct br_schedule_request){
+        .collective = BR_BROADCAST, .algorithm = BR_CHAIN, .n = 5, .root = 3});
     assert_non_null(strstr(text, "1 piece a block, 4 rounds"));
     assert_non_null(strstr(text, "r3w0:s -> r4w1:n"));
     assert_non_null(strstr(text, "r1w3:s -> r2w4:n"));
     free(text);
-    text = draw((struct br_schedule_request){.collective = BR_ALLTOALL, .algorithm = BR_DIRECT, .n = 4});
+    text = draw(
+        (struct br_schedule_request){.collective = BR_ALLTOALL, .algorithm = BR_DIRECT, .n = 4});
     assert_non_null(strstr(text, "a block, 1 round>"));
     free(text);
 }

@@ -71,7 +71,8 @@ static void br_reduction_parse__inverts_the_name(void **state)
     for (unsigned i = 0; i < BRAID_REDUCTIONS; i++) {
         enum braid_reduction reduction = (enum braid_reduction)(BRAID_REDUCTIONS - 1 - i);
 
-        assert_int_equal(br_reduction_parse(br_reduction_name((enum braid_reduction)i), &reduction), 0);
+        assert_int_equal(br_reduction_parse(br_reduction_name((enum braid_reduction)i), &reduction),
+                         0);
         assert_int_equal(reduction, i);
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The verifier must catch every planted fault; that it accepts what is right is shown by all other tests. */
+/* The verifier must catch every planted fault; that it accepts what is right is shown by all other
+ * tests. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,12 +25,13 @@ struct patient {
     uint32_t *successors, *ready;
 };
 
-static void admit(struct patient *p, enum br_algorithm algorithm, enum br_collective collective, uint32_t n,
-                  uint32_t rank, enum in_place in_place)
+static void admit(struct patient *p, enum br_algorithm algorithm, enum br_collective collective,
+                  uint32_t n, uint32_t rank, enum in_place in_place)
 {
-    schedules_build(&p->schedules,
-                    (struct br_schedule_request){.collective = collective, .algorithm = algorithm, .n = n},
-                    in_place);
+    schedules_build(
+        &p->schedules,
+        (struct br_schedule_request){.collective = collective, .algorithm = algorithm, .n = n},
+        in_place);
     assert_int_equal(schedules_verify(&p->schedules, 2), 0);
     p->head = p->schedules.of[rank];
     p->steps = (struct br_step *)(uintptr_t)p->head->steps;
@@ -43,8 +45,10 @@ static void caught(struct patient *p, const char *text)
 {
     int rc = schedules_verify(&p->schedules, 4);
 
-    if (rc != -EINVAL || !says_all(br_error_message(), text) || !says_all(br_error_message(), "rank "))
-        fail_msg("verifier said %d, \"%s\" instead of \"%s\"", rc, rc ? br_error_message() : "", text);
+    if (rc != -EINVAL || !says_all(br_error_message(), text) ||
+        !says_all(br_error_message(), "rank "))
+        fail_msg("verifier said %d, \"%s\" instead of \"%s\"", rc, rc ? br_error_message() : "",
+                 text);
     schedules_free(&p->schedules);
 }
 
@@ -65,7 +69,8 @@ static void cut_edge(struct patient *p, uint32_t cut)
            cut >= p->steps[owner].first_successor + p->steps[owner].n_successors)
         owner++;
     p->steps[to].n_dependencies--;
-    p->successors[cut] = p->successors[p->steps[owner].first_successor + --p->steps[owner].n_successors];
+    p->successors[cut] =
+        p->successors[p->steps[owner].first_successor + --p->steps[owner].n_successors];
     /* The ready list has no room for one more; it gets its own memory, freed by the caller. */
     p->ready = calloc(p->head->n_steps, sizeof *p->ready);
     assert_non_null(p->ready);
@@ -84,15 +89,24 @@ static void br_verify__an_edge_cut(void **state)
         enum br_collective collective;
         enum in_place in_place;
     } cases[] = {
-        {BR_RING, BR_ALLREDUCE, IN_PLACE_ALL},           {BR_RING, BR_ALLREDUCE, IN_PLACE_NOBODY},
-        {BR_HALVING, BR_ALLREDUCE, IN_PLACE_ALL},        {BR_DIRECT, BR_REDUCE_SCATTER, IN_PLACE_ALL},
-        {BR_RING, BR_ALLGATHER, IN_PLACE_NOBODY},        {BR_FLAT, BR_ALLREDUCE, IN_PLACE_ALL},
-        {BR_TREE, BR_BROADCAST, IN_PLACE_NOBODY},        {BR_DISSEMINATION, BR_BARRIER, IN_PLACE_NOBODY},
-        {BR_HALVING, BR_BROADCAST, IN_PLACE_ALL},        {BR_CHAIN, BR_REDUCE, IN_PLACE_SOME},
-        {BR_DIRECT, BR_ALLTOALL, IN_PLACE_ALL},          {BR_BRUCK, BR_ALLTOALL, IN_PLACE_NOBODY},
-        {BR_BRUCK, BR_ALLTOALL, IN_PLACE_ALL},           {BR_TREE, BR_GATHER, IN_PLACE_SOME},
-        {BR_TREE, BR_SCATTER, IN_PLACE_NOBODY},          {BR_DOUBLE_TREE, BR_ALLREDUCE, IN_PLACE_ALL},
-        {BR_DOUBLE_TREE, BR_BROADCAST, IN_PLACE_NOBODY}, {BR_DOUBLING, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_RING, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_RING, BR_ALLREDUCE, IN_PLACE_NOBODY},
+        {BR_HALVING, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_DIRECT, BR_REDUCE_SCATTER, IN_PLACE_ALL},
+        {BR_RING, BR_ALLGATHER, IN_PLACE_NOBODY},
+        {BR_FLAT, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_TREE, BR_BROADCAST, IN_PLACE_NOBODY},
+        {BR_DISSEMINATION, BR_BARRIER, IN_PLACE_NOBODY},
+        {BR_HALVING, BR_BROADCAST, IN_PLACE_ALL},
+        {BR_CHAIN, BR_REDUCE, IN_PLACE_SOME},
+        {BR_DIRECT, BR_ALLTOALL, IN_PLACE_ALL},
+        {BR_BRUCK, BR_ALLTOALL, IN_PLACE_NOBODY},
+        {BR_BRUCK, BR_ALLTOALL, IN_PLACE_ALL},
+        {BR_TREE, BR_GATHER, IN_PLACE_SOME},
+        {BR_TREE, BR_SCATTER, IN_PLACE_NOBODY},
+        {BR_DOUBLE_TREE, BR_ALLREDUCE, IN_PLACE_ALL},
+        {BR_DOUBLE_TREE, BR_BROADCAST, IN_PLACE_NOBODY},
+        {BR_DOUBLING, BR_ALLREDUCE, IN_PLACE_ALL},
     };
     uint32_t cuts = 0;
 
@@ -189,8 +203,8 @@ static void br_verify__a_block_of_or_for_another_rank(void **state)
 
         admit(&p, cases[i].algorithm, cases[i].collective, RANKS, cases[i].rank, IN_PLACE_NOBODY);
         step = find(&p, cases[i].kind, 0);
-        span =
-            cases[i].kind == BR_STEP_SEND ? &p.steps[step].span : &p.sources[p.steps[step].first_source].span;
+        span = cases[i].kind == BR_STEP_SEND ? &p.steps[step].span
+                                             : &p.sources[p.steps[step].first_source].span;
         if (span->buffer == BR_SCRATCH ||
             cases[i].collective == BR_GATHER) { /* the copies of two blocks change places */
             uint32_t other = find(&p, BR_STEP_COPY, step + 1);
@@ -215,7 +229,8 @@ static void br_verify__a_block_of_or_for_another_rank(void **state)
     caught(&p, "order");
 }
 
-/* A message that holds other blocks than announced, or more, and a part of scratch that nobody has written. */
+/* A message that holds other blocks than announced, or more, and a part of scratch that nobody has
+ * written. */
 static void br_verify__a_packed_message(void **state)
 {
     struct patient p;
@@ -252,7 +267,8 @@ static void br_verify__a_recv_from_the_wrong_peer(void **state)
     (void)state;
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 2, IN_PLACE_ALL);
     recv = find(&p, BR_STEP_RECV, 0);
-    p.steps[recv].peer = (p.steps[recv].peer + 2) % RANKS == 2 ? 3 : (p.steps[recv].peer + 2) % RANKS;
+    p.steps[recv].peer =
+        (p.steps[recv].peer + 2) % RANKS == 2 ? 3 : (p.steps[recv].peer + 2) % RANKS;
     caught(&p, "of its own");
     admit(&p, BR_RING, BR_ALLREDUCE, RANKS, 2, IN_PLACE_ALL);
     p.steps[recv].peer = 2;
@@ -311,7 +327,8 @@ static void br_verify__a_step_missing(void **state)
     caught(&p, "RECV");
 }
 
-/* In place a rank's REDUCE waits for its SEND to end; mapped, that SEND waits for the other's REDUCE. */
+/* In place a rank's REDUCE waits for its SEND to end; mapped, that SEND waits for the other's
+ * REDUCE. */
 static void br_verify__a_mapping_that_deadlocks(void **state)
 {
     struct patient p;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Three ranks' views of one board, in one process: what may go through it, in which order, and who disagrees. */
+/* Three ranks' views of one board, in one process: what may go through it, in which order, and who
+ * disagrees. */
 #include "collectives/shm/executor.h"
 
 #include <errno.h>
@@ -39,7 +40,8 @@ static int open_board(void **state)
         shm->max_bytes = 4096;
         br_list_init(&shm->queue);
         br_list_init(&shm->ended);
-        if (r ? br_shm_coll_attach(&shm->coll, N, r, fd) : br_shm_coll_create(&shm->coll, N, 0, &fd))
+        if (r ? br_shm_coll_attach(&shm->coll, N, r, fd)
+              : br_shm_coll_create(&shm->coll, N, 0, &fd))
             return -1;
         for (int i = 0; i < 64; i++)
             in[r][i] = (int32_t)r * 1000 + i;
@@ -104,7 +106,8 @@ static void takes__by_size_and_name(void **state)
     assert_true(br_shm_executor_takes(&locals[0], &op));
 }
 
-/* The short way on all ranks, one after the other; a rank is complete when those have published that it needs. */
+/* The short way on all ranks, one after the other; a rank is complete when those have published
+ * that it needs. */
 static void complete__every_collective(void **state)
 {
     (void)state;
@@ -244,7 +247,8 @@ static void name_waited__rank_or_gpu(void **state)
     assert_waited(&ops[1], "copies|GPU 2");
     br_list_remove(&ops[1].shm_staging.batch.node);
     ops[1].shm_staging.buffer = NULL;
-    assert_int_equal(br_shm_executor_step(&locals[0]), 0); /* nor has anybody published the round before */
+    /* nor has anybody published the round before */
+    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
     assert_waited(&ops[1], "rank 1 of communicator 5|rank 7 of the job|level 0|shm0");
 }
 

@@ -11,10 +11,14 @@
 
 static struct br_algorithm_report usages;
 
-static void add(const char *asked, const struct br_algorithm_config *config, size_t count, uint64_t ns)
+static void add(const char *asked, const struct br_algorithm_config *config, size_t count,
+                uint64_t ns)
 {
-    struct br_operation op = {
-        .collective = BR_ALLREDUCE, .count = count, .type = BRAID_FLOAT32, .algorithm_config = config, .predicted = 1e-3};
+    struct br_operation op = {.collective = BR_ALLREDUCE,
+                              .count = count,
+                              .type = BRAID_FLOAT32,
+                              .algorithm_config = config,
+                              .predicted = 1e-3};
 
     op.fragments.count = 2;
     strcpy(op.algorithm, asked);
@@ -41,12 +45,11 @@ static void br_algorithm_report_print__one_line_for_each_kind_and_size(void **st
     assert_int_equal(usages.n, 3);
     br_algorithm_report_print(&usages, &model, stream);
     fclose(stream);
-    assert_non_null(strstr(
-        text,
-        "1000000      4  ring                            2        1000.0       3000.0  cheapest; bandwidth"));
+    assert_non_null(strstr(text, "1000000      4  ring                            2        1000.0  "
+                                 "     3000.0  cheapest; bandwidth"));
     assert_non_null(strstr(text, "1        1000.0       5000.0  as asked for; "));
-    assert_non_null(strstr(
-        text, "8      4  flat                            1        1000.0         10.0  cheapest; latency"));
+    assert_non_null(strstr(text, "8      4  flat                            1        1000.0        "
+                                 " 10.0  cheapest; latency"));
     free(text);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Snapshots as JSON and back, in Prometheus' text format by its rules, and the list of counters against doc/stats.md. */
+/* Snapshots as JSON and back, in Prometheus' text format by its rules, and the list of counters
+ * against doc/stats.md. */
 #include "collectives/stats/snapshot.h"
 
 #include <errno.h>
@@ -14,8 +15,9 @@
 static const struct {
     const struct br_counter *counters;
     const char *prefix;
-} tables[] = {
-    {br_counters_rank, "braid_"}, {br_counters_peer, "braid_peer_"}, {br_counters_rail, "braid_rail_"}};
+} tables[] = {{br_counters_rank, "braid_"},
+              {br_counters_peer, "braid_peer_"},
+              {br_counters_rail, "braid_rail_"}};
 
 static void fill(void *of, const struct br_counter *counter, uint64_t from)
 {
@@ -26,8 +28,8 @@ static void fill(void *of, const struct br_counter *counter, uint64_t from)
 /* A rank of two peers with two rails each; every field has a value of its own. */
 static void make(struct br_snapshot *s, int rank)
 {
-    *s =
-        (struct br_snapshot){.job = "0badcafe", .rank = rank, .size = 3, .pid = 100 + rank, .at = 5000000000};
+    *s = (struct br_snapshot){
+        .job = "0badcafe", .rank = rank, .size = 3, .pid = 100 + rank, .at = 5000000000};
     s->n_peers = 2;
     s->n_rails = 4;
     s->peers = calloc(2, sizeof *s->peers);
@@ -42,7 +44,8 @@ static void make(struct br_snapshot *s, int rank)
         s->rails[i].peer = (rank + 1 + i / 2) % 3;
         s->rails[i].rail = i % 2;
         s->rails[i].level = 1;
-        snprintf(s->rails[i].device, sizeof s->rails[i].device, "%s", i ? "tcp:lo" : "odd:a\\b\"c\nd");
+        snprintf(s->rails[i].device, sizeof s->rails[i].device, "%s",
+                 i ? "tcp:lo" : "odd:a\\b\"c\nd");
     }
 }
 
@@ -85,9 +88,10 @@ static void parse__other_texts(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_int_equal(br_snapshot_parse(texts[i], &s), -EPROTO);
     assert_int_equal(
-        br_snapshot_parse("{\"stats\":{\"turns\":-1,\"operations\":\"x\",\"tx_bytes\":1e300},\"peers\":[1],"
-                          "\"rails\":[{\"device\":7,\"peer\":1e12}]}",
-                          &s),
+        br_snapshot_parse(
+            "{\"stats\":{\"turns\":-1,\"operations\":\"x\",\"tx_bytes\":1e300},\"peers\":[1],"
+            "\"rails\":[{\"device\":7,\"peer\":1e12}]}",
+            &s),
         0);
     assert_int_equal(s.stats.progress_calls, 0);
     assert_int_equal(s.stats.operations, 0);
@@ -112,7 +116,7 @@ static void socket__names(void **state)
     assert_false(br_socket_parse(".", job, &rank, &pid));
 }
 
-/* ---- Prometheus: exposition format 0.0.4 ------------------------------------------------------------------- */
+/* ---- Prometheus: exposition format 0.0.4 ----------------------------------------------------- */
 
 static size_t name_length(const char *text)
 {
@@ -216,20 +220,22 @@ static void prometheus__values(void **state)
     char *text = prometheus();
 
     (void)state;
-    assert_non_null(strstr(text, "\nbraid_failed_operations_total{job=\"0badcafe\",rank=\"1\"} 1001\n"));
-    assert_non_null(strstr(text,
-                           "\nbraid_rail_up{job=\"0badcafe\",rank=\"0\",peer=\"1\",rail=\"0\",level=\"1\","
-                           "device=\"odd:a\\\\b\\\"c\\nd\"} 3000\n"));
-    assert_non_null(strstr(text, "\nbraid_peer_queued_high{job=\"0badcafe\",rank=\"1\",peer=\"0\"} 2100\n"));
+    assert_non_null(
+        strstr(text, "\nbraid_failed_operations_total{job=\"0badcafe\",rank=\"1\"} 1001\n"));
+    assert_non_null(strstr(
+        text, "\nbraid_rail_up{job=\"0badcafe\",rank=\"0\",peer=\"1\",rail=\"0\",level=\"1\","
+              "device=\"odd:a\\\\b\\\"c\\nd\"} 3000\n"));
+    assert_non_null(
+        strstr(text, "\nbraid_peer_queued_high{job=\"0badcafe\",rank=\"1\",peer=\"0\"} 2100\n"));
     assert_non_null(strstr(text, "# TYPE braid_rail_min_rtt_seconds gauge\n"));
     assert_non_null(strstr(text, "# TYPE braid_busy_seconds_total counter\n"));
-    assert_non_null(strstr(text,
-                           "\nbraid_peer_ready_wait_seconds_total{job=\"0badcafe\",rank=\"0\",peer=\"1\"} "
-                           "0.000002005\n"));
+    assert_non_null(strstr(
+        text, "\nbraid_peer_ready_wait_seconds_total{job=\"0badcafe\",rank=\"0\",peer=\"1\"} "
+              "0.000002005\n"));
     free(text);
 }
 
-/* ---- one definition ---------------------------------------------------------------------------------------- */
+/* ---- one definition -------------------------------------------------------------------------- */
 
 /* doc/stats.md has a row for each counter, in the words of the table. */
 static void counters__are_in_the_documentation(void **state)
@@ -248,8 +254,8 @@ static void counters__are_in_the_documentation(void **state)
     fclose(file);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct br_counter *c = tables[i].counters; c->name; c++) {
-            snprintf(row, sizeof row, "| `%s` | %s | %s |\n", c->name, c->gauge ? "gauge" : "counter",
-                     c->help);
+            snprintf(row, sizeof row, "| `%s` | %s | %s |\n", c->name,
+                     c->gauge ? "gauge" : "counter", c->help);
             if (!strstr(doc, row))
                 fail_msg("doc/stats.md lacks: %s", row);
         }

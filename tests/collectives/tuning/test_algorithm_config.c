@@ -145,7 +145,9 @@ static void br_algorithm_config_name__is_found_again(void **state)
             char name[BR_ALGORITHM_TEXT];
             struct br_algorithm_config again;
 
-            assert_int_equal(br_algorithm_config_parse(&t, br_algorithm_config_name(&configs[w], name), &again), 0);
+            assert_int_equal(
+                br_algorithm_config_parse(&t, br_algorithm_config_name(&configs[w], name), &again),
+                0);
             assert_true(br_algorithm_config_equal(&again, &configs[w]));
             for (uint32_t other = 0; other < w; other++)
                 assert_false(br_algorithm_config_equal(&configs[other], &configs[w]));
@@ -157,8 +159,9 @@ static void br_algorithm_config_name__is_found_again(void **state)
 /* The verifier proves BML in every BCube up to 64 ranks. */
 static void br_algorithm_config_parse__bml_is_proved(void **state)
 {
-    static const char *const cubes[] = {"bcube:2,1", "bcube:2,2", "bcube:3,2", "bcube:2,3", "bcube:4,2",
-                                        "bcube:5,2", "bcube:3,3", "bcube:2,5", "bcube:8,2", "bcube:4,3"};
+    static const char *const cubes[] = {"bcube:2,1", "bcube:2,2", "bcube:3,2", "bcube:2,3",
+                                        "bcube:4,2", "bcube:5,2", "bcube:3,3", "bcube:2,5",
+                                        "bcube:8,2", "bcube:4,3"};
 
     (void)state;
     for (size_t i = 0; i < sizeof cubes / sizeof *cubes; i++) {
@@ -170,7 +173,8 @@ static void br_algorithm_config_parse__bml_is_proved(void **state)
         if (t.n <= 16) {
             assert_true(schedules_prove(BR_BML, &config.shape, t.n) > 0);
         } else {
-            struct br_schedule_request request = {.algorithm = BR_BML, .n = t.n, .shape = config.shape};
+            struct br_schedule_request request = {
+                .algorithm = BR_BML, .n = t.n, .shape = config.shape};
             struct schedules schedules;
 
             schedules_build(&schedules, request, IN_PLACE_SOME);
@@ -182,8 +186,10 @@ static void br_algorithm_config_parse__bml_is_proved(void **state)
     }
 }
 
-/* Ranks 0, 4, 8 are on one host: its memory first, then the network, as where they follow each other. */
-static void br_algorithm_config_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out(void **state)
+/* Ranks 0, 4, 8 are on one host: its memory first, then the network, as where they follow each
+ * other. */
+static void
+br_algorithm_config_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out(void **state)
 {
     struct br_algorithm_config config, dealt;
     struct br_stages stages;
@@ -231,7 +237,8 @@ static void br_algorithm_config_list__shapes_are_proved(void **state)
                 continue;
             schedules_build(&schedules, request, IN_PLACE_SOME);
             if (schedules_verify(&schedules, 1) != 0)
-                fail_msg("%s on %s: %s", br_algorithm_config_name(&configs[w], name), networks[i], br_error_message());
+                fail_msg("%s on %s: %s", br_algorithm_config_name(&configs[w], name), networks[i],
+                         br_error_message());
             schedules_free(&schedules);
             shapes++;
         }
@@ -249,7 +256,8 @@ int main(void)
         cmocka_unit_test(br_algorithm_config_parse__refuses_in_words),
         cmocka_unit_test(br_algorithm_config_name__is_found_again),
         cmocka_unit_test(br_algorithm_config_parse__bml_is_proved),
-        cmocka_unit_test(br_algorithm_config_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out),
+        cmocka_unit_test(
+            br_algorithm_config_parse__blueconnect_begins_in_the_host_where_ranks_are_dealt_out),
         cmocka_unit_test(br_algorithm_config_list__shapes_are_proved),
     };
 

@@ -121,7 +121,8 @@ static void br_calibration_write__keeps_what_was_measured_besides_the_model(void
     assert_true(br_algorithm_config_equal(&got.measured[0].config, &written.measured[0].config));
     assert_int_equal(got.measured[0].ranks, 4);
     assert_true(got.measured[0].fit.slope == 1e-9 / 3);
-    assert_memory_equal(got.measured[0].seconds, written.measured[0].seconds, sizeof got.measured[0].seconds);
+    assert_memory_equal(got.measured[0].seconds, written.measured[0].seconds,
+                        sizeof got.measured[0].seconds);
     assert_null(got.links);
 }
 
@@ -166,17 +167,17 @@ static void br_calibration_stale__sees_that_cores_are_scarce_or_no_more(void **s
 }
 
 #define HEAD "{\"format\": 1, \"braid\": \"0.1.0\", \"date\": \"now\", \"topology\": \"flat:4\", "
-#define GAMMA                                                                                                \
-    "\"gamma\": {\"4 bytes\": 1e-10, \"8 bytes\": 1e-10, \"2 bytes\": 1e-10, \"1 byte\": 1e-10}, "           \
-    "\"relay\": 0, \"copy\": "                                                                               \
+#define GAMMA                                                                                      \
+    "\"gamma\": {\"4 bytes\": 1e-10, \"8 bytes\": 1e-10, \"2 bytes\": 1e-10, \"1 byte\": 1e-10}, " \
+    "\"relay\": 0, \"copy\": "                                                                     \
     "0, "
 #define LEVELS "\"levels\": [{\"alpha\": 1e-6, \"overhead\": 0, \"beta\": 1e-9}]}"
 
 #define CONGESTION "{\"alone\": 1, \"level\": 1, \"levels\": 1}"
 #define POINTS     "[[8, 1], [16, 2]]"
-#define ALGORITHM(collective, name, ranks, points)                                                           \
-    "\"algorithms\": [{\"collective\": \"" collective "\", \"algorithm\": \"" name "\", \"ranks\": " ranks   \
-    ", \"a\": 1, \"b\": 1, \"points\": " points "}], "
+#define ALGORITHM(collective, name, ranks, points)                                                 \
+    "\"algorithms\": [{\"collective\": \"" collective "\", \"algorithm\": \"" name                 \
+    "\", \"ranks\": " ranks ", \"a\": 1, \"b\": 1, \"points\": " points "}], "
 
 static void br_calibration_read__says_what_is_wrong(void **state)
 {
@@ -221,7 +222,8 @@ static void br_calibration_read__says_what_is_wrong(void **state)
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1]]") LEVELS, "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [8, 2]]") LEVELS, "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 0]]") LEVELS, "\"points\""},
-        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 1e10]]") LEVELS, "\"points\""},
+        {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], [9, 1e10]]") LEVELS,
+         "\"points\""},
         {HEAD GAMMA ALGORITHM("allreduce", "ring", "4", "[[8, 1], 7]") LEVELS, "\"points\""},
     };
     struct br_calibration calibration;
@@ -322,15 +324,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(br_calibration_write__is_read_again_to_the_bit, make_path,
                                         remove_path),
-        cmocka_unit_test_setup_teardown(br_calibration_write__keeps_what_was_measured_besides_the_model,
-                                        make_path, remove_path),
+        cmocka_unit_test_setup_teardown(
+            br_calibration_write__keeps_what_was_measured_besides_the_model, make_path,
+            remove_path),
         cmocka_unit_test(br_calibration_stale__says_what_has_changed),
         cmocka_unit_test(br_calibration_stale__sees_that_cores_are_scarce_or_no_more),
-        cmocka_unit_test_setup_teardown(br_calibration_read__says_what_is_wrong, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(br_calibration_read__says_what_is_wrong, make_path,
+                                        remove_path),
         cmocka_unit_test_setup_teardown(br_calibration_read__says_which_fault_a_file_has, make_path,
                                         remove_path),
-        cmocka_unit_test_setup_teardown(br_calibration_write__has_no_interval_of_two_points, make_path,
-                                        remove_path),
+        cmocka_unit_test_setup_teardown(br_calibration_write__has_no_interval_of_two_points,
+                                        make_path, remove_path),
         cmocka_unit_test(br_calibration_check__asks_for_the_same_network),
     };
 

@@ -18,20 +18,22 @@ static const struct br_cost_model model = {
     .n_levels = 1, .levels = {{20e-6, 1e-6, 0.8e-9}}, .gamma = 0.2e-9, .copy = 0.1e-9};
 
 /* The ratio of the simulated time to the estimated one. */
-static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request, double bytes,
-                    double estimate)
+static double ratio(const struct br_cost_model *with, const struct br_schedule_request *request,
+                    double bytes, double estimate)
 {
     struct schedules schedules;
     double seconds = 0;
 
     schedules_build(&schedules, *request, IN_PLACE_ALL);
-    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, 1, &seconds) != 0)
+    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, 1, &seconds) !=
+        0)
         fail_msg("%s", br_error_message());
     schedules_free(&schedules);
     return seconds / estimate;
 }
 
-/* Ring and direct keep all ports busy alike, so their formulas are exact; trees and scatters are not. */
+/* Ring and direct keep all ports busy alike, so their formulas are exact; trees and scatters are
+ * not. */
 static void check(const struct br_schedule_request *request, double bytes, double estimate)
 {
     bool rooted = request->collective == BR_BROADCAST || request->collective == BR_REDUCE;
@@ -43,8 +45,9 @@ static void check(const struct br_schedule_request *request, double bytes, doubl
     exact |= request->algorithm == BR_HALVING && request->collective == BR_ALLREDUCE &&
              (request->n & (request->n - 1)) == 0;
     if (exact ? fabs(got - 1) > 0.01 : got < 0.3 || got > 1.7)
-        fail_msg("%s of %s, %u ranks, %g bytes: %g times the estimate", br_algorithm_name(request->algorithm),
-                 br_collective_name(request->collective), request->n, bytes, got);
+        fail_msg("%s of %s, %u ranks, %g bytes: %g times the estimate",
+                 br_algorithm_name(request->algorithm), br_collective_name(request->collective),
+                 request->n, bytes, got);
 }
 
 static void br_cost_estimate__agrees_with_the_simulation(void **state)
@@ -76,7 +79,8 @@ static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **sta
                  {BR_GATHER, BR_TREE},           {BR_SCATTER, BR_TREE},
                  {BR_BROADCAST, BR_FLAT},        {BR_ALLREDUCE, BR_BINARY_TREE},
                  {BR_BROADCAST, BR_BINARY_TREE}, {BR_ALLREDUCE, BR_DOUBLE_TREE}};
-    struct br_cost_model crowd = {.n_levels = 1, .levels = {{0, 0, 1e-9}}, .machine = {.beta = 1e-9}};
+    struct br_cost_model crowd = {
+        .n_levels = 1, .levels = {{0, 0, 1e-9}}, .machine = {.beta = 1e-9}};
 
     (void)state;
     for (uint32_t n = 4; n <= 16; n *= 2)
@@ -88,7 +92,8 @@ static void br_cost_estimate__asks_the_machine_for_real_messages_only(void **sta
             assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &estimate), 0);
             got = ratio(&crowd, &request, 1e6, estimate);
             if (fabs(got - 1) > 0.3)
-                fail_msg("%s of %s, %u ranks: %g times the estimate", br_algorithm_name(request.algorithm),
+                fail_msg("%s of %s, %u ranks: %g times the estimate",
+                         br_algorithm_name(request.algorithm),
                          br_collective_name(request.collective), n, got);
         }
 }
@@ -100,8 +105,10 @@ static void br_cost_estimate__counts_levels_of_bml(void **state)
     double seconds;
 
     (void)state;
-    request.shape = (struct br_shape){
-        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 2,
+                          .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     assert_int_equal(br_cost_estimate(&two, &request, 18e6, 1, &seconds), 0);
     assert_true(fabs(seconds / 16e-3 - 1) < 1e-9);
 }
@@ -128,7 +135,8 @@ static void br_tuning_choose__is_never_beaten_by_another_estimate(void **state)
             struct br_tuning tuning;
             double seconds = INFINITY;
 
-            assert_int_equal(br_tuning_choose(&model, request.collective, request.n, bytes, &tuning), 0);
+            assert_int_equal(
+                br_tuning_choose(&model, request.collective, request.n, bytes, &tuning), 0);
             if (br_cost_estimate(&model, &request, bytes, 4, &seconds) == 0)
                 assert_true(tuning.seconds <= seconds);
         }
@@ -169,7 +177,8 @@ static void br_cost_message__adds_up_the_rates_of_all_levels(void **state)
     (void)state;
     br_cost_model_default(&rails, BR_COST_NETWORK, 4);
     assert_int_equal(br_cost_model_check(&rails), 0);
-    assert_true(fabs(br_cost_message(&rails, BR_LEVEL_ANY).beta * 4 / rails.levels[0].beta - 1) < 1e-9);
+    assert_true(fabs(br_cost_message(&rails, BR_LEVEL_ANY).beta * 4 / rails.levels[0].beta - 1) <
+                1e-9);
     assert_true(br_cost_message(&rails, 3).beta == rails.levels[3].beta);
 }
 

@@ -20,8 +20,8 @@ static void init(struct br_plan_cache *cache, uint32_t n)
     br_plan_cache_init(cache, &model, 1, n);
 }
 
-static const struct br_plan_tuning *choose(struct br_plan_cache *cache, enum br_collective collective,
-                                           const char *text)
+static const struct br_plan_tuning *choose(struct br_plan_cache *cache,
+                                           enum br_collective collective, const char *text)
 {
     const struct br_plan_tuning *tuning;
 
@@ -34,9 +34,10 @@ static struct br_plan *get(struct br_plan_cache *cache, uint32_t root, bool in_p
 {
     struct br_plan *plan = NULL;
 
-    assert_int_equal(
-        br_plan_cache_get(cache, BR_BROADCAST, choose(cache, BR_BROADCAST, "tree")->config, root, in_place, &plan),
-        0);
+    assert_int_equal(br_plan_cache_get(cache, BR_BROADCAST,
+                                       choose(cache, BR_BROADCAST, "tree")->config, root, in_place,
+                                       &plan),
+                     0);
     return plan;
 }
 
@@ -85,10 +86,12 @@ static void plan_cache_get__refuses_what_does_not_apply(void **state)
 
     (void)state;
     init(&cache, 4);
-    assert_int_equal(br_plan_cache_choose(&cache, BR_BARRIER, BR_COST_4_BYTES, "tree", 0, &tuning), -EINVAL);
+    assert_int_equal(br_plan_cache_choose(&cache, BR_BARRIER, BR_COST_4_BYTES, "tree", 0, &tuning),
+                     -EINVAL);
     assert_says(br_error_message(), "tree|barrier");
     tuning = choose(&cache, BR_BROADCAST, "tree");
-    assert_int_equal(br_plan_cache_get(&cache, BR_BARRIER, tuning->config, 0, false, &plan), -EINVAL);
+    assert_int_equal(br_plan_cache_get(&cache, BR_BARRIER, tuning->config, 0, false, &plan),
+                     -EINVAL);
     assert_int_equal(cache.count, 0);
     br_plan_cache_destroy(&cache);
 }
@@ -102,11 +105,14 @@ static void plan_cache_get__counts_readers(void **state)
 
     (void)state;
     init(&cache, 4);
-    assert_int_equal(
-        br_plan_cache_get(&cache, BR_ALLREDUCE, choose(&cache, BR_ALLREDUCE, "flat")->config, 0, false, &plan), 0);
+    assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE,
+                                       choose(&cache, BR_ALLREDUCE, "flat")->config, 0, false,
+                                       &plan),
+                     0);
     for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
         readers += plan->readers[i];
-        assert_int_equal(plan->readers[i], (plan->schedule->steps[i].flags & BR_STEP_MAY_MAP) ? 1 : 0);
+        assert_int_equal(plan->readers[i],
+                         (plan->schedule->steps[i].flags & BR_STEP_MAY_MAP) ? 1 : 0);
     }
     assert_int_equal(readers, 3);
     br_plan_cache_destroy(&cache);
@@ -120,18 +126,22 @@ static void plan_cache_choose__by_name_or_cost(void **state)
     (void)state;
     init(&cache, 4);
     assert_string_equal(choose(&cache, BR_ALLREDUCE, "ring")->config->name, "ring");
-    assert_int_equal(br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &found), -EINVAL);
+    assert_int_equal(
+        br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &found),
+        -EINVAL);
     assert_says(br_error_message(), "nonsense");
     for (size_t bytes = 1; bytes < 1u << 30; bytes *= 3) {
         const struct br_plan_config *config;
         struct br_tuning tuning;
 
         assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, (double)bytes, &tuning), 0);
-        assert_int_equal(br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "", bytes, &found), 0);
+        assert_int_equal(
+            br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "", bytes, &found), 0);
         config = found->config;
         assert_true(br_algorithm_config_equal(&config->config, &tuning.config));
         assert_true(found->seconds == tuning.seconds);
-        assert_int_equal(br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "auto", bytes, &found), 0);
+        assert_int_equal(
+            br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "auto", bytes, &found), 0);
         assert_ptr_equal(found->config, config);
     }
     assert_string_equal(choose(&cache, BR_BARRIER, "")->config->name, "dissemination");
@@ -174,7 +184,8 @@ static void plan_cache_choose__like_another(void **state)
     assert_int_equal(ours->config->digest, theirs->config->digest);
     assert_int_equal(ours->chunk_bytes, theirs->chunk_bytes);
     assert_true(ours->seconds > 0 && ours->seconds == theirs->seconds);
-    assert_true(br_plan_cache_choose(&second, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &ours) < 0);
+    assert_true(br_plan_cache_choose(&second, BR_ALLREDUCE, BR_COST_4_BYTES, "nonsense", 8, &ours) <
+                0);
     br_plan_cache_destroy(&second);
     br_plan_cache_destroy(&first);
 }

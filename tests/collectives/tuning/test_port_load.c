@@ -15,7 +15,8 @@ static uint32_t next(const void *n, uint32_t rank, uint32_t i)
     return (rank + 1 + i) % *(const uint32_t *)n;
 }
 
-/* Seconds of the busiest port when every rank sends a message, that costs a second, to the next `peers` ranks. It is more than one relayed frame. */
+/* Seconds of the busiest port when every rank sends a message, that costs a second, to the next
+ * `peers` ranks. It is more than one relayed frame. */
 static double busiest(const char *text, uint32_t peers, uint8_t *level)
 {
     struct br_cost_model model = {.n_levels = 1, .relay = 5};
@@ -51,14 +52,18 @@ static void br_port_load_add__counts_shared_and_relayed_links(void **state)
     assert_true(busiest("hosts:2x4", 1, &level) ==
                 3); /* three of four stay in the memory of a host, one leaves it */
     assert_int_equal(level, 0);
-    assert_true(busiest("hosts:2x4", 7, &level) == 16); /* each of four to four others, over one link */
+    /* each of four to four others, over one link */
+    assert_true(busiest("hosts:2x4", 7, &level) == 16);
     assert_int_equal(level, 1);
-    assert_true(busiest("bcube:3,2", 8, NULL) == 6); /* to each of 3 groups of 3, all but one on this level */
-    /* More ranks than are counted one by one. To 9 over 1 link, to 27 over 2, 2 or 4, a third each, to 27 over 3. */
+    /* to each of 3 groups of 3, all but one on this level */
+    assert_true(busiest("bcube:3,2", 8, NULL) == 6);
+    /* More ranks than are counted one by one. To 9 over 1 link, to 27 over 2, 2 or 4, a third each,
+     * to 27 over 3. */
     assert_true(fabs(busiest("bcube:4,3", 63, NULL) - 54) < 1e-9);
 }
 
-/* What all ranks do to the machine they share, in networks that are counted port by port and in those of which a part is asked. */
+/* What all ranks do to the machine they share, in networks that are counted port by port and in
+ * those of which a part is asked. */
 static void br_port_load_add__counts_every_rank_for_the_machine(void **state)
 {
     static const struct {
@@ -75,7 +80,8 @@ static void br_port_load_add__counts_every_rank_for_the_machine(void **state)
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
         struct br_cost_model model = {
             .n_levels = 2,
-            .machine = {.overhead = 0.5, .beta = 0.5, .relayed_overhead = 0.5, .relayed_beta = 0.5}};
+            .machine = {
+                .overhead = 0.5, .beta = 0.5, .relayed_overhead = 0.5, .relayed_beta = 0.5}};
         struct br_exchange exchange = {.peer = next,
                                        .peers = 1,
                                        .ranks = 0,

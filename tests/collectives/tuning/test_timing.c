@@ -21,14 +21,15 @@
 static const struct br_cost_model model = {
     .n_levels = 1, .levels = {{ALPHA, 0, BETA}}, .gamma = GAMMA, .copy = GAMMA};
 
-static double simulated(const struct br_cost_model *with, struct br_schedule_request request, double bytes,
-                        uint32_t fragments)
+static double simulated(const struct br_cost_model *with, struct br_schedule_request request,
+                        double bytes, uint32_t fragments)
 {
     struct schedules schedules;
     double seconds = 0;
 
     schedules_build(&schedules, request, IN_PLACE_ALL);
-    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, fragments, &seconds) != 0)
+    if (br_timing_run(with, (const struct br_schedule *const *)schedules.of, bytes, fragments,
+                      &seconds) != 0)
         fail_msg("%s", br_error_message());
     schedules_free(&schedules);
     return seconds;
@@ -46,8 +47,9 @@ static void br_timing_run__ring_is_mg_wfbp_formula(void **state)
     for (uint32_t n = 2; n <= 33; n++) {
         double a = 2 * (n - 1) * ALPHA, b = (2 * (n - 1) * BETA + (n - 1) * GAMMA) / n;
 
-        assert_near(simulated(&model, (struct br_schedule_request){.algorithm = BR_RING, .n = n}, BYTES, 1),
-                    a + b * BYTES, 0.01);
+        assert_near(
+            simulated(&model, (struct br_schedule_request){.algorithm = BR_RING, .n = n}, BYTES, 1),
+            a + b * BYTES, 0.01);
     }
 }
 
@@ -57,9 +59,9 @@ static void br_timing_run__halving_is_mg_wfbp_formula(void **state)
     for (uint32_t n = 2; n <= 64; n *= 2) {
         double a = 2 * log2(n) * ALPHA, b = 2 * BETA - (2 * BETA + GAMMA) / n + GAMMA;
 
-        assert_near(
-            simulated(&model, (struct br_schedule_request){.algorithm = BR_HALVING, .n = n}, BYTES, 1),
-            a + b * BYTES, 0.01);
+        assert_near(simulated(&model, (struct br_schedule_request){.algorithm = BR_HALVING, .n = n},
+                              BYTES, 1),
+                    a + b * BYTES, 0.01);
     }
 }
 
@@ -72,22 +74,27 @@ static void br_timing_run__product_is_blueconnect_formula(void **state)
     double first, second;
 
     (void)state;
-    request.shape = (struct br_shape){
-        .n_dimensions = 2, .threads = 1, .dimensions = {{8, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}}};
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 1,
+                          .dimensions = {{8, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}}};
     first = 3 * ALPHA / 4 + 7.0 / 8 * BYTES * BETA / 8;
     second = 2 * ALPHA + 2.0 / 3 * BYTES / 8 * BETA;
     assert_near(simulated(&two, request, BYTES, 1), 2 * (first + second), 0.01);
 }
 
-/* BML on BCube(3,2): 16/18 of the time to send the gradients once over one link, as in the paper. */
+/* BML on BCube(3,2): 16/18 of the time to send the gradients once over one link, as in the paper.
+ */
 static void br_timing_run__bml_is_the_papers_time(void **state)
 {
     const struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}};
     struct br_schedule_request request = {.algorithm = BR_DIMENSIONAL, .n = 9};
 
     (void)state;
-    request.shape = (struct br_shape){
-        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 2,
+                          .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     assert_near(simulated(&two, request, BYTES, 1), 16.0 / 18 * BYTES * BETA, 0.001);
 }
 
@@ -125,11 +132,13 @@ static void br_timing_run__messages_share_a_port(void **state)
     assert_near(simulated(&port, request, BYTES, 1), ALPHA + 7 * BYTES * BETA, 0.001);
 }
 
-/* In BCube(2,2) the root's two links carry a message to a neighbour each, and half of that to the far rank. */
+/* In BCube(2,2) the root's two links carry a message to a neighbour each, and half of that to the
+ * far rank. */
 static void br_timing_run__relayed_messages_take_all_routes(void **state)
 {
     struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};
-    struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}, .relay = ALPHA};
+    struct br_cost_model two = {
+        .n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}, .relay = ALPHA};
     struct br_topology cube;
 
     (void)state;
@@ -139,7 +148,8 @@ static void br_timing_run__relayed_messages_take_all_routes(void **state)
     assert_near(simulated(&two, request, 0, 1), ALPHA, 0.001);
 }
 
-/* One goes one way, beside a message to a neighbour, and the host in between passes it on when it has all of it. */
+/* One goes one way, beside a message to a neighbour, and the host in between passes it on when it
+ * has all of it. */
 static void br_timing_run__relayed_frames_are_passed_on_whole(void **state)
 {
     struct br_schedule_request request = {.collective = BR_BROADCAST, .algorithm = BR_FLAT, .n = 4};

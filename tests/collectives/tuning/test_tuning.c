@@ -32,7 +32,8 @@ static void close_network(struct network *network)
     br_topology_destroy(&network->topology);
 }
 
-static double timed(const struct network *network, const struct br_algorithm_config *config, double bytes, uint32_t fragments)
+static double timed(const struct network *network, const struct br_algorithm_config *config,
+                    double bytes, uint32_t fragments)
 {
     struct br_schedule_request request = {
         .algorithm = config->algorithm, .n = network->topology.n, .shape = config->shape};
@@ -40,27 +41,30 @@ static double timed(const struct network *network, const struct br_algorithm_con
     double seconds = 0;
 
     schedules_build(&schedules, request, IN_PLACE_ALL);
-    if (br_timing_run(&network->model, (const struct br_schedule *const *)schedules.of, bytes, fragments,
-                      &seconds))
+    if (br_timing_run(&network->model, (const struct br_schedule *const *)schedules.of, bytes,
+                      fragments, &seconds))
         fail_msg("%s", br_error_message());
     schedules_free(&schedules);
     return seconds;
 }
 
 /* More ranks than cores on the one machine of all. */
-static void open_crowd(struct network *network, const char *text, enum br_cost_locality place, uint32_t cores)
+static void open_crowd(struct network *network, const char *text, enum br_cost_locality place,
+                       uint32_t cores)
 {
     assert_int_equal(br_topology_parse(&network->topology, text), 0);
     network->topology.cores = cores;
     br_cost_model_on(&network->model, &network->topology, place, 1);
 }
 
-static void price(const struct network *network, const char *name, double bytes, struct br_tuning *tuning)
+static void price(const struct network *network, const char *name, double bytes,
+                  struct br_tuning *tuning)
 {
     struct br_algorithm_config config;
 
     if (br_algorithm_config_parse(&network->topology, name, &config) ||
-        br_tuning_choose_methods(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &config, tuning))
+        br_tuning_choose_methods(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &config,
+                                 tuning))
         fail_msg("%s: %s", name, br_error_message());
 }
 
@@ -78,11 +82,13 @@ static void br_cost_estimate__agrees_with_the_timing_on_any_network(void **state
 
         open_network(&network, networks[i]);
         for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            bool folds = strcmp(names[k], "halving") == 0 && (network.topology.n & (network.topology.n - 1));
+            bool folds =
+                strcmp(names[k], "halving") == 0 && (network.topology.n & (network.topology.n - 1));
             struct br_tuning tuning;
             double ratio;
 
-            if (folds || (network.topology.kind != BR_TOPOLOGY_BCUBE && strcmp(names[k], "bml") == 0))
+            if (folds ||
+                (network.topology.kind != BR_TOPOLOGY_BCUBE && strcmp(names[k], "bml") == 0))
                 continue;
             price(&network, names[k], 64e6, &tuning);
             ratio = timed(&network, &tuning.config, 64e6, tuning.fragments) / tuning.seconds;
@@ -108,7 +114,8 @@ static void br_tuning_choose__takes_bml_for_large_buffers_in_a_bcube(void **stat
         n = network.topology.n;
         k = network.topology.cube.k;
         one_link = 256e6 * network.model.levels[0].beta;
-        assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, network.topology.n, 256e6, &tuning), 0);
+        assert_int_equal(
+            br_tuning_choose(&network.model, BR_ALLREDUCE, network.topology.n, 256e6, &tuning), 0);
         assert_int_equal(tuning.config.algorithm, BR_BML);
         assert_true(tuning.seconds > 2 * (n - 1) / (k * n) * one_link);
         assert_true(tuning.seconds < 1.1 * 2 * (n - 1) / (k * n) * one_link);
@@ -132,8 +139,8 @@ static void br_tuning_choose__takes_blueconnect_between_hosts(void **state)
 }
 
 /* What the cheapest of all factorings into up to four factors, in any order, takes. */
-static double cheapest_factoring(const struct network *network, uint32_t n, double bytes, const char *before,
-                                 uint32_t depth)
+static double cheapest_factoring(const struct network *network, uint32_t n, double bytes,
+                                 const char *before, uint32_t depth)
 {
     double least = INFINITY;
 
@@ -167,7 +174,8 @@ static void br_tuning_choose__takes_blueconnect_on_large_flat_networks(void **st
             double least;
 
             open_network(&network, networks[i]);
-            assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, network.topology.n, sizes[k], &tuning),
+            assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, network.topology.n,
+                                              sizes[k], &tuning),
                              0);
             least = cheapest_factoring(&network, network.topology.n, sizes[k], "blueconnect", 0);
             if (tuning.seconds > 1.01 * least)
@@ -179,7 +187,8 @@ static void br_tuning_choose__takes_blueconnect_on_large_flat_networks(void **st
         }
 }
 
-/* Dealt out to the hosts in turns (mpirun --map-by node), ranks reach each other as fast as where they follow each other. */
+/* Dealt out to the hosts in turns (mpirun --map-by node), ranks reach each other as fast as where
+ * they follow each other. */
 static void br_tuning_choose__does_not_mind_how_ranks_are_placed(void **state)
 {
     static const double sizes[] = {65536, 1 << 20, 16 << 20};
@@ -194,8 +203,8 @@ static void br_tuning_choose__does_not_mind_how_ranks_are_placed(void **state)
         assert_int_equal(br_tuning_choose(&blocks.model, BR_ALLREDUCE, 24, sizes[k], &a), 0);
         assert_int_equal(br_tuning_choose(&cyclic.model, BR_ALLREDUCE, 24, sizes[k], &b), 0);
         if (b.seconds > 1.01 * a.seconds)
-            fail_msg("%g bytes: %g s where ranks follow each other, %g where they are dealt out", sizes[k],
-                     a.seconds, b.seconds);
+            fail_msg("%g bytes: %g s where ranks follow each other, %g where they are dealt out",
+                     sizes[k], a.seconds, b.seconds);
         close_network(&blocks);
         close_network(&cyclic);
     }
@@ -234,9 +243,11 @@ static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **stat
     open_network(&network, "bcube:4,3");
     price(&network, "direct", 640e6, &direct);
     price(&network, "blueconnect", 640e6, &blueconnect);
-    /* A rank sends 63/64 of its buffer to others. Of 64 parts 9 go over 1 link, 27 over 2, 2 or 4 links, a third each, 27 over 3:
-     * 54 for each of 3 levels at once. Digit by digit 63/64 in all. */
-    assert_true(fabs(direct.seconds / (2 * 54.0 / 64 * 640e6 * network.model.levels[0].beta) - 1) < 0.1);
+    /* A rank sends 63/64 of its buffer to others. Of 64 parts 9 go over 1 link, 27 over 2, 2 or 4
+     * links, a third each, 27 over 3: 54 for each of 3 levels at once. Digit by digit 63/64 in all.
+     */
+    assert_true(fabs(direct.seconds / (2 * 54.0 / 64 * 640e6 * network.model.levels[0].beta) - 1) <
+                0.1);
     assert_true(blueconnect.seconds < direct.seconds);
     close_network(&network);
 }
@@ -256,7 +267,8 @@ static void br_tuning_choose__serves_a_cube_with_missing_hosts(void **state)
                 fail_msg("%s, %g bytes: %s", br_collective_name((enum br_collective)c), bytes,
                          br_error_message());
     price(&network, "ring", 1e6, &tuning);
-    assert_true(fabs(timed(&network, &tuning.config, 1e6, tuning.fragments) / tuning.seconds - 1) < 0.5);
+    assert_true(fabs(timed(&network, &tuning.config, 1e6, tuning.fragments) / tuning.seconds - 1) <
+                0.5);
     close_network(&network);
 }
 
@@ -270,7 +282,8 @@ static void br_tuning_choose_methods__decides_what_is_open(void **state)
     price(&network, "blueconnect:4x3r", 1e3, &tuning);
     assert_int_equal(tuning.config.undecided, 0);
     assert_int_equal(tuning.config.shape.dimensions[0].method, BR_METHOD_DIRECT); /* one latency */
-    assert_int_equal(tuning.config.shape.dimensions[1].method, BR_METHOD_RING);   /* as it was asked for */
+    /* as it was asked for */
+    assert_int_equal(tuning.config.shape.dimensions[1].method, BR_METHOD_RING);
     close_network(&network);
 }
 
@@ -301,11 +314,13 @@ static void takes(const struct network *network, double bytes, const char *name)
     struct br_tuning tuning;
     char text[BR_ALGORITHM_TEXT];
 
-    assert_int_equal(br_tuning_choose(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &tuning), 0);
+    assert_int_equal(
+        br_tuning_choose(&network->model, BR_ALLREDUCE, network->topology.n, bytes, &tuning), 0);
     assert_string_equal(br_algorithm_config_name(&tuning.config, text), name);
 }
 
-/* Everybody's messages take turns on the cores: few of them win, where each rank would send to all others at once if it could. */
+/* Everybody's messages take turns on the cores: few of them win, where each rank would send to all
+ * others at once if it could. */
 static void br_tuning_choose__takes_few_messages_where_cores_are_scarce(void **state)
 {
     struct network network;
@@ -381,7 +396,8 @@ static void br_tuning_choose__believes_what_was_measured(void **state)
     model.n_measured = (uint32_t)n;
     assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 65536, &after), 0);
     assert_true(br_algorithm_config_equal(&after.config, &all[n - 1].config));
-    assert_true(after.seconds > 1.5e-5 && after.seconds < 1.7e-5); /* on the line of the logarithms */
+    /* on the line of the logarithms */
+    assert_true(after.seconds > 1.5e-5 && after.seconds < 1.7e-5);
     assert_int_equal(br_tuning_explain(&model, BR_ALLREDUCE, 4, 65536, &after, text), 0);
     assert_says(text, "as measured");
     assert_int_equal(br_tuning_choose(&model, BR_ALLREDUCE, 4, 1024, &after), 0);
@@ -410,8 +426,9 @@ static void br_cost_estimate__counts_the_machine_of_a_forest(void **state)
     request.disjoint_trees = trees;
     assert_int_equal(br_cost_estimate(&network.model, &request, bytes, 1, &seconds), 0);
     schedules_build(&schedules, request, IN_PLACE_ALL);
-    assert_int_equal(
-        br_timing_run(&network.model, (const struct br_schedule *const *)schedules.of, bytes, 1, &exact), 0);
+    assert_int_equal(br_timing_run(&network.model, (const struct br_schedule *const *)schedules.of,
+                                   bytes, 1, &exact),
+                     0);
     if (fabs(seconds / exact - 1) > 0.3)
         fail_msg("%g s instead of %g", seconds, exact);
     schedules_free(&schedules);
@@ -441,8 +458,9 @@ static void br_tuning_choose__refuses_figures_that_make_time_infinite(void **sta
     measured.config = tuning.config; /* between these points its time is infinite */
     network.model.measured = &measured;
     network.model.n_measured = 1;
-    assert_int_equal(br_tuning_choose_methods(&network.model, BR_ALLREDUCE, 4, 65536, &measured.config, &other),
-                     -EINVAL);
+    assert_int_equal(
+        br_tuning_choose_methods(&network.model, BR_ALLREDUCE, 4, 65536, &measured.config, &other),
+        -EINVAL);
     assert_int_equal(br_tuning_choose(&network.model, BR_ALLREDUCE, 4, 65536, &other), 0);
     assert_false(br_algorithm_config_equal(&other.config, &tuning.config));
     assert_true(isfinite(other.seconds));

@@ -32,7 +32,8 @@ void store_make(uint32_t n)
                                                              .port = store_port,
                                                              .init_timeout = STORE_LONG,
                                                              .address = "127.0.0.1"};
-        assert_int_equal(br_secret_derive("the secret of the tests", 23, &store_ranks[i].secret), 0);
+        assert_int_equal(br_secret_derive("the secret of the tests", 23, &store_ranks[i].secret),
+                         0);
     }
 }
 
@@ -55,7 +56,8 @@ static void *run_rank(void *argument)
 void store_start(uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
-        assert_int_equal(pthread_create(&store_ranks[i].thread, NULL, run_rank, &store_ranks[i]), 0);
+        assert_int_equal(pthread_create(&store_ranks[i].thread, NULL, run_rank, &store_ranks[i]),
+                         0);
 }
 
 void store_finish(uint32_t from, uint32_t to)
@@ -74,8 +76,8 @@ void store_all_fine(uint32_t n)
 void store_says(const struct store_rank *rank, int err, const char *text)
 {
     if (rank->rc != -err || !says_all(rank->message, text))
-        fail_msg("rank %u: %d \"%s\", expected %d and \"%s\"", rank->environment.rank, rank->rc, rank->message,
-                 -err, text);
+        fail_msg("rank %u: %d \"%s\", expected %d and \"%s\"", rank->environment.rank, rank->rc,
+                 rank->message, -err, text);
 }
 
 uint64_t store_soon(uint64_t ns)
@@ -106,8 +108,8 @@ struct br_store_message store_hear(int fd, uint8_t bytes[512])
     int rc;
 
     while ((rc = br_store_parse(bytes, have, 512 - 16, &message)) == 1) {
-        assert_int_equal(br_socket_receive(fd, bytes + have, message.bytes - have, store_soon(5 * BR_SEC)),
-                         0);
+        assert_int_equal(
+            br_socket_receive(fd, bytes + have, message.bytes - have, store_soon(5 * BR_SEC)), 0);
         have = message.bytes;
     }
     assert_int_equal(rc, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A job whose ranks are threads, each with the store, and sockets that speak the store's protocol by hand: strangers and broken ranks. */
+/* A job whose ranks are threads, each with the store, and sockets that speak the store's protocol
+ * by hand: strangers and broken ranks. */
 #ifndef BR_TESTS_STORE_JOB_H
 #define BR_TESTS_STORE_JOB_H
 
@@ -51,6 +52,7 @@ int store_dial(void);
 void store_say(int fd, const void *bytes, size_t n);
 struct br_store_message store_hear(int fd, uint8_t bytes[512]); /* the next message, in `bytes` */
 void store_until_closed(int fd);
-int store_join_by_hand(uint32_t rank); /* a member that takes its seat and then does what the test wants */
+/* a member that takes its seat and then does what the test wants */
+int store_join_by_hand(uint32_t rank);
 
 #endif

@@ -103,7 +103,8 @@ static void open__no_such_nic(void **state)
     assert_says(br_error_message(), "nosuch0");
 }
 
-/* Multicast does not come back to its sender: alone one hears nobody, and it takes the time that was asked for. */
+/* Multicast does not come back to its sender: alone one hears nobody, and it takes the time that
+ * was asked for. */
 static void listen__alone(void **state)
 {
     struct br_beacon_sighting seen[4];

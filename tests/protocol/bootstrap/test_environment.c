@@ -104,8 +104,11 @@ static void environment_read__own_names_override(void **state)
 
 static void environment_read__config_overrides_all(void **state)
 {
-    struct braid_config config = {
-        .size = 3, .rank = 1, .master_addr = "10.0.0.1", .master_port = 77, .init_timeout_ms = 1500};
+    struct braid_config config = {.size = 3,
+                                  .rank = 1,
+                                  .master_addr = "10.0.0.1",
+                                  .master_port = 77,
+                                  .init_timeout_ms = 1500};
     struct br_environment e;
 
     (void)state;

@@ -100,7 +100,8 @@ static void inventory_parse__shape_alone(void **state)
     assert_int_equal(inventory.mtu, 1500);
     for (uint32_t i = 0; i < 9; i++) {
         assert_string_equal(inventory.hosts[i].name, other.hosts[i].name);
-        assert_memory_equal(inventory.hosts[i].nics, other.hosts[i].nics, 2 * sizeof *other.all_nics);
+        assert_memory_equal(inventory.hosts[i].nics, other.hosts[i].nics,
+                            2 * sizeof *other.all_nics);
     }
     assert_string_equal(inventory.hosts[5].name, "h12");
     assert_string_equal(inventory.hosts[5].reach, "h12");
@@ -150,7 +151,8 @@ static void inventory_parse__bad(void **state)
         {HOST "{name: \"a$(b)\"}\n", "'a$(b)'|-_.:/@+%"},
         {HOST "{name: a, reach: -oProxyCommand=x}\n", "reach|'-'"},
         {HOST "{name: \"a\\0b\"}\n", "name|host|one value"},
-        {HOST "{name: a, management: 10.0.0.1/24}\n", "management|'10.0.0.1/24'|address|10.255.0.1"},
+        {HOST "{name: a, management: 10.0.0.1/24}\n",
+         "management|'10.0.0.1/24'|address|10.255.0.1"},
         {HOST "{name: a, missing: maybe}\n", "missing|true|false"},
         {HOST "{name: a, nics: [~, ~, ~]}\n", "nics: 3 are listed, BCube(3,2) has at most 2"},
         {HOST "{name: a, nics: [eth0]}\n", "NIC|keys|name|address|mac|rate|pci|numa|gid_index"},

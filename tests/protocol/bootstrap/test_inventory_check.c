@@ -22,8 +22,8 @@ static void collect(void *user, uint32_t line, const char *text)
 {
     struct found *found = user;
 
-    found->used +=
-        (size_t)snprintf(found->all + found->used, sizeof found->all - found->used, "%u: %s\n", line, text);
+    found->used += (size_t)snprintf(found->all + found->used, sizeof found->all - found->used,
+                                    "%u: %s\n", line, text);
     assert_true(found->used < sizeof found->all);
 }
 
@@ -78,36 +78,43 @@ static void inventory_check__each_contradiction(void **state)
         {"shape: {n: 2, k: 1, hosts: 1}\nhosts: [{}, {}]\n", "2|1|shape"},
         {TWO "  - {name: a}\n  - {name: a, reach: b}\n", "4|name a|line 3"},
         {TWO "  - {name: a, reach: c}\n  - {name: b, reach: c}\n", "4: b|reach c|a|line 3"},
-        {TWO "  - {management: 10.255.0.9}\n  - {management: 10.255.0.9}\n", "4: h1|address 10.255.0.9|h0"},
+        {TWO "  - {management: 10.255.0.9}\n  - {management: 10.255.0.9}\n",
+         "4: h1|address 10.255.0.9|h0"},
         {TWO "  - {management: 10.0.0.9}\n  - {}\n", "3: h0|management address|switch s0-0"},
         {TWO "  - {}\n  - {nics: []}\n", "4: h1|NIC|level 0|- {name: eth0, address: 10.0.0.2/24}"},
         {TWO "  - {}\n  - nics:\n    - {mac: \"03:00:00:00:00:01\"}\n", "5: h1 eth0|MAC|multicast"},
-        {TWO "  - nics: [{mac: \"02:00:00:00:00:01\"}]\n  - nics:\n    - {mac: \"02:00:00:00:00:01\"}\n",
+        {TWO "  - nics: [{mac: \"02:00:00:00:00:01\"}]\n  - nics:\n    - {mac: "
+             "\"02:00:00:00:00:01\"}\n",
          "5: h1 eth0|MAC|h0 eth0|line 3"},
-        {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.1/24}\n", "5: h1 eth0|address 10.0.0.1|h0 eth0"},
+        {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.1/24}\n",
+         "5: h1 eth0|address 10.0.0.1|h0 eth0"},
         {TWO "  - {}\n  - nics:\n    - {address: 10.0.1.2/24}\n",
          "5: h1 eth0|10.0.1.2/24|10.0.0.0/24|switch s0-0|10.0.0.2/24"},
         {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.2/25}\n", "10.0.0.2/25|10.0.0.0/24"},
-        {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.255/24}\n", "5: h1 eth0|10.0.0.255/24|broadcast"},
+        {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.255/24}\n",
+         "5: h1 eth0|10.0.0.255/24|broadcast"},
         {TWO "  - {}\n  - nics:\n    - {address: 10.0.0.0/24}\n", "10.0.0.0/24|network"},
         /* The majority is right, also against the plan. */
         {"shape: {n: 3, k: 1}\nhosts:\n  - {nics: [{address: 10.9.0.1/24}]}\n  - {nics: [{address: "
          "10.9.0.2/24}]}\n"
          "  - {}\n",
          "5: h2 eth0|10.0.0.3/24|10.9.0.0/24|switch s0-0|10.9.0.3/24"},
-        {"shape: {n: 2, k: 2}\nhosts:\n  - {nics: [{name: a}, {name: a}]}\n  - {}\n  - {}\n  - {}\n",
+        {"shape: {n: 2, k: 2}\nhosts:\n  - {nics: [{name: a}, {name: a}]}\n  - {}\n  - {}\n  - "
+         "{}\n",
          "3: h00|level 0|1|a"},
         {"shape: {n: 2, k: 1}\nswitches:\n  - {level: 0, index: 0, ports: [1]}\n",
          "3: switch <0,0> lists 1 ports, but 2"},
-        {"shape: {n: 2, k: 1}\nswitches:\n  - {level: 0, index: 0, ports: [1, 1]}\n", "lists port 1 twice"},
+        {"shape: {n: 2, k: 1}\nswitches:\n  - {level: 0, index: 0, ports: [1, 1]}\n",
+         "lists port 1 twice"},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(check(bad[i].text, bad[i].message), 1);
     assert_int_equal(
-        check("shape: {n: 2, k: 2}\nswitches:\n  - {level: 0, index: 0}\n  - {level: 0, index: 0}\n",
-              "4|switch|level 0|index 0|line 3"),
+        check(
+            "shape: {n: 2, k: 2}\nswitches:\n  - {level: 0, index: 0}\n  - {level: 0, index: 0}\n",
+            "4|switch|level 0|index 0|line 3"),
         1);
 }
 

@@ -69,8 +69,9 @@ static void refused(int err, const char *text)
 static void secret_derive__vector(void **state)
 {
     static const uint8_t expected[32] = {
-        0x72, 0x09, 0xcb, 0x57, 0x8a, 0x5e, 0x13, 0x02, 0xfe, 0x08, 0x0d, 0xba, 0xfd, 0x4d, 0x9c, 0x65,
-        0xa7, 0xb7, 0x75, 0x81, 0x43, 0xb6, 0x1a, 0xe1, 0xbd, 0xb7, 0xd6, 0xfa, 0xbf, 0xaf, 0xf2, 0xca,
+        0x72, 0x09, 0xcb, 0x57, 0x8a, 0x5e, 0x13, 0x02, 0xfe, 0x08, 0x0d,
+        0xba, 0xfd, 0x4d, 0x9c, 0x65, 0xa7, 0xb7, 0x75, 0x81, 0x43, 0xb6,
+        0x1a, 0xe1, 0xbd, 0xb7, 0xd6, 0xfa, 0xbf, 0xaf, 0xf2, 0xca,
     };
     struct br_secret secret;
 
@@ -210,13 +211,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(secret_derive__vector, setup, teardown),
         cmocka_unit_test(secret_subkey__vectors),
-        cmocka_unit_test_setup_teardown(secret_read__variable_file_and_config_agree, setup, teardown),
+        cmocka_unit_test_setup_teardown(secret_read__variable_file_and_config_agree, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(secret_read__too_short, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__file_that_others_may_read, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__bad_files, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__absent, setup, teardown),
         cmocka_unit_test_setup_teardown(secret_read__torchrun_tells_jobs_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(secret_read__single_process_gets_a_random_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(secret_read__single_process_gets_a_random_one, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

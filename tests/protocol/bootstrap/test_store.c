@@ -12,7 +12,7 @@
 #include "tests/protocol/bootstrap/store_job.h"
 #include "protocol/bootstrap/store_socket.h"
 
-/* ---- what works ---- */
+/* ---- what works ------------------------------------------------------------------------------ */
 
 static void store_open__ranks_exchange_values(void **state)
 {
@@ -121,7 +121,7 @@ static void store_get__nobody_puts(void **state)
     store_says(&store_ranks[0], ETIMEDOUT, "'nothing'|in time");
 }
 
-/* ---- ranks that are wrong ---- */
+/* ---- ranks that are wrong -------------------------------------------------------------------- */
 
 static void store_open__two_processes_with_one_rank(void **state)
 {
@@ -161,7 +161,8 @@ static void store_open__a_rank_that_never_comes(void **state)
     for (int i = 0; i < 4; i++)
         if (i != 2)
             store_says(&store_ranks[i], ETIMEDOUT, "2|4|5");
-    assert_true(br_clock_now() - begin < STORE_LONG / 4 * 3); /* the first to lose patience ends it for all */
+    /* the first to lose patience ends it for all */
+    assert_true(br_clock_now() - begin < STORE_LONG / 4 * 3);
 }
 
 static void store_open__rank_zero_never_comes(void **state)

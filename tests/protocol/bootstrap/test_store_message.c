@@ -22,18 +22,24 @@ static struct sample {
     uint8_t bytes[512];
     size_t n;
 } samples[] = {
-    [BR_STORE_HELLO] = {.name = "store-hello"},   [BR_STORE_CHALLENGE] = {.name = "store-challenge"},
-    [BR_STORE_PROOF] = {.name = "store-proof"},   [BR_STORE_WELCOME] = {.name = "store-welcome"},
-    [BR_STORE_PUT] = {.name = "store-put"},       [BR_STORE_GET] = {.name = "store-get"},
-    [BR_STORE_GATHER] = {.name = "store-gather"}, [BR_STORE_VALUE] = {.name = "store-value"},
-    [BR_STORE_ERROR] = {.name = "store-error"},   [BR_STORE_BYE] = {.name = "store-bye"},
+    [BR_STORE_HELLO] = {.name = "store-hello"},
+    [BR_STORE_CHALLENGE] = {.name = "store-challenge"},
+    [BR_STORE_PROOF] = {.name = "store-proof"},
+    [BR_STORE_WELCOME] = {.name = "store-welcome"},
+    [BR_STORE_PUT] = {.name = "store-put"},
+    [BR_STORE_GET] = {.name = "store-get"},
+    [BR_STORE_GATHER] = {.name = "store-gather"},
+    [BR_STORE_VALUE] = {.name = "store-value"},
+    [BR_STORE_ERROR] = {.name = "store-error"},
+    [BR_STORE_BYE] = {.name = "store-bye"},
 };
 
 static int load(void **state)
 {
     (void)state;
     for (int kind = BR_STORE_HELLO; kind <= BR_STORE_BYE; kind++)
-        samples[kind].n = vector(samples[kind].name, samples[kind].bytes, sizeof samples[kind].bytes);
+        samples[kind].n =
+            vector(samples[kind].name, samples[kind].bytes, sizeof samples[kind].bytes);
     return 0;
 }
 
@@ -66,14 +72,17 @@ static void store_write__vectors(void **state)
         challenge.nonce[i] = (uint8_t)(0x80 + i);
     }
     check(BR_STORE_HELLO, out, br_store_write(out, BR_STORE_HELLO, &hello, sizeof hello));
-    check(BR_STORE_CHALLENGE, out, br_store_write(out, BR_STORE_CHALLENGE, &challenge, sizeof challenge));
+    check(BR_STORE_CHALLENGE, out,
+          br_store_write(out, BR_STORE_CHALLENGE, &challenge, sizeof challenge));
     br_store_prove(&secret, false, &hello, &challenge, &proof);
     check(BR_STORE_PROOF, out, br_store_write(out, BR_STORE_PROOF, &proof, sizeof proof));
     br_store_prove(&secret, true, &hello, &challenge, &proof);
     check(BR_STORE_WELCOME, out, br_store_write(out, BR_STORE_WELCOME, &proof, sizeof proof));
-    check(BR_STORE_PUT, out, br_store_write_request(out, BR_STORE_PUT, 0, "address/3", "10.0.0.3", 8));
+    check(BR_STORE_PUT, out,
+          br_store_write_request(out, BR_STORE_PUT, 0, "address/3", "10.0.0.3", 8));
     check(BR_STORE_GET, out, br_store_write_request(out, BR_STORE_GET, 5000, "address/0", NULL, 0));
-    check(BR_STORE_GATHER, out, br_store_write_request(out, BR_STORE_GATHER, 60000, "start", NULL, 0));
+    check(BR_STORE_GATHER, out,
+          br_store_write_request(out, BR_STORE_GATHER, 60000, "start", NULL, 0));
     check(BR_STORE_VALUE, out, br_store_write(out, BR_STORE_VALUE, "10.0.0.1", 8));
     check(BR_STORE_ERROR, out, br_store_write_error(out, ETIMEDOUT, "too bad"));
     check(BR_STORE_BYE, out, br_store_write(out, BR_STORE_BYE, NULL, 0));
@@ -177,7 +186,8 @@ static void store_parse__wrong_lengths(void **state)
         if (i == BR_STORE_VALUE || i == BR_STORE_ERROR)
             continue; /* any length is right */
         for (int off = -1; off <= 1; off += 2) {
-            uint32_t body = (uint32_t)(samples[i].n - sizeof(struct br_store_header)) + (uint32_t)off;
+            uint32_t body =
+                (uint32_t)(samples[i].n - sizeof(struct br_store_header)) + (uint32_t)off;
 
             memcpy(bytes, samples[i].bytes, samples[i].n);
             memcpy(bytes + 8, &body, sizeof body);

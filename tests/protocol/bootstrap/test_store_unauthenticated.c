@@ -11,7 +11,7 @@
 #include "tests/protocol/bootstrap/store_job.h"
 #include "protocol/bootstrap/store_socket.h"
 
-/* ---- strangers ---- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 static void store_open__silent_and_chattering_strangers(void **state)
 {
@@ -97,8 +97,10 @@ static void store_open__a_silent_stranger_is_sent_away(void **state)
 /* A stranger gets nothing but an end for a request, or for a hello that is too long. */
 static void store_open__requests_without_proof(void **state)
 {
-    struct br_store_header header = {
-        .magic = BR_STORE_MAGIC, .version = BR_STORE_VERSION, .kind = BR_STORE_HELLO, .bytes = 1u << 30};
+    struct br_store_header header = {.magic = BR_STORE_MAGIC,
+                                     .version = BR_STORE_VERSION,
+                                     .kind = BR_STORE_HELLO,
+                                     .bytes = 1u << 30};
     uint8_t bytes[512];
     int fd;
 
@@ -161,7 +163,7 @@ static void store_request__two_at_once(void **state)
     store_says(&store_ranks[0], ECONNRESET, "rank 1 (process 4711 on byhand)");
 }
 
-/* ---- ports of others ---- */
+/* ---- ports of others ------------------------------------------------------------------------- */
 
 static void store_open__port_is_taken(void **state)
 {
@@ -208,7 +210,8 @@ static void store_open__another_server(void **state)
     }
 }
 
-/* A server that has proved nothing gets no memory from us for a long answer: 257 bytes are refused before they come, 256 waited for. */
+/* A server that has proved nothing gets no memory from us for a long answer: 257 bytes are refused
+ * before they come, 256 waited for. */
 static void store_open__a_long_answer_before_the_proof(void **state)
 {
     struct br_store_header header = {.magic = BR_STORE_MAGIC, .version = BR_STORE_VERSION};
@@ -231,7 +234,8 @@ static void store_open__a_long_answer_before_the_proof(void **state)
         store_finish(1, 2);
         close(peer);
         close(fd);
-        store_says(&store_ranks[1], over ? EPROTO : ETIMEDOUT, over ? "body too long" : "no store of rank 0");
+        store_says(&store_ranks[1], over ? EPROTO : ETIMEDOUT,
+                   over ? "body too long" : "no store of rank 0");
     }
     assert_true(br_clock_now() - begin < STORE_LONG);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of GPUs under frames that go by other hosts (relay.h, note 10): a neighbour's rail is lost in the middle of a transfer, in the simulator, whose
- * devices move such memory as any other. What they do not move the hook does. */
+/* Memory of GPUs under frames that go by other hosts (relay.h, note 10): a neighbour's rail is lost
+ * in the middle of a transfer, in the simulator, whose devices move such memory as any other. What
+ * they do not move the hook does. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,8 +65,11 @@ static int create(void **state)
     for (int i = 0; i < 2; i++) {
         ends[i].memory = malloc(BYTES);
         assert_non_null(ends[i].memory);
-        ends[i].region = (struct br_region){
-            .base = ends[i].memory, .bytes = BYTES, .segment_fd = -1, .keys = {ends[i].memory}, .gpu = &nics};
+        ends[i].region = (struct br_region){.base = ends[i].memory,
+                                            .bytes = BYTES,
+                                            .segment_fd = -1,
+                                            .keys = {ends[i].memory},
+                                            .gpu = &nics};
     }
     return 0;
 }
@@ -126,7 +130,8 @@ static void relay__copies_what_devices_do_not_move(void **state)
         assert_true(relayed(0, true) > BYTES / 4);
         assert_int_equal(copied.from, on_gpu & 1 ? relayed(0, true) : 0);
         if (on_gpu & 2) /* not what comes a second time */
-            assert_in_range(copied.to, BYTES - c.workers[1]->peers[0].rails[0].total_rx, relayed(1, false));
+            assert_in_range(copied.to, BYTES - c.workers[1]->peers[0].rails[0].total_rx,
+                            relayed(1, false));
         else
             assert_int_equal(copied.to, 0);
     }

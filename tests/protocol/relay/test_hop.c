@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host in between does with relayed frames, right ones and wrong ones, in a BCube(3,2) of the simulator. */
+/* What a host in between does with relayed frames, right ones and wrong ones, in a BCube(3,2) of
+ * the simulator. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +68,8 @@ static void say(int from, int to, const struct br_message_relay *relay, uint32_t
     struct br_message m;
 
     memcpy(&m, relay, sizeof m);
-    assert_int_equal(br_control_post(br_peer_direct(&c.workers[from]->peers[to]), &m, payload, length), 1);
+    assert_int_equal(
+        br_control_post(br_peer_direct(&c.workers[from]->peers[to]), &m, payload, length), 1);
 }
 
 static struct br_message_relay header(enum br_relay_kind kind, int hosts, const uint16_t *path)
@@ -102,7 +104,8 @@ static void drops(struct br_message_relay h, uint32_t length)
 static void arrived__malformed_paths(void **state)
 {
     static const uint16_t loop[] = {0, 1, 4, 1, 7}, back[] = {0, 1, 0}, far[] = {0, 1, 5},
-                          outside[] = {0, 1, 10}, self[] = {0, 1, 1}, other[] = {2, 1, 4}, away[] = {0, 2, 5};
+                          outside[] = {0, 1, 10}, self[] = {0, 1, 1}, other[] = {2, 1, 4},
+                          away[] = {0, 2, 5};
     static const uint16_t longer[] = {0, 1, 4, 3, 6, 7, 8, 5};
     struct br_message_relay h;
 
@@ -188,12 +191,13 @@ static void transit__lost_rail(void **state)
     assert_int_equal(c.workers[4]->relay->learned[0].to, 0);
 }
 
-/* Rank 4 gets no turn: frames of one class for it fill what rank 1 has; those of another class still pass; who sends more
- * than there are buffers loses its rail. The most urgent leaves first when rank 4 goes on. */
+/* Rank 4 gets no turn: frames of one class for it fill what rank 1 has; those of another class
+ * still pass; who sends more than there are buffers loses its rail. The most urgent leaves first
+ * when rank 4 goes on. */
 static void classes__full_one_does_not_stop_others(void **state)
 {
-    struct br_message_relay open_4 = header(BR_RELAY_OPEN, 3, to_4), open_7 = header(BR_RELAY_OPEN, 4, to_7),
-                            h;
+    struct br_message_relay open_4 = header(BR_RELAY_OPEN, 3, to_4),
+                            open_7 = header(BR_RELAY_OPEN, 4, to_7), h;
     struct br_worker *w = c.workers[1];
     struct br_queue *queue = &w->peers[4].queues[BR_QUEUE_RELAY];
     uint64_t relayed;

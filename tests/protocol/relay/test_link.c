@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A route as a back end: what comes out of it at its end, and what ends it. Rank 0 of a BCube(3,2) opens one to rank 4, by hand. */
+/* A route as a back end: what comes out of it at its end, and what ends it. Rank 0 of a BCube(3,2)
+ * opens one to rank 4, by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +35,8 @@ static void say(enum br_relay_kind kind, uint32_t number, const void *payload, u
     struct br_message m;
 
     memcpy(&m, &h, sizeof m);
-    assert_int_equal(br_control_post(br_peer_direct(&c.workers[0]->peers[1]), &m, payload, length), 1);
+    assert_int_equal(br_control_post(br_peer_direct(&c.workers[0]->peers[1]), &m, payload, length),
+                     1);
     run(BR_MS);
 }
 
@@ -56,8 +58,10 @@ static int close_all(void **state)
 
 static struct br_frame_header inner(enum br_frame_kind kind, uint32_t length)
 {
-    return (struct br_frame_header){
-        .magic = BR_FRAME_MAGIC, .version = BR_FRAME_VERSION, .kind = (uint8_t)kind, .length = length};
+    return (struct br_frame_header){.magic = BR_FRAME_MAGIC,
+                                    .version = BR_FRAME_VERSION,
+                                    .kind = (uint8_t)kind,
+                                    .length = length};
 }
 
 /* The route is closed at rank 4, and nothing else has happened to it. */
@@ -158,8 +162,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_route, close_all)
     const struct CMUnitTest tests[] = {
-        TEST(deliver__second_open),       TEST(deliver__no_header),         TEST(deliver__wrong_length),
-        TEST(deliver__missing_message),   TEST(deliver__data_before_proof), TEST(deliver__close),
+        TEST(deliver__second_open),       TEST(deliver__no_header),
+        TEST(deliver__wrong_length),      TEST(deliver__missing_message),
+        TEST(deliver__data_before_proof), TEST(deliver__close),
         TEST(post__bounded_and_in_order),
     };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers that are reached through others: no neighbours, and neighbours whose rail is down; in the simulator. */
+/* Peers that are reached through others: no neighbours, and neighbours whose rail is down; in the
+ * simulator. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,8 +54,10 @@ static void post(struct cluster *c, int from, int to, uint32_t length)
 
     assert_true(i < MOST);
     parcel_open(i, length);
-    p->send = (struct br_transfer){.tag = (uint64_t)i, .peer = to, .memory = p->from, .length = length};
-    p->receive = (struct br_transfer){.tag = (uint64_t)i, .peer = from, .memory = p->to, .length = length};
+    p->send =
+        (struct br_transfer){.tag = (uint64_t)i, .peer = to, .memory = p->from, .length = length};
+    p->receive =
+        (struct br_transfer){.tag = (uint64_t)i, .peer = from, .memory = p->to, .length = length};
     assert_int_equal(br_transfer_receive(c->workers[to], &p->receive), 0);
     assert_int_equal(br_transfer_send(c->workers[from], &p->send), 0);
 }
@@ -86,10 +89,11 @@ static void run_until_done(struct cluster *c)
         if (c->workers[i]->failed && !br_sim_host_dead(c->sim, i))
             print_error("rank %d: %s\n", i, c->workers[i]->message);
     for (int i = 0; i < n_parcels; i++)
-        if (parcels[i].send.state != BR_TRANSFER_ENDED || parcels[i].receive.state != BR_TRANSFER_ENDED)
-            print_error("parcel %d, %d to %d, %u bytes: states %d, %d\n", i, parcels[i].receive.peer,
-                        parcels[i].send.peer, parcels[i].send.length, parcels[i].send.state,
-                        parcels[i].receive.state);
+        if (parcels[i].send.state != BR_TRANSFER_ENDED ||
+            parcels[i].receive.state != BR_TRANSFER_ENDED)
+            print_error("parcel %d, %d to %d, %u bytes: states %d, %d\n", i,
+                        parcels[i].receive.peer, parcels[i].send.peer, parcels[i].send.length,
+                        parcels[i].send.state, parcels[i].receive.state);
     look();
 }
 
@@ -101,9 +105,11 @@ static void run_for(struct cluster *c, uint64_t ns)
         ;
 }
 
-static void fault(struct cluster *c, enum br_sim_fault_kind kind, int host, int port, uint64_t after)
+static void fault(struct cluster *c, enum br_sim_fault_kind kind, int host, int port,
+                  uint64_t after)
 {
-    struct br_sim_fault f = {.kind = kind, .host = host, .port = port, .at = br_sim_now(c->sim) + after};
+    struct br_sim_fault f = {
+        .kind = kind, .host = host, .port = port, .at = br_sim_now(c->sim) + after};
 
     assert_int_equal(br_sim_add_fault(c->sim, &f), 0);
 }
@@ -183,7 +189,8 @@ static void peer__neighbour_goes_directly(void **state)
     finish(&c);
 }
 
-/* A NIC is lost in the middle: the transfer goes on through others, and over its level again when that is back. */
+/* A NIC is lost in the middle: the transfer goes on through others, and over its level again when
+ * that is back. */
 static void peer__nic_down_and_up(void **state)
 {
     struct cluster c;
@@ -244,7 +251,8 @@ static void peer__route_breaks(void **state)
     finish(&c);
 }
 
-/* A starved machine: each rank runs once a period only, one after the other, so a frame waits on every host on its way. */
+/* A starved machine: each rank runs once a period only, one after the other, so a frame waits on
+ * every host on its way. */
 static void starve(struct cluster *c, uint64_t period, uint64_t ns)
 {
     uint64_t until = br_sim_now(c->sim) + ns, next[MOST];
@@ -276,7 +284,8 @@ static uint64_t failures(const struct cluster *c, bool detours)
     return n;
 }
 
-/* Between ranks four hops apart PING and its answer wait eight times for a rank to run: longer than a direct rail may be silent. */
+/* Between ranks four hops apart PING and its answer wait eight times for a rank to run: longer than
+ * a direct rail may be silent. */
 static void peer__starved_hosts_in_between(void **state)
 {
     struct cluster c;
@@ -298,7 +307,8 @@ static void peer__starved_hosts_in_between(void **state)
     finish(&c);
 }
 
-/* The handshake takes four messages over four hops each: longer than an attempt has where other routes may be better. */
+/* The handshake takes four messages over four hops each: longer than an attempt has where other
+ * routes may be better. */
 static void peer__reached_on_a_starved_machine(void **state)
 {
     struct cluster c;
@@ -326,7 +336,8 @@ static struct br_rail *detour_up(struct cluster *c, int from, int to)
     return NULL;
 }
 
-/* Detours to one peer that are lost again and again: a warning at each end, and the next one a minute later says how many. */
+/* Detours to one peer that are lost again and again: a warning at each end, and the next one a
+ * minute later says how many. */
 static void peer__lost_detours_warn_once_a_minute(void **state)
 {
     int saved = dup(STDERR_FILENO), lines = 0, counted = 0;

@@ -15,7 +15,8 @@
 #define COUNT 1000
 #define RANKS 9
 
-/* The reduction of n ranks' data as a collective may do it: pairwise, from the last rank to the first. */
+/* The reduction of n ranks' data as a collective may do it: pairwise, from the last rank to the
+ * first. */
 static void reduce_backwards(const struct br_data *data, int n, size_t first, void *out)
 {
     static char input[COUNT * 8];
@@ -23,7 +24,8 @@ static void reduce_backwards(const struct br_data *data, int n, size_t first, vo
     for (int r = n - 2; r >= 0; r--) {
         const void *sources[2] = {input, out};
         br_data_fill(data, r, first, input, COUNT);
-        assert_int_equal(br_reduce(data->type, data->reduction, out, sources, 2, COUNT, r == 0 ? n : 0), 0);
+        assert_int_equal(
+            br_reduce(data->type, data->reduction, out, sources, 2, COUNT, r == 0 ? n : 0), 0);
     }
     if (n == 1) {
         const void *source = out;
@@ -48,7 +50,8 @@ static void data_wrong_reduced__accepts_every_order(void **state)
             }
 }
 
-/* A rank's part left out shows in most elements of a sum, even where bfloat16's 8 bits allow much. */
+/* A rank's part left out shows in most elements of a sum, even where bfloat16's 8 bits allow much.
+ */
 static void data_wrong_reduced__catches_a_missing_rank(void **state)
 {
     (void)state;
@@ -87,7 +90,8 @@ static void data_wrong_copy__tells_rank_place_and_seed_apart(void **state)
         other.seed++;
         br_data_fill(&data, 3, 17, buffer, COUNT);
         assert_int_equal(br_data_wrong_copy(&data, 3, 17, buffer, COUNT), 0);
-        assert_int_equal(br_data_wrong_copy(&data, 3, 18, buffer + br_type_size(data.type), COUNT - 1), 0);
+        assert_int_equal(
+            br_data_wrong_copy(&data, 3, 18, buffer + br_type_size(data.type), COUNT - 1), 0);
         assert_true(br_data_wrong_copy(&data, 2, 17, buffer, COUNT) > COUNT * 9 / 10);
         assert_true(br_data_wrong_copy(&data, 3, 18, buffer, COUNT) > COUNT * 9 / 10);
         assert_true(br_data_wrong_copy(&other, 3, 17, buffer, COUNT) > COUNT * 9 / 10);

@@ -33,8 +33,10 @@ static void model_load__layers_in_forward_order(void **state)
 {
     (void)state;
     struct br_model model;
-    assert_int_equal(
-        load("# Title, of it\n# more\n" NAMES "1,a.0,Conv2d,1792,86704128\r\n\n2,b,Linear,10,20", &model), 0);
+    assert_int_equal(load("# Title, of it\n# more\n" NAMES
+                          "1,a.0,Conv2d,1792,86704128\r\n\n2,b,Linear,10,20",
+                          &model),
+                     0);
     assert_string_equal(model.title, "Title, of it");
     assert_int_equal(model.count, 2);
     assert_string_equal(model.layers[0].name, "a.0");

@@ -32,10 +32,10 @@ static int parse(struct values *v, int argc, char **argv)
     return br_options_parse(options, argc, argv);
 }
 
-#define PARSE(v, ...)                                                                                        \
-    ({                                                                                                       \
-        const char *argv_[] = {"tool", __VA_ARGS__};                                                         \
-        parse(&v, (int)(sizeof argv_ / sizeof *argv_), (char **)argv_);                                      \
+#define PARSE(v, ...)                                                                              \
+    ({                                                                                             \
+        const char *argv_[] = {"tool", __VA_ARGS__};                                               \
+        parse(&v, (int)(sizeof argv_ / sizeof *argv_), (char **)argv_);                            \
     })
 
 static void options_parse__all_forms(void **state)
@@ -121,7 +121,8 @@ static void options_parse__bad_arguments_are_named(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(PARSE(v, bad[i].argument), -EINVAL);
         if (!says_all(br_error_message(), bad[i].message))
-            fail_msg("%s: '%s' does not name '%s'", bad[i].argument, br_error_message(), bad[i].message);
+            fail_msg("%s: '%s' does not name '%s'", bad[i].argument, br_error_message(),
+                     bad[i].message);
     }
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * On the machine of two_sockets.xml: two sockets, as hwloc describes them; the GPUs have the addresses of the fake driver's. GPU 1 and mlx5_0 are behind
- * one switch; eth0 is on the same host bridge; on a second host bridge of that socket is a NIC without an interface (DPDK's). GPU 0 and mlx5_1 are on the
- * other socket. Of eth9's host bridge the machine does not say where it is. The file has no comment, as hwloc reads one with libhwloc-plugins alone.
+ * On the machine of two_sockets.xml: two sockets, as hwloc describes them; the GPUs have the
+ * addresses of the fake driver's. GPU 1 and mlx5_0 are behind one switch; eth0 is on the same host
+ * bridge; on a second host bridge of that socket is a NIC without an interface (DPDK's). GPU 0 and
+ * mlx5_1 are on the other socket. Of eth9's host bridge the machine does not say where it is. The
+ * file has no comment, as hwloc reads one with libhwloc-plugins alone.
  */
 #include "tools/info/nic_affinity.h"
 
@@ -43,8 +45,9 @@ static int leave(void **state)
 static void nics__nearest_first(void **state)
 {
     static const struct br_nic_affinity_nic expected[] = {
-        {"ib0 mlx5_0", BR_SAME_SWITCH}, {"eth0", BR_SAME_HOST_BRIDGE}, {"fa0e:10:00.0", BR_SAME_NODE},
-        {"mlx5_1", BR_ACROSS_NODES},    {"eth9", BR_NOT_TOLD},
+        {"ib0 mlx5_0", BR_SAME_SWITCH}, {"eth0", BR_SAME_HOST_BRIDGE},
+        {"fa0e:10:00.0", BR_SAME_NODE}, {"mlx5_1", BR_ACROSS_NODES},
+        {"eth9", BR_NOT_TOLD},
     };
     struct br_nic_affinity_nic nics[8];
 

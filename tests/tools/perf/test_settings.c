@@ -15,10 +15,10 @@
 #include "tests/says.h"
 #include "tools/perf/parameters.h"
 
-#define PARSE(s, ...)                                                                                        \
-    ({                                                                                                       \
-        const char *argv_[] = {__VA_ARGS__, NULL};                                                           \
-        br_perf_settings_parse(s, (int)(sizeof argv_ / sizeof *argv_) - 1, (char **)argv_);                  \
+#define PARSE(s, ...)                                                                              \
+    ({                                                                                             \
+        const char *argv_[] = {__VA_ARGS__, NULL};                                                 \
+        br_perf_settings_parse(s, (int)(sizeof argv_ / sizeof *argv_) - 1, (char **)argv_);        \
     })
 
 static void settings__defaults_are_perftests(void **state)
@@ -83,7 +83,8 @@ static void settings__verbs_letters_need_verbs(void **state)
     unsetenv("BRAID_BACKEND");
     assert_int_equal(PARSE(&s, "write_bw", "-x", "3"), -EINVAL);
     assert_says(br_error_message(), "--backend verbs");
-    assert_int_equal(PARSE(&s, "write_bw", "-x", "3", "-S", "1", "-T", "32", "--backend", "verbs"), 0);
+    assert_int_equal(PARSE(&s, "write_bw", "-x", "3", "-S", "1", "-T", "32", "--backend", "verbs"),
+                     0);
     assert_int_equal(s.gid_index, 3);
     assert_int_equal(s.service_level, 1);
     assert_int_equal(s.traffic_class, 32);
@@ -117,23 +118,26 @@ static void parameters__differences_are_named(void **state)
     assert_says(text, "-s|64 at the server|128 at the client|-b|1 at the server|0 at the client");
 }
 
-/* What a server that was asked for `server` makes of a client's words. Returns what br_perf_parameters_agree does. */
-#define AGREE(server, client, agreed, words)                                                                 \
-    ({                                                                                                       \
-        struct br_perf_settings asked_, theirs_;                                                             \
-        const char *here_[] = SIDE server, *there_[] = SIDE client;                                          \
-        char text_[BR_PERF_TEXT];                                                                            \
-        assert_int_equal(                                                                                    \
-            br_perf_settings_read(&asked_, (int)(sizeof here_ / sizeof *here_) - 1, (char **)here_), 0);     \
-        assert_int_equal(                                                                                    \
-            br_perf_settings_parse(&theirs_, (int)(sizeof there_ / sizeof *there_) - 1, (char **)there_),    \
-            0);                                                                                              \
-        br_perf_parameters_write(&theirs_, text_);                                                           \
-        br_perf_parameters_agree(&asked_, text_, agreed, words);                                             \
+/* What a server that was asked for `server` makes of a client's words. Returns what
+ * br_perf_parameters_agree does. */
+#define AGREE(server, client, agreed, words)                                                       \
+    ({                                                                                             \
+        struct br_perf_settings asked_, theirs_;                                                   \
+        const char *here_[] = SIDE server, *there_[] = SIDE client;                                \
+        char text_[BR_PERF_TEXT];                                                                  \
+        assert_int_equal(br_perf_settings_read(&asked_, (int)(sizeof here_ / sizeof *here_) - 1,   \
+                                               (char **)here_),                                    \
+                         0);                                                                       \
+        assert_int_equal(br_perf_settings_parse(&theirs_,                                          \
+                                                (int)(sizeof there_ / sizeof *there_) - 1,         \
+                                                (char **)there_),                                  \
+                         0);                                                                       \
+        br_perf_parameters_write(&theirs_, text_);                                                 \
+        br_perf_parameters_agree(&asked_, text_, agreed, words);                                   \
     })
-#define SIDE(...)                                                                                            \
-    {                                                                                                        \
-        __VA_ARGS__, NULL                                                                                    \
+#define SIDE(...)                                                                                  \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
     }
 
 static void agree__the_server_takes_what_the_client_says(void **state)
@@ -143,26 +147,31 @@ static void agree__the_server_takes_what_the_client_says(void **state)
     char text[BR_PERF_TEXT];
     unsetenv("BRAID_BACKEND");
     assert_int_equal(
-        AGREE(("write_bw"), ("write_bw", "-a", "-n", "50", "-b", "-t", "8", "-q", "2"), &s, text), 0);
+        AGREE(("write_bw"), ("write_bw", "-a", "-n", "50", "-b", "-t", "8", "-q", "2"), &s, text),
+        0);
     assert_true(s.all && s.bidirectional);
     assert_int_equal(s.iterations, 50);
     assert_int_equal(s.rails, 2);
     assert_int_equal(s.messages, 100);
     assert_int_equal(s.depth, 8);
     assert_int_equal(s.window, 16);
-    assert_int_equal(
-        AGREE(("read_lat"), ("read_lat", "-D", "9", "-f", "3", "-s", "64", "--backend", "tcp"), &s, text),
-        0);
+    assert_int_equal(AGREE(("read_lat"),
+                           ("read_lat", "-D", "9", "-f", "3", "-s", "64", "--backend", "tcp"), &s,
+                           text),
+                     0);
     assert_int_equal(s.duration, 9);
     assert_int_equal(s.margin, 3);
     assert_int_equal(s.size, 64);
     assert_string_equal(s.backend, "tcp");
-    assert_int_equal(
-        AGREE(("send_bw"), ("send_bw", "-r", "7", "--run_infinitely", "--data_validation"), &s, text), 0);
+    assert_int_equal(AGREE(("send_bw"),
+                           ("send_bw", "-r", "7", "--run_infinitely", "--data_validation"), &s,
+                           text),
+                     0);
     assert_int_equal(s.rx_depth, 7);
     assert_true(s.forever && s.validates);
     assert_int_equal(
-        AGREE(("atomic_lat"), ("atomic_lat", "-A", "CMP_AND_SWAP", "--perform_warm_up"), &s, text), 0);
+        AGREE(("atomic_lat"), ("atomic_lat", "-A", "CMP_AND_SWAP", "--perform_warm_up"), &s, text),
+        0);
     assert_true(s.swaps && s.warm_up);
 }
 
@@ -171,11 +180,12 @@ static void agree__options_of_both_sides_are_one(void **state)
     (void)state;
     struct br_perf_settings s;
     char text[BR_PERF_TEXT];
-    assert_int_equal(
-        AGREE(("send_bw", "-s", "64", "-b", "-D", "9"), ("send_bw", "-s", "64", "-b", "-D", "9"), &s, text),
-        0);
+    assert_int_equal(AGREE(("send_bw", "-s", "64", "-b", "-D", "9"),
+                           ("send_bw", "-s", "64", "-b", "-D", "9"), &s, text),
+                     0);
     assert_int_equal(s.size, 64);
-    assert_int_equal(AGREE(("write_bw", "-a", "-n", "20"), ("write_bw", "-a", "-n", "20"), &s, text), 0);
+    assert_int_equal(
+        AGREE(("write_bw", "-a", "-n", "20"), ("write_bw", "-a", "-n", "20"), &s, text), 0);
     /* what may differ, and what is each side's own */
     assert_int_equal(AGREE(("send_bw", "-t", "4", "-r", "3", "-s", "64"),
                            ("send_bw", "-t", "9", "-s", "64", "--report_gbits"), &s, text),
@@ -201,8 +211,8 @@ static void agree__a_contradiction_is_named_with_both_values(void **state)
     assert_says(text, "-D|0 at the server|2 at the client");
     assert_int_equal(AGREE(("write_bw", "-s", "64"), ("write_bw", "-a"), &s, text), 1);
     assert_says(text, "-a|0 at the server|1 at the client");
-    assert_int_equal(AGREE(("write_bw", "--backend", "shm"), ("write_bw", "--backend", "tcp"), &s, text),
-                     1);
+    assert_int_equal(
+        AGREE(("write_bw", "--backend", "shm"), ("write_bw", "--backend", "tcp"), &s, text), 1);
     assert_says(text, "--backend|shm at the server|tcp at the client");
     assert_null(strchr(text, ';'));
     assert_int_equal(AGREE(("write_bw"), ("write_lat"), &s, text), 1);
@@ -221,9 +231,10 @@ static void agree__a_contradiction_is_named_with_both_values(void **state)
 static void agree__figures_out_of_range(void **state)
 {
     (void)state;
-    static const char *const lines[] = {"size 99999999999", "size -5",      "size 64x",       "all 2",
-                                        "iterations 4",     "rails 9",      "duration 86401", "margin 43201",
-                                        "tx_depth 501",     "rx_depth 501", "cq_mod 1001",    "size "};
+    static const char *const lines[] = {
+        "size 99999999999", "size -5",      "size 64x",       "all 2",
+        "iterations 4",     "rails 9",      "duration 86401", "margin 43201",
+        "tx_depth 501",     "rx_depth 501", "cq_mod 1001",    "size "};
     struct br_perf_settings asked, s;
     char good[BR_PERF_TEXT], bad[2 * BR_PERF_TEXT], text[BR_PERF_TEXT];
     assert_int_equal(PARSE(&s, "write_bw"), 0);
@@ -236,7 +247,8 @@ static void agree__figures_out_of_range(void **state)
         const char *at = strstr(good, "\nversion"); /* names of lines begin behind a newline */
         while (strncmp(at + 1, lines[i], name) != 0)
             assert_non_null(at = strchr(at + 1, '\n'));
-        snprintf(bad, sizeof bad, "%.*s\n%s%s", (int)(at - good), good, lines[i], strchr(at + 1, '\n'));
+        snprintf(bad, sizeof bad, "%.*s\n%s%s", (int)(at - good), good, lines[i],
+                 strchr(at + 1, '\n'));
         if (br_perf_parameters_agree(&asked, bad, &s, text) != -EPROTO)
             fail_msg("'%s' is taken", lines[i]);
     }

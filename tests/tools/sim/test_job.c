@@ -15,7 +15,8 @@ static struct br_sim_job job;
 
 static void open_job(const char *text)
 {
-    struct br_sim_job_config config = {.topology = &topology, .rails = 1, .network = {.hollow = true}};
+    struct br_sim_job_config config = {
+        .topology = &topology, .rails = 1, .network = {.hollow = true}};
 
     assert_int_equal(br_topology_parse(&topology, text), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
@@ -119,7 +120,7 @@ static void job_connect_for__refuses_with_words(void **state)
     br_sim_job_close(&job);
 }
 
-/* ---- turns ---------------------------------------------------------------------------------- */
+/* ---- turns ----------------------------------------------------------------------------------- */
 
 #define RANKS 5 /* no power of two */
 
@@ -158,7 +159,8 @@ static void job_advance__turns_come_when_they_are_wanted(void **state)
         assert_int_equal(br_sim_job_advance(&job), 0);
     for (uint32_t r = 0; r < RANKS; r++)
         assert_int_equal(wishes.turns[r], 60 / (r + 1) + 1);
-    assert_int_equal(wishes.last, RANKS - 1); /* of those at the same time the last rank is the last */
+    /* of those at the same time the last rank is the last */
+    assert_int_equal(wishes.last, RANKS - 1);
     br_sim_job_close(&job);
 }
 

@@ -82,7 +82,8 @@ void synthetic_hear(struct br_survey *survey, const int *wires)
         for (uint32_t q = 0; q < ports; q++)
             if (p != q && wires[p] >= 0 && wires[p] == wires[q] && br_survey_alive(survey, p) &&
                 br_survey_alive(survey, q))
-                assert_int_equal(br_survey_add_sound(survey, node_of(survey, p), node_of(survey, q), 6), 0);
+                assert_int_equal(
+                    br_survey_add_sound(survey, node_of(survey, p), node_of(survey, q), 6), 0);
     for (uint32_t l = 0; l < br_survey_links(survey); l++) {
         uint32_t from = l / (survey->cube.n - 1), to = br_survey_link_end(survey, l);
         if (wires[from] >= 0 && wires[from] == wires[to])
@@ -103,7 +104,8 @@ void expect_one(const struct br_survey *survey, const char *code, const char *no
     struct br_findings findings;
     synthetic_diagnose(survey, &findings);
     int grave = br_findings_count(&findings, BR_ERROR) + br_findings_count(&findings, BR_WARNING);
-    if (grave != 1 || strcmp(findings.list[0].code, code) != 0 || !says_all(findings.list[0].title, nouns)) {
+    if (grave != 1 || strcmp(findings.list[0].code, code) != 0 ||
+        !says_all(findings.list[0].title, nouns)) {
         for (int i = 0; i < findings.count; i++)
             print_error("%s %s\n", findings.list[i].code, findings.list[i].title);
         fail_msg("expected one %s that names '%s'", code, nouns);

@@ -10,14 +10,16 @@
 /* Everything as planned, nothing heard yet; fails the test when out of memory. */
 void synthetic_init(struct br_survey *survey, uint32_t n, uint32_t k);
 
-/* Ends of the cables: wires[port] is the number of the switch it ends at; < 0: nothing passes. As planned at first. */
+/* Ends of the cables: wires[port] is the number of the switch it ends at; < 0: nothing passes. As
+ * planned at first. */
 void synthetic_wires(const struct br_survey *survey, int *wires);
 
-/* All NICs that are up on one switch hear each other, and everything else does not; links follow: who cannot hear the right partner
- * cannot reach it. */
+/* All NICs that are up on one switch hear each other, and everything else does not; links follow:
+ * who cannot hear the right partner cannot reach it. */
 void synthetic_hear(struct br_survey *survey, const int *wires);
 
-/* Diagnoses; fails the test unless there is exactly one finding that is no note, of this code, whose title names all of `nouns`. */
+/* Diagnoses; fails the test unless there is exactly one finding that is no note, of this code,
+ * whose title names all of `nouns`. */
 void expect_one(const struct br_survey *survey, const char *code, const char *nouns);
 /* Nothing at all. */
 void expect_none(const struct br_survey *survey);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a host says reaches the terminal of whoever runs `braid bcube check`, so nothing of it may be a command to that terminal. */
+/* What a host says reaches the terminal of whoever runs `braid bcube check`, so nothing of it may
+ * be a command to that terminal. */
 #include "tools/testbed/agents.h"
 
 #include <setjmp.h>
@@ -45,13 +46,15 @@ static void ask__escapes_in_every_text(void **state)
     const cJSON *nics, *nic;
 
     (void)state;
-    start(&agents, "read question; printf '%s\\n' '{\"ok\": true, \"hostname\": \"a\\u001b[31mb\", "
-                   "\"kernel\": \"c\\u009b2J\","
-                   " \"nics\": [{\"name\": \"eth0\", \"firmware\": \"\\u001b]0;owned\\u0007\\r\\n\"}],"
-                   " \"lldp\": [[\"x\\u007fy\"]], \"\\u001b[0mname\": 1}'; read more");
+    start(&agents,
+          "read question; printf '%s\\n' '{\"ok\": true, \"hostname\": \"a\\u001b[31mb\", "
+          "\"kernel\": \"c\\u009b2J\","
+          " \"nics\": [{\"name\": \"eth0\", \"firmware\": \"\\u001b]0;owned\\u0007\\r\\n\"}],"
+          " \"lldp\": [[\"x\\u007fy\"]], \"\\u001b[0mname\": 1}'; read more");
     ask(&agents);
     assert_non_null(agents.list->answer);
-    assert_string_equal(cJSON_GetObjectItem(agents.list->answer, "hostname")->valuestring, "a?[31mb");
+    assert_string_equal(cJSON_GetObjectItem(agents.list->answer, "hostname")->valuestring,
+                        "a?[31mb");
     assert_clean(cJSON_GetObjectItem(agents.list->answer, "kernel")->valuestring);
     nics = cJSON_GetObjectItem(agents.list->answer, "nics");
     nic = cJSON_GetArrayItem(nics, 0);
@@ -68,9 +71,8 @@ static void ask__escapes_in_an_error(void **state)
     struct br_agents agents;
 
     (void)state;
-    start(
-        &agents,
-        "read question; printf '%s\\n' '{\"ok\": false, \"error\": \"no \\u001b[31mdevice\\n\"}'; read more");
+    start(&agents, "read question; printf '%s\\n' '{\"ok\": false, \"error\": \"no "
+                   "\\u001b[31mdevice\\n\"}'; read more");
     ask(&agents);
     assert_null(agents.list->answer);
     assert_string_equal(agents.list->message, "no ?[31mdevice ");

@@ -62,8 +62,10 @@ static void cabling__swapped_at_a_host(void **state)
             for (uint32_t level = 1; level < k; level++) {
                 char text[256];
                 make(shapes[i][0], k);
-                swap(br_survey_port_of(&survey, h, level - 1), br_survey_port_of(&survey, h, level));
-                snprintf(text, sizeof text, "eth%u|eth%u|host %s", level - 1, level, survey.hosts[h].name);
+                swap(br_survey_port_of(&survey, h, level - 1),
+                     br_survey_port_of(&survey, h, level));
+                snprintf(text, sizeof text, "eth%u|eth%u|host %s", level - 1, level,
+                         survey.hosts[h].name);
                 check("BC020", text);
             }
         }
@@ -196,8 +198,12 @@ static void cabling__strangers(void **state)
     make(3, 2);
     for (uint32_t h = 0; h < 9; h++) {
         struct br_nic *nic = &survey.hosts[h].nics[survey.hosts[h].n_nics++];
-        *nic = (struct br_nic){
-            .name = "mgmt0", .up = true, .carrier = true, .mtu = 1500, .numa = -1, .driver = "veth"};
+        *nic = (struct br_nic){.name = "mgmt0",
+                               .up = true,
+                               .carrier = true,
+                               .mtu = 1500,
+                               .numa = -1,
+                               .driver = "veth"};
     }
     synthetic_hear(&survey, wires);
     for (uint32_t h = 1; h < 9; h++)
@@ -210,8 +216,12 @@ static void cabling__strangers(void **state)
     make(3, 2);
     wires[br_survey_port_of(&survey, 4, 0)] = -1;
     for (uint32_t h = 0; h < 9; h++)
-        survey.hosts[h].nics[survey.hosts[h].n_nics++] = (struct br_nic){
-            .name = "mgmt0", .up = true, .carrier = true, .mtu = 1500, .numa = -1, .driver = "veth"};
+        survey.hosts[h].nics[survey.hosts[h].n_nics++] = (struct br_nic){.name = "mgmt0",
+                                                                         .up = true,
+                                                                         .carrier = true,
+                                                                         .mtu = 1500,
+                                                                         .numa = -1,
+                                                                         .driver = "veth"};
     synthetic_hear(&survey, wires);
     for (uint32_t h = 1; h < 9; h++)
         assert_int_equal(br_survey_add_sound(&survey, 2, h * BR_SURVEY_NICS + 2, 1), 0);

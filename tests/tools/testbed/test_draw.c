@@ -55,14 +55,15 @@ static int gather_boxes(const char *svg, struct box *boxes, int max)
         struct box *box = &boxes[n++];
 
         assert_true(n <= max);
-        assert_int_equal(sscanf(at, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"", &box->x, &box->y,
-                                &box->width, &box->height),
+        assert_int_equal(sscanf(at, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"", &box->x,
+                                &box->y, &box->width, &box->height),
                          4);
     }
     return n;
 }
 
-/* No box on another, none beyond the edge, and no line through a box: those begin and end at boxes only. */
+/* No box on another, none beyond the edge, and no line through a box: those begin and end at boxes
+ * only. */
 static void check_layout(const char *svg)
 {
     enum { MAX = 4096 };
@@ -76,8 +77,10 @@ static void check_layout(const char *svg)
         assert_true(boxes[i].x >= 0 && boxes[i].y >= 0);
         assert_true(boxes[i].x + boxes[i].width <= width && boxes[i].y + boxes[i].height <= height);
         for (int j = 0; j < i; j++)
-            if (boxes[i].x < boxes[j].x + boxes[j].width && boxes[j].x < boxes[i].x + boxes[i].width &&
-                boxes[i].y < boxes[j].y + boxes[j].height && boxes[j].y < boxes[i].y + boxes[i].height)
+            if (boxes[i].x < boxes[j].x + boxes[j].width &&
+                boxes[j].x < boxes[i].x + boxes[i].width &&
+                boxes[i].y < boxes[j].y + boxes[j].height &&
+                boxes[j].y < boxes[i].y + boxes[i].height)
                 fail_msg("box %d,%d on box %d,%d", boxes[i].x, boxes[i].y, boxes[j].x, boxes[j].y);
     }
     for (const char *at = svg; (at = strstr(at, "<path d=\"M")) != NULL; at++) {
@@ -87,14 +90,14 @@ static void check_layout(const char *svg)
             bool across = at[strcspn(at, "HV")] == 'H';
             int to;
 
-            assert_int_equal(sscanf(at, across ? "<path d=\"M%d %dH%d" : "<path d=\"M%d %dV%d", &x, &y, &to),
-                             3);
+            assert_int_equal(
+                sscanf(at, across ? "<path d=\"M%d %dH%d" : "<path d=\"M%d %dV%d", &x, &y, &to), 3);
             to_x = across ? to : x;
             to_y = across ? y : to;
         }
         for (int i = 0; i < n; i++)
-            if (x < boxes[i].x + boxes[i].width && to_x > boxes[i].x && y < boxes[i].y + boxes[i].height &&
-                to_y > boxes[i].y)
+            if (x < boxes[i].x + boxes[i].width && to_x > boxes[i].x &&
+                y < boxes[i].y + boxes[i].height && to_y > boxes[i].y)
                 fail_msg("line %d,%d-%d,%d through the box at %d,%d", x, y, to_x, to_y, boxes[i].x,
                          boxes[i].y);
     }

@@ -21,7 +21,8 @@ static struct br_faults faults;
 static int set_up(void **state)
 {
     (void)state;
-    bed = (struct br_testbed){.name = "bed", .hosts = 8, .rate = 100000000, .mtu = 1500, .lock = -1};
+    bed =
+        (struct br_testbed){.name = "bed", .hosts = 8, .rate = 100000000, .mtu = 1500, .lock = -1};
     faults.count = 0;
     return br_bcube_init(&bed.cube, 3, 2) || br_testbed_lay(&bed);
 }
@@ -120,15 +121,15 @@ static void fault_parse__every_kind_and_back(void **state)
         assert_string_equal(text, all[i][0]);
         is = nic(1, 1);
         br_faults_host(&faults, 1, &host);
-        if (!strncmp(text, "host", 4) || !strncmp(text, "switch 0", 8) || !strncmp(text, "level", 5) ||
-            !strncmp(text, "join", 4))
+        if (!strncmp(text, "host", 4) || !strncmp(text, "switch 0", 8) ||
+            !strncmp(text, "level", 5) || !strncmp(text, "join", 4))
             assert_true(strncmp(text, "level", 5) != 0 || !is.up);
         else
-            assert_false(is.up && !is.off && !is.missing && !is.loss_in && !is.loss_out && is.level == 1 &&
-                         is.index == 1 && is.rate == bed.rate && is.mtu == 1500 && is.port_mtu == 1500 &&
-                         host.arp && host.rp_filter && !strcmp(is.address, "10.1.1.1/24") &&
-                         !strcmp(is.name, "eth1") && strcmp(is.mac, "02:00:00:00:00:07") != 0 &&
-                         strncmp(text, "mute", 4) != 0);
+            assert_false(is.up && !is.off && !is.missing && !is.loss_in && !is.loss_out &&
+                         is.level == 1 && is.index == 1 && is.rate == bed.rate && is.mtu == 1500 &&
+                         is.port_mtu == 1500 && host.arp && host.rp_filter &&
+                         !strcmp(is.address, "10.1.1.1/24") && !strcmp(is.name, "eth1") &&
+                         strcmp(is.mac, "02:00:00:00:00:07") != 0 && strncmp(text, "mute", 4) != 0);
         assert_int_equal(do_fault(all[i][1]), 0);
         assert_int_equal(faults.count, 0);
         assert_healthy();

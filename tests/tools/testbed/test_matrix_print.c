@@ -20,7 +20,8 @@ static bool near(double value, double expected)
     return fabs(value - expected) < 1e-6;
 }
 
-/* 100 Mb/s behind a shaper whose bucket lets 128 KiB pass at once: 80 ns/byte, and a line that begins below zero. */
+/* 100 Mb/s behind a shaper whose bucket lets 128 KiB pass at once: 80 ns/byte, and a line that
+ * begins below zero. */
 static void matrix_fit__shaper(void **state)
 {
     double us[BR_TRIP_SIZES] = {60};
@@ -77,7 +78,8 @@ static void matrix__cells(void **state)
     for (uint32_t l = 1; l < links; l++)
         cells[l] = (struct br_matrix_cell){.alpha = 44, .beta = 80e-9};
     char *text = printed(&matrix, false), *svg = printed(&matrix, true);
-    assert_int_equal(count(text, " 0.1 "), (int)links - 1 + 1); /* and the headline: "from 0.1 to" */
+    /* and the headline: "from 0.1 to" */
+    assert_int_equal(count(text, " 0.1 "), (int)links - 1 + 1);
     assert_int_equal(count(text, " 44 "), (int)links - 1 + 1);
     assert_int_equal(count(text, "fails"), 2);
     assert_int_equal(count(svg, ">0.1<"), (int)links - 1);

@@ -20,7 +20,8 @@ static struct br_inventory inventory_of(const char *text)
     return inventory;
 }
 
-static char *printed(const char *yaml, void (*print)(const struct br_inventory *inventory, FILE *out))
+static char *printed(const char *yaml,
+                     void (*print)(const struct br_inventory *inventory, FILE *out))
 {
     struct br_inventory inventory = inventory_of(yaml);
     char *text = NULL;
@@ -49,9 +50,10 @@ static size_t lines(const char *text, const char *part)
     return found;
 }
 
-#define NAMED                                                                                                \
-    "shape: {n: 3, k: 2}\nhosts: [{name: alpha, nics: [{name: x0}, {name: x1}]}, {missing: true}, {nics: "   \
-    "[{}, ~]},"                                                                                              \
+#define NAMED                                                                                      \
+    "shape: {n: 3, k: 2}\nhosts: [{name: alpha, nics: [{name: x0}, {name: x1}]}, {missing: "       \
+    "true}, {nics: "                                                                               \
+    "[{}, ~]},"                                                                                    \
     " ~, ~, ~, ~, ~, ~]\nswitches: [{level: 0, index: 0, name: top, ports: [p7, p8, p9]}]\n"
 
 static void plan_list__every_cable_once(void **state)
@@ -89,8 +91,9 @@ static void plan_checklist__boxes(void **state)
     assert_int_equal(lines(text, "\nSwitch "), 8);
     free(text);
     text = printed(NAMED, br_plan_checklist);
-    has(text, "Switch top (level 0, 10.0.0.0/24)\n\n  [ ] port p7    to  alpha  x0    10.0.0.1/24\n  [ ] "
-              "port p9    to  h02");
+    has(text,
+        "Switch top (level 0, 10.0.0.0/24)\n\n  [ ] port p7    to  alpha  x0    10.0.0.1/24\n  [ ] "
+        "port p9    to  h02");
     free(text);
     text = printed("shape: {n: 3, k: 2, hosts: 4}", br_plan_checklist);
     assert_int_equal(lines(text, "\nSwitch "), 5);
@@ -99,8 +102,8 @@ static void plan_checklist__boxes(void **state)
 
 static void plan_subnet__as_the_nics_have_it(void **state)
 {
-    struct br_inventory inventory =
-        inventory_of("shape: {n: 2, k: 1}\nhosts: [{nics: [~]}, {nics: [{address: 172.20.1.9/28}]}]");
+    struct br_inventory inventory = inventory_of(
+        "shape: {n: 2, k: 1}\nhosts: [{nics: [~]}, {nics: [{address: 172.20.1.9/28}]}]");
     char text[BR_ADDRESS_TEXT];
 
     (void)state;

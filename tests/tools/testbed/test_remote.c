@@ -62,7 +62,8 @@ static void reach_all__timeout_kills_the_group(void **state)
     uint64_t start = br_clock_now();
 
     (void)state;
-    assert_int_equal(br_remote_all(tasks, 2, 0, 3000), 1); /* time enough for the other one, and for 'begun' */
+    /* time enough for the other one, and for 'begun' */
+    assert_int_equal(br_remote_all(tasks, 2, 0, 3000), 1);
     assert_true(br_clock_now() - start < 60 * BR_SEC);
     assert_int_equal(tasks[0].rc, -ETIMEDOUT);
     assert_says(tasks[0].message, "host h00|'sh'");
@@ -101,11 +102,13 @@ static void reach_all__refusals_name_the_host(void **state)
     assert_int_equal(tasks[0].rc, -ENOENT);
     assert_non_null(strstr(tasks[0].message, "host h00: cannot run '/no/such/command'"));
     assert_int_equal(tasks[1].rc, -ENOENT);
-    assert_non_null(strstr(tasks[1].message, "host h01: network namespace /run/netns/no-such-namespace"));
+    assert_non_null(
+        strstr(tasks[1].message, "host h01: network namespace /run/netns/no-such-namespace"));
     br_remote_free(tasks, 2);
 }
 
-/* A stand-in for ssh: what it is given for the far shell goes to a shell here; host "lost" is not reachable. */
+/* A stand-in for ssh: what it is given for the far shell goes to a shell here; host "lost" is not
+ * reachable. */
 static void put_ssh_in_path(char *folder)
 {
     char path[64];
@@ -130,7 +133,7 @@ static void put_ssh_in_path(char *folder)
 static void reach_all__ssh(void **state)
 {
     const struct br_remote_host far = {.kind = BR_REMOTE_SSH, .name = "h02", .where = "root@far"},
-                               lost = {.kind = BR_REMOTE_SSH, .name = "h03", .where = "lost"};
+                                lost = {.kind = BR_REMOTE_SSH, .name = "h03", .where = "lost"};
     struct br_remote_task tasks[] = {
         {.host = &far, .argv = COMMAND("printf", "%s|", "it's", "$HOME a  b", "", "\"*\"")},
         {.host = &lost, .argv = COMMAND("true")},

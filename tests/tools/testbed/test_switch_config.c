@@ -56,8 +56,8 @@ static void switch_config__cisco(void **state)
 
 static void switch_config__sonic(void **state)
 {
-    char *text =
-        configured("shape: {n: 3, k: 2}\nhosts: [~, ~, ~, {missing: true}, ~, ~, ~, ~, ~]", "sonic", 0);
+    char *text = configured("shape: {n: 3, k: 2}\nhosts: [~, ~, ~, {missing: true}, ~, ~, ~, ~, ~]",
+                            "sonic", 0);
 
     (void)state;
     assert_int_equal(count(text, "sudo config vlan member add -u 10"), 16);
@@ -68,14 +68,16 @@ static void switch_config__sonic(void **state)
 
 static void switch_config__linux_with_labels(void **state)
 {
-    char *text = configured(
-        "shape: {n: 2, k: 1}\nmtu: 4000\nswitches: [{level: 0, index: 0, name: top, ports: [lan3, lan5]}]",
-        "linux", 0);
+    char *text = configured("shape: {n: 2, k: 1}\nmtu: 4000\nswitches: [{level: 0, index: 0, name: "
+                            "top, ports: [lan3, lan5]}]",
+                            "linux", 0);
 
     (void)state;
     assert_int_equal(count(text, "hostname top\nip link add name l0s0 type bridge"), 1);
     assert_int_equal(
-        count(text, "ip link set dev lan5 alias 'h1 eth0'\nip link set dev lan5 mtu 4000 master l0s0 up\n"),
+        count(
+            text,
+            "ip link set dev lan5 alias 'h1 eth0'\nip link set dev lan5 mtu 4000 master l0s0 up\n"),
         1);
     free(text);
 }

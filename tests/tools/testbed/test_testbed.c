@@ -90,7 +90,8 @@ static void testbed_parse_host__three_ways(void **state)
 
 static void testbed_check_name__good_and_bad(void **state)
 {
-    static const char *const bad[] = {"", "1st", "-x", "a/b", "..", "a b", "abcdefghijklmnopqrstuvwx"};
+    static const char *const bad[] = {
+        "", "1st", "-x", "a/b", "..", "a b", "abcdefghijklmnopqrstuvwx"};
 
     (void)state;
     assert_int_equal(br_testbed_check_name("Lab-2"), 0);
@@ -192,10 +193,14 @@ static void arguments_parse__in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(testbed_names__of_everything),      cmocka_unit_test(testbed_nic__loopback),
-        cmocka_unit_test(testbed_port__fits_in_the_largest), cmocka_unit_test(testbed_parse_host__three_ways),
-        cmocka_unit_test(testbed_check_name__good_and_bad),  cmocka_unit_test(testbed_open__what_was_saved),
-        cmocka_unit_test(testbed_write_inventory__is_sound), cmocka_unit_test(arguments_parse__in_any_order),
+        cmocka_unit_test(testbed_names__of_everything),
+        cmocka_unit_test(testbed_nic__loopback),
+        cmocka_unit_test(testbed_port__fits_in_the_largest),
+        cmocka_unit_test(testbed_parse_host__three_ways),
+        cmocka_unit_test(testbed_check_name__good_and_bad),
+        cmocka_unit_test(testbed_open__what_was_saved),
+        cmocka_unit_test(testbed_write_inventory__is_sound),
+        cmocka_unit_test(arguments_parse__in_any_order),
     };
     char folder[] = "/tmp/test_testbed.XXXXXX";
     int failed;

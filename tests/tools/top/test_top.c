@@ -33,7 +33,8 @@ static void set_up(struct scene *s)
                                         .rails = s->rails[i]};
         s->peers[i][0].peer = 1;
         for (int k = 0; k < 2; k++)
-            s->rails[i][k] = (struct braid_rail_stats){.peer = 1, .rail = k, .device = "tcp:eth0", .up = 1};
+            s->rails[i][k] =
+                (struct braid_rail_stats){.peer = 1, .rail = k, .device = "tcp:eth0", .up = 1};
     }
     s->at[0].at = 10 * S;
     s->at[1].at = 12 * S;
@@ -80,10 +81,11 @@ static void print__rates(void **state)
     set_up(&s);
     text = print(&s, 1, 0);
     has(text, "job 0badcafe: 1 of 4 ranks on this host\n");
-    has(text,
-        "rank 3 (process 77): 20 op/s, 0 under way, 0 failed; worker busy 25%, spins 0%, sleeps 0%; CPU 0%; "
-        "for READY wait 1.5; downgrades: gso\n");
-    has(text, "   3    1    0 tcp:eth0   up      300.0      0.0   75%    50%    0%     0%    1/20/3  64.0 "
+    has(text, "rank 3 (process 77): 20 op/s, 0 under way, 0 failed; worker busy 25%, spins 0%, "
+              "sleeps 0%; CPU 0%; "
+              "for READY wait 1.5; downgrades: gso\n");
+    has(text, "   3    1    0 tcp:eth0   up      300.0      0.0   75%    50%    0%     0%    "
+              "1/20/3  64.0 "
               "kB   128 kB "
               "     0    0\n");
     has(text, "   3    1    1 tcp:eth0   DOWN      0.0    100.0   25% ");

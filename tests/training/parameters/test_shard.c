@@ -13,8 +13,8 @@
 #define SERVERS 7
 
 /* Every element of every layer is in one slice, in order; no slice is longer than `most`. */
-static void check_cover(const struct br_shards *s, const size_t *counts, uint32_t layers, uint32_t servers,
-                        size_t most)
+static void check_cover(const struct br_shards *s, const size_t *counts, uint32_t layers,
+                        uint32_t servers, size_t most)
 {
     uint32_t at = 0;
 
@@ -89,7 +89,8 @@ static void open__slices_grow_to_the_limit(void **state)
     assert_in_range(s.n, 50, 64);
     check_cover(&s, counts, 3, 2, 30000);
     br_shards_close(&s);
-    assert_int_equal(br_shards_open(&s, counts, 3, 2, 1, 1), 0); /* a slice is never of two layers */
+    /* a slice is never of two layers */
+    assert_int_equal(br_shards_open(&s, counts, 3, 2, 1, 1), 0);
     assert_int_equal(s.n, 3);
     br_shards_close(&s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The formulas against a plain reference that rounds to float32 after each operation: the same bits. */
+/* The formulas against a plain reference that rounds to float32 after each operation: the same
+ * bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,8 +113,8 @@ static void glu__bits_of_the_formula(void **state)
     }
 }
 
-/* What the factor is for: of weights that k steps of momentum SGD with one gradient moved, long since in their stride, grad_sync is that
- * gradient. */
+/* What the factor is for: of weights that k steps of momentum SGD with one gradient moved, long
+ * since in their stride, grad_sync is that gradient. */
 static void glu__moves_by_the_gradient_of_a_steady_descent(void **state)
 {
     struct br_update_sgd s = {.rate = 0.01f, .momentum = 0.9f};

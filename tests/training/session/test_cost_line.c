@@ -15,7 +15,8 @@
 
 #define NEAR(a, b, part) assert_true(fabs((a) - (b)) <= (part)*fabs(b))
 
-/* Start-up times that the MG-WFBP paper measured over 10 GbE: those of a ring whose messages take 45.26 us. */
+/* Start-up times that the MG-WFBP paper measured over 10 GbE: those of a ring whose messages take
+ * 45.26 us. */
 static void line_law__start_up_of_the_papers_ring(void **state)
 {
     static const struct {
@@ -51,7 +52,8 @@ static void line_law__all_of_the_table(void **state)
     NEAR(br_cost_line_seconds(&(struct br_cost_line){1e-3, 1e-9}, 1e6), 2e-3, 1e-9);
 }
 
-/* These figures are among those for which the difference of two products rounds to a number below zero. */
+/* These figures are among those for which the difference of two products rounds to a number below
+ * zero. */
 static void line_law__one_rank_takes_exactly_no_time(void **state)
 {
     static const char *const names[] = {"ring", "halving", "binary_tree", "doubling"};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Merge plans against all plans there are, against Algorithm 1 as the paper prints it, and worked examples. */
+/* Merge plans against all plans there are, against Algorithm 1 as the paper prints it, and worked
+ * examples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,8 +78,9 @@ static void merge_greedy__is_algorithm_1(void **state)
     assert_true(merged > 1000); /* the drawn ones are worth merging */
 }
 
-/* Three layers, 1 s each backwards, of 1 byte; a = 1.5 s, b = 0.5 s/byte. Layer 3 is ready at 1, layer 2 at 2: waiting costs 1 s and
- * saves 1.5, merged. {3, 2} could start at 2, layer 1 is ready at 3: merged again. All leave at 3 and take 1.5 + 1.5: 6. */
+/* Three layers, 1 s each backwards, of 1 byte; a = 1.5 s, b = 0.5 s/byte. Layer 3 is ready at 1,
+ * layer 2 at 2: waiting costs 1 s and saves 1.5, merged. {3, 2} could start at 2, layer 1 is ready
+ * at 3: merged again. All leave at 3 and take 1.5 + 1.5: 6. */
 static void merge_greedy__worked_example(void **state)
 {
     struct br_layer layers[3] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
@@ -132,8 +134,8 @@ static void merge_optimal__least_of_all_plans(void **state)
     }
 }
 
-/* Algorithm 1 is not the optimum: it counts what a merge saves as the start-up, but when the line would have been idle anyway before
- * the next layer is ready nothing is saved. */
+/* Algorithm 1 is not the optimum: it counts what a merge saves as the start-up, but when the line
+ * would have been idle anyway before the next layer is ready nothing is saved. */
 static void merge_optimal__beats_algorithm_1(void **state)
 {
     static struct work work;

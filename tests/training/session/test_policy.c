@@ -60,7 +60,8 @@ static void policy_make__auto_is_never_worse(void **state)
             best = fmin(best, iteration((enum br_policy)p, &work.load));
         found = iteration(BR_POLICY_AUTO, &work.load);
         if (found > best * (1 + 1e-8))
-            fail_msg("%u layers: auto %.12g s, the best other policy %.12g s", work.load.n, found, best);
+            fail_msg("%u layers: auto %.12g s, the best other policy %.12g s", work.load.n, found,
+                     best);
         better += found < best * 0.999;
     }
     assert_true(better > 30);

@@ -99,7 +99,8 @@ static void pace__of_a_program_that_does_not(void **state)
     br_profiler_close(&p.pace);
 }
 
-/* Branches: layers wait and are ready in an order of their own, another one each time, and one of them is not waited for. */
+/* Branches: layers wait and are ready in an order of their own, another one each time, and one of
+ * them is not waited for. */
 static void pace__of_layers_in_any_order(void **state)
 {
     static const uint32_t orders[3][3] = {{0, 2, 1}, {1, 0, 2}, {2, 0, 1}};
@@ -129,7 +130,8 @@ static void pace__of_layers_in_any_order(void **state)
         NEAR(layers[l].backward, 10 + l);
     }
     assert_int_equal(p.pace.iterations, 2);
-    /* from step to step all iterations take as long; the first layer that is ready takes a second more each time */
+    /* from step to step all iterations take as long; the first layer that is ready takes a second
+     * more each time */
     NEAR(br_profiler_iteration(&p.pace, &exposed), 5 + 1 + 5 + 3 + 7 + 10 + 11 + 12 + 100 + 1);
     NEAR(exposed, 5 + 5 + 7);
     br_profiler_close(&p.pace);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sessions in virtual time: which plans are tried, and when again. A rank's all-reduces go one after the other over a line that is there instead
- * of the communicator (--wrap, in tests/CMakeLists.txt), and computation only moves the clock.
+ * Sessions in virtual time: which plans are tried, and when again. A rank's all-reduces go one
+ * after the other over a line that is there instead of the communicator (--wrap, in
+ * tests/CMakeLists.txt), and computation only moves the clock.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -19,9 +20,9 @@
 
 #define MANY      600
 #define FEW       6
-#define STARTS_UP (20 * BR_US)                                /* each all-reduce; its bytes take no time */
-#define WARMUP    2                                           /* iterations */
-#define REVIEW    40                                          /* likewise, longer than a trial */
+#define STARTS_UP (20 * BR_US) /* each all-reduce; its bytes take no time */
+#define WARMUP    2            /* iterations */
+#define REVIEW    40           /* likewise, longer than a trial */
 #define TRIED     (WARMUP + 1 + BR_AUTOTUNE_TURNS * BR_POLICIES) /* the first trial is over */
 
 static struct br_context family;
@@ -30,14 +31,16 @@ static struct braid_comm comm = {.context = &family, .size = 2, .group = &group}
 static uint64_t now, idle; /* ns: the clock; the line has nothing more to do */
 static int under_way;
 
-/* ---- what training/ calls ------------------------------------------------------------------- */
+/* ---- what training/ calls -------------------------------------------------------------------- */
 
 uint64_t __wrap_br_comm_now(const struct braid_comm *c);
 int __wrap_braid_rank(const struct braid_comm *c);
-int __wrap_br_agree(struct braid_comm *c, uint64_t digest, int rc, const char *who, const char *what);
+int __wrap_br_agree(struct braid_comm *c, uint64_t digest, int rc, const char *who,
+                    const char *what);
 void *__wrap_braid_alloc(struct braid_comm *c, size_t bytes);
 void __wrap_braid_free(struct braid_comm *c, void *memory);
-int __wrap_braid_barrier(struct braid_comm *c, const struct braid_options *options, struct braid_op **op);
+int __wrap_braid_barrier(struct braid_comm *c, const struct braid_options *options,
+                         struct braid_op **op);
 int __wrap_braid_broadcast(struct braid_comm *c, const void *from, void *to, size_t count,
                            enum braid_type type, int root, const struct braid_options *options,
                            struct braid_op **op);
@@ -57,7 +60,8 @@ int __wrap_braid_rank(const struct braid_comm *c)
     return c->rank;
 }
 
-int __wrap_br_agree(struct braid_comm *c, uint64_t digest, int rc, const char *who, const char *what)
+int __wrap_br_agree(struct braid_comm *c, uint64_t digest, int rc, const char *who,
+                    const char *what)
 {
     (void)c;
     (void)digest;
@@ -78,7 +82,8 @@ void __wrap_braid_free(struct braid_comm *c, void *memory)
     free(memory);
 }
 
-int __wrap_braid_barrier(struct braid_comm *c, const struct braid_options *options, struct braid_op **op)
+int __wrap_braid_barrier(struct braid_comm *c, const struct braid_options *options,
+                         struct braid_op **op)
 {
     (void)c;
     (void)options;
@@ -138,11 +143,12 @@ int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
     return 0;
 }
 
-/* ---- the program ---------------------------------------------------------------------------- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static struct braid_session *open_session(int n)
 {
-    /* by this law a plan of many groups is near enough to be tried if computation is as long as below */
+    /* by this law a plan of many groups is near enough to be tried if computation is as long as
+     * below */
     struct braid_session_options options = {
         .warmup = WARMUP, .replan = REVIEW, .a = (double)STARTS_UP / BR_SEC};
     struct braid_layer layers[MANY] = {0};
@@ -174,7 +180,8 @@ static struct braid_session_report report_of(struct braid_session *session)
     return report;
 }
 
-/* A job has operations for one session that sends each of so many layers for itself, and no more. */
+/* A job has operations for one session that sends each of so many layers for itself, and no more.
+ */
 static void session_review__a_trial_leaves_operations_to_others(void **state)
 {
     struct braid_session *sessions[2] = {open_session(MANY), open_session(MANY)};
@@ -200,7 +207,8 @@ static void iterate_more(struct braid_session *session, int iterations, uint64_t
     }
 }
 
-/* Evaluating or saving every 15 iterations is no change of what an iteration takes; computing twice as long is. */
+/* Evaluating or saving every 15 iterations is no change of what an iteration takes; computing twice
+ * as long is. */
 static void session_review__tries_again_when_iterations_have_changed(void **state)
 {
     struct braid_session *session = open_session(FEW);

@@ -58,7 +58,8 @@ static void timeline_run__three_layers_urgent(void **state)
     br_timeline_close(&line);
 }
 
-/* Layer 2 goes on top of layer 3 only when that is through, layer 1 on top of layer 2 a unit after it was ready. */
+/* Layer 2 goes on top of layer 3 only when that is through, layer 1 on top of layer 2 a unit after
+ * it was ready. */
 static void timeline_run__overtaking_takes_its_time(void **state)
 {
     struct br_workload slow = p3;
@@ -78,7 +79,8 @@ static void timeline_run__overtaking_takes_its_time(void **state)
     br_timeline_close(&line);
 }
 
-/* Slices of 2: nothing overtakes within a layer, and layer 1 comes after the first layer that left. */
+/* Slices of 2: nothing overtakes within a layer, and layer 1 comes after the first layer that left.
+ */
 static void timeline_run__overtaking_waits_for_the_slice(void **state)
 {
     struct br_workload coarse = p3;
@@ -111,7 +113,8 @@ static void timeline_run__the_start_up_is_not_overtaken(void **state)
     br_timeline_close(&line);
 }
 
-/* In order an iteration takes what the paper says: t_f, then t_c(1) + max(tau_c(2) + t_c(2), tau_b(1) + t_b(1)). */
+/* In order an iteration takes what the paper says: t_f, then t_c(1) + max(tau_c(2) + t_c(2),
+ * tau_b(1) + t_b(1)). */
 static void timeline_run__in_order_is_the_papers_time(void **state)
 {
     static struct work work;
@@ -136,8 +139,9 @@ static void timeline_run__in_order_is_the_papers_time(void **state)
     br_timeline_close(&line);
 }
 
-/* Whatever the order: the line is never given twice, each group gets what it needs after it was ready, none of the line's time is lost
- * while somebody waits, and nothing runs before its gradient. */
+/* Whatever the order: the line is never given twice, each group gets what it needs after it was
+ * ready, none of the line's time is lost while somebody waits, and nothing runs before its
+ * gradient. */
 static void check_laws(const struct br_timeline *line, const struct br_workload *load)
 {
     static double served[WORK_MOST];

@@ -31,18 +31,22 @@ static int set_up(void **state)
 static void cookie_good__for_two_periods(void **state)
 {
     union br_inet_address from = at("10.0.0.1", 700);
-    uint64_t now = 10 * BR_DGRAM_COOKIE_PERIOD, number = br_dgram_cookie_answer(&cookies, &from, PEER, now);
+    uint64_t now = 10 * BR_DGRAM_COOKIE_PERIOD,
+             number = br_dgram_cookie_answer(&cookies, &from, PEER, now);
 
     (void)state;
     assert_true(br_dgram_cookie_good(&cookies, number, &from, PEER, now));
-    assert_true(br_dgram_cookie_good(&cookies, number, &from, PEER, now + 2 * BR_DGRAM_COOKIE_PERIOD - 1));
-    assert_false(br_dgram_cookie_good(&cookies, number, &from, PEER, now + 2 * BR_DGRAM_COOKIE_PERIOD));
+    assert_true(
+        br_dgram_cookie_good(&cookies, number, &from, PEER, now + 2 * BR_DGRAM_COOKIE_PERIOD - 1));
+    assert_false(
+        br_dgram_cookie_good(&cookies, number, &from, PEER, now + 2 * BR_DGRAM_COOKIE_PERIOD));
     assert_false(br_dgram_cookie_good(&cookies, number, &from, PEER, now - 1));
 }
 
 static void cookie_good__for_who_asked_only(void **state)
 {
-    union br_inet_address from = at("10.0.0.1", 700), port = at("10.0.0.1", 701), ip = at("10.0.0.2", 700);
+    union br_inet_address from = at("10.0.0.1", 700), port = at("10.0.0.1", 701),
+                          ip = at("10.0.0.2", 700);
     union br_inet_address v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(700)}};
     uint64_t number = br_dgram_cookie_answer(&cookies, &from, PEER, BR_SEC);
 

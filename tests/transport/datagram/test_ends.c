@@ -316,7 +316,8 @@ static void carry(struct scene *scene, uint64_t at)
     br_dgram_link_input(scene->net.ends[1].link, &view, false, at);
 }
 
-/* It came while the process stood still, some of it long before the rest: all before anybody could trust the peer. */
+/* It came while the process stood still, some of it long before the rest: all before anybody could
+ * trust the peer. */
 static void trust__early_payload_that_waited(void **state)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA, .length = 1024};
@@ -370,7 +371,8 @@ static void slots__one_that_dies_in_the_middle(void **state)
         assert_int_equal(scene->place[i], 0xee);
 }
 
-/* Nothing is lost and nothing is sent again for want of buffers, even if the news of room is lost. */
+/* Nothing is lost and nothing is sent again for want of buffers, even if the news of room is lost.
+ */
 static void messages__wait_for_room(void **state)
 {
     struct scene *scene = *state;
@@ -384,7 +386,8 @@ static void messages__wait_for_room(void **state)
     for (unsigned round = 2; round <= 3; round++) {
         scene->net.weather.loss = round == 2 ? 1 : 0;
         while (scene->at[1].n_held)
-            br_dgram_link_release(scene->net.ends[1].link, scene->at[1].held[--scene->at[1].n_held]);
+            br_dgram_link_release(scene->net.ends[1].link,
+                                  scene->at[1].held[--scene->at[1].n_held]);
         weather_kick(&scene->net, 1);
         scene->net.weather.loss = 0;
         run(scene, 100 * BR_MS);

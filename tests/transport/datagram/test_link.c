@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links in bad weather: thousands of seeds; exactly once into the right place, or a typed error by the deadline. */
+/* Links in bad weather: thousands of seeds; exactly once into the right place, or a typed error by
+ * the deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -170,7 +171,8 @@ static void hear_placed(struct pair *pair, unsigned end, const struct br_event *
     assert_int_equal(event->stale, user->dead[t]);
     if (event->stale)
         return;
-    assert_memory_equal(user->place[t] + event->offset, peer->source[t] + event->offset, event->length);
+    assert_memory_equal(user->place[t] + event->offset, peer->source[t] + event->offset,
+                        event->length);
     br_slot_arrive(user->slot[t], event->offset, event->length);
 }
 
@@ -283,8 +285,9 @@ static void expect_done(const struct pair *pair, uint64_t seed)
 {
     for (unsigned u = 0; u < 2; u++) {
         if (!user_done(pair, u))
-            fail_msg("seed %llu: end %u is not done: error %d, %u of %u messages", (unsigned long long)seed,
-                     u, pair->users[u].error, pair->users[u].sent_messages, pair->users[u].messages);
+            fail_msg("seed %llu: end %u is not done: error %d, %u of %u messages",
+                     (unsigned long long)seed, u, pair->users[u].error,
+                     pair->users[u].sent_messages, pair->users[u].messages);
         for (unsigned i = 0; i < pair->users[u].n_placed; i++)
             assert_int_equal(pair->users[u].frames[i].arrived, 1);
         expect_own_places(&pair->users[u]);
@@ -308,7 +311,8 @@ static void link__quiet_network(void **state)
     end(pair);
 }
 
-/* Weather of every kind, up to 20 % loss and blackouts shorter than the patience: everything arrives. */
+/* Weather of every kind, up to 20 % loss and blackouts shorter than the patience: everything
+ * arrives. */
 static void storm(uint64_t seed)
 {
     static const uint32_t packets[] = {1080, 1472, 8972, 65507};
@@ -326,7 +330,8 @@ static void storm(uint64_t seed)
     w.loss = br_random_below(&random, 3) ? 0.2 * br_random_unit(&random) : 0;
     w.duplicate = br_random_below(&random, 2) ? 0.1 * br_random_unit(&random) : 0;
     w.reorder = br_random_below(&random, 2) ? 0.3 * br_random_unit(&random) : 0;
-    w.damage = !config.header_only && br_random_below(&random, 2) ? 0.05 * br_random_unit(&random) : 0;
+    w.damage =
+        !config.header_only && br_random_below(&random, 2) ? 0.05 * br_random_unit(&random) : 0;
     w.delay = 5 * BR_US + br_random_below(&random, br_random_below(&random, 2) ? BR_MS : 5 * BR_MS);
     w.jitter = br_random_below(&random, 2) ? br_random_below(&random, w.delay) : 0;
     w.mtu = br_random_below(&random, 3) ? 0 : 1480;

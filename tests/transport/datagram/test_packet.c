@@ -15,14 +15,14 @@
 
 /* Those of doc/wire.md, which were computed apart, in Python. */
 #define VECTOR_OPEN "64620101 8413eee6 00000000 00000000 a8a7a6a5 a4a3a2a1 38040000 04000000"
-#define VECTOR_DATA                                                                                          \
-    "64620105 2cb40569 88776655 44332211 02010000 00000000 05000000 03000000 "                               \
-    "02000700 00000100 28000000 00020100 02000000 00000000 00000000 00000000 "                               \
-    "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 "                               \
-    "00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f "                               \
+#define VECTOR_DATA                                                                                \
+    "64620105 2cb40569 88776655 44332211 02010000 00000000 05000000 03000000 "                     \
+    "02000700 00000100 28000000 00020100 02000000 00000000 00000000 00000000 "                     \
+    "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000 "                     \
+    "00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f "                     \
     "20212223 24252627"
-#define VECTOR_ACK                                                                                           \
-    "64620107 1cba9dc4 88776655 44332211 64000000 00000000 64000000 00000000 "                               \
+#define VECTOR_ACK                                                                                 \
+    "64620107 1cba9dc4 88776655 44332211 64000000 00000000 64000000 00000000 "                     \
     "e02e0000 01000000 40000000 01020000 00000300 02005a00"
 #define VECTOR_CLOSE "64620108 adae3785 00000000 00000000 88776655 44332211 00000000 00000000"
 
@@ -76,13 +76,15 @@ static void crc32c__is_the_same_every_way(void **state)
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)br_random_next(&random);
     for (int turn = 0; turn < 2000; turn++) {
-        size_t from = br_random_below(&random, 64), n = br_random_below(&random, sizeof bytes - from);
+        size_t from = br_random_below(&random, 64),
+               n = br_random_below(&random, sizeof bytes - from);
         size_t cut = n ? br_random_below(&random, n) : 0;
         uint32_t whole = br_crc32c_plain(0, bytes + from, n);
 
         assert_int_equal(br_crc32c(0, bytes + from, n), whole);
         assert_int_equal(br_crc32c_streams(0, bytes + from, n), whole);
-        assert_int_equal(br_crc32c(br_crc32c(0, bytes + from, cut), bytes + from + cut, n - cut), whole);
+        assert_int_equal(br_crc32c(br_crc32c(0, bytes + from, cut), bytes + from + cut, n - cut),
+                         whole);
     }
 }
 
@@ -105,8 +107,10 @@ static struct br_dgram_data data_packet(void)
 static void parse__open_vector(void **state)
 {
     uint8_t packet[BR_DGRAM_MIN_PACKET] = {0};
-    struct br_dgram_open open = {
-        .header.kind = BR_DGRAM_OPEN, .from = 0xa1a2a3a4a5a6a7a8, .size = BR_DGRAM_MIN_PACKET, .paths = 4};
+    struct br_dgram_open open = {.header.kind = BR_DGRAM_OPEN,
+                                 .from = 0xa1a2a3a4a5a6a7a8,
+                                 .size = BR_DGRAM_MIN_PACKET,
+                                 .paths = 4};
     struct br_dgram_view view;
 
     (void)state;
@@ -252,7 +256,8 @@ static void parse__data_that_makes_no_sense(void **state)
 
 static int parse_ack(struct br_dgram_ack ack)
 {
-    uint32_t bytes = (uint32_t)(offsetof(struct br_dgram_ack, range) + ack.ranges * sizeof ack.range[0]);
+    uint32_t bytes =
+        (uint32_t)(offsetof(struct br_dgram_ack, range) + ack.ranges * sizeof ack.range[0]);
     struct br_dgram_view view;
 
     if (bytes > sizeof ack)
@@ -263,8 +268,11 @@ static int parse_ack(struct br_dgram_ack ack)
 
 static void parse__acks_that_make_no_sense(void **state)
 {
-    struct br_dgram_ack good = {
-        .header.kind = BR_DGRAM_ACK, .top = 10, .latest = 9, .ranges = 2, .range = {{0, 3}, {2, 5}}};
+    struct br_dgram_ack good = {.header.kind = BR_DGRAM_ACK,
+                                .top = 10,
+                                .latest = 9,
+                                .ranges = 2,
+                                .range = {{0, 3}, {2, 5}}};
     struct br_dgram_ack bad;
 
     (void)state;

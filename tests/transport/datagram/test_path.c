@@ -19,7 +19,8 @@ static void congest(struct br_dgram_pace *pace, uint64_t now)
         br_dgram_pace_timeout(pace);
 }
 
-/* Packets that leave without asking, such as probes, are no reason for others to wait for seconds. */
+/* Packets that leave without asking, such as probes, are no reason for others to wait for seconds.
+ */
 static void left__waits_are_bounded(void **state)
 {
     struct br_dgram_pace pace;
@@ -47,7 +48,8 @@ static void left__between_two(void **state)
     br_dgram_pace_left(&pace, BR_SEC);
     assert_false(br_dgram_pace_open(&pace, 0, BR_SEC + 39 * BR_MS));
     assert_true(
-        br_dgram_pace_open(&pace, 0, BR_SEC + 41 * BR_MS)); /* 400 ms over 8 packets, a quarter faster */
+        /* 400 ms over 8 packets, a quarter faster */
+        br_dgram_pace_open(&pace, 0, BR_SEC + 41 * BR_MS));
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A path, or the peer's machine, that holds packets for a while (internal.h note 4), and numbers that come to their end. */
+/* A path, or the peer's machine, that holds packets for a while (internal.h note 4), and numbers
+ * that come to their end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +90,8 @@ static struct scene *begin(uint32_t buffers, int port)
         scene->net.ends[i].owner = scene;
     }
     if (port >= 0)
-        scene->net.ports[port] = (struct weather_port){.bits_per_second = 1000000000, .buffer = 256 << 10};
+        scene->net.ports[port] =
+            (struct weather_port){.bits_per_second = 1000000000, .buffer = 256 << 10};
     scene->net.weather.delay = 200 * BR_US;
     weather_connect(&scene->net, 0);
     weather_run(&scene->net, scene->net.now + 100 * BR_MS);
@@ -115,8 +117,9 @@ static unsigned frames_in(struct scene *scene, uint64_t time)
     return scene->sent - before;
 }
 
-/* What was held comes when it has long been taken for lost. That says nothing about the packets behind it: loss is found as fast as before, and a path of
- * which all numbers are under way ends neither the link nor the loop over them. */
+/* What was held comes when it has long been taken for lost. That says nothing about the packets
+ * behind it: loss is found as fast as before, and a path of which all numbers are under way ends
+ * neither the link nor the loop over them. */
 static void pause__is_forgotten(void **state)
 {
     static const uint64_t holds[] = {300 * BR_MS, 2 * BR_SEC, 9 * BR_SEC};
@@ -127,8 +130,8 @@ static void pause__is_forgotten(void **state)
         struct scene *scene = begin(64, 0);
         unsigned before;
 
-        scene->number =
-            br_slot_number(&scene->slots, br_slot_get(&scene->slots, scene->place, PLACE, 64u << 10));
+        scene->number = br_slot_number(&scene->slots,
+                                       br_slot_get(&scene->slots, scene->place, PLACE, 64u << 10));
         post_frames(scene);
         weather_kick(&scene->net, 0);
         scene->net.weather.loss = 0.01;
@@ -147,7 +150,8 @@ static void pause__is_forgotten(void **state)
     alarm(0);
 }
 
-/* Numbers of messages come to their end in the middle of some, with as many buffers as the protocol has and a few lost. */
+/* Numbers of messages come to their end in the middle of some, with as many buffers as the protocol
+ * has and a few lost. */
 static void message__numbers_wrap(void **state)
 {
     static const uint32_t buffers[] = {64, 72, 100};
@@ -158,12 +162,15 @@ static void message__numbers_wrap(void **state)
         uint32_t start = -100u, posted = 0;
 
         scene->net.ends[0].link->next_order = scene->net.ends[1].link->delivered = start;
-        scene->net.ends[0].link->message_limit = scene->net.ends[1].link->limit_told = start + buffers[i];
+        scene->net.ends[0].link->message_limit = scene->net.ends[1].link->limit_told =
+            start + buffers[i];
         scene->net.weather.loss = 0.05;
         while (posted < 400) {
             uint8_t inline_[BR_FRAME_INLINE] = {0};
-            struct br_frame frame = {
-                .kind = BR_FRAME_MESSAGE, .payload = scene->source, .length = 64, .inline_ = inline_};
+            struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                                     .payload = scene->source,
+                                     .length = 64,
+                                     .inline_ = inline_};
 
             memcpy(inline_, &posted, sizeof posted);
             if (br_dgram_link_post(scene->net.ends[0].link, &frame, 1) == 1) {
@@ -180,7 +187,8 @@ static void message__numbers_wrap(void **state)
     }
 }
 
-/* ---- a peer that means harm -------------------------------------------------------------------- */
+/* ---- a peer that means harm --------------------------------------------------------------------
+ */
 
 /* An end alone, whose packets are looked at here. */
 struct lone {
@@ -269,7 +277,8 @@ static void open_lone(struct lone *lone)
     drain(lone);
 }
 
-/* It answers slowly, then fast, and then everything but one packet, whose copy it has: until no number is left. */
+/* It answers slowly, then fast, and then everything but one packet, whose copy it has: until no
+ * number is left. */
 static void peer__that_never_hears_of_one(void **state)
 {
     const struct br_dgram_path *path;
@@ -303,7 +312,8 @@ static void peer__that_never_hears_of_one(void **state)
         pass(&lone, BR_MS);
     copy = lone.last;
     hear_ack(&lone, copy, copy);
-    for (int i = 0; i < 10000 && path->next - path->floor < BR_DGRAM_PACKETS && path->floor == kept; i++) {
+    for (int i = 0; i < 10000 && path->next - path->floor < BR_DGRAM_PACKETS && path->floor == kept;
+         i++) {
         post_one(&lone);
         pass(&lone, 500 * BR_US);
         if (lone.last > copy)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Congestion control on shared bottlenecks, in virtual time: use, queues, fairness, incast, loss. */
+/* Congestion control on shared bottlenecks, in virtual time: use, queues, fairness, incast, loss.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,12 +63,14 @@ static struct crowd *begin(uint64_t bits_per_second, uint32_t buffer, uint64_t d
 
     assert_non_null(crowd);
     weather_init(&crowd->net, 7);
-    crowd->net.ports[0] = (struct weather_port){.bits_per_second = bits_per_second, .buffer = buffer};
+    crowd->net.ports[0] =
+        (struct weather_port){.bits_per_second = bits_per_second, .buffer = buffer};
     crowd->net.weather.delay = delay;
     assert_int_equal(br_slot_table_init(&crowd->slots, 1), 0);
     crowd->place = malloc(FRAME);
     crowd->source = calloc(1, FRAME);
-    crowd->number = br_slot_number(&crowd->slots, br_slot_get(&crowd->slots, crowd->place, FRAME, FRAME));
+    crowd->number =
+        br_slot_number(&crowd->slots, br_slot_get(&crowd->slots, crowd->place, FRAME, FRAME));
     return crowd;
 }
 
@@ -126,7 +129,8 @@ static void report(const char *what, struct crowd *crowd, double share)
     printf("%s: %.3f\n", what, share);
     for (unsigned i = 0; getenv("BRAID_VERBOSE") && i < crowd->n; i++) {
         br_dgram_link_stats(crowd->net.ends[crowd->flows[i].end].link, &stats);
-        printf("  flow %u: %9llu bytes, window %.2f, round trip %llu us, least %llu us, lost %llu of %llu, "
+        printf("  flow %u: %9llu bytes, window %.2f, round trip %llu us, least %llu us, lost %llu "
+               "of %llu, "
                "timeouts %llu\n",
                i, (unsigned long long)crowd->flows[i].bytes, stats.window[0],
                (unsigned long long)(stats.round_trip[0] / BR_US),
@@ -142,8 +146,9 @@ static void share__one_flow_fills_the_port(void **state)
         uint64_t bits, delay;
         uint32_t packet;
     } cases[] = {
-        {BR_SEC, 20 * BR_US, 1472},        {10 * BR_SEC, 20 * BR_US, 1472}, {10 * BR_SEC, 20 * BR_US, 8972},
-        {10 * BR_SEC, 500 * BR_US, 8972},  {BR_SEC, 5 * BR_MS, 1472},       {100 * 1000000, 50 * BR_US, 1472},
+        {BR_SEC, 20 * BR_US, 1472},        {10 * BR_SEC, 20 * BR_US, 1472},
+        {10 * BR_SEC, 20 * BR_US, 8972},   {10 * BR_SEC, 500 * BR_US, 8972},
+        {BR_SEC, 5 * BR_MS, 1472},         {100 * 1000000, 50 * BR_US, 1472},
         {100 * 1000000, 50 * BR_US, 8972},
     };
 

@@ -113,7 +113,8 @@ static bool pass(struct weather_net *net, int index, uint32_t bytes, uint64_t *o
 static void fly(struct weather_net *net, unsigned from, const struct br_dgram_packet *packet)
 {
     struct weather_end *end = &net->ends[from];
-    struct weather_flight flight = {.to = end->peer, .bytes = packet->head_bytes + packet->payload_bytes};
+    struct weather_flight flight = {.to = end->peer,
+                                    .bytes = packet->head_bytes + packet->payload_bytes};
     const struct weather *w = &net->weather;
 
     flight.data = malloc(flight.bytes);
@@ -126,7 +127,8 @@ static void fly(struct weather_net *net, unsigned from, const struct br_dgram_pa
             (uint8_t)(1 + br_random_below(&net->random, 255));
         flight.damaged = true;
     }
-    if ((w->mtu && flight.bytes > w->mtu) || chance(net, w->loss) || packet->path + 1u == w->dead_path ||
+    if ((w->mtu && flight.bytes > w->mtu) || chance(net, w->loss) ||
+        packet->path + 1u == w->dead_path ||
         (net->now >= w->black_from && net->now < w->black_until) ||
         !pass(net, end->port, flight.bytes, &flight.time, &flight.marked)) {
         free(flight.data);
@@ -217,7 +219,8 @@ void weather_run(struct weather_net *net, uint64_t until)
         unsigned who = WEATHER_ENDS;
 
         for (unsigned i = 0; i < net->n_ends; i++) {
-            uint64_t timer = net->ends[i].link ? br_dgram_link_timer(net->ends[i].link) : BR_DGRAM_NEVER;
+            uint64_t timer =
+                net->ends[i].link ? br_dgram_link_timer(net->ends[i].link) : BR_DGRAM_NEVER;
 
             if (timer < next) {
                 next = timer;

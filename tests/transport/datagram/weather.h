@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A network for datagram links in virtual time: ports with a rate and a buffer, and seeded weather (loss, duplicates, reordering, damage,
- * jitter, blackouts, a smaller path MTU). Single-threaded; the same seed gives the same run.
+ * A network for datagram links in virtual time: ports with a rate and a buffer, and seeded weather
+ * (loss, duplicates, reordering, damage, jitter, blackouts, a smaller path MTU). Single-threaded;
+ * the same seed gives the same run.
  */
 #ifndef BR_TESTS_DATAGRAM_WEATHER_H
 #define BR_TESTS_DATAGRAM_WEATHER_H

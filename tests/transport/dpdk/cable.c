@@ -150,8 +150,11 @@ static void open_end(struct cable_end *end, const char *name)
 {
     memset(end, 0, sizeof *end);
     assert_int_equal(br_slot_table_init(&end->slots, 4), 0);
-    end->config = (struct br_device_config){
-        .name = name, .slots = &end->slots, .message_bytes = 1024, .message_buffers = 8, .max_links = 4};
+    end->config = (struct br_device_config){.name = name,
+                                            .slots = &end->slots,
+                                            .message_bytes = 1024,
+                                            .message_buffers = 8,
+                                            .max_links = 4};
     if (br_dpdk_ops.device_open(&end->config, &end->device))
         fail_msg("%s", br_error_message());
     end->slot = br_slot_get(&end->slots, end->place, sizeof end->place, sizeof end->place);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two ports of DPDK that exist in this process only, with a cable between them, in place of the module. What is sent stands at the other
- * port at once; a burst of packets counts as one. */
+/* Two ports of DPDK that exist in this process only, with a cable between them, in place of the
+ * module. What is sent stands at the other port at once; a burst of packets counts as one. */
 #ifndef BR_TESTS_TRANSPORT_DPDK_CABLE_H
 #define BR_TESTS_TRANSPORT_DPDK_CABLE_H
 
@@ -31,7 +31,8 @@ struct cable_end {
 };
 void cable_connect(struct cable_end ends[2], uint64_t *now);
 void cable_disconnect(struct cable_end ends[2]);
-/* Posts `bytes` of our place, a multiple of 1024 (or all), to the same offset of the other end's. */
+/* Posts `bytes` of our place, a multiple of 1024 (or all), to the same offset of the other end's.
+ */
 void cable_write(struct cable_end *from, struct cable_end *to, uint32_t bytes);
 
 #endif

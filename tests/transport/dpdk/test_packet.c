@@ -46,9 +46,10 @@ static void packet_head__is_what_the_standards_say(void **state)
 {
     /* The IPv4 checksum was worked out by hand from RFC 1071. */
     static const uint8_t expected[BR_DPDK_HEADERS] = {
-        2,    0,    0,    0,    0, 2,  2,    0, 0,  0,  0,    1,    8,   0,                           /* */
-        0x45, 0x02, 0,    31,   0, 0,  0x40, 0, 64, 17, 0xb8, 0xb3, 192, 168, 0, 1, 192, 168, 0, 199, /* */
-        0x03, 0xe8, 0x45, 0x34, 0, 11, 0,    0};
+        2,    0,    0,    0,    0, 2,   2,    0, 0,  0,  0,    1,    8,   0, /* */
+        0x45, 0x02, 0,    31,   0, 0,   0x40, 0, 64, 17, 0xb8, 0xb3, 192, 168,
+        0,    1,    192,  168,  0, 199, /* */
+        0x03, 0xe8, 0x45, 0x34, 0, 11,  0,    0};
     struct br_dpdk_flow to = flow();
     uint8_t head[BR_DPDK_HEADERS];
 

@@ -31,8 +31,8 @@ static void __attribute__((format(printf, 1, 2))) run(const char *format, ...)
 /* A device with a class, and a driver unless it is "". */
 static void add(const char *address, const char *class, const char *driver)
 {
-    run("d=%s/sys/bus/pci/devices/%s; mkdir -p $d && echo %s > $d/class && echo 1 > $d/numa_node", root,
-        address, class);
+    run("d=%s/sys/bus/pci/devices/%s; mkdir -p $d && echo %s > $d/class && echo 1 > $d/numa_node",
+        root, address, class);
     if (*driver)
         run("ln -s ../../drivers/%s %s/sys/bus/pci/devices/%s/driver", driver, root, address);
 }

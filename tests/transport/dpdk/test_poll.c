@@ -69,7 +69,8 @@ static void poll__sends_the_answer_and_then_the_acknowledgement(void **state)
     assert_int_equal(cable_counts(1).packets, before.packets); /* events first */
     cable_write(&ends[1], &ends[0], 1024);
     assert_int_equal(poll_end(1, BR_EVENT_SENT), 0);
-    assert_int_equal(cable_counts(1).packets, before.packets + 2); /* the answer, and apart from it */
+    /* the answer, and apart from it */
+    assert_int_equal(cable_counts(1).packets, before.packets + 2);
     assert_int_equal(cable_counts(1).bursts, before.bursts + 2);
 }
 
@@ -108,7 +109,8 @@ static void poll__acknowledges_though_data_goes_on(void **state)
     assert_in_range(turns, 1, 300);
 }
 
-/* A caller that takes long between two polls, each of which has events: what it owes leaves all the same. */
+/* A caller that takes long between two polls, each of which has events: what it owes leaves all the
+ * same. */
 static void poll__sends_though_each_has_events_and_comes_late(void **state)
 {
     int sent = 0;
@@ -130,7 +132,8 @@ static void poll__sends_though_each_has_events_and_comes_late(void **state)
     assert_in_range(sent, 90, 100);
 }
 
-/* A copy sent again waits for room when the first one is acknowledged: then the payload is the caller's again. */
+/* A copy sent again waits for room when the first one is acknowledged: then the payload is the
+ * caller's again. */
 static void poll__leaves_payload_alone_once_it_is_sent(void **state)
 {
     struct cable_counts before;
@@ -181,11 +184,13 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(poll__sends_the_answer_and_then_the_acknowledgement, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(poll__acknowledges_at_once_where_nothing_is_answered, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(poll__acknowledges_at_once_where_nothing_is_answered,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(poll__acknowledges_though_data_goes_on, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(poll__sends_though_each_has_events_and_comes_late, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(poll__leaves_payload_alone_once_it_is_sent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(poll__sends_though_each_has_events_and_comes_late, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(poll__leaves_payload_alone_once_it_is_sent, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(poll__a_port_that_takes_nothing, set_up, tear_down),
     };
 

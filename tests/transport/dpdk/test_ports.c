@@ -22,10 +22,11 @@ static void spec_parse__keeps_what_is_not_ours_for_dpdk(void **state)
     struct br_dpdk_spec *spec = &specs[0];
 
     (void)state;
-    assert_int_equal(br_dpdk_spec_parse("net_memif0,role=client,address=10.1.2.3/16,socket=/run/m,mtu=9000,"
-                                        "gateway=10.1.0.1,port=999,neighbour=10.1.0.9@02:00:00:00:00:09",
-                                        spec),
-                     0);
+    assert_int_equal(
+        br_dpdk_spec_parse("net_memif0,role=client,address=10.1.2.3/16,socket=/run/m,mtu=9000,"
+                           "gateway=10.1.0.1,port=999,neighbour=10.1.0.9@02:00:00:00:00:09",
+                           spec),
+        0);
     assert_string_equal(spec->name, "net_memif0");
     assert_string_equal(spec->devargs, "net_memif0,role=client,socket=/run/m");
     assert_false(spec->pci);
@@ -58,8 +59,8 @@ static void spec_parse__keeps_a_mac_address_for_whom_has_none(void **state)
     struct br_dpdk_spec *spec = &specs[0];
 
     (void)state;
-    assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,framesz=2048,mac=02:00:00:00:00:07", spec),
-                     0);
+    assert_int_equal(
+        br_dpdk_spec_parse("net_af_packet0,iface=lo,framesz=2048,mac=02:00:00:00:00:07", spec), 0);
     assert_int_equal(spec->mac[5], 7);
     assert_string_equal(spec->devargs, "net_af_packet0,iface=lo,framesz=2048");
     assert_false(br_dpdk_spec_is_tap(spec));
@@ -70,7 +71,8 @@ static void spec_parse__keeps_a_mac_address_for_whom_has_none(void **state)
     assert_int_equal(br_dpdk_spec_parse("net_memif0,mac=02:00:00:00:00:07", spec), 0);
     assert_int_equal(spec->mac[5], 0);
     assert_string_equal(spec->devargs, "net_memif0,mac=02:00:00:00:00:07");
-    assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,mac=01:00:00:00:00:07", spec), -EINVAL);
+    assert_int_equal(br_dpdk_spec_parse("net_af_packet0,iface=lo,mac=01:00:00:00:00:07", spec),
+                     -EINVAL);
 }
 
 static void spec_mac__is_the_ports_but_at_a_tap(void **state)
@@ -127,7 +129,8 @@ static void spec_parse__says_what_is_wrong(void **state)
 static void specs_read__lists_ports(void **state)
 {
     (void)state;
-    setenv("BRAID_DPDK_PORTS", " 0000:03:00.1,address=10.0.0.1/24 ; net_ring0,address=10.0.1.1/24;", 1);
+    setenv("BRAID_DPDK_PORTS", " 0000:03:00.1,address=10.0.0.1/24 ; net_ring0,address=10.0.1.1/24;",
+           1);
     assert_int_equal(br_dpdk_specs_read(specs), 2);
     assert_true(specs[0].pci);
     assert_string_equal(specs[0].devargs, "0000:03:00.1");

@@ -34,7 +34,8 @@ void end_close(struct end *end)
 
 void end_poll(struct end *end)
 {
-    int n = ops()->poll(end->device, br_clock_now(), end->events + end->n_events, END_EVENTS - end->n_events);
+    int n = ops()->poll(end->device, br_clock_now(), end->events + end->n_events,
+                        END_EVENTS - end->n_events);
 
     assert_true(n >= 0);
     end->n_events += n;
@@ -46,7 +47,8 @@ static bool take(struct end *end, enum br_event_kind kind, struct br_event *even
         if (end->events[i].kind != kind)
             continue;
         *event = end->events[i];
-        memmove(&end->events[i], &end->events[i + 1], (size_t)(--end->n_events - i) * sizeof *event);
+        memmove(&end->events[i], &end->events[i + 1],
+                (size_t)(--end->n_events - i) * sizeof *event);
         return true;
     }
     return false;
@@ -80,7 +82,8 @@ void settle(struct end *a, struct end *b)
 {
     uint64_t until = br_clock_now() + 5 * BR_MS;
 
-    /* On a loaded machine 5 ms may be one turn, and the devices look at their sockets once a millisecond. */
+    /* On a loaded machine 5 ms may be one turn, and the devices look at their sockets once a
+     * millisecond. */
     for (int turns = 0; turns < 300 || br_clock_now() < until; turns++) {
         end_poll(a);
         end_poll(b);
@@ -115,16 +118,20 @@ int pair_teardown(void **state)
     return 0;
 }
 
-void post_message(struct end *end, const void *inline_, const void *payload, uint32_t length, uint64_t cookie)
+void post_message(struct end *end, const void *inline_, const void *payload, uint32_t length,
+                  uint64_t cookie)
 {
-    struct br_frame frame = {
-        .kind = BR_FRAME_MESSAGE, .inline_ = inline_, .payload = payload, .length = length, .cookie = cookie};
+    struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                             .inline_ = inline_,
+                             .payload = payload,
+                             .length = length,
+                             .cookie = cookie};
 
     assert_int_equal(ops()->post(end->link, &frame, 1), 1);
 }
 
-void post_placed(struct end *end, const void *payload, uint32_t length, uint32_t slot, uint32_t offset,
-                 struct br_region *region, uint64_t cookie)
+void post_placed(struct end *end, const void *payload, uint32_t length, uint32_t slot,
+                 uint32_t offset, struct br_region *region, uint64_t cookie)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = payload,

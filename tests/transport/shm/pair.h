@@ -23,7 +23,8 @@ struct pair {
 int end_open(struct end *end, uint32_t max_links);
 void end_close(struct end *end);
 void end_poll(struct end *end);
-/* Polls both (peer may be NULL) until end has an event of this kind, takes it out; fails the test after 5 s. */
+/* Polls both (peer may be NULL) until end has an event of this kind, takes it out; fails the test
+ * after 5 s. */
 struct br_event await(struct end *end, struct end *peer, enum br_event_kind kind);
 int count_events(const struct end *end, enum br_event_kind kind);
 /* Polls both for some rounds. */
@@ -34,8 +35,8 @@ int pair_teardown(void **state);
 
 void post_message(struct end *end, const void *inline_, const void *payload, uint32_t length,
                   uint64_t cookie);
-void post_placed(struct end *end, const void *payload, uint32_t length, uint32_t slot, uint32_t offset,
-                 struct br_region *region, uint64_t cookie);
+void post_placed(struct end *end, const void *payload, uint32_t length, uint32_t slot,
+                 uint32_t offset, struct br_region *region, uint64_t cookie);
 struct br_shm_link *inside(struct end *end);
 
 #endif

@@ -94,7 +94,8 @@ static uint32_t word(uint64_t round, uint32_t rank, uint32_t i)
     return (uint32_t)round * 2654435761u ^ rank << 20 ^ i;
 }
 
-/* Every rank reads only one other rank in each round, which leaves all the waiting to br_shm_coll_may_publish(). */
+/* Every rank reads only one other rank in each round, which leaves all the waiting to
+ * br_shm_coll_may_publish(). */
 static int run_rank(int fd, uint32_t rank)
 {
     uint32_t words[64], n;

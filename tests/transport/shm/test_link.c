@@ -60,7 +60,8 @@ static void listen__peer_is_killed(void **state)
 
 #define BYTES (1u << 20)
 
-/* A process that sends frames of BYTES equal bytes, another value each, from plain memory and from a segment, for ever. */
+/* A process that sends frames of BYTES equal bytes, another value each, from plain memory and from
+ * a segment, for ever. */
 static pid_t fork_stream(const struct br_address *address, uint32_t slot)
 {
     struct br_region regions[2] = {{.bytes = BYTES, .segment_fd = -1}, {.bytes = BYTES, .id = 1}};
@@ -70,8 +71,10 @@ static pid_t fork_stream(const struct br_address *address, uint32_t slot)
     if (pid)
         return pid;
     regions[0].base = malloc(BYTES);
-    if (end_open(&end, 4) || br_segment_alloc(BYTES, -1, &regions[1].base, &regions[1].segment_fd) ||
-        ops->region_register(end.device, &regions[1]) || ops->link_connect(end.device, address, &end.link))
+    if (end_open(&end, 4) ||
+        br_segment_alloc(BYTES, -1, &regions[1].base, &regions[1].segment_fd) ||
+        ops->region_register(end.device, &regions[1]) ||
+        ops->link_connect(end.device, address, &end.link))
         _exit(1);
     (void)await(&end, NULL, BR_EVENT_MESSAGE); /* we are trusted now */
     for (int k = 0;; k++) {
@@ -201,7 +204,8 @@ static void hello__inbox_that_can_shrink_is_refused(void **state)
 {
     struct pair *pair = *state;
     struct br_shm_device *device = (struct br_shm_device *)pair->b.device;
-    struct br_packet packet = {.kind = BR_PACKET_HELLO, .hello = {.message_bytes = 64, .message_buffers = 1}};
+    struct br_packet packet = {.kind = BR_PACKET_HELLO,
+                               .hello = {.message_bytes = 64, .message_buffers = 1}};
     int fd = br_shm_socket_connect(device->socket_name), inbox = memfd_create("trap", MFD_CLOEXEC);
 
     assert_int_equal(ftruncate(inbox, 1 << 20), 0);

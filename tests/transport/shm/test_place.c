@@ -96,7 +96,8 @@ static void place__many_regions_over_time(void **state)
         assert_int_equal(ops->region_register(pair->a.device, &region), 0);
         memset(region.base, (int)id, 4096);
         struct br_slot *slot = br_slot_get(&pair->b.slots, to, 4096, 4096);
-        post_placed(&pair->a, region.base, 4096, br_slot_number(&pair->b.slots, slot), 0, &region, 1);
+        post_placed(&pair->a, region.base, 4096, br_slot_number(&pair->b.slots, slot), 0, &region,
+                    1);
         (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
         (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
         assert_int_equal(to[4095], (uint8_t)id);
@@ -118,8 +119,8 @@ static void place__mapped(void **state)
         struct br_slot *slot = br_slot_get(&pair->b.slots, NULL, third, third);
 
         slot->may_map = true;
-        post_placed(&pair->a, (uint8_t *)region.base + i * third, third, br_slot_number(&pair->b.slots, slot),
-                    0, &region, i);
+        post_placed(&pair->a, (uint8_t *)region.base + i * third, third,
+                    br_slot_number(&pair->b.slots, slot), 0, &region, i);
         events[i] = await(&pair->b, &pair->a, BR_EVENT_DATA);
         assert_non_null(events[i].mapped);
         assert_memory_equal(events[i].mapped, (uint8_t *)region.base + i * third, third);
@@ -211,8 +212,10 @@ static void place__nobody_expects_it(void **state)
     fill(from);
     post_placed(&pair->a, from, BYTES, 9u << 16 | 5, 0, NULL, 3);
     assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 3);
-    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_DATA).slot, 9u << 16 | 5); /* told, not placed */
-    send_and_check(pair, from, NULL);                                                /* the link goes on */
+    /* told, not placed */
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_DATA).slot, 9u << 16 | 5);
+    /* the link goes on */
+    send_and_check(pair, from, NULL);
     free(from);
 }
 
@@ -254,7 +257,8 @@ static void place__on_a_link_that_is_not_trusted(void **state)
 static void region__descriptor_shorter_than_the_region(void **state)
 {
     struct pair *pair = *state;
-    struct br_region region = {.base = to, .bytes = 1 << 30, .segment_fd = br_segment_create("short", 4096)};
+    struct br_region region = {
+        .base = to, .bytes = 1 << 30, .segment_fd = br_segment_create("short", 4096)};
 
     assert_int_equal(ops->region_register(pair->a.device, &region), -EINVAL);
     close(region.segment_fd);

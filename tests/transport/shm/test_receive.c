@@ -36,12 +36,14 @@ static void message__too_long(void **state)
 {
     struct pair *pair = *state;
     static uint8_t payload[8193];
-    struct br_frame frame = {.kind = BR_FRAME_MESSAGE, .payload = payload, .length = sizeof payload};
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE, .payload = payload, .length = sizeof payload};
 
     assert_int_equal(ops->post(pair->a.link, &frame, 1), -EMSGSIZE);
 }
 
-/* Many messages, released in a random order: each comes once, in order, and stays as it is while held. */
+/* Many messages, released in a random order: each comes once, in order, and stays as it is while
+ * held. */
 static void message__held_ones_stay(void **state)
 {
     struct pair *pair = *state;
@@ -51,8 +53,10 @@ static void message__held_ones_stay(void **state)
 
     br_random_seed(&random, 1);
     while (seen < 5000) {
-        struct br_frame frame = {
-            .kind = BR_FRAME_MESSAGE, .inline_ = (uint8_t *)inline_, .payload = &sent, .length = sizeof sent};
+        struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
+                                 .inline_ = (uint8_t *)inline_,
+                                 .payload = &sent,
+                                 .length = sizeof sent};
 
         inline_[0] = sent;
         sent += (uint64_t)ops->post(pair->a.link, &frame, 1);
@@ -153,7 +157,8 @@ static uint8_t place[4096];
 
 static uint32_t expect_frame(struct pair *pair)
 {
-    return br_slot_number(&pair->b.slots, br_slot_get(&pair->b.slots, place, sizeof place, sizeof place));
+    return br_slot_number(&pair->b.slots,
+                          br_slot_get(&pair->b.slots, place, sizeof place, sizeof place));
 }
 
 static void hostile__unknown_segment(void **state)
@@ -167,8 +172,9 @@ static void hostile__unknown_segment(void **state)
 
 static void hostile__out_of_bounds_of_the_slot(void **state)
 {
-    struct br_inbox_cell cell = {
-        .length = packed(BR_FRAME_DATA, BR_SOURCE_PIPE, 4096), .slot = expect_frame(*state), .offset = 64};
+    struct br_inbox_cell cell = {.length = packed(BR_FRAME_DATA, BR_SOURCE_PIPE, 4096),
+                                 .slot = expect_frame(*state),
+                                 .offset = 64};
 
     forge(*state, &cell);
 }
@@ -228,7 +234,9 @@ static void hostile__noise(void **state)
             for (int i = 0; i < 16; i++)
                 words[i] = br_random_next(&random);
             if (k % 2) /* plausible ones get further */
-                words[0] = (uint64_t)packed(1 + k / 2 % 2, (uint32_t)br_random_below(&random, 3), 4096) << 32,
+                words[0] =
+                    (uint64_t)packed(1 + k / 2 % 2, (uint32_t)br_random_below(&random, 3), 4096)
+                    << 32,
                 words[1] = 1u << 16;
             atomic_store(&link->out.returns[k], (uint32_t)br_random_below(&random, 1u << 18));
             br_inbox_publish(br_inbox_cell(&link->out, k), k);

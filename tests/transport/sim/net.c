@@ -70,7 +70,8 @@ void net_connect(struct net *net, int a, int b)
     struct br_address address;
 
     assert_int_equal(br_sim_ops.device_address(net->hosts[b].device, &address), 0);
-    assert_int_equal(br_sim_ops.link_connect(net->hosts[a].device, &address, &net->hosts[a].link[b]), 0);
+    assert_int_equal(
+        br_sim_ops.link_connect(net->hosts[a].device, &address, &net->hosts[a].link[b]), 0);
 }
 
 void net_open(struct net *net, const struct br_sim_config *config, int n)
@@ -83,8 +84,10 @@ void net_open(struct net *net, const struct br_sim_config *config, int n)
     for (int i = 0; i < n; i++) {
         struct net_host *host = &net->hosts[i];
 
-        host->config = (struct br_device_config){
-            .slots = &host->slots, .message_bytes = 65536, .message_buffers = 64, .max_links = NET_HOSTS};
+        host->config = (struct br_device_config){.slots = &host->slots,
+                                                 .message_bytes = 65536,
+                                                 .message_buffers = 64,
+                                                 .max_links = NET_HOSTS};
         assert_int_equal(br_slot_table_init(&host->slots, 16), 0);
         br_sim_device_config(net->sim, i, 0, &host->config);
         assert_int_equal(br_sim_ops.device_open(&host->config, &host->device), 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small simulated network for tests: every host has one device, and a link to every other host. */
+/* A small simulated network for tests: every host has one device, and a link to every other host.
+ */
 #ifndef BR_TESTS_TRANSPORT_SIM_NET_H
 #define BR_TESTS_TRANSPORT_SIM_NET_H
 
@@ -24,9 +25,9 @@ struct net_host {
     struct br_link *link[NET_HOSTS]; /* to each peer; NULL: none, or failed and closed */
     /* Events since the beginning. */
     int messages, placed, sent, closed;
-    int error;                                        /* of the last CLOSED */
+    int error;                                            /* of the last CLOSED */
     char message[sizeof(((struct br_link *)0)->message)]; /* its words */
-    uint64_t last_message;                            /* virtual time */
+    uint64_t last_message;                                /* virtual time */
 };
 
 struct net {
@@ -35,7 +36,8 @@ struct net {
     struct net_host hosts[NET_HOSTS];
 };
 
-/* Opens everything and connects; the topology is one switch unless the caller has made another in `sim`. */
+/* Opens everything and connects; the topology is one switch unless the caller has made another in
+ * `sim`. */
 void net_open(struct net *net, const struct br_sim_config *config, int n);
 void net_connect(struct net *net, int a, int b);
 void net_close(struct net *net);

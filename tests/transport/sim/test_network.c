@@ -29,7 +29,8 @@ static uint64_t rough_run(uint64_t seed, FILE *trace)
     net_open(&net, &config, 4);
     br_random_seed(&random, 99);
     for (int i = 0; i < 500; i++) {
-        int a = (int)br_random_below(&random, 4), b = (a + 1 + (int)br_random_below(&random, 3)) % 4;
+        int a = (int)br_random_below(&random, 4),
+            b = (a + 1 + (int)br_random_below(&random, 3)) % 4;
 
         posted += net_message(&net, a, b, payload, (uint32_t)br_random_below(&random, 2000));
         net_run(&net, br_sim_now(net.sim) + br_random_below(&random, 5000));
@@ -95,7 +96,8 @@ static void latency__is_exact(void **state)
     assert_int_equal(net_message(&net, 0, 1, NULL, 0), 1);
     net_run(&net, BR_SIM_NEVER);
     assert_int_equal(net.hosts[1].last_message - start, 2 * (512 + 1000));
-    assert_int_equal(br_sim_now(net.sim) - start, 2 * (512 + 1000) + 2000); /* the acknowledgement is back */
+    /* the acknowledgement is back */
+    assert_int_equal(br_sim_now(net.sim) - start, 2 * (512 + 1000) + 2000);
     net_close(&net);
 }
 
@@ -199,7 +201,8 @@ static void attach__own_rate_and_latency(void **state)
 /* The last byte cannot leave the switch before it has come in over a slower cable. */
 static void attach__slow_into_fast(void **state)
 {
-    struct br_sim_config config = {.bits_per_second = 1000000000, .latency_ns = 1000, .forward_bytes = 100};
+    struct br_sim_config config = {
+        .bits_per_second = 1000000000, .latency_ns = 1000, .forward_bytes = 100};
     struct net net;
     uint64_t start;
 
@@ -254,10 +257,12 @@ static void post__over_the_limit(void **state)
     net_close(&net);
 }
 
-/* A deadline on a host's clock, turned into virtual time, has passed on that clock then, and not long before. */
+/* A deadline on a host's clock, turned into virtual time, has passed on that clock then, and not
+ * long before. */
 static void clock__deadlines(void **state)
 {
-    struct br_sim_config config = {.seed = 5, .clock_offset_ns = 10 * BR_SEC, .clock_drift_ppm = 200};
+    struct br_sim_config config = {
+        .seed = 5, .clock_offset_ns = 10 * BR_SEC, .clock_drift_ppm = 200};
     bool differ = false;
     struct net net;
 

@@ -43,7 +43,8 @@ int ends_set_up(void **state)
     memset(ends_place, 0, sizeof ends_place);
     for (uint32_t i = 0; i < ENDS_PLACE_BYTES; i++)
         ends_source[i] = (uint8_t)(i * 31 + i / 4096);
-    return ends_open(&ends_a, "127.0.0.1", ENDS_LINKS) || ends_open(&ends_b, "127.0.0.1", ENDS_LINKS);
+    return ends_open(&ends_a, "127.0.0.1", ENDS_LINKS) ||
+           ends_open(&ends_b, "127.0.0.1", ENDS_LINKS);
 }
 
 int ends_tear_down(void **state)

@@ -110,7 +110,8 @@ static void device_open__ipv6(void **state)
     assert_non_null(strstr(ends_b.links[0]->peer_name, "[::1]:"));
 }
 
-/* A peer that is stopped for less than the protocol's patience is not lost, whatever the kernel would do by itself. */
+/* A peer that is stopped for less than the protocol's patience is not lost, whatever the kernel
+ * would do by itself. */
 static void device_open__patience(void **state)
 {
     int ms = 0;

@@ -21,8 +21,10 @@
 static void post__large_frame_in_pieces_lands_without_a_copy(void **state)
 {
     struct br_link *link = ends_connect();
-    struct br_slot *slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
-    struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES};
+    struct br_slot *slot =
+        br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
+    struct br_frame frame = {
+        .kind = BR_FRAME_DATA, .payload = ends_source, .length = ENDS_PLACE_BYTES};
 
     (void)state;
     frame.slot = br_slot_number(&ends_b.slots, slot);
@@ -31,7 +33,8 @@ static void post__large_frame_in_pieces_lands_without_a_copy(void **state)
     ends_until(&ends_a.n_sent, 1);
     assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
     assert_int_equal(slot->missing, 0);
-    assert_int_equal(ends_a.device->counters.tx_copied_bytes + ends_b.device->counters.rx_copied_bytes, 0);
+    assert_int_equal(
+        ends_a.device->counters.tx_copied_bytes + ends_b.device->counters.rx_copied_bytes, 0);
     assert_int_equal(ends_b.device->counters.rx_bytes, ENDS_PLACE_BYTES);
     assert_int_equal(ends_a.device->counters.tx_bytes, ENDS_PLACE_BYTES);
 }
@@ -59,7 +62,8 @@ static void poll__many_links_through_the_ring(void **state)
     ends_until(&ends_b.n_placed, 8 * n);
     ends_until(&ends_a.n_sent, 8 * n);
     assert_memory_equal(ends_place, ends_source, (size_t)n * 65536);
-    assert_true(((struct br_tcp_device *)ends_a.device)->batch.ring_on || getenv("BRAID_TEST_NO_URING"));
+    assert_true(((struct br_tcp_device *)ends_a.device)->batch.ring_on ||
+                getenv("BRAID_TEST_NO_URING"));
 }
 
 static void poll__without_a_ring_the_same(void **state)
@@ -92,10 +96,12 @@ static void poll__stranger_with_malformed_bytes_loses_its_link_only(void **state
     close(fd);
 }
 
-/* The last proof and the first placed frame may come in one packet: the former must be handled first. */
+/* The last proof and the first placed frame may come in one packet: the former must be handled
+ * first. */
 static void poll__placed_frames_wait_for_trust(void **state)
 {
-    struct br_slot *slot = br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
+    struct br_slot *slot =
+        br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
     struct br_frame frame = {.kind = BR_FRAME_DATA, .payload = ends_source, .length = 65536};
     struct br_link *link;
 

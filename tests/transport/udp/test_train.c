@@ -110,7 +110,8 @@ static void outbox_add__makes_trains(void **state)
     }
 }
 
-/* As a switch on the way would have marked them: "congestion experienced" instead of "this transport can". */
+/* As a switch on the way would have marked them: "congestion experienced" instead of "this
+ * transport can". */
 static void inbox_at__congestion_marks(void **state)
 {
     static const int marks[] = {IPTOS_ECN_CE, IPTOS_ECN_ECT0};
@@ -231,8 +232,9 @@ static void outbox_send__one_that_cannot_leave(void **state)
     assert_int_equal(numbers[0], 2);
 }
 
-/* What nobody listens for comes back as bad news with the beginning of the packet. The socket, connected to itself, hears nobody else, and keeps its
- * port from being given to another program meanwhile. */
+/* What nobody listens for comes back as bad news with the beginning of the packet. The socket,
+ * connected to itself, hears nobody else, and keeps its port from being given to another program
+ * meanwhile. */
 static void socket_trouble__quotes_the_packet(void **state)
 {
     struct pollfd ready = {.fd = from_fd, .events = POLLIN};
@@ -276,7 +278,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(outbox_add__makes_trains, set_up, tear_down),
         cmocka_unit_test_setup_teardown(inbox_at__congestion_marks, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(outbox_add__no_more_than_the_kernel_takes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(outbox_add__no_more_than_the_kernel_takes, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(inbox_at__says_when_it_arrived, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_add__without_the_kernels_help, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_drop__this_link_only, set_up, tear_down),

@@ -27,7 +27,7 @@ static struct {
     int n;
 } calls[CALLS];
 
-/* ---- faults --------------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static void count(const char *call)
 {
@@ -52,7 +52,8 @@ int fake_calls(const char *call)
 int fake_fails(const char *call)
 {
     count(call);
-    if (!fault.call || strcmp(fault.call, call) != 0 || (fault.happened && !fault.always) || --fault.nth > 0)
+    if (!fault.call || strcmp(fault.call, call) != 0 || (fault.happened && !fault.always) ||
+        --fault.nth > 0)
         return 0;
     fault.happened = true;
     return fault.err ? fault.err : -1;
@@ -92,7 +93,7 @@ bool fake_has_failed(void)
     return fault.happened;
 }
 
-/* ---- devices -------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 void *fake_make(size_t bytes, int *counter)
 {
@@ -207,7 +208,8 @@ static int query_device(struct ibv_context *context, struct ibv_device_attr *out
     return 0;
 }
 
-static int query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *compat)
+static int query_port(struct ibv_context *context, uint8_t port,
+                      struct _compat_ibv_port_attr *compat)
 {
     struct ibv_port_attr *out = (struct ibv_port_attr *)compat;
     int err = fake_fails("query_port");
@@ -231,8 +233,8 @@ static int query_gid(struct ibv_context *context, uint8_t port, int index, union
     return 0;
 }
 
-static ssize_t query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
-                               uint32_t flags, size_t bytes)
+static ssize_t query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+                               size_t max, uint32_t flags, size_t bytes)
 {
     static const union ibv_gid none;
 
@@ -245,7 +247,7 @@ static ssize_t query_gid_table(struct ibv_context *context, struct ibv_gid_entry
     return 1;
 }
 
-/* ---- asynchronous events -------------------------------------------------------------------------------- */
+/* ---- asynchronous events --------------------------------------------------------------------- */
 
 void fake_raise(struct fake_context *context, struct ibv_async_event event)
 {
@@ -260,7 +262,8 @@ void fake_event(int device, enum ibv_event_type type, uint8_t port)
 {
     for (int i = 0; i < CONTEXTS; i++)
         if (contexts[i] && contexts[i]->device == device)
-            fake_raise(contexts[i], (struct ibv_async_event){.element.port_num = port, .event_type = type});
+            fake_raise(contexts[i],
+                       (struct ibv_async_event){.element.port_num = port, .event_type = type});
 }
 
 void fake_event_qp(enum ibv_event_type type, struct ibv_qp *qp)
@@ -274,7 +277,8 @@ static int get_async_event(struct ibv_context *base, struct ibv_async_event *out
     struct fake_context *context = (struct fake_context *)base;
     uint64_t one;
 
-    if (fake_fails_by_errno("get_async_event") || read(base->async_fd, &one, sizeof one) != sizeof one)
+    if (fake_fails_by_errno("get_async_event") ||
+        read(base->async_fd, &one, sizeof one) != sizeof one)
         return -1;
     *out = context->events[context->head++ % FAKE_EVENTS];
     context->unacknowledged++;
@@ -314,7 +318,7 @@ static const char *port_state_str(enum ibv_port_state state)
     return state == IBV_PORT_ACTIVE ? "active" : "down";
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct br_verbs_library own = {.get_device_list = get_device_list,
                                             .free_device_list = free_device_list,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * RDMA devices that exist in this process only: a table of libibverbs' functions whose queue pairs write into each other's
- * memory. They are strict where the manual pages are: attributes of ibv_modify_qp, order of destruction, events that are not
- * acknowledged, keys, bounds and access. Any call can be made to fail.
+ * RDMA devices that exist in this process only: a table of libibverbs' functions whose queue pairs
+ * write into each other's memory. They are strict where the manual pages are: attributes of
+ * ibv_modify_qp, order of destruction, events that are not acknowledged, keys, bounds and access.
+ * Any call can be made to fail.
  *
- * FAKE_DEVICES devices fake0, fake1, ..., one active Ethernet port each, whose GID 0 is 127.0.0.1, 127.0.0.2, ... (so BRAID_GID_INDEX=0)
- * and whose rdma_cm works, too.
- * A work request is done when it is posted; one that finds no receive buffer waits, and is tried again in each ibv_poll_cq.
+ * FAKE_DEVICES devices fake0, fake1, ..., one active Ethernet port each, whose GID 0 is 127.0.0.1,
+ * 127.0.0.2, ... (so BRAID_GID_INDEX=0) and whose rdma_cm works, too. A work request is done when
+ * it is posted; one that finds no receive buffer waits, and is tried again in each ibv_poll_cq.
  */
 #ifndef BR_TESTS_TRANSPORT_VERBS_FAKE_H
 #define BR_TESTS_TRANSPORT_VERBS_FAKE_H
@@ -14,7 +15,8 @@
 #include "transport/verbs/library.h"
 
 #define FAKE_DEVICES 3
-#define FAKE_SILENT  0 /* as errno of a fault: a call that returns a pointer returns NULL and says nothing */
+#define FAKE_SILENT                                                                                \
+    0 /* as errno of a fault: a call that returns a pointer returns NULL and says nothing */
 
 /* What a test may set at any time. */
 extern struct fake_device {
@@ -26,7 +28,8 @@ extern struct fake_device {
     bool loses_buffers; /* a queue pair that fails takes one receive buffer of its queue with it */
 } fake_devices[FAKE_DEVICES];
 
-/* Where the device finds what it is to read or write at an address; NULL, as at first: there. For memory that it reaches and the CPU does not. */
+/* Where the device finds what it is to read or write at an address; NULL, as at first: there. For
+ * memory that it reaches and the CPU does not. */
 extern void *(*fake_memory)(uint64_t address);
 
 struct fake_live {
@@ -41,8 +44,9 @@ struct fake_live fake_live(void);
 /* What a fault has kept alive is nobody's any more. */
 void fake_abandon(void);
 
-/* The nth call (from 1) of the table's field of this name (or post_send, post_srq_recv, poll_cq, req_notify_cq, query_port) fails
- * with this errno; always: it and all after it. One fault at a time. */
+/* The nth call (from 1) of the table's field of this name (or post_send, post_srq_recv, poll_cq,
+ * req_notify_cq, query_port) fails with this errno; always: it and all after it. One fault at a
+ * time. */
 void fake_fail(const char *call, int nth, int err);
 void fake_fail_always(const char *call, int err);
 void fake_heal(void);

@@ -33,7 +33,7 @@ static struct ibv_context cm_contexts[FAKE_DEVICES]; /* librdmacm opens devices 
 static struct fake_id *listeners[LISTENERS];         /* by port, from 1 */
 static uint32_t next_psn = 100;
 
-/* ---- events --------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static struct rdma_event_channel *create_event_channel(void)
 {
@@ -69,7 +69,8 @@ static void push(struct fake_id *id, enum rdma_cm_event_type type, int status,
         assert_true(param->private_data_len <= sizeof event->private_data);
         memcpy(event->private_data, param->private_data, param->private_data_len);
         event->base.param.conn.private_data = event->private_data;
-        event->base.param.conn.private_data_len = sizeof event->private_data; /* padded, as on the wire */
+        /* padded, as on the wire */
+        event->base.param.conn.private_data_len = sizeof event->private_data;
     }
     assert_int_equal(write(channel->base.fd, &one, sizeof one), sizeof one);
 }
@@ -110,7 +111,7 @@ static const char *event_str(enum rdma_cm_event_type type)
     return text;
 }
 
-/* ---- identifiers ---------------------------------------------------------------------------------------- */
+/* ---- identifiers ----------------------------------------------------------------------------- */
 
 static int create_id(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *user,
                      enum rdma_port_space space)
@@ -198,7 +199,8 @@ static __be16 get_src_port(struct rdma_cm_id *id)
     return 0;
 }
 
-static int resolve_addr(struct rdma_cm_id *base, struct sockaddr *from, struct sockaddr *to, int timeout)
+static int resolve_addr(struct rdma_cm_id *base, struct sockaddr *from, struct sockaddr *to,
+                        int timeout)
 {
     struct fake_id *id = (struct fake_id *)base;
 
@@ -220,7 +222,7 @@ static int resolve_route(struct rdma_cm_id *id, int timeout)
     return 0;
 }
 
-/* ---- connections ---------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static int request(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {

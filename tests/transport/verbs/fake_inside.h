@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the fake devices share: fake.c (devices, events, faults), fake_queues.c (memory, completion queues, shared
- * receive queues), fake_pairs.c (queue pairs and what is posted on them). */
+/* What the files of the fake devices share: fake.c (devices, events, faults), fake_queues.c
+ * (memory, completion queues, shared receive queues), fake_pairs.c (queue pairs and what is posted
+ * on them). */
 #ifndef BR_TESTS_TRANSPORT_VERBS_FAKE_INSIDE_H
 #define BR_TESTS_TRANSPORT_VERBS_FAKE_INSIDE_H
 
@@ -70,7 +71,8 @@ void fake_raise(struct fake_context *context, struct ibv_async_event event);
 void fake_queues_fill(struct br_verbs_library *library);
 void fake_queues_operations(struct ibv_context_ops *ops);
 /* May a work request of this protection domain touch [address, +bytes) with this key? */
-bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address, uint64_t bytes);
+bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address,
+                     uint64_t bytes);
 /* Where the bytes of an address in a work request are (fake_memory). */
 void *fake_bytes(uint64_t address);
 void fake_complete(struct ibv_cq *cq, struct ibv_wc wc);

@@ -24,7 +24,7 @@ struct fake_qp {
 
 static struct fake_qp *qps[QPS];
 
-/* ---- queue pairs ---------------------------------------------------------------------------------------- */
+/* ---- queue pairs ----------------------------------------------------------------------------- */
 
 static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
@@ -62,9 +62,10 @@ static struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init
 static void flush(struct fake_qp *qp)
 {
     for (; qp->head != qp->tail; qp->head++)
-        fake_complete(qp->base.send_cq, (struct ibv_wc){.wr_id = qp->sends[qp->head % SENDS].work.wr_id,
-                                                        .status = IBV_WC_WR_FLUSH_ERR,
-                                                        .qp_num = qp->base.qp_num});
+        fake_complete(qp->base.send_cq,
+                      (struct ibv_wc){.wr_id = qp->sends[qp->head % SENDS].work.wr_id,
+                                      .status = IBV_WC_WR_FLUSH_ERR,
+                                      .qp_num = qp->base.qp_num});
 }
 
 static void to_error(struct fake_qp *qp)
@@ -155,13 +156,14 @@ void fake_break(struct ibv_qp *base, enum ibv_wc_status status)
     struct fake_qp *qp = (struct fake_qp *)base;
 
     if (qp->head != qp->tail)
-        fake_complete(base->send_cq, (struct ibv_wc){.wr_id = qp->sends[qp->head++ % SENDS].work.wr_id,
-                                                     .status = status,
-                                                     .qp_num = base->qp_num});
+        fake_complete(base->send_cq,
+                      (struct ibv_wc){.wr_id = qp->sends[qp->head++ % SENDS].work.wr_id,
+                                      .status = status,
+                                      .qp_num = base->qp_num});
     to_error(qp);
 }
 
-/* ---- work requests -------------------------------------------------------------------------------------- */
+/* ---- work requests --------------------------------------------------------------------------- */
 
 static int post_send(struct ibv_qp *base, struct ibv_send_wr *work, struct ibv_send_wr **bad)
 {
@@ -186,7 +188,8 @@ static int post_send(struct ibv_qp *base, struct ibv_send_wr *work, struct ibv_s
             continue;
         assert_true(at + send->sge[i].length <= qp->max_inline);
         if (send->sge[i].length)
-            memcpy(send->bytes + at, (const void *)(uintptr_t)send->sge[i].addr, send->sge[i].length);
+            memcpy(send->bytes + at, (const void *)(uintptr_t)send->sge[i].addr,
+                   send->sge[i].length);
         send->sge[i].addr = (uintptr_t)(send->bytes + at);
         at += send->sge[i].length;
     }
@@ -224,7 +227,8 @@ static void gather(const struct fake_send *send, uint8_t *to)
 static bool has_keys(const struct fake_qp *qp, const struct fake_send *send)
 {
     for (int i = 0; i < send->work.num_sge && !(send->work.send_flags & IBV_SEND_INLINE); i++)
-        if (!fake_is_allowed(qp->base.pd, send->sge[i].lkey, false, send->sge[i].addr, send->sge[i].length))
+        if (!fake_is_allowed(qp->base.pd, send->sge[i].lkey, false, send->sge[i].addr,
+                             send->sge[i].length))
             return false;
     return true;
 }
@@ -232,8 +236,8 @@ static bool has_keys(const struct fake_qp *qp, const struct fake_send *send)
 static bool may_write(const struct fake_qp *peer, const struct fake_send *send)
 {
     return peer->access & IBV_ACCESS_REMOTE_WRITE &&
-           fake_is_allowed(peer->base.pd, send->work.wr.rdma.rkey, true, send->work.wr.rdma.remote_addr,
-                           length_of(send));
+           fake_is_allowed(peer->base.pd, send->work.wr.rdma.rkey, true,
+                           send->work.wr.rdma.remote_addr, length_of(send));
 }
 
 /* What the responder does. -1: it has no buffer now. */
@@ -248,7 +252,8 @@ static int deliver(struct fake_qp *peer, const struct fake_send *send)
 
     if ((writes || send->work.opcode == IBV_WR_RDMA_WRITE) && !may_write(peer, send))
         return IBV_WC_REM_ACCESS_ERR;
-    if (send->work.opcode == IBV_WR_RDMA_WRITE) { /* of which the responder's program hears nothing */
+    /* of which the responder's program hears nothing */
+    if (send->work.opcode == IBV_WR_RDMA_WRITE) {
         gather(send, fake_bytes(send->work.wr.rdma.remote_addr));
         return IBV_WC_SUCCESS;
     }
@@ -283,7 +288,8 @@ static int execute(struct fake_qp *qp, const struct fake_send *send)
 
 static void run(struct fake_qp *qp)
 {
-    while (qp->state == IBV_QPS_RTS && qp->head != qp->tail && !fake_device_of(qp->base.context)->hold) {
+    while (qp->state == IBV_QPS_RTS && qp->head != qp->tail &&
+           !fake_device_of(qp->base.context)->hold) {
         const struct fake_send *send = &qp->sends[qp->head % SENDS];
         int status = execute(qp, send);
 

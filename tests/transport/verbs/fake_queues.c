@@ -9,7 +9,7 @@
 static struct ibv_mr *mrs[MRS];
 static uint32_t next_key = 0x1000;
 
-/* ---- memory --------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static struct ibv_pd *alloc_pd(struct ibv_context *context)
 {
@@ -57,8 +57,8 @@ static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *memory, size_t bytes, int 
     return mr;
 }
 
-static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
-                                    int access)
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+                                    int fd, int access)
 {
     (void)offset;
     assert_true(fd >= 0);
@@ -90,7 +90,8 @@ static int dereg_mr(struct ibv_mr *mr)
 }
 
 /* May a work request of this protection domain touch [address, +bytes) with this key? */
-bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address, uint64_t bytes)
+bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_t address,
+                     uint64_t bytes)
 {
     for (int i = 0; i < MRS; i++)
         if (mrs[i] && mrs[i]->pd == pd && (remote ? mrs[i]->rkey : mrs[i]->lkey) == key)
@@ -99,7 +100,7 @@ bool fake_is_allowed(const struct ibv_pd *pd, uint32_t key, bool remote, uint64_
     return false;
 }
 
-/* ---- completion queues ---------------------------------------------------------------------------------- */
+/* ---- completion queues ----------------------------------------------------------------------- */
 
 static struct ibv_comp_channel *create_comp_channel(struct ibv_context *context)
 {
@@ -137,7 +138,8 @@ static struct ibv_cq *create_cq(struct ibv_context *context, int entries, void *
         return NULL;
     assert_in_range(entries, 1, fake_device_of(context)->max_cqe);
     cq = fake_make(sizeof *cq + (size_t)entries * sizeof *cq->ring, &fake_alive.cqs);
-    cq->base = (struct ibv_cq){.context = context, .channel = channel, .cq_context = user, .cqe = entries};
+    cq->base =
+        (struct ibv_cq){.context = context, .channel = channel, .cq_context = user, .cqe = entries};
     if (channel)
         ((struct fake_channel *)channel)->cq = cq;
     ((struct fake_context *)context)->children++;
@@ -211,7 +213,7 @@ static void ack_cq_events(struct ibv_cq *cq, unsigned int n)
     ((struct fake_cq *)cq)->unacknowledged -= n;
 }
 
-/* ---- shared receive queues ------------------------------------------------------------------------------ */
+/* ---- shared receive queues ------------------------------------------------------------------- */
 
 static struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
@@ -282,9 +284,9 @@ struct fake_receive fake_take_buffer(struct fake_srq *srq)
 
     if (srq->tail - srq->head < srq->limit) {
         srq->limit = 0;
-        fake_raise(
-            (struct fake_context *)srq->base.context,
-            (struct ibv_async_event){.element.srq = &srq->base, .event_type = IBV_EVENT_SRQ_LIMIT_REACHED});
+        fake_raise((struct fake_context *)srq->base.context,
+                   (struct ibv_async_event){.element.srq = &srq->base,
+                                            .event_type = IBV_EVENT_SRQ_LIMIT_REACHED});
     }
     return taken;
 }

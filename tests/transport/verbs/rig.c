@@ -37,8 +37,11 @@ void rig_close(struct rig_end *end)
 
 static void prepare(struct rig_end *end, const char *name)
 {
-    end->config = (struct br_device_config){
-        .name = name, .slots = &end->slots, .message_bytes = 4096, .message_buffers = 8, .max_links = 8};
+    end->config = (struct br_device_config){.name = name,
+                                            .slots = &end->slots,
+                                            .message_bytes = 4096,
+                                            .message_buffers = 8,
+                                            .max_links = 8};
     assert_int_equal(br_slot_table_init(&end->slots, 16), 0);
 }
 
@@ -87,7 +90,8 @@ void rig_poll(struct rig *rig, struct rig_end *end)
     if (!end->device)
         return;
     rig->now += BR_MS;
-    n = rig_ops->poll(&end->device->base, rig->now, end->events + end->n_events, RIG_EVENTS - end->n_events);
+    n = rig_ops->poll(&end->device->base, rig->now, end->events + end->n_events,
+                      RIG_EVENTS - end->n_events);
     assert_true(n >= 0);
     for (int i = end->n_events; i < end->n_events + n; i++) {
         const struct br_event *event = &end->events[i];
@@ -211,7 +215,8 @@ int rig_placed(struct rig *rig, const struct br_slot *slot, uint64_t cookie)
     return rig_placed_urgently(rig, slot, cookie, 0);
 }
 
-int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie, int32_t priority)
+int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie,
+                        int32_t priority)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = rig->from,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two devices of the back end `verbs` on fake0 and fake1 (fake.h) with a link between them, and a clock that the test moves. */
+/* Two devices of the back end `verbs` on fake0 and fake1 (fake.h) with a link between them, and a
+ * clock that the test moves. */
 #ifndef BR_TESTS_TRANSPORT_VERBS_RIG_H
 #define BR_TESTS_TRANSPORT_VERBS_RIG_H
 
@@ -47,11 +48,13 @@ int rig_count(const struct rig_end *end, enum br_event_kind kind);
 
 /* post() of one message of `length` bytes beyond the inline part; its return value. */
 int rig_message(struct rig_end *end, uint32_t length, uint64_t cookie);
-/* A slot of b's with a token, for RIG_PLACE bytes into rig->to; regions on both ends if `registered`. */
+/* A slot of b's with a token, for RIG_PLACE bytes into rig->to; regions on both ends if
+ * `registered`. */
 struct br_slot *rig_slot(struct rig *rig, bool registered);
 void rig_slot_put(struct rig *rig, struct br_slot *slot);
 /* post() of a frame with all its bytes from a to b. */
 int rig_placed(struct rig *rig, const struct br_slot *slot, uint64_t cookie);
-int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie, int32_t priority);
+int rig_placed_urgently(struct rig *rig, const struct br_slot *slot, uint64_t cookie,
+                        int32_t priority);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bounce buffers: made once, no two pieces overlap, full is not failed, and the limit of locked memory makes them smaller. */
+/* Bounce buffers: made once, no two pieces overlap, full is not failed, and the limit of locked
+ * memory makes them smaller. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,7 +68,8 @@ static void get__pins_once_at_first_need(void **state)
     assert_int_equal(counters.registrations, 1);
     assert_int_equal(counters.pinned_bytes, 4 * MIB);
     assert_false(access_asked &
-                 (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)); /* no peer has business there */
+                 /* no peer has business there */
+                 (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
     br_verbs_bounce_put(&bounce, a);
     br_verbs_bounce_destroy(&bounce);
     assert_int_equal(counters.pinned_bytes, 0);
@@ -111,8 +113,8 @@ static void get__smaller_under_a_limit(void **state)
     br_verbs_bounce_destroy(&bounce);
 }
 
-/* Random pieces, each filled with its number: what is read back shows overlaps; what is refused would not have fitted in
- * the longest gap. */
+/* Random pieces, each filled with its number: what is read back shows overlaps; what is refused
+ * would not have fitted in the longest gap. */
 static void get__random_pieces_never_overlap(void **state)
 {
     enum { PIECES = 64, UNITS = 128, UNIT = 16 << 10 };

@@ -11,7 +11,8 @@
 #include "tests/says.h"
 #include "transport/verbs/capabilities.h"
 
-/* mlx5_0 with an address of each family, mlx5_1 with IPv4 only, rxe0, which is soft-RoCE; all of them can be used. */
+/* mlx5_0 with an address of each family, mlx5_1 with IPv4 only, rxe0, which is soft-RoCE; all of
+ * them can be used. */
 static struct br_gid gids[3][2];
 static struct br_verbs_port ports[3];
 static struct br_verbs_host host;

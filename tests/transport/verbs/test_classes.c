@@ -12,7 +12,8 @@
 #include "tests/says.h"
 #include "transport/verbs/classes.h"
 
-static struct br_verbs_class class_at(const char *level, const char *traffic, unsigned n, int32_t priority)
+static struct br_verbs_class class_at(const char *level, const char *traffic, unsigned n,
+                                      int32_t priority)
 {
     struct br_verbs_classes classes;
 

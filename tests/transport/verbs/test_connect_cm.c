@@ -109,7 +109,8 @@ static void connect__uses_what_rdma_cm_knows(void **state)
     assert_int_equal(rig_message(&rig->a, 1000, 1), 1);
     assert_int_equal(rig_message(&rig->b, 1000, 1), 1);
     rig_settle(rig);
-    assert_int_equal(rig_count(&rig->a, BR_EVENT_MESSAGE) + rig_count(&rig->b, BR_EVENT_MESSAGE), 2);
+    assert_int_equal(rig_count(&rig->a, BR_EVENT_MESSAGE) + rig_count(&rig->b, BR_EVENT_MESSAGE),
+                     2);
 }
 
 static void connect__nobody_listens(void **state)
@@ -145,14 +146,15 @@ static void connect__other_way_at_the_peer(void **state)
 
 static void events__that_end_the_exchange(void **state)
 {
-    static const enum rdma_cm_event_type types[] = {RDMA_CM_EVENT_ADDR_ERROR,    RDMA_CM_EVENT_ROUTE_ERROR,
-                                                    RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_UNREACHABLE,
-                                                    RDMA_CM_EVENT_REJECTED,      RDMA_CM_EVENT_DISCONNECTED};
+    static const enum rdma_cm_event_type types[] = {
+        RDMA_CM_EVENT_ADDR_ERROR,  RDMA_CM_EVENT_ROUTE_ERROR, RDMA_CM_EVENT_CONNECT_ERROR,
+        RDMA_CM_EVENT_UNREACHABLE, RDMA_CM_EVENT_REJECTED,    RDMA_CM_EVENT_DISCONNECTED};
     struct rig *rig = *state;
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         rig_begin(rig);
-        fake_cm_event(rig_link(&rig->a)->id, types[i], types[i] == RDMA_CM_EVENT_REJECTED ? 28 : -ETIMEDOUT);
+        fake_cm_event(rig_link(&rig->a)->id, types[i],
+                      types[i] == RDMA_CM_EVENT_REJECTED ? 28 : -ETIMEDOUT);
         for (int n = 0; n < 3 && !rig_count(&rig->a, BR_EVENT_CLOSED); n++)
             rig_poll(rig, &rig->a);
         assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening and closing the device: each call of libibverbs fails once, and nothing is left behind. */
+/* Opening and closing the device: each call of libibverbs fails once, and nothing is left behind.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +48,8 @@ static void opens_and_closes(const struct br_device_config *config)
 static const struct call {
     const char *name;
     bool returns_errno; /* else NULL */
-    bool probes;        /* also while one looks at all devices; that one of them fails need not concern us */
+    /* also while one looks at all devices; that one of them fails need not concern us */
+    bool probes;
 } calls[CALLS] = {
     {.name = "get_device_list", .probes = true},
     {.name = "open_device", .probes = true},
@@ -84,7 +86,8 @@ static void open_with_fault(const struct call *call, int nth, int err)
     assert_memory_equal(&left, &nothing, sizeof left);
 }
 
-/* -errno, words that name the device, and nothing is left; at the last call the same as at the first. */
+/* -errno, words that name the device, and nothing is left; at the last call the same as at the
+ * first. */
 static void device_open__each_call_fails(void **state)
 {
     int made[CALLS];
@@ -143,8 +146,9 @@ static void close_with(struct rig *rig, const char *call)
 
 static void device_close__each_call_fails(void **state)
 {
-    static const char *const closing[] = {"modify_qp",  "destroy_qp",           "dereg_mr",   "destroy_srq",
-                                          "destroy_cq", "destroy_comp_channel", "dealloc_pd", "close_device"};
+    static const char *const closing[] = {"modify_qp",   "destroy_qp",  "dereg_mr",
+                                          "destroy_srq", "destroy_cq",  "destroy_comp_channel",
+                                          "dealloc_pd",  "close_device"};
 
     for (size_t i = 0; i < sizeof closing / sizeof *closing; i++)
         close_with(*state, closing[i]);
@@ -155,7 +159,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(device_open__each_call_fails, setup, teardown),
         cmocka_unit_test_setup_teardown(device_open__calls_fail_without_errno, setup, teardown),
-        cmocka_unit_test_setup_teardown(device_open__few_entries_make_short_queues, setup, teardown),
+        cmocka_unit_test_setup_teardown(device_open__few_entries_make_short_queues, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(device_close__each_call_fails, rig_setup, rig_teardown),
     };
 

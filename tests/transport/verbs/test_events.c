@@ -17,8 +17,8 @@ static int error_after(struct rig *rig, enum ibv_event_type type, uint8_t port)
 {
     const struct br_event *closed;
 
-    if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
-        type == IBV_EVENT_PATH_MIG_ERR)
+    if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR ||
+        type == IBV_EVENT_QP_ACCESS_ERR || type == IBV_EVENT_PATH_MIG_ERR)
         fake_event_qp(type, rig_link(&rig->a)->lanes[0].qp);
     else
         fake_event(0, type, port);
@@ -37,7 +37,8 @@ static void close_both(struct rig *rig)
     rig_settle(rig);
 }
 
-/* The link fails with words, its queue pair is in error, the peer hears of it; then they connect again. */
+/* The link fails with words, its queue pair is in error, the peer hears of it; then they connect
+ * again. */
 static void fails_and_comes_back(struct rig *rig, enum ibv_event_type type, int error)
 {
     assert_int_equal(error_after(rig, type, 1), error);
@@ -96,7 +97,8 @@ static void events__of_the_device(void **state)
     dies(rig, IBV_EVENT_WQ_FATAL);
 }
 
-/* A card that has been taken out has no events any more, only an error, and its descriptor is readable for ever. */
+/* A card that has been taken out has no events any more, only an error, and its descriptor is
+ * readable for ever. */
 static void events__cannot_be_read(void **state)
 {
     struct rig *rig = *state;
@@ -198,10 +200,11 @@ static void events__gid_cannot_be_asked(void **state)
 
 static void events__that_change_nothing(void **state)
 {
-    static const enum ibv_event_type types[] = {IBV_EVENT_COMM_EST,          IBV_EVENT_SQ_DRAINED,
-                                                IBV_EVENT_PATH_MIG,          IBV_EVENT_QP_LAST_WQE_REACHED,
-                                                IBV_EVENT_PKEY_CHANGE,       IBV_EVENT_SM_CHANGE,
-                                                IBV_EVENT_CLIENT_REREGISTER, (enum ibv_event_type)99};
+    static const enum ibv_event_type types[] = {
+        IBV_EVENT_COMM_EST,          IBV_EVENT_SQ_DRAINED,
+        IBV_EVENT_PATH_MIG,          IBV_EVENT_QP_LAST_WQE_REACHED,
+        IBV_EVENT_PKEY_CHANGE,       IBV_EVENT_SM_CHANGE,
+        IBV_EVENT_CLIENT_REREGISTER, (enum ibv_event_type)99};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         assert_int_equal(error_after(*state, types[i], 1), 0);

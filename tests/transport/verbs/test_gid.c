@@ -14,7 +14,8 @@
 
 static const struct br_gid_wish any = {.index = -1};
 
-static struct br_gid entry(int index, const char *address, enum br_gid_type type, const char *netdev)
+static struct br_gid entry(int index, const char *address, enum br_gid_type type,
+                           const char *netdev)
 {
     struct br_gid gid = {.index = index, .type = type};
 
@@ -24,16 +25,19 @@ static struct br_gid entry(int index, const char *address, enum br_gid_type type
 }
 
 /* Soft-RoCE: 0 is link-local. mlx5: every address twice, version 1 first. */
-#define RXE                                                                                                  \
-    {                                                                                                        \
-        entry(0, "fe80::ff:fe00:1", BR_GID_ROCE_V2, "eth0"), entry(1, "10.0.0.1", BR_GID_ROCE_V2, "eth0")    \
+#define RXE                                                                                        \
+    {                                                                                              \
+        entry(0, "fe80::ff:fe00:1", BR_GID_ROCE_V2, "eth0"),                                       \
+            entry(1, "10.0.0.1", BR_GID_ROCE_V2, "eth0")                                           \
     }
-#define MLX5                                                                                                 \
-    {                                                                                                        \
-        entry(0, "fe80::ff:fe00:1", BR_GID_ROCE_V1, "ens1f0"),                                               \
-            entry(1, "fe80::ff:fe00:1", BR_GID_ROCE_V2, "ens1f0"),                                           \
-            entry(2, "10.0.0.1", BR_GID_ROCE_V1, "ens1f0"), entry(3, "10.0.0.1", BR_GID_ROCE_V2, "ens1f0"),  \
-            entry(4, "fd00::1", BR_GID_ROCE_V1, "ens1f0"), entry(5, "fd00::1", BR_GID_ROCE_V2, "ens1f0")     \
+#define MLX5                                                                                       \
+    {                                                                                              \
+        entry(0, "fe80::ff:fe00:1", BR_GID_ROCE_V1, "ens1f0"),                                     \
+            entry(1, "fe80::ff:fe00:1", BR_GID_ROCE_V2, "ens1f0"),                                 \
+            entry(2, "10.0.0.1", BR_GID_ROCE_V1, "ens1f0"),                                        \
+            entry(3, "10.0.0.1", BR_GID_ROCE_V2, "ens1f0"),                                        \
+            entry(4, "fd00::1", BR_GID_ROCE_V1, "ens1f0"),                                         \
+            entry(5, "fd00::1", BR_GID_ROCE_V2, "ens1f0")                                          \
     }
 
 static void parse__text_gives_the_same_back(void **state)
@@ -65,7 +69,8 @@ static void choose__rxe_takes_ipv4_and_not_the_first(void **state)
     assert_int_equal(choice.entry[BR_GID_IPV6], -1);
     assert_int_equal(choice.entry[BR_GID_NATIVE], -1);
     assert_string_equal(
-        choice.message, "GID 1 (10.0.0.1, RoCE v2, eth0); not 0 (fe80::ff:fe00:1, RoCE v2, eth0): link-local");
+        choice.message,
+        "GID 1 (10.0.0.1, RoCE v2, eth0); not 0 (fe80::ff:fe00:1, RoCE v2, eth0): link-local");
 }
 
 static void choose__mlx5_takes_version_two_of_both_families(void **state)
@@ -94,8 +99,9 @@ static void choose__numbers_need_not_be_dense(void **state)
 
 static void choose__nothing_routable_says_why(void **state)
 {
-    static const char *const bad[] = {"fe80::1",   "febf::1", "169.254.3.4", "127.0.0.1",      "::1",
-                                      "224.0.0.1", "ff02::1", "0.0.0.0",     "255.255.255.255"};
+    static const char *const bad[] = {"fe80::1",   "febf::1", "169.254.3.4",
+                                      "127.0.0.1", "::1",     "224.0.0.1",
+                                      "ff02::1",   "0.0.0.0", "255.255.255.255"};
     struct br_gid_choice choice;
 
     (void)state;
@@ -121,8 +127,9 @@ static void choose__empty_and_foreign_entries_do_not_count(void **state)
     table[1].foreign = true;
     assert_int_equal(br_gid_choose(far, 1, &any, &choice), -EADDRNOTAVAIL);
     assert_int_equal(br_gid_choose(table, 3, &any, &choice), -EADDRNOTAVAIL);
-    assert_says(choice.message, "not 0 (::, RoCE v2): empty|not 1 (10.0.0.1, RoCE v2)|namespace|not 2 "
-                              "(10.0.0.2, of an unknown type, eth0)");
+    assert_says(choice.message,
+                "not 0 (::, RoCE v2): empty|not 1 (10.0.0.1, RoCE v2)|namespace|not 2 "
+                "(10.0.0.2, of an unknown type, eth0)");
 }
 
 static void choose__address_and_interface_asked_for(void **state)
@@ -200,7 +207,8 @@ static void choose__many_entries_fit_into_the_words(void **state)
 
     (void)state;
     for (int i = 0; i < 64; i++)
-        table[i] = entry(i, "fe80:1234:5678:9abc:def0:1234:5678:9abc", BR_GID_ROCE_V1, "enp193s0f1np1");
+        table[i] =
+            entry(i, "fe80:1234:5678:9abc:def0:1234:5678:9abc", BR_GID_ROCE_V1, "enp193s0f1np1");
     assert_int_equal(br_gid_choose(table, 64, &any, &choice), -EADDRNOTAVAIL);
     assert_true(strlen(choice.message) < BR_GID_MESSAGE);
 }

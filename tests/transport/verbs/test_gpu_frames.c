@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames of GPU memory: addresses at which the CPU faults, and the fake devices find bytes (fake_memory). */
+/* Frames of GPU memory: addresses at which the CPU faults, and the fake devices find bytes
+ * (fake_memory). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,8 @@ static int teardown(void **state)
 
 static void add(struct rig_end *end, struct br_region *region, uint8_t *memory)
 {
-    *region = (struct br_region){.base = memory, .bytes = RIG_PLACE, .segment_fd = -1, .gpu = &by_dmabuf};
+    *region =
+        (struct br_region){.base = memory, .bytes = RIG_PLACE, .segment_fd = -1, .gpu = &by_dmabuf};
     assert_int_equal(rig_ops->region_register(&end->device->base, region), 0);
 }
 
@@ -109,8 +111,8 @@ static void post__gpu_to_gpu(void **state)
     rig_ops->region_release(&rig->b.device->base, &to);
 }
 
-/* The receiver has no room that a NIC could write to, so frames go in pieces (place.h note 5): the NIC gathers them. SENT comes when it has read
- * the last one, not before. */
+/* The receiver has no room that a NIC could write to, so frames go in pieces (place.h note 5): the
+ * NIC gathers them. SENT comes when it has read the last one, not before. */
 static void post__gpu_in_pieces(void **state)
 {
     struct rig *rig = *state;
@@ -153,7 +155,8 @@ static void post__gpu_piece_fails(void **state)
     rig_ops->region_release(&rig->a.device->base, &from);
 }
 
-/* Pieces are the CPU's to copy, which cannot: a peer that sends them loses the link, and the process stays. */
+/* Pieces are the CPU's to copy, which cannot: a peer that sends them loses the link, and the
+ * process stays. */
 static void poll__pieces_for_a_gpu(void **state)
 {
     struct rig *rig = *state;
@@ -165,7 +168,8 @@ static void poll__pieces_for_a_gpu(void **state)
     frame = (struct br_frame){.kind = BR_FRAME_DATA,
                               .payload = rig->from,
                               .length = 4096,
-                              .slot = br_slot_number(&rig->b.slots, slot)}; /* and no token: in pieces */
+                              /* and no token: in pieces */
+                              .slot = br_slot_number(&rig->b.slots, slot)};
     assert_int_equal(rig_ops->post(rig->a.link, &frame, 1), 1);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, -EPROTO);

@@ -90,8 +90,8 @@ static void read__soft_roce_as_a_module_of_this_kernel(void **state)
     br_verbs_inventory_read(&s, root);
     assert_false(s.soft_roce);
     assert_int_equal(uname(&name), 0);
-    snprintf(path, sizeof path, "/lib/modules/%.65s/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz",
-             name.release);
+    snprintf(path, sizeof path,
+             "/lib/modules/%.65s/kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz", name.release);
     make(path, "");
     br_verbs_inventory_read(&s, root);
     assert_true(s.soft_roce);

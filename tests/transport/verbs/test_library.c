@@ -46,11 +46,13 @@ static void library__functions_are_the_named_ones(void **state)
 {
     const struct br_verbs_library *library = *state;
 
-    assert_string_equal(library->wc_status_str(IBV_WC_RNR_RETRY_EXC_ERR), "RNR retry counter exceeded");
+    assert_string_equal(library->wc_status_str(IBV_WC_RNR_RETRY_EXC_ERR),
+                        "RNR retry counter exceeded");
     assert_string_equal(library->port_state_str(IBV_PORT_ACTIVE), "active");
     assert_string_equal(library->event_type_str(IBV_EVENT_SM_CHANGE), "SM change");
     if (!*library->cm_why_not)
-        assert_string_equal(library->cm_event_str(RDMA_CM_EVENT_ESTABLISHED), "RDMA_CM_EVENT_ESTABLISHED");
+        assert_string_equal(library->cm_event_str(RDMA_CM_EVENT_ESTABLISHED),
+                            "RDMA_CM_EVENT_ESTABLISHED");
 }
 
 int main(void)

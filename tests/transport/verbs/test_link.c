@@ -11,7 +11,8 @@
 
 #include "rig.h"
 
-/* Connects while the nth call of that name fails. One side reports it, none has a link, nothing is left but what they close. */
+/* Connects while the nth call of that name fails. One side reports it, none has a link, nothing is
+ * left but what they close. */
 static void connect_with_fault(struct rig *rig, const char *call, int nth, int err)
 {
     fake_fail(call, nth, err);
@@ -57,7 +58,8 @@ static void connect_each_call_fails(struct rig *rig, int classes)
     for (int nth = 1; nth <= modifications; nth++)
         connect_with_fault(rig, "modify_qp", nth, EINVAL);
     connect_with_fault(rig, "post_send", 1, EIO); /* which tells the peer that it may write */
-    rig_connect(rig);                             /* nothing has stayed behind that would hinder it */
+    /* nothing has stayed behind that would hinder it */
+    rig_connect(rig);
 }
 
 static void connect__each_call_fails(void **state)
@@ -82,7 +84,8 @@ static void create__little_goes_inline(void **state)
     assert_int_equal(rig_message(&rig->a, 100, 1), 1);
     assert_int_equal(rig_message(&rig->b, 100, 1), 1);
     rig_settle(rig);
-    assert_int_equal(rig_count(&rig->a, BR_EVENT_MESSAGE) + rig_count(&rig->b, BR_EVENT_MESSAGE), 2);
+    assert_int_equal(rig_count(&rig->a, BR_EVENT_MESSAGE) + rig_count(&rig->b, BR_EVENT_MESSAGE),
+                     2);
 }
 
 static int teardown_classes(void **state)
@@ -158,8 +161,9 @@ static void ready__other_classes_than_the_peer(void **state)
     assert_int_equal(rig->b.device->n_open, 0);
 }
 
-/* link_close() with work under way: in error and destroyed before it returns, so the slice can be sent again elsewhere. What had
- * not left never arrives, nothing of it is reported, and all memory is back. */
+/* link_close() with work under way: in error and destroyed before it returns, so the slice can be
+ * sent again elsewhere. What had not left never arrives, nothing of it is reported, and all memory
+ * is back. */
 static void close__fences(void **state)
 {
     struct rig *rig = *state;
@@ -216,7 +220,8 @@ static void close__fences_every_class(void **state)
     rig_slot_put(rig, slot);
 }
 
-/* One queue pair of the link breaks: the link has failed, and the other carries nothing any more. */
+/* One queue pair of the link breaks: the link has failed, and the other carries nothing any more.
+ */
 static void close__class_fails(void **state)
 {
     struct rig *rig = *state;
@@ -254,7 +259,8 @@ static void close__no_error_state(void **state)
     rig_connect(rig);
 }
 
-/* It cannot be destroyed: nothing says that it is fenced, so the device is not to be used any more. */
+/* It cannot be destroyed: nothing says that it is fenced, so the device is not to be used any more.
+ */
 static void close__cannot_be_destroyed(void **state)
 {
     struct rig *rig = *state;
@@ -302,7 +308,7 @@ int main(void)
 {
 #define CASE(name)           cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 #define CLASSES(name, setup) cmocka_unit_test_setup_teardown(name, setup, teardown_classes)
-#define ALONE(name)          cmocka_unit_test_setup_teardown(name, rig_setup_unconnected, rig_teardown)
+#define ALONE(t)             cmocka_unit_test_setup_teardown(t, rig_setup_unconnected, rig_teardown)
     const struct CMUnitTest tests[] = {
         ALONE(connect__each_call_fails),
         ALONE(create__little_goes_inline),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registration against functions of ours that stand in for libibverbs': what is asked for, what is said, what is counted. */
+/* Registration against functions of ours that stand in for libibverbs': what is asked for, what is
+ * said, what is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +14,9 @@
 #include "base/error.h"
 #include "transport/verbs/memory.h"
 
-#define RELAXED_AND_ALL                                                                                      \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING)
+#define RELAXED_AND_ALL                                                                            \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
+     IBV_ACCESS_RELAXED_ORDERING)
 
 static struct br_device_counters counters;
 static struct br_verbs_registrar registrar;
@@ -58,8 +60,8 @@ static struct ibv_mr *reg_mr_iova2(struct ibv_pd *pd, void *address, size_t byte
     return make(address, bytes, access, fake.plain_fails);
 }
 
-static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
-                                    int access)
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
+                                    int fd, int access)
 {
     (void)pd;
     assert_int_equal(fd, 77);
@@ -114,7 +116,8 @@ static void region_register__counts_and_releases(void **state)
     assert_int_equal(counters.pinned_bytes, 0);
 }
 
-/* A library without ibv_reg_mr_iova2 would hand a flag that it does not know to a kernel that does not either. */
+/* A library without ibv_reg_mr_iova2 would hand a flag that it does not know to a kernel that does
+ * not either. */
 static void region_register__old_library_no_relaxed_ordering(void **state)
 {
     struct br_region region = {.base = memory, .bytes = sizeof memory, .segment_fd = -1};
@@ -181,7 +184,8 @@ static void unpin__failure_stays_counted(void **state)
 static void region_register__gpu_by_dmabuf(void **state)
 {
     struct br_region_gpu gpu = {.dmabuf = 77, .dmabuf_offset = 0x3000};
-    struct br_region region = {.base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
+    struct br_region region = {
+        .base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
 
     (void)state;
     assert_int_equal(br_verbs_region_register(&registrar, 0, &region), 0);
@@ -196,7 +200,8 @@ static void region_register__gpu_by_dmabuf(void **state)
 static void region_register__gpu_by_peer_memory(void **state)
 {
     struct br_region_gpu gpu = {.dmabuf = 77};
-    struct br_region region = {.base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
+    struct br_region region = {
+        .base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
 
     (void)state;
     fake.dmabuf_fails = EOPNOTSUPP; /* what soft-RoCE says */
@@ -213,7 +218,8 @@ static void region_register__gpu_by_peer_memory(void **state)
 static void region_register__gpu_neither_way(void **state)
 {
     struct br_region_gpu gpu = {.dmabuf = 77};
-    struct br_region region = {.base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
+    struct br_region region = {
+        .base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
 
     (void)state;
     fake.dmabuf_fails = EOPNOTSUPP;

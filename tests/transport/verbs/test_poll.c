@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Polling: completions in error, a completion queue that fails, waiting, and what comes before its link is up. */
+/* Polling: completions in error, a completion queue that fails, waiting, and what comes before its
+ * link is up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +57,8 @@ static void poll__completions_in_error(void **state)
         breaks(*state, kinds[i].status, kinds[i].error);
 }
 
-/* The peer's queue pair is gone, as when its process has died: the NIC says so, and the socket its part. */
+/* The peer's queue pair is gone, as when its process has died: the NIC says so, and the socket its
+ * part. */
 static void poll__peer_is_gone(void **state)
 {
     struct rig *rig = *state;
@@ -80,8 +82,8 @@ static void poll__queue_fails(void **state)
     assert_false(rig->b.device->dead);
 }
 
-/* The first words of the peer may stand in the completion queue before the last byte of the exchange stands in the socket:
- * ACCEPTED comes first all the same. */
+/* The first words of the peer may stand in the completion queue before the last byte of the
+ * exchange stands in the socket: ACCEPTED comes first all the same. */
 static void poll__message_before_the_link_is_up(void **state)
 {
     struct rig *rig = *state;
@@ -110,7 +112,8 @@ static void poll__message_before_the_link_is_up(void **state)
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 1);
 }
 
-/* wait() arms the queue: what comes makes the descriptor readable, and the notification is acknowledged. */
+/* wait() arms the queue: what comes makes the descriptor readable, and the notification is
+ * acknowledged. */
 static void wait__wakes(void **state)
 {
     struct rig *rig = *state;
@@ -135,7 +138,8 @@ static void wait__cannot_be_armed(void **state)
 
     fake_fail("req_notify_cq", 1, EINVAL);
     assert_int_equal(rig_ops->wait(&rig->a.device->base), -EAGAIN);
-    assert_int_equal(rig_ops->wait(&rig->a.device->base), -EAGAIN); /* there is something to report */
+    /* there is something to report */
+    assert_int_equal(rig_ops->wait(&rig->a.device->base), -EAGAIN);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENODEV);
     assert_true(rig_ops->wait(&rig->a.device->base) >= 0);

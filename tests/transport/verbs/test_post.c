@@ -13,7 +13,8 @@
 #include "rig.h"
 #include "tests/says.h"
 
-/* post() says that the frame was not taken, the link fails once, and memory that the frame was copied into is back. */
+/* post() says that the frame was not taken, the link fails once, and memory that the frame was
+ * copied into is back. */
 static void check_failed(struct rig *rig, int rc)
 {
     assert_int_equal(rc, -EIO);
@@ -155,7 +156,8 @@ static int teardown_classes(void **state)
     return rig_teardown(state);
 }
 
-/* Each frame on the queue pair of its class, messages and pieces on the first; each is SENT once and arrives. */
+/* Each frame on the queue pair of its class, messages and pieces on the first; each is SENT once
+ * and arrives. */
 static void post__by_priority(void **state)
 {
     static const struct {
@@ -212,7 +214,8 @@ static void flush__every_class(void **state)
     struct rig *rig = *state;
     struct br_slot *slot = rig_slot(rig, true);
 
-    br_verbs_flush(rig_link(&rig->a)); /* asks for a completion of what told the peer that it may write */
+    /* asks for a completion of what told the peer that it may write */
+    br_verbs_flush(rig_link(&rig->a));
     rig_settle(rig);
     assert_false(br_verbs_flush(rig_link(&rig->a)));
     fake_devices[0].hold = true;

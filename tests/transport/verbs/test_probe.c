@@ -14,7 +14,8 @@
 #include "tests/says.h"
 #include "transport/verbs/probe.h"
 
-/* mlx5_0 with two ports, the second one with a VLAN; rxe0, which is down; both ports of one subnet. */
+/* mlx5_0 with two ports, the second one with a VLAN; rxe0, which is down; both ports of one subnet.
+ */
 static struct br_gid first[2], second[3];
 static struct br_verbs_port ports[3];
 static struct br_verbs_host host;
@@ -73,8 +74,9 @@ static void find__every_kind_of_name(void **state)
         const char *name;
         int port, index;
     } cases[] = {
-        {"mlx5_0", 0, 3},   {"mlx5_0:1", 0, 3}, {"mlx5_0:2", 1, 3}, {"ens1f0", 0, 3},   {"ens1f1", 1, 3},
-        {"ens1f1.7", 1, 5}, {"10.0.0.1", 0, 3}, {"10.1.0.1", 1, 3}, {"10.7.0.1", 1, 5}, {NULL, 0, 3},
+        {"mlx5_0", 0, 3},   {"mlx5_0:1", 0, 3}, {"mlx5_0:2", 1, 3}, {"ens1f0", 0, 3},
+        {"ens1f1", 1, 3},   {"ens1f1.7", 1, 5}, {"10.0.0.1", 0, 3}, {"10.1.0.1", 1, 3},
+        {"10.7.0.1", 1, 5}, {NULL, 0, 3},
     };
     const struct br_verbs_port *port;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared receive queue: short of memory, of buffers, and of those that failed queue pairs have taken along. */
+/* The shared receive queue: short of memory, of buffers, and of those that failed queue pairs have
+ * taken along. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ static void give_back(struct rig *rig)
         rig_ops->message_release(event->link, event->buffer);
 }
 
-/* No memory for more: senders wait, it is said once, and tried again now and then, not in each poll. */
+/* No memory for more: senders wait, it is said once, and tried again now and then, not in each
+ * poll. */
 static void refill__no_memory(void **state)
 {
     struct rig *rig = *state;
@@ -75,7 +77,8 @@ static void refill__memory_comes_back(void **state)
     give_back(rig);
 }
 
-/* Neither full nor short: the queue is broken, and a device that takes no buffers would let all its peers wait for ever. */
+/* Neither full nor short: the queue is broken, and a device that takes no buffers would let all its
+ * peers wait for ever. */
 static void refill__queue_takes_nothing(void **state)
 {
     struct rig *rig = *state;
@@ -194,7 +197,8 @@ static void burst(struct rig *rig)
         assert_int_equal(rig_message(&rig->a, 0, i), 1);
         rig_poll(rig, &rig->a);
     }
-    assert_int_equal(fake_buffers(receive->srq), receive->target - n); /* the limit event is there */
+    /* the limit event is there */
+    assert_int_equal(fake_buffers(receive->srq), receive->target - n);
     rig_settle(rig);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), n);
     assert_int_equal(receive->lost, 0);

@@ -68,12 +68,16 @@ static void place_unpack__any_bytes(void **state)
     }
 }
 
-static const struct br_verbs_rkey grid = {.address = 4096, .rkey = 1, .length = 20000, .granule = 64};
+static const struct br_verbs_rkey grid = {
+    .address = 4096, .rkey = 1, .length = 20000, .granule = 64};
 
 static bool fits(uint32_t slot, uint32_t offset, uint32_t length, const uint8_t *inline_)
 {
-    struct br_frame frame = {
-        .kind = BR_FRAME_DATA, .slot = slot, .offset = offset, .length = length, .inline_ = inline_};
+    struct br_frame frame = {.kind = BR_FRAME_DATA,
+                             .slot = slot,
+                             .offset = offset,
+                             .length = length,
+                             .inline_ = inline_};
     uint32_t imm;
 
     return br_verbs_imm_pack(&frame, &grid, &imm);

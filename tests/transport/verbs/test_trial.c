@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The trial of a NIC and a GPU, on the fake devices and the fake driver: the device finds GPU memory where the CPU does not. */
+/* The trial of a NIC and a GPU, on the fake devices and the fake driver: the device finds GPU
+ * memory where the CPU does not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,10 +10,11 @@
 #include "transport/dpdk/module/module.h"
 #include "transport/dpdk/module/port.h"
 
-#define CACHES 4 /* threads that have one at a time: what lies in them idle stays below the MORE of port.c */
-#define RIGHT  (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+#define CACHES                                                                                     \
+    4 /* threads that have one at a time: what lies in them idle stays below the MORE of port.c */
+#define RIGHT (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
 
-/* ---- threads -------------------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -32,11 +33,13 @@ static void make_key(void)
     have_key = !pthread_key_create(&key, burst_leave);
 }
 
-/* A thread that EAL knows has a cache of buffers in front of each pool; without it each buffer costs two locked instructions. Few threads
- * have one: buffers that lie in the caches of threads which do not drive any more are nobody's. */
+/* A thread that EAL knows has a cache of buffers in front of each pool; without it each buffer
+ * costs two locked instructions. Few threads have one: buffers that lie in the caches of threads
+ * which do not drive any more are nobody's. */
 static void burst_join(void)
 {
-    /* Space for variables of this kind is scarce in a module, but one byte there is, and it costs no call. */
+    /* Space for variables of this kind is scarce in a module, but one byte there is, and it costs
+     * no call. */
     static _Thread_local bool asked __attribute__((tls_model("initial-exec")));
 
     if (asked)
@@ -53,7 +56,7 @@ static void burst_join(void)
     atomic_fetch_sub(&caches, 1);
 }
 
-/* ---- packets -------------------------------------------------------------------------------------------------------- */
+/* ---- packets --------------------------------------------------------------------------------- */
 
 static void look_at(const struct rte_mbuf *mbuf, struct br_dpdk_arrival *out)
 {
@@ -62,7 +65,8 @@ static void look_at(const struct rte_mbuf *mbuf, struct br_dpdk_arrival *out)
 
     *out = (struct br_dpdk_arrival){
         .bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *),
-        .n = mbuf->nb_segs == 1 ? mbuf->data_len : 0, /* buffers hold the MTU: a chain is too long for us */
+        /* buffers hold the MTU: a chain is too long for us */
+        .n = mbuf->nb_segs == 1 ? mbuf->data_len : 0,
         .checked = (ip | udp) == RIGHT,
         .damaged = ip == RTE_MBUF_F_RX_IP_CKSUM_BAD || udp == RTE_MBUF_F_RX_L4_CKSUM_BAD,
     };
@@ -77,7 +81,8 @@ int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out)
     for (unsigned i = 0; i < port->n_held; i++) {
         rte_prefetch0(rte_pktmbuf_mtod(port->held[i], void *));
         rte_prefetch0(
-            rte_pktmbuf_mtod_offset(port->held[i], void *, RTE_CACHE_LINE_SIZE)); /* our own header */
+            /* our own header */
+            rte_pktmbuf_mtod_offset(port->held[i], void *, RTE_CACHE_LINE_SIZE));
     }
     for (unsigned i = 0; i < port->n_held; i++)
         look_at(port->held[i], &out[i]);
@@ -91,9 +96,11 @@ static void ask_for_sums(struct rte_mbuf *mbuf)
     mbuf->ol_flags |= RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_UDP_CKSUM;
 }
 
-/* Hangs the payload behind the head, where it lies. The driver is done with it when its send function returns (facts.direct), so nobody
- * else ever holds the tail: it needs no count of who does, as DPDK's external buffers have, at two locked instructions a packet. */
-static void burst_hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struct br_dpdk_leaving *packet)
+/* Hangs the payload behind the head, where it lies. The driver is done with it when its send
+ * function returns (facts.direct), so nobody else ever holds the tail: it needs no count of who
+ * does, as DPDK's external buffers have, at two locked instructions a packet. */
+static void burst_hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail,
+                       const struct br_dpdk_leaving *packet)
 {
     tail->buf_addr = (void *)(uintptr_t)packet->payload;
     tail->buf_len = tail->data_len = (uint16_t)packet->payload_bytes;
@@ -104,8 +111,8 @@ static void burst_hang(struct rte_mbuf *mbuf, struct rte_mbuf *tail, const struc
 }
 
 /* tail: NULL, or for the payload. */
-static void burst_fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf, const struct br_dpdk_leaving *packet,
-                 struct rte_mbuf *tail)
+static void burst_fill(struct br_dpdk_port *port, struct rte_mbuf *mbuf,
+                       const struct br_dpdk_leaving *packet, struct rte_mbuf *tail)
 {
     uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
 
@@ -142,7 +149,8 @@ static void fill_all(struct br_dpdk_port *port, struct rte_mbuf **mbufs,
     if (wanted && rte_pktmbuf_alloc_bulk(port->tails, tails, wanted))
         wanted = 0; /* payloads are copied */
     for (int i = 0; i < n; i++)
-        burst_fill(port, mbufs[i], &packets[i], wanted && burst_hangs(port, &packets[i]) ? tails[--wanted] : NULL);
+        burst_fill(port, mbufs[i], &packets[i],
+                   wanted && burst_hangs(port, &packets[i]) ? tails[--wanted] : NULL);
 }
 
 int br_dpdk_port_send(struct br_dpdk_port *port, const struct br_dpdk_leaving *packets, int n)

@@ -176,8 +176,9 @@ static int start_once(const struct br_dpdk_start *start, char *text)
                              br_dpdk_eal_said());
     }
     if (job.rc < 0 && job.error != EALREADY)
-        return br_dpdk_words(text, job.error > 0 ? job.error : EIO, "DPDK does not start: %.200s (%s)",
-                             br_dpdk_eal_said(), rte_strerror(job.error));
+        return br_dpdk_words(text, job.error > 0 ? job.error : EIO,
+                             "DPDK does not start: %.200s (%s)", br_dpdk_eal_said(),
+                             rte_strerror(job.error));
     return 0;
 }
 

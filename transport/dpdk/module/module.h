@@ -6,12 +6,13 @@
 #include "transport/dpdk/module.h"
 
 /* -err, with words[BR_DPDK_MESSAGE]. */
-int br_dpdk_words(char *text, int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int br_dpdk_words(char *text, int err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* eal.c */
 int br_dpdk_eal_start(const struct br_dpdk_start *start, char *text);
-/* The first line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none. For the thread that
- * holds the lock of ports. */
+/* The first line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none.
+ * For the thread that holds the lock of ports. */
 void br_dpdk_eal_forget(void);
 const char *br_dpdk_eal_said(void);
 

@@ -20,8 +20,9 @@
 #define ANY_SOCKET  ((unsigned)SOCKET_ID_ANY)
 #define ETHERNET    18u /* header with a VLAN tag */
 #define AGAIN_MS    20  /* between two attempts to reach the server of net_memif */
-#define ATTEMPTS    1500 /* half a minute: as long as the other one may take to start DPDK (PATIENCE of eal.c) */
-#define PATIENCE    5    /* times AGAIN_MS for the server to answer a client */
+#define ATTEMPTS                                                                                   \
+    1500 /* half a minute: as long as the other one may take to start DPDK (PATIENCE of eal.c) */
+#define PATIENCE 5 /* times AGAIN_MS for the server to answer a client */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
 static struct br_dpdk_port *ports;
@@ -38,9 +39,9 @@ static int port_fail(char *text, int rc, const char *what)
 
     /* net_af_packet numbers its group by process ^ interface, and takes no number from us. */
     if (strstr(said, "PACKET_FANOUT"))
-        hint =
-            ". Another process here has a group of sockets with the same number: start again, or give each "
-            "process a network namespace";
+        hint = ". Another process here has a group of sockets with the same number: start again, "
+               "or give each "
+               "process a network namespace";
     return br_dpdk_words(text, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, port_word(rc),
                          *said ? "; DPDK: " : "", said, hint);
 }
@@ -70,13 +71,15 @@ static bool is_memif(const struct rte_eth_dev_info *info)
     return !strcmp(info->driver_name, "net_memif");
 }
 
-/* Does the driver read all of a packet before its send function returns? Then any memory may be sent from. The memif of later
- * versions puts each part of a packet into a buffer of its own, and leaves the mark "there is more" there for the next packet. */
+/* Does the driver read all of a packet before its send function returns? Then any memory may be
+ * sent from. The memif of later versions puts each part of a packet into a buffer of its own, and
+ * leaves the mark "there is more" there for the next packet. */
 static bool reads_at_once(const struct rte_eth_dev_info *info, const char *devargs)
 {
     static const char *const drivers[] = {"net_af_packet", "net_tap"};
 
-    if (!(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) || strstr(devargs, "zero-copy=yes"))
+    if (!(info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) ||
+        strstr(devargs, "zero-copy=yes"))
         return false;
     if (is_memif(info))
         return RTE_VERSION < RTE_VERSION_NUM(23, 3, 0, 0);
@@ -87,7 +90,7 @@ static bool reads_at_once(const struct rte_eth_dev_info *info, const char *devar
 }
 
 static void port_learn(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
-                  const struct rte_eth_dev_info *info, struct br_dpdk_facts *facts)
+                       const struct rte_eth_dev_info *info, struct br_dpdk_facts *facts)
 {
     const uint64_t rx = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
     const uint64_t tx = RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
@@ -114,8 +117,9 @@ static uint32_t frame_bytes(const char *devargs)
     return at && sscanf(at, ",framesz=%u", &bytes) == 1 && bytes < UINT16_MAX ? bytes : 0;
 }
 
-/* Buffers that were freed last are handed out first, from a stack: they are in the caches. Without librte-mempool-stack: round and round
- * a ring. In front of it stands a cache for each thread that EAL knows (burst.c). */
+/* Buffers that were freed last are handed out first, from a stack: they are in the caches. Without
+ * librte-mempool-stack: round and round a ring. In front of it stands a cache for each thread that
+ * EAL knows (burst.c). */
 static struct rte_mempool *make_pool(const char *name, unsigned n, uint16_t room)
 {
     struct rte_mempool *pool =
@@ -124,8 +128,8 @@ static struct rte_mempool *make_pool(const char *name, unsigned n, uint16_t room
     return pool ? pool : rte_pktmbuf_pool_create(name, n, CACHED, 0, room, SOCKET_ID_ANY);
 }
 
-static int make_pools(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
-                      unsigned descriptors, char *text)
+static int make_pools(struct br_dpdk_port *port, const char *devargs,
+                      const struct br_dpdk_facts *facts, unsigned descriptors, char *text)
 {
     unsigned n = descriptors + MORE, number = ++made;
     uint32_t packet = ETHERNET + facts->mtu, frame = frame_bytes(devargs);
@@ -134,7 +138,8 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
 
     room = RTE_ALIGN_CEIL(room < RTE_MBUF_DEFAULT_BUF_SIZE ? RTE_MBUF_DEFAULT_BUF_SIZE : room, 64);
     if (room > UINT16_MAX)
-        return br_dpdk_words(text, EINVAL, "an MTU of %u is more than DPDK's buffers hold", facts->mtu);
+        return br_dpdk_words(text, EINVAL, "an MTU of %u is more than DPDK's buffers hold",
+                             facts->mtu);
     snprintf(name, sizeof name, "braid-%u", number);
     port->pool = make_pool(name, n, (uint16_t)room);
     snprintf(name, sizeof name, "braid-tails-%u", number);
@@ -149,8 +154,8 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs, const stru
     return 0;
 }
 
-static int set_up_queues(struct br_dpdk_port *port, const char *devargs, const struct br_dpdk_facts *facts,
-                         char *text)
+static int set_up_queues(struct br_dpdk_port *port, const char *devargs,
+                         const struct br_dpdk_facts *facts, char *text)
 {
     struct rte_eth_conf conf = {.rxmode = {.mq_mode = RTE_ETH_MQ_RX_NONE}};
     uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
@@ -188,8 +193,9 @@ static void pause_unlocked(void)
     pthread_mutex_lock(&lock);
 }
 
-/* A client of memif starts only if its server listens, which may be a rank that was started at the same time. A server that listens
- * but has not started yet sends it away, and it does not ask again by itself: so no link soon after means to start anew. */
+/* A client of memif starts only if its server listens, which may be a rank that was started at the
+ * same time. A server that listens but has not started yet sends it away, and it does not ask again
+ * by itself: so no link soon after means to start anew. */
 static int start_client(struct br_dpdk_port *port)
 {
     int rc = -ENETDOWN, waited = 0;
@@ -210,8 +216,8 @@ static int start_client(struct br_dpdk_port *port)
     return rc ? rc : -ENETDOWN;
 }
 
-static int port_start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu, struct br_dpdk_facts *facts,
-                 char *text)
+static int port_start(struct br_dpdk_port *port, const char *devargs, uint16_t mtu,
+                      struct br_dpdk_facts *facts, char *text)
 {
     struct rte_eth_dev_info info;
     struct rte_eth_link link;
@@ -229,8 +235,8 @@ static int port_start(struct br_dpdk_port *port, const char *devargs, uint16_t m
     if (rc && strncmp(info.driver_name, "net_", 4) != 0)
         return port_fail(text, rc, "the port does not take this mtu");
     br_dpdk_eal_forget();
-    rc =
-        is_memif(&info) && !strstr(devargs, "role=server") ? start_client(port) : rte_eth_dev_start(port->id);
+    rc = is_memif(&info) && !strstr(devargs, "role=server") ? start_client(port)
+                                                            : rte_eth_dev_start(port->id);
     if (rc)
         return port_fail(text, rc, "the port does not start");
     if (!rte_eth_link_get_nowait(port->id, &link) && link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
@@ -276,7 +282,8 @@ static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t 
     int rc;
 
     if (port_find(port->name))
-        return br_dpdk_words(text, EBUSY, "another device of this process has this port: give each its own");
+        return br_dpdk_words(text, EBUSY,
+                             "another device of this process has this port: give each its own");
     port->next = ports;
     ports = port;
     br_dpdk_eal_forget();

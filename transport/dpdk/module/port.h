@@ -14,8 +14,9 @@ struct br_dpdk_port {
     uint16_t id;
     struct rte_device *device;
     bool configured, direct;
-    struct rte_mempool *pool;  /* buffers of whole packets */
-    struct rte_mempool *tails; /* without memory of their own: payload that is sent from where it lies */
+    struct rte_mempool *pool; /* buffers of whole packets */
+    /* without memory of their own: payload that is sent from where it lies */
+    struct rte_mempool *tails;
     struct rte_mbuf *held[BR_DPDK_BURST]; /* given out by the latest receive() */
     unsigned n_held;
     uint64_t copied; /* bytes of payload, into buffers */

@@ -12,17 +12,22 @@
 #include "tests/collectives/schedules.h"
 #include "tests/says.h"
 
-static struct br_schedule *build(enum br_algorithm algorithm, uint32_t n, uint32_t rank, bool in_place)
+static struct br_schedule *build(enum br_algorithm algorithm, uint32_t n, uint32_t rank,
+                                 bool in_place)
 {
-    struct br_schedule_request request = {
-        .collective = BR_ALLTOALL, .algorithm = algorithm, .n = n, .rank = rank, .in_place = in_place};
+    struct br_schedule_request request = {.collective = BR_ALLTOALL,
+                                          .algorithm = algorithm,
+                                          .n = n,
+                                          .rank = rank,
+                                          .in_place = in_place};
     struct br_schedule *schedule;
 
     assert_int_equal(br_algorithm_build(&request, &schedule), 0);
     return schedule;
 }
 
-/* Apart nothing waits for anything and nothing is copied but the own block; in place blocks wait aside. */
+/* Apart nothing waits for anything and nothing is copied but the own block; in place blocks wait
+ * aside. */
 static void br_generate_exchange__sends_all_at_once(void **state)
 {
     (void)state;
@@ -36,7 +41,8 @@ static void br_generate_exchange__sends_all_at_once(void **state)
         assert_int_equal(apart->steps[0].peer, (rank + 1) % 7);
         assert_int_equal(in_place->n_scratch, 6);
         for (uint32_t i = 0; i < in_place->n_steps; i++)
-            assert_true(in_place->steps[i].kind != BR_STEP_RECV || in_place->steps[i].n_dependencies == 0);
+            assert_true(in_place->steps[i].kind != BR_STEP_RECV ||
+                        in_place->steps[i].n_dependencies == 0);
         br_schedule_free(apart);
         br_schedule_free(in_place);
     }
@@ -77,7 +83,8 @@ static void br_generate_bruck__goes_digit_by_digit(void **state)
         request.n = cube.hosts;
         request.shape = (struct br_shape){.n_dimensions = cube.k, .threads = 1};
         for (uint32_t i = 0; i < cube.k; i++)
-            request.shape.dimensions[i] = (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
+            request.shape.dimensions[i] =
+                (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
         assert_int_equal(schedules_prove(BR_BRUCK, &request.shape, cube.hosts), 3);
         for (request.rank = 0; request.rank < cube.hosts; request.rank++) {
             assert_int_equal(br_algorithm_build(&request, &schedule), 0);
@@ -98,10 +105,11 @@ static void br_generate_bruck__goes_digit_by_digit(void **state)
 
 static void br_generate_bruck__is_proved_for_mixed_digits(void **state)
 {
-    const struct br_shape shape = {
-        .n_dimensions = 3,
-        .threads = 1,
-        .dimensions = {{4, BR_METHOD_DIRECT, 0}, {1, BR_METHOD_DIRECT, 1}, {3, BR_METHOD_DIRECT, 2}}};
+    const struct br_shape shape = {.n_dimensions = 3,
+                                   .threads = 1,
+                                   .dimensions = {{4, BR_METHOD_DIRECT, 0},
+                                                  {1, BR_METHOD_DIRECT, 1},
+                                                  {3, BR_METHOD_DIRECT, 2}}};
     struct br_schedule_request request = {
         .collective = BR_ALLTOALL, .algorithm = BR_BRUCK, .n = 12, .shape = shape};
 

@@ -26,7 +26,8 @@ static bool is_child(const struct br_tree_node *place, uint32_t rank)
     return false;
 }
 
-/* Parents and children agree, one rank is on top, and from every rank a way of at most lg n + 1 edges leads there. */
+/* Parents and children agree, one rank is on top, and from every rank a way of at most lg n + 1
+ * edges leads there. */
 static void check_tree(enum br_collective collective, uint32_t n, uint32_t tree)
 {
     uint32_t tops = 0, most = br_collective_rooted(collective), children = 0;
@@ -91,24 +92,26 @@ static double seconds(enum br_algorithm algorithm, enum br_collective collective
     double got;
 
     schedules_build(&schedules, request, IN_PLACE_ALL);
-    assert_int_equal(br_timing_run(&model, (const struct br_schedule *const *)schedules.of, 1e9, 64, &got),
-                     0);
+    assert_int_equal(
+        br_timing_run(&model, (const struct br_schedule *const *)schedules.of, 1e9, 64, &got), 0);
     schedules_free(&schedules);
     return got;
 }
 
-/* With many fragments, in units of the time to send all once: one tree takes 2 for a broadcast, as an inner rank sends
- * to two children, and two trees between 1 and 2; in an allreduce a rank of two trees has 2, of one 3. */
+/* With many fragments, in units of the time to send all once: one tree takes 2 for a broadcast, as
+ * an inner rank sends to two children, and two trees between 1 and 2; in an allreduce a rank of two
+ * trees has 2, of one 3. */
 static void br_generate_binary_tree__two_trees_fill_the_ports(void **state)
 {
     (void)state;
     for (uint32_t n = 8; n <= 24; n += 8) {
-        double one = seconds(BR_BINARY_TREE, BR_BROADCAST, n), two = seconds(BR_DOUBLE_TREE, BR_BROADCAST, n);
+        double one = seconds(BR_BINARY_TREE, BR_BROADCAST, n),
+               two = seconds(BR_DOUBLE_TREE, BR_BROADCAST, n);
         double all_one = seconds(BR_BINARY_TREE, BR_ALLREDUCE, n);
         double all_two = seconds(BR_DOUBLE_TREE, BR_ALLREDUCE, n);
 
-        print_message("%u ranks: broadcast %.2f and %.2f, allreduce %.2f and %.2f\n", n, one, two, all_one,
-                      all_two);
+        print_message("%u ranks: broadcast %.2f and %.2f, allreduce %.2f and %.2f\n", n, one, two,
+                      all_one, all_two);
         assert_true(one > 1.99 && one < 2.2);
         assert_true(two > 0.99 && two < 0.75 * one);
         assert_true(all_one > 2.99 && all_two > 1.99 && all_two < 0.85 * all_one);

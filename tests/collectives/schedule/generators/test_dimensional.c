@@ -16,8 +16,8 @@
 #define ALL_RANKS 12 /* up to here every shape with every collective and in-place rule */
 
 /* Calls `each` for every ordered factorisation of n into factors of at least 2. */
-static void factorise(uint32_t n, struct br_shape *shape, void (*each)(struct br_shape *, uint32_t n),
-                      uint32_t whole)
+static void factorise(uint32_t n, struct br_shape *shape,
+                      void (*each)(struct br_shape *, uint32_t n), uint32_t whole)
 {
     if (n == 1)
         each(shape, whole);
@@ -49,14 +49,15 @@ static void prove_one(const struct br_shape *shape, uint32_t n, uint32_t turn, b
     schedules_build(&schedules, request, (enum in_place)(turn / 3 % 3));
     if (schedules_verify(&schedules, 1) != 0)
         fail_msg("%s of %u ranks, %u dimensions from %u, %u threads, method %d: %s",
-                 br_collective_name(request.collective), n, shape->n_dimensions, shape->dimensions[0].size,
-                 shape->threads, (int)shape->dimensions[0].method, br_error_message());
+                 br_collective_name(request.collective), n, shape->n_dimensions,
+                 shape->dimensions[0].size, shape->threads, (int)shape->dimensions[0].method,
+                 br_error_message());
     schedules_free(&schedules);
     proved++;
 }
 
-/* A factorisation with each method in all dimensions (halving where it can, direct elsewhere), and with a mixture of
- * them; one thread, and as many as dimensions. */
+/* A factorisation with each method in all dimensions (halving where it can, direct elsewhere), and
+ * with a mixture of them; one thread, and as many as dimensions. */
 static void prove_factors(struct br_shape *shape, uint32_t n)
 {
     static uint32_t turn;
@@ -84,8 +85,9 @@ static void prove_factors(struct br_shape *shape, uint32_t n)
     }
 }
 
-/* Every ordered factorisation of every number of ranks. Beyond ALL_RANKS each variant of it is proved for an allreduce,
- * every fourth for another collective, with one in-place rule and in one random order. */
+/* Every ordered factorisation of every number of ranks. Beyond ALL_RANKS each variant of it is
+ * proved for an allreduce, every fourth for another collective, with one in-place rule and in one
+ * random order. */
 static void br_generate_dimensional__is_proved_for_every_shape(void **state)
 {
     struct br_shape shape = {0};
@@ -100,8 +102,9 @@ static void br_generate_dimensional__is_proved_for_every_shape(void **state)
 
 static void br_generate_dimensional__folds_any_remainder(void **state)
 {
-    struct br_shape shape = {
-        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
+    struct br_shape shape = {.n_dimensions = 2,
+                             .threads = 2,
+                             .dimensions = {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
 
     (void)state;
     for (uint32_t n = 6; n <= 12; n++)
@@ -114,15 +117,18 @@ static void br_generate_dimensional__proves_blueconnect_of_96(void **state)
     struct schedules schedules;
 
     (void)state;
-    request.shape = (struct br_shape){
-        .n_dimensions = 2, .threads = 1, .dimensions = {{16, BR_METHOD_HALVING, 0}, {6, BR_METHOD_RING, 1}}};
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 1,
+                          .dimensions = {{16, BR_METHOD_HALVING, 0}, {6, BR_METHOD_RING, 1}}};
     schedules_build(&schedules, request, IN_PLACE_ALL);
     if (schedules_verify(&schedules, 1) != 0)
         fail_msg("%s", br_error_message());
     schedules_free(&schedules);
 }
 
-static struct br_shape cube_shape(const struct br_bcube *cube, enum br_method method, uint32_t threads)
+static struct br_shape cube_shape(const struct br_bcube *cube, enum br_method method,
+                                  uint32_t threads)
 {
     struct br_shape shape = {.n_dimensions = cube->k, .threads = threads};
 
@@ -131,9 +137,12 @@ static struct br_shape cube_shape(const struct br_bcube *cube, enum br_method me
     return shape;
 }
 
-/* The messages of one thread of one host in the order of the paper: in step w of the aggregation it sends each
- * neighbour of level (w + t) mod k the N / n^(w+1) pieces that agree with that neighbour in the digits of the levels
- * so far; the broadcast goes back. Each message's ends differ in the digit of its level alone. */
+/*
+ * The messages of one thread of one host in the order of the paper: in step w of the aggregation it
+ * sends each neighbour of level (w + t) mod k the N / n^(w+1) pieces that agree with that neighbour
+ * in the digits of the levels so far; the broadcast goes back. Each message's ends differ in the
+ * digit of its level alone.
+ */
 struct bml {
     const struct br_bcube *cube;
     struct br_stages stages;
@@ -153,7 +162,8 @@ static void check_bml_message(struct bml *bml, const struct br_step *step)
     assert_int_equal(br_bcube_level(cube, bml->host, step->peer), level);
     assert_int_equal(step->span.count, cube->hosts / br_bcube_power(cube, w + 1));
     for (uint32_t i = 0; i < step->span.count; i++) {
-        uint32_t number = (step->piece + i) % cube->hosts, owner = br_stages_home(&bml->stages, number);
+        uint32_t number = (step->piece + i) % cube->hosts,
+                 owner = br_stages_home(&bml->stages, number);
 
         for (uint32_t j = 0; j <= w; j++) {
             uint32_t digit = (j + bml->thread) % k;
@@ -181,7 +191,8 @@ static void check_bml(const struct br_bcube *cube, uint32_t host)
     }
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
         if (schedule->steps[i].kind == BR_STEP_SEND)
-            check_bml_message(&threads[schedule->steps[i].piece / cube->hosts], &schedule->steps[i]);
+            check_bml_message(&threads[schedule->steps[i].piece / cube->hosts],
+                              &schedule->steps[i]);
     }
     for (uint32_t t = 0; t < cube->k; t++)
         assert_int_equal(threads[t].pieces, 2 * (cube->hosts - 1));
@@ -202,8 +213,8 @@ static void br_generate_dimensional__is_bml_on_a_bcube(void **state)
     }
 }
 
-/* On links that cost for their bytes alone, BML takes 2(N-1)/(kN) of the time to send all once over one link, and its
- * first step in BCube(3,2) 6 of the 18 piece-times. */
+/* On links that cost for their bytes alone, BML takes 2(N-1)/(kN) of the time to send all once over
+ * one link, and its first step in BCube(3,2) 6 of the 18 piece-times. */
 static void br_generate_dimensional__bml_takes_the_time_of_the_paper(void **state)
 {
     (void)state;
@@ -220,13 +231,14 @@ static void br_generate_dimensional__bml_takes_the_time_of_the_paper(void **stat
         request.n = cube.hosts;
         request.shape = cube_shape(&cube, BR_METHOD_DIRECT, cube.k);
         schedules_build(&schedules, request, IN_PLACE_ALL);
-        assert_int_equal(
-            br_timing_run(&model, (const struct br_schedule *const *)schedules.of, 1e9, 1, &seconds), 0);
+        assert_int_equal(br_timing_run(&model, (const struct br_schedule *const *)schedules.of, 1e9,
+                                       1, &seconds),
+                         0);
         schedules_free(&schedules);
         theory = 2 * (cube.hosts - 1.0) / (cube.k * cube.hosts);
         if (seconds < theory * 0.999999 || seconds > theory * 1.000001)
-            fail_msg("BCube(%s): %.6f of the time for all over one link, not %.6f", cubes[i], seconds,
-                     theory);
+            fail_msg("BCube(%s): %.6f of the time for all over one link, not %.6f", cubes[i],
+                     seconds, theory);
     }
 }
 
@@ -251,7 +263,8 @@ static void br_generate_dimensional__goes_round_a_bcube(void **state)
                     const struct br_step *step = &schedule->steps[s];
 
                     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
-                        assert_int_equal(step->level, br_bcube_level(&cube, request.rank, step->peer));
+                        assert_int_equal(step->level,
+                                         br_bcube_level(&cube, request.rank, step->peer));
                 }
                 br_schedule_free(schedule);
             }

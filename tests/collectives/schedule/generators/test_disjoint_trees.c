@@ -15,10 +15,11 @@ static void prove(const struct br_forest *trees)
     for (enum in_place in_place = IN_PLACE_NOBODY; in_place <= IN_PLACE_SOME; in_place++) {
         struct schedules schedules;
 
-        schedules_build(
-            &schedules,
-            (struct br_schedule_request){.algorithm = BR_DISJOINT_TREES, .n = trees->hosts, .disjoint_trees = trees},
-            in_place);
+        schedules_build(&schedules,
+                        (struct br_schedule_request){.algorithm = BR_DISJOINT_TREES,
+                                                     .n = trees->hosts,
+                                                     .disjoint_trees = trees},
+                        in_place);
         if (schedules_verify(&schedules, 3))
             fail_msg("BCube(%u,%u): %s", trees->cube.n, trees->cube.k, br_error_message());
         schedules_free(&schedules);
@@ -38,8 +39,10 @@ static void br_generate_disjoint_trees__with_and_without_failures(void **state)
 
             assert_int_equal(br_bcube_init(&cube, shapes[i][0], shapes[i][1]), 0);
             if (fault && cube.k > 1)
-                assert_int_equal(
-                    br_failures_add(&failures, fault == 1 ? BR_FAILURE_NIC : BR_FAILURE_SWITCH, 1, 0), 0);
+                assert_int_equal(br_failures_add(&failures,
+                                                 fault == 1 ? BR_FAILURE_NIC : BR_FAILURE_SWITCH, 1,
+                                                 0),
+                                 0);
             assert_int_equal(br_forest_new(&cube, &failures, &trees), 0);
             prove(trees);
             br_forest_free(trees);

@@ -27,12 +27,13 @@ static void br_generate_dissemination__takes_lg_n_rounds(void **state)
 /* In a BCube every message goes to a level neighbour. */
 static void br_generate_dissemination__goes_digit_by_digit_in_a_shape(void **state)
 {
-    struct br_schedule_request request = {.collective = BR_BARRIER, .algorithm = BR_DISSEMINATION, .n = 27};
+    struct br_schedule_request request = {
+        .collective = BR_BARRIER, .algorithm = BR_DISSEMINATION, .n = 27};
     struct schedules schedules;
 
     (void)state;
-    request.shape =
-        (struct br_shape){.n_dimensions = 3, .threads = 1, .dimensions = {{3, 0, 0}, {3, 0, 1}, {3, 0, 2}}};
+    request.shape = (struct br_shape){
+        .n_dimensions = 3, .threads = 1, .dimensions = {{3, 0, 0}, {3, 0, 1}, {3, 0, 2}}};
     schedules_build(&schedules, request, IN_PLACE_SOME);
     assert_int_equal(schedules_verify(&schedules, 3), 0);
     for (uint32_t r = 0; r < 27; r++) {
@@ -44,8 +45,8 @@ static void br_generate_dissemination__goes_digit_by_digit_in_a_shape(void **sta
             uint32_t peer = s->steps[i].peer;
 
             if (s->steps[i].kind <= BR_STEP_RECV)
-                assert_true(peer / (stride * 3) == r / (stride * 3) && peer % stride == r % stride &&
-                            peer != r);
+                assert_true(peer / (stride * 3) == r / (stride * 3) &&
+                            peer % stride == r % stride && peer != r);
         }
     }
     schedules_free(&schedules);

@@ -50,7 +50,8 @@ static void br_generate_doubling__adds_in_the_order_of_the_ranks(void **state)
             assert_int_equal(step->n_sources, 2);
             received = sources[0].recv < 0;
             assert_true(sources[received].recv >= 0);
-            assert_int_equal(received == 0, schedule->steps[sources[received].recv].peer < request.rank);
+            assert_int_equal(received == 0,
+                             schedule->steps[sources[received].recv].peer < request.rank);
         }
         br_schedule_free(schedule);
     }

@@ -14,7 +14,8 @@ static struct br_schedule_request request_of(uint32_t hosts, uint32_t per_host)
     return (struct br_schedule_request){
         .algorithm = BR_HOST_TREE,
         .n = hosts * per_host,
-        .shape = {.threads = 1, .n_dimensions = 2, .dimensions = {{.size = per_host}, {.size = hosts}}}};
+        .shape = {
+            .threads = 1, .n_dimensions = 2, .dimensions = {{.size = per_host}, {.size = hosts}}}};
 }
 
 static void br_generate_host_tree__is_proved(void **state)
@@ -33,7 +34,8 @@ static void br_generate_host_tree__is_proved(void **state)
     assert_true(count > 2 * most);
 }
 
-/* Messages of one rank of each host to other hosts, one in each round; the others speak to their own host alone. */
+/* Messages of one rank of each host to other hosts, one in each round; the others speak to their
+ * own host alone. */
 static void br_generate_host_tree__crosses_once_a_round(void **state)
 {
     (void)state;

@@ -11,7 +11,8 @@
 #include "collectives/schedule/generators/shape.h"
 #include "tests/says.h"
 
-static void refused(struct br_shape shape, enum br_collective collective, uint32_t n, const char *text)
+static void refused(struct br_shape shape, enum br_collective collective, uint32_t n,
+                    const char *text)
 {
     assert_int_equal(br_shape_check(&shape, collective, n), -EINVAL);
     if (!says_all(br_error_message(), text))
@@ -20,8 +21,9 @@ static void refused(struct br_shape shape, enum br_collective collective, uint32
 
 static void br_shape_check__says_why_not(void **state)
 {
-    const struct br_shape six = {
-        .n_dimensions = 2, .threads = 1, .dimensions = {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
+    const struct br_shape six = {.n_dimensions = 2,
+                                 .threads = 1,
+                                 .dimensions = {{3, BR_METHOD_RING, 0}, {2, BR_METHOD_HALVING, 1}}};
 
     (void)state;
     assert_int_equal(br_shape_check(&six, BR_ALLREDUCE, 6), 0);
@@ -30,25 +32,32 @@ static void br_shape_check__says_why_not(void **state)
     refused(six, BR_ALLREDUCE, 13, "half of them");
     refused(six, BR_BARRIER, 6, "barrier");
     refused(six, BR_REDUCE, 6, "one dimension");
-    refused((struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions = {{6, BR_METHOD_HALVING, 0}}},
+    refused((struct br_shape){.n_dimensions = 1,
+                              .threads = 1,
+                              .dimensions = {{6, BR_METHOD_HALVING, 0}}},
             BR_ALLREDUCE, 6, "6");
-    refused((struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions = {{0, BR_METHOD_RING, 0}}},
-            BR_ALLREDUCE, 6, "size 0");
-    refused((struct br_shape){.n_dimensions = 1, .threads = 0, .dimensions = {{6, BR_METHOD_RING, 0}}},
-            BR_ALLREDUCE, 6, "1 to 32");
-    refused((struct br_shape){.n_dimensions = 33, .threads = 1, .dimensions = {{6, BR_METHOD_RING, 0}}},
-            BR_ALLREDUCE, 6, "1 to 32");
     refused(
-        (struct br_shape){.n_dimensions = 2,
-                          .threads = 1,
-                          .dimensions = {{UINT32_MAX, BR_METHOD_RING, 0}, {UINT32_MAX, BR_METHOD_RING, 0}}},
-        BR_ALLREDUCE, 6, "more than");
+        (struct br_shape){.n_dimensions = 1, .threads = 1, .dimensions = {{0, BR_METHOD_RING, 0}}},
+        BR_ALLREDUCE, 6, "size 0");
+    refused(
+        (struct br_shape){.n_dimensions = 1, .threads = 0, .dimensions = {{6, BR_METHOD_RING, 0}}},
+        BR_ALLREDUCE, 6, "1 to 32");
+    refused(
+        (struct br_shape){.n_dimensions = 33, .threads = 1, .dimensions = {{6, BR_METHOD_RING, 0}}},
+        BR_ALLREDUCE, 6, "1 to 32");
+    refused((struct br_shape){.n_dimensions = 2,
+                              .threads = 1,
+                              .dimensions = {{UINT32_MAX, BR_METHOD_RING, 0},
+                                             {UINT32_MAX, BR_METHOD_RING, 0}}},
+            BR_ALLREDUCE, 6, "more than");
 }
 
 static void br_shape_stages__rotates_and_resolves_halving(void **state)
 {
     const struct br_shape shape = {
-        .n_dimensions = 2, .threads = 2, .dimensions = {{4, BR_METHOD_HALVING, 5}, {3, BR_METHOD_RING, 7}}};
+        .n_dimensions = 2,
+        .threads = 2,
+        .dimensions = {{4, BR_METHOD_HALVING, 5}, {3, BR_METHOD_RING, 7}}};
     struct br_stages stages;
 
     (void)state;
@@ -69,10 +78,11 @@ static void br_shape_stages__rotates_and_resolves_halving(void **state)
 
 static void br_stages_home__is_the_inverse_of_br_stages_base(void **state)
 {
-    const struct br_shape shape = {
-        .n_dimensions = 3,
-        .threads = 3,
-        .dimensions = {{4, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}, {5, BR_METHOD_DIRECT, 2}}};
+    const struct br_shape shape = {.n_dimensions = 3,
+                                   .threads = 3,
+                                   .dimensions = {{4, BR_METHOD_HALVING, 0},
+                                                  {3, BR_METHOD_RING, 1},
+                                                  {5, BR_METHOD_DIRECT, 2}}};
 
     (void)state;
     for (uint32_t t = 0; t < 3; t++) {
@@ -80,7 +90,8 @@ static void br_stages_home__is_the_inverse_of_br_stages_base(void **state)
 
         br_shape_stages(&shape, t, &stages);
         for (uint32_t rank = 0; rank < 60; rank++)
-            assert_int_equal(br_stages_home(&stages, br_stages_base(&stages, rank, stages.n_stages)), rank);
+            assert_int_equal(
+                br_stages_home(&stages, br_stages_base(&stages, rank, stages.n_stages)), rank);
     }
 }
 
@@ -96,8 +107,9 @@ static void br_stage_member__changes_one_digit(void **state)
 
 static void br_shape_check__knows_a_cycle(void **state)
 {
-    struct br_shape cycle = {
-        .n_dimensions = 2, .threads = 2, .dimensions = {{3, BR_METHOD_CYCLE, 4}, {3, BR_METHOD_CYCLE, 5}}};
+    struct br_shape cycle = {.n_dimensions = 2,
+                             .threads = 2,
+                             .dimensions = {{3, BR_METHOD_CYCLE, 4}, {3, BR_METHOD_CYCLE, 5}}};
 
     (void)state;
     assert_int_equal(br_shape_check(&cycle, BR_ALLREDUCE, 9), 0);
@@ -136,7 +148,8 @@ static void br_stage_member__goes_round_a_cycle(void **state)
             seen[rank] = !seen[rank];
             if (place % 4 != 3)
                 assert_int_equal(level, t);
-            assert_int_equal(next, rank - rank / stride % 4 * stride + (rank / stride + 1) % 4 * stride);
+            assert_int_equal(next,
+                             rank - rank / stride % 4 * stride + (rank / stride + 1) % 4 * stride);
         }
     }
 }

@@ -8,7 +8,8 @@
 #include "bcube/address.h"
 #include "tests/collectives/schedules.h"
 
-static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n, uint32_t rank)
+static uint32_t sends(enum br_algorithm algorithm, enum br_collective collective, uint32_t n,
+                      uint32_t rank)
 {
     struct br_schedule_request request = {
         .collective = collective, .algorithm = algorithm, .n = n, .rank = rank, .root = 2};
@@ -56,8 +57,11 @@ static void br_generate_tree__packs_subtrees(void **state)
     (void)state;
     for (int c = 0; c < 2; c++) {
         for (uint32_t v = 0; v < 11; v++) {
-            struct br_schedule_request request = {
-                .collective = collectives[c], .algorithm = BR_TREE, .n = 11, .rank = (v + 2) % 11, .root = 2};
+            struct br_schedule_request request = {.collective = collectives[c],
+                                                  .algorithm = BR_TREE,
+                                                  .n = 11,
+                                                  .rank = (v + 2) % 11,
+                                                  .root = 2};
             struct br_schedule *schedule;
             uint32_t up = 0;
 
@@ -89,7 +93,8 @@ static void br_generate_tree__flat_gathers_in_place(void **state)
     br_schedule_free(schedule);
 }
 
-/* In a BCube, whoever is the root: a rank and its parent differ in one digit, and nobody has more than k(n-1) children. */
+/* In a BCube, whoever is the root: a rank and its parent differ in one digit, and nobody has more
+ * than k(n-1) children. */
 static void br_generate_tree__goes_digit_by_digit(void **state)
 {
     static const char *const cubes[] = {"3,2", "2,3", "4,2", "5,1", "3,3", "2,5"};
@@ -105,7 +110,8 @@ static void br_generate_tree__goes_digit_by_digit(void **state)
         request.root = cube.hosts / 2;
         request.shape = (struct br_shape){.n_dimensions = cube.k, .threads = 1};
         for (uint32_t i = 0; i < cube.k; i++)
-            request.shape.dimensions[i] = (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
+            request.shape.dimensions[i] =
+                (struct br_dimension){cube.n, BR_METHOD_DIRECT, (uint8_t)i};
         assert_true(schedules_prove(BR_TREE, &request.shape, cube.hosts) >= 4 * 3);
         for (uint32_t i = 0; i < 2 * cube.hosts; i++) {
             request.collective = i % 2 ? BR_GATHER : BR_BROADCAST;
