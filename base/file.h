@@ -27,18 +27,18 @@ struct br_file {
     bool made;    /* target did not exist before: it goes when the writing fails */
 };
 
-/* Opens for writing. `fresh`: only if there is no such file yet. Negative errno with words that
- * name `what` (NULL: nothing) and the path: -EEXIST when fresh, -EACCES, -ENOSPC, ...; then *file
+/* Opens for writing. `fresh`: only if there is no such file yet. Negative errno with a message that
+ * names `what` (NULL: nothing) and the path: -EEXIST when fresh, -EACCES, -ENOSPC, ...; then *file
  * is all zero. May block on the disk. */
 int br_file_open(struct br_file *file, const char *what, const char *path, bool fresh);
 
 /* All that has been written so far is put on the disk and takes the target's name; the stream stays
- * open. Negative errno with words: the target is as it was. May block on the disk. */
+ * open. Negative errno with a message: the target is as it was. May block on the disk. */
 int br_file_publish(struct br_file *file, const char *what);
 
 /* Closes. rc: of the caller's work; if it is negative, the target stays as it was and rc is
- * returned. Otherwise publishes: 0, or a negative errno with words. Nothing to do for an all-zero
- * file. May block on the disk. */
+ * returned. Otherwise publishes: 0, or a negative errno with a message. Nothing to do for an
+ * all-zero file. May block on the disk. */
 int br_file_close(struct br_file *file, const char *what, int rc);
 
 #endif

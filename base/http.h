@@ -25,7 +25,7 @@ struct br_http_page {
     char *(*make)(void *context);
 };
 
-/* what: ends with path NULL; borrowed, as context is. Words on -errno: the name is too long, is
+/* what: ends with path NULL; borrowed, as context is. A message on -errno: the name is too long, is
  * taken, cannot be made. */
 int br_http_open(const char *path, const struct br_http_page *what, void *context,
                  struct br_http **serve);
@@ -37,12 +37,12 @@ void br_http_close(struct br_http *serve);
 int br_http_forget(const char *path);
 
 /* Asks: *body is what the page says, for free(). ms: how long to wait, at most. -ECONNREFUSED: the
- * process is gone; -ETIMEDOUT, -EACCES, and others, all with words. */
+ * process is gone; -ETIMEDOUT, -EACCES, and others, all with a message. */
 int br_http_ask(const char *path, const char *page, int ms, char **body);
 
 /* The folder for such sockets: `wanted`, made if need be; if NULL that of the user: braid/ in
- * $XDG_RUNTIME_DIR or /run/user/UID, else /tmp/braid-UID. -errno with words: also when it belongs
- * to somebody else, or others may write there. */
+ * $XDG_RUNTIME_DIR or /run/user/UID, else /tmp/braid-UID. -errno with a message: also when it
+ * belongs to somebody else, or others may write there. */
 int br_http_folder(const char *wanted, char *folder, size_t bytes);
 
 /* The same for who only looks: nothing is made. -ENOENT: it is not there; *folder has its name all

@@ -23,8 +23,8 @@
 /* Forks between the process that called br_process_watch() first and this one. Read only. */
 extern unsigned br_process_forks;
 
-/* Counts forks from now on. Returns 0 or -ENOMEM with words. From any thread; calls after the first
- * do nothing. */
+/* Counts forks from now on. Returns 0 or -ENOMEM with a message. From any thread; calls after the
+ * first do nothing. */
 int br_process_watch(void);
 
 /* The lock of lists of the whole process (note 3). For short sections that take no other lock, as

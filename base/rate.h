@@ -7,7 +7,7 @@
 
 #define BR_RATE_TEXT 32
 
-/* bit/s of "100mbit"; also kbit, gbit, bit. -EINVAL with words. */
+/* bit/s of "100mbit"; also kbit, gbit, bit. -EINVAL with a message. */
 int br_rate_parse(const char *text, uint64_t *rate);
 
 /* The shortest exact form. Returns out, which holds BR_RATE_TEXT bytes. */

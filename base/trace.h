@@ -68,15 +68,15 @@ struct br_trace_span {
 };
 
 /* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank
- * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with words. */
+ * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with a message. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
 /* Creates the file and starts the thread. most: bytes that the file may have. details: a second,
- * note 6. Errors of the file and -ENOMEM, with words. */
+ * note 6. Errors of the file and -ENOMEM, with a message. */
 int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
                   struct br_trace **trace);
 /* A trace without a file and without a thread: `take` is called with each event, within
- * br_trace_add(), in detail throughout. -ENOMEM with words. */
+ * br_trace_add(), in detail throughout. -ENOMEM with a message. */
 int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *event), void *with,
                        struct br_trace **trace);
 /* The file of a simulated rank: as br_trace_open(), but time stamps are the virtual times that the
@@ -85,8 +85,8 @@ int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *eve
 int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t details,
                           struct br_trace **trace);
 /* Ends that file. rc: of the caller's work; if it is negative, an older file stays as it was and rc
- * is returned. Otherwise 0, or a negative errno with words: the file could not be written, and an
- * older one is as it was. NULL allowed. Blocks on the disk. */
+ * is returned. Otherwise 0, or a negative errno with a message: the file could not be written, and
+ * an older one is as it was. NULL allowed. Blocks on the disk. */
 int br_trace_close_virtual(struct br_trace *trace, int rc);
 /* Ends what br_trace_open() and br_trace_open_sink() have opened: writes what is left. Nobody
  * writes records any more. NULL allowed. */

@@ -32,8 +32,8 @@ struct br_bcube_link {
     uint32_t port_a, port_b; /* digits of the two hosts */
 };
 
-/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with words, *cube untouched.
- */
+/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with a message, *cube
+ * untouched. */
 int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k);
 
 /* The same from text: "3,2" is n = 3, k = 2. NULL is an error as well. */
@@ -55,7 +55,7 @@ uint32_t br_bcube_host(const struct br_bcube *cube, const uint32_t digits[]);
 /* "[v(k-1),..,v0]" into out, which holds BR_BCUBE_TEXT bytes. Returns out. */
 char *br_bcube_text(const struct br_bcube *cube, uint32_t host, char *out);
 
-/* The host of "[1,0]", or of a plain number. 0, or -EINVAL with words. */
+/* The host of "[1,0]", or of a plain number. 0, or -EINVAL with a message. */
 int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t *host);
 
 /* In how many digits two hosts differ: hops of the shortest route. */
@@ -73,7 +73,8 @@ uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t leve
 uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index,
                               uint32_t port);
 
-/* The link between two hosts. 0; -EINVAL with words when they are no neighbours or do not exist. */
+/* The link between two hosts. 0; -EINVAL with a message when they are no neighbours or do not
+ * exist. */
 int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_bcube_link *link);
 
 #endif

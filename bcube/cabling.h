@@ -50,7 +50,8 @@ struct br_cable {
 };
 
 /* hosts: 1..cube->hosts; 0: all. network: "A.B.C.D/LEN" with LEN from 8 to 24; NULL:
- * BR_CABLING_NETWORK. -EINVAL with words; -ENOSPC with words when the cube does not fit in. */
+ * BR_CABLING_NETWORK. -EINVAL with a message; -ENOSPC with a message when the cube does not fit in.
+ */
 int br_cabling_init(struct br_cabling *cabling, const struct br_bcube *cube, int64_t hosts,
                     const char *network);
 

@@ -26,9 +26,9 @@ struct br_forest {
     uint16_t parents[]; /* [trees * hosts]: the root is its own */
 };
 
-/* -ENOMEM; -EINVAL with words: the cube is too large; -EHOSTUNREACH with words: the links that work
- * do not join all hosts. Missing hosts (failures->missing_from) are left out, failed ones are not
- * allowed for. */
+/* -ENOMEM; -EINVAL with a message: the cube is too large; -EHOSTUNREACH with a message: the links
+ * that work do not join all hosts. Missing hosts (failures->missing_from) are left out, failed ones
+ * are not allowed for. */
 int br_forest_new(const struct br_bcube *cube, const struct br_failures *failures,
                   struct br_forest **trees);
 void br_forest_free(struct br_forest *trees); /* NULL allowed */

@@ -5,7 +5,7 @@
  *    order i, i-1, .. 0, k-1, .. i+1 when level i is one of them; else it leaves a over a neighbour
  *    of level i, corrects all the others in that order and level i last. No two share a host: what
  *    route i has corrected before it ends is an arc of the levels that begins at i, and of the
- *    detours each has a digit i of its own all the way.
+ *    alternate routes each has a digit i of its own all the way.
  * 2. Around failures cheap candidates come first, because nearly always one of them works: at most
  *    k + k(n-1). Only when all fail is there a search. Its estimate is the number of digits that
  *    differ, which never exceeds the hops that are left and changes by at most one from host to

@@ -4,7 +4,7 @@
  * routing).
  *
  * Pure: nothing blocks; only the last resort of br_route_around allocates. Any thread may call any
- * function. Hosts and levels that do not exist are -EINVAL with words. `failures` may be NULL:
+ * function. Hosts and levels that do not exist are -EINVAL with a message. `failures` may be NULL:
  * nothing has failed.
  */
 #ifndef BR_BCUBE_ROUTE_H
@@ -53,9 +53,9 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b,
  * The last resort is a search (A*, so what it finds is as short as possible) that gives up after
  * BR_ROUTE_SEARCH_HOSTS hosts or BR_ROUTE_SEARCH_LINKS links: cubes within both are searched whole.
  *
- * 0; -EHOSTUNREACH with words: there is no route, or the search gave up (the words say which), or
- * every route has more than BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever has
- * failed.
+ * 0; -EHOSTUNREACH with a message: there is no route, or the search gave up (the words say which),
+ * or every route has more than BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever
+ * has failed.
  */
 #define BR_ROUTE_SEARCH_HOSTS 4096u
 #define BR_ROUTE_SEARCH_LINKS 262144u

@@ -6,7 +6,7 @@
 
 #include "bcube/route.h"
 
-/* 0, -ENOMEM, -EHOSTUNREACH with words. Both hosts exist; a != b. */
+/* 0, -ENOMEM, -EHOSTUNREACH with a message. Both hosts exist; a != b. */
 int br_route_search(const struct br_bcube *cube, uint32_t a, uint32_t b,
                     const struct br_failures *failures, struct br_route *route);
 

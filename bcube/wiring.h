@@ -57,7 +57,7 @@ struct br_wiring {
     char (*findings)[BR_WIRING_TEXT];
 };
 
-/* 0 or -ENOMEM with words. */
+/* 0 or -ENOMEM with a message. */
 int br_wiring_init(struct br_wiring *wiring, const struct br_bcube *cube, uint32_t n_hosts);
 void br_wiring_destroy(struct br_wiring *wiring);
 

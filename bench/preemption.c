@@ -45,7 +45,7 @@ struct bench {
     char *urgent, *bulk, *back; /* messages * urgent_bytes; bulk_bytes; back_bytes */
     struct braid_op *ops[MOST_MESSAGES];
     double *us[PHASES]; /* messages * rounds each */
-    double budget_us;   /* the most that one rail's budget took to drain */
+    double budget_us;   /* the most that one rail's window took to drain */
 };
 
 static int rank;

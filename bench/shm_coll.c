@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All-reduce of floats over the board, bare: one process a rank, pinned round robin; ranks yield
- * when there are more of them than CPUs. "direct": everybody reads everything. "split": everybody
- * reduces its part, publishes that, and collects.
+ * All-reduce of floats over the shared segment, bare: one process a rank, pinned round robin; ranks
+ * yield when there are more of them than CPUs. "direct": everybody reads everything. "split":
+ * everybody reduces its part, publishes that, and collects.
  *
- *   board [RANKS]     default: 2
+ *   shared segment [RANKS]     default: 2
  */
 #include <sched.h>
 #include <stdio.h>

@@ -51,14 +51,14 @@ struct br_copier_counters {
     uint64_t to_host_bytes, to_gpu_bytes, reduced_bytes, shared_bytes;
 };
 
-int br_copier_create(struct br_copier **out); /* -ENOMEM with words */
+int br_copier_create(struct br_copier **out); /* -ENOMEM with a message */
 /* Waits for copies that are under way, but those of a lost GPU. NULL allowed. */
 void br_copier_destroy(struct br_copier *copier);
 
 /*
  * Streams, events and the trial (note 3) of a GPU, as br_gpu_of() names it. 1: this call has opened
  * it; 0: it was open, which costs a load to see. Any thread; blocks, the first time: the context of
- * the GPU is made if there is none. Errors with words: those of br_cuda_driver() and of the
+ * the GPU is made if there is none. Errors with a message: those of br_cuda_driver() and of the
  * driver's calls, -EIO: what was read back is not what was written.
  */
 int br_copier_open(struct br_copier *copier, int gpu);
@@ -72,7 +72,7 @@ bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
 
 /* Asks for a copy; one of `to` and `from` is memory of that GPU, the other may be of any, and need
  * not be pinned. direction: by which stream, behind what was asked for there before, and how it
- * counts. Negative errno with words. */
+ * counts. Negative errno with a message. */
 int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                    const void *from, size_t bytes);
 /* The same from one place of that GPU's memory to another, by the stream of BR_COPY_TO_GPU; not
@@ -92,15 +92,15 @@ void br_copier_count(struct br_copier *copier, enum br_copy_direction direction,
 /* The stream of reductions of a GPU that is open; any thread. */
 struct CUstream_st *br_copier_reductions(const struct br_copier *copier, int gpu);
 /* For work there: br_cuda_enter() for the GPU's context, and there is an event for the mark behind
- * the work. After 0 br_cuda_leave(). Errors with words: -EIO: the GPU is lost; the driver's. */
+ * the work. After 0 br_cuda_leave(). Errors with a message: -EIO: the GPU is lost; the driver's. */
 int br_copier_enter(struct br_copier *copier, int gpu);
 /* Marks what was asked for in this direction so far. After copies there is always an event for it:
  * br_copier_copy() has seen to that; recording it fails with an error of the context only, which
  * has ended the copies, too. */
 int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction,
                    struct br_copy *copy);
-/* 1: all up to the mark is done, *copy is empty again; 0: not yet; negative errno with words: it
- * failed, and is empty again. */
+/* 1: all up to the mark is done, *copy is empty again; 0: not yet; negative errno with a message:
+ * it failed, and is empty again. */
 int br_copier_done(struct br_copier *copier, struct br_copy *copy);
 
 /* Gives up a copy that does not end (nothing without one); what it does to the memory is not known.

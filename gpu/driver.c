@@ -21,7 +21,7 @@ static const struct symbol {
     size_t offset;
 } needed[] = {BR_CUDA_SYMBOLS(FIELD){NULL, 0}}, optional[] = {BR_CUDA_OPTIONAL(FIELD){NULL, 0}};
 
-/* Of the one library; all under `lock`. A stage is done once, its failure kept with its words. */
+/* Of the one library; all under `lock`. A stage is done once, its failure kept with its message. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct br_cuda table;
 static struct stage {

@@ -168,8 +168,8 @@ struct br_cuda {
 };
 
 /* The table, for the life of the process (note 1). Loaded once by whoever comes first, from any
- * thread; blocks in the file system then. With words that name the mend: -ENOENT: no library, or
- * `none`; -ENOSYS: too old, or a toolkit's stub. */
+ * thread; blocks in the file system then. With a message that name the mend: -ENOENT: no library,
+ * or `none`; -ENOSYS: too old, or a toolkit's stub. */
 int br_cuda_library(const struct br_cuda **out);
 
 /* The same, initialised, and with one GPU at least. As br_cuda_library(), and -ENODEV: the driver

@@ -54,7 +54,7 @@ struct br_extent {
 
 struct br_exports;
 
-int br_exports_create(int ranks, struct br_exports **out); /* of the job; -ENOMEM with words */
+int br_exports_create(int ranks, struct br_exports **out); /* of the job; -ENOMEM with a message */
 /* cuda NULL: nothing is released. NULL allowed. */
 void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda);
 
@@ -66,7 +66,7 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
 
 /* Has it the descriptor? */
 bool br_exports_has(const struct br_exports *exports, int rank, const struct br_extent *extent);
-/* The descriptor, the caller's to close. The driver's errors with words. */
+/* The descriptor, the caller's to close. The driver's errors with a message. */
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent);
 /* it has now */
@@ -82,13 +82,13 @@ uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n,
 
 struct br_imports;
 
-/* -ENOMEM with words */
+/* -ENOMEM with a message */
 int br_imports_create(struct br_imports **out);
 /* as br_exports_destroy() */
 void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda);
 
 /* A descriptor that a rank has sent for an extent; it is closed in any case. -EPROTO, -ENOMEM, the
- * driver's errors with words. */
+ * driver's errors with a message. */
 int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                     const struct br_extent *extent, int fd);
 bool br_imports_has(const struct br_imports *imports, int rank, const struct br_extent *extent);
@@ -99,7 +99,7 @@ bool br_imports_before(const struct br_imports *imports, int rank, const struct 
 void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                      const struct br_extent *extent); /* where it is mapped it stays so */
 
-/* Side by side, to be read by a GPU. Errors with words: -EPROTO: one of them has not come; the
+/* Side by side, to be read by a GPU. Errors with a message: -EPROTO: one of them has not come; the
  * driver's. */
 int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda, int device,
                    int rank, const struct br_extent *extents, uint32_t n, br_cuda_pointer *out);

@@ -47,13 +47,13 @@ struct br_ipc_note {
 /*
  * The note of `bytes` of memory of a GPU, as br_gpu_of() names it, in its primary context. extents:
  * room for BR_EXTENTS; ipc and extents NULL: as if only what has a handle could be shared. Errors
- * with words: -EOPNOTSUPP: the driver has no IPC; the driver's: this memory has no handle; those of
- * br_exports_find(). Never blocks.
+ * with a message: -EOPNOTSUPP: the driver has no IPC; the driver's: this memory has no handle;
+ * those of br_exports_find(). Never blocks.
  */
 int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes,
                 struct br_ipc_note *out, struct br_extent *extents);
 
-int br_ipc_create(int ranks, struct br_ipc **out); /* of the job; -ENOMEM with words */
+int br_ipc_create(int ranks, struct br_ipc **out); /* of the job; -ENOMEM with a message */
 /* Closes all; lost: a GPU does not answer any more, so all stays mapped. NULL allowed. */
 void br_ipc_destroy(struct br_ipc *ipc, bool lost);
 
@@ -92,8 +92,8 @@ void br_ipc_let_go(struct br_ipc *ipc);
 
 /*
  * Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. Who does
- * not hold it has it for LIMIT - 1 more calls. Errors with words: -EPROTO: the allocation is not
- * that large, or a descriptor has not come; -ENOMEM; the driver's:
+ * not hold it has it for LIMIT - 1 more calls. Errors with a message: -EPROTO: the allocation is
+ * not that large, or a descriptor has not come; -ENOMEM; the driver's:
  * CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, where the two GPUs do not reach each other, and others.
  * Blocks (note 5).
  */

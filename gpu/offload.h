@@ -56,7 +56,7 @@ struct br_offload_source {
     bool on_gpu; /* memory of this GPU; else pinned host memory */
 };
 
-/* Both are borrowed. -ENOMEM with words. */
+/* Both are borrowed. -ENOMEM with a message. */
 int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image,
                       struct br_offload **out);
 /* When nothing is under way any more, but on GPUs that are lost. Before br_copier_destroy(). NULL
@@ -66,7 +66,7 @@ void br_offload_destroy(struct br_offload *offload);
 /*
  * Kernels, arena and the trial of a GPU, as br_gpu_of() names it, which the copier has open; not
  * twice at once for one GPU. Blocks. *cost: as measured, without the CPU's. Nothing is used before
- * br_offload_set(). Errors with words: -EOPNOTSUPP, as br_reducer_create(); -EIO: the trial has
+ * br_offload_set(). Errors with a message: -EOPNOTSUPP, as br_reducer_create(); -EIO: the trial has
  * another result than it should; -ETIMEDOUT: it has not ended after a second, and its memory is
  * kept; the driver's.
  */
@@ -89,7 +89,7 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type 
  *
  * Returns 0. 1: part of it is under way and the rest was refused: marked and ended as the whole, as
  * it reads the sources and the arena until then, but dst stays as it is. Negative errno: nothing is
- * under way. -EAGAIN, without words: no room now; anything else, with words. After 1, and after
+ * under way. -EAGAIN, without words: no room now; anything else, with a message. After 1, and after
  * these, the GPU is not asked any more.
  */
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
@@ -100,7 +100,7 @@ void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark);
 
 /* The same where all is memory that this GPU's kernels reach, that of other processes included
  * (ipc.h), dst too; and a copy there. Then br_copier_mark() as above, and nothing behind it.
- * Negative errno with words: nothing of this is under way. */
+ * Negative errno with a message: nothing of this is under way. */
 int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type,
                        enum braid_reduction reduction, void *dst, const void *const *src, int n_src,
                        size_t bytes, int divisor);

@@ -22,14 +22,14 @@
 struct CUctx_st;
 
 /* Whether there is anything to ask (note 1). At start; any thread; again: looks again. Negative
- * errno with words, and a line in the log, where a driver should be and cannot be used: then all
- * memory counts as the host's. */
+ * errno with a message, and a line in the log, where a driver should be and cannot be used: then
+ * all memory counts as the host's. */
 int br_gpu_look(void);
 
 /* Has br_gpu_look() found a driver that can be used? Any thread. */
 bool br_gpu_found(void);
 
-/* 0: br_gpu_of() can tell. Else why not, with words: those of br_cuda_library(); -ENODEV:
+/* 0: br_gpu_of() can tell. Else why not, with a message: those of br_cuda_library(); -ENODEV:
  * br_gpu_look() has not found what is there now. Any thread. */
 int br_gpu_check(void);
 

@@ -31,7 +31,7 @@ struct CUstream_st;
 
 /*
  * Loads the kernels, &br_gpu_image, onto a GPU, by its ordinal; takes from milliseconds to seconds
- * (without machine code for this GPU the driver compiles the PTX) and blocks. With words:
+ * (without machine code for this GPU the driver compiles the PTX) and blocks. With a message:
  * -EOPNOTSUPP: this build has no kernels, or the driver is older than they are; the errors of
  * br_cuda_driver() and of the driver's calls.
  */
@@ -49,7 +49,7 @@ void br_reducer_abandon(struct br_reducer *reducer);
  * reaches, and belong to the reducer until it is done. divisor: as br_reduce()'s: of BRAID_AVG in
  * the call that completes the value, 0 before.
  *
- * Returns 0 and the ticket. Negative errno with words: -EINVAL: type, reduction, n_src (1 to
+ * Returns 0 and the ticket. Negative errno with a message: -EINVAL: type, reduction, n_src (1 to
  * BR_GPU_SOURCES) or divisor out of range, and -EAGAIN: BR_REDUCER_TICKETS are under way, ask
  * br_reducer_done(): nothing was asked for. Else the driver's: the arrays may still be in use,
  * until br_reducer_destroy() has returned.
@@ -59,14 +59,14 @@ int br_reducer_reduce(struct br_reducer *reducer, enum braid_type type,
                       size_t bytes, int divisor, uint64_t *ticket);
 
 /* The same in a stream of the caller's on this GPU, whose context is current, and without a ticket.
- * Of an average whose divisor is 0 it makes the sum. Negative errno with words: -EINVAL as above,
- * else the driver's: then it has not been put into the stream. */
+ * Of an average whose divisor is 0 it makes the sum. Negative errno with a message: -EINVAL as
+ * above, else the driver's: then it has not been put into the stream. */
 int br_reducer_submit(const struct br_reducer *reducer, struct CUstream_st *stream,
                       enum braid_type type, enum braid_reduction reduction,
                       const struct br_gpu_reduction *arrays);
 
-/* 1: done, and all that was asked for before, too; 0: not yet; negative errno with words: the GPU
- * failed, and none that was under way has a result. That lasts: a CUDA context does not outlive
+/* 1: done, and all that was asked for before, too; 0: not yet; negative errno with a message: the
+ * GPU failed, and none that was under way has a result. That lasts: a CUDA context does not outlive
  * such an error. */
 int br_reducer_done(struct br_reducer *reducer, uint64_t ticket);
 

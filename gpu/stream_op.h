@@ -62,7 +62,7 @@ struct br_stream_ops;
  * br_stream_ops_destroy(), and to the end of the process if they are not idle then. Both may block.
  * give_back: only what was never pinned. */
 struct br_stream_op_memory {
-    void *(*take)(void *context, size_t bytes); /* whole pages; NULL with words */
+    void *(*take)(void *context, size_t bytes); /* whole pages; NULL with a message */
     void (*give_back)(void *context, void *memory);
     void *context;
 };
@@ -84,7 +84,7 @@ bool br_stream_ops_idle(const struct br_stream_ops *passages);
 
 /*
  * Puts a passage into the stream and returns at once, but for the first time that so much memory is
- * wanted. Not by two threads at once. Nothing waits in the stream when it fails, with words:
+ * wanted. Not by two threads at once. Nothing waits in the stream when it fails, with a message:
  * -EOPNOTSUPP: the driver is too old, or the stream is being captured; -EINVAL: no stream that CUDA
  * knows, or no context is current; -ENOMEM; -EAGAIN: BR_STREAM_OPS are under way; those of
  * br_cuda_driver() and of the driver's calls.

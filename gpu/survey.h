@@ -22,8 +22,8 @@ struct br_gpu_info {
     char copies[256];
 };
 
-/* How many; out has room for BR_GPUS. 0 and negative errno with words that name the mend: none, as
- * br_cuda_driver() says. */
+/* How many; out has room for BR_GPUS. 0 and negative errno with a message that names the mend:
+ * none, as br_cuda_driver() says. */
 int br_gpu_survey(struct br_gpu_info *out);
 
 /* Why NICs of this host may not reach GPU memory, as far as sysfs under `root` ("" for /) tells, in

@@ -22,7 +22,7 @@
 struct br_copier;
 struct br_workspace;
 
-/* Of a GPU that the copier, which is borrowed, has open. Negative errno with words. */
+/* Of a GPU that the copier, which is borrowed, has open. Negative errno with a message. */
 int br_workspace_create(struct br_copier *copier, int gpu, struct br_workspace **out);
 /* Nobody has room there, and no NIC knows it. NULL: nothing. */
 void br_workspace_destroy(struct br_workspace *workspace);

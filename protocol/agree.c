@@ -4,7 +4,7 @@
  * wait until the deadline.
  *
  * 1. Both ends derive a transfer's tag from the same call, so a match with another length or digest
- *    means that they disagree: the worker fails with words rather than deliver wrong bytes.
+ *    means that they disagree: the worker fails with a message rather than deliver wrong bytes.
  * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by
  *    that transfer, shows it by its digest: `agreed` holds those of our last operations, and of
  *    messages for operations that we have not begun.

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links come up: connect, accept, handshake; strangers are kept out.
+ * Links come up: connect, accept, handshake; unauthenticated peers are kept out.
  *
  * 1. Of two ranks the larger one connects, on every rail; the smaller one accepts.
- * 2. An incoming link is a stranger until it has proved that it knows the job's secret. Strangers
- *    have few places and little time; when all places are taken the oldest goes. They can neither
- *    stall nor fill anything.
+ * 2. An incoming link is an unauthenticated peer until it has proved that it knows the job's
+ *    secret. Unauthenticated peers have few places and little time; when all places are taken the
+ *    oldest goes. They can neither stall nor fill anything.
  * 3. A link that we made ourselves is its rail's from the start, but not UP before the proof.
  */
 #include "protocol/internal.h"
@@ -112,9 +112,9 @@ static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
     rail->backoff = rail->backoff * 2 < most ? rail->backoff * 2 : most;
 }
 
-/* For an attempt: where there are other ways, not long. An answer over a detour, which waits for
- * all processes on its way, has twice as long after one that came too late: 1/8, 1/4 and 1/2 of the
- * time until a peer that is cut is lost. */
+/* For an attempt: where there are other ways, not long. An answer over an alternate route, which
+ * waits for all processes on its way, has twice as long after one that came too late: 1/8, 1/4 and
+ * 1/2 of the time until a peer that is cut is lost. */
 static uint64_t protocol_connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
     uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->late : 4u);
@@ -245,7 +245,7 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
         rail->deadline = w->now + protocol_connect_patience(w, rail); /* for each answer */
 }
 
-/* ---- strangers ------------------------------------------------------------------------------- */
+/* ---- unauthenticated peers ------------------------------------------------------------------- */
 
 static bool is_strange(const struct br_worker *w, const struct br_link *link)
 {
@@ -315,7 +315,7 @@ static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail
         br_rail_fenced(w, rail);
 }
 
-/* The stranger has proved who it is: its link becomes the rail's. */
+/* The unauthenticated peer has proved who it is: its link becomes the rail's. */
 static void protocol_connect_welcome(struct br_worker *w, struct br_unauthenticated *s,
                                      size_t bytes)
 {
@@ -333,7 +333,8 @@ static void protocol_connect_welcome(struct br_worker *w, struct br_unauthentica
         rail->device != s->link->device || br_rail_prepare(w, rail)) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);
-        s->refused = true; /* no stranger: it may try again when the old link is fenced */
+        /* no unauthenticated peer: it may try again when the old link is fenced */
+        s->refused = true;
         s->deadline = w->now + REFUSE_LINGER;
         return;
     }

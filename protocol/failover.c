@@ -15,7 +15,7 @@
  * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from
  *    zero.
  * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut:
- *    detours are tried, and meanwhile connecting anew is the fence (relay.h, note 7).
+ *    alternate routes are tried, and meanwhile connecting anew is the fence (relay.h, note 7).
  */
 #include "protocol/internal.h"
 
@@ -120,8 +120,8 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 
-/* Of the detours to a peer one a minute: a fault in between, which its neighbours warn of, breaks
- * many of them, and they are soon up again on other routes. */
+/* Of the alternate routes to a peer one a minute: a fault in between, which its neighbours warn of,
+ * breaks many of them, and they are soon up again on other routes. */
 static void warn_lost(struct br_worker *w, const struct br_rail *rail)
 {
     struct br_peer *peer = rail->peer;

@@ -8,11 +8,11 @@
  * on the wire. Both contain a fresh nonce, so an old proof proves nothing; a label tells the two
  * roles apart, so a proof cannot be sent back to its maker; and nobody on the way can change a
  * rank, a rail or a limit.
- * 2. The connector proves first: a stranger who connects gets to see our rank, the number of ranks
- *    and the
+ * 2. The connector proves first: an unauthenticated peer who connects gets to see our rank, the
+ *    number of ranks and the
  * limits, but nothing that was computed with the secret.
- * 3. The proofs keep strangers out. They do not protect the bytes that follow: who can change
- *    packets on the
+ * 3. The proofs keep unauthenticated peers out. They do not protect the bytes that follow: who can
+ *    change packets on the
  * way can change data. That needs encryption, which a transport for a trusted network does not pay
  * for.
  * 4. A rejected design: one round trip, both sides proving over exchanged clocks. It needs clocks
@@ -84,7 +84,7 @@ int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, v
 
 /* For an acceptor that does not want the link although the handshake is right: instead of the
  * WELCOME that br_handshake_receive() just wrote, writes a refusal; `known` is the incarnation that
- * the rail already has. Returns -ESTALE with words. */
+ * the rail already has. Returns -ESTALE with a message. */
 int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply,
                               size_t *reply_bytes);
 

@@ -10,7 +10,7 @@
 /* of a link of any device */
 void br_worker_event(struct br_worker *w, const struct br_event *event);
 
-/* rail.c: budget, rate, credits */
+/* rail.c: window, rate, credits */
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
@@ -38,10 +38,11 @@ enum br_credit {
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
 
-/* rail.c, too: memory for the copies of its messages, when it is first used. -ENOMEM with words */
+/* rail.c, too: memory for the copies of its messages, when it is first used. -ENOMEM with a message
+ */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
 
-/* connect.c: links, handshakes, strangers */
+/* connect.c: links, handshakes, unauthenticated peers */
 int br_connect_init(struct br_worker *w);
 void br_connect_destroy(struct br_worker *w);
 void br_connect_timers(struct br_worker *w);
@@ -50,7 +51,8 @@ bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail); /*
 /* an attempt that is under way */
 void br_connect_abandon(struct br_worker *w, struct br_rail *rail);
 bool br_connect_owns(const struct br_worker *w,
-                     const struct br_link *link); /* a stranger's, or of a rail not yet UP */
+                     /* an unauthenticated peer's, or of a rail not yet UP */
+                     const struct br_link *link);
 /* Any event of a link that is not (yet) the link of a rail in state UP. */
 void br_connect_event(struct br_worker *w, const struct br_event *event);
 
@@ -134,7 +136,7 @@ void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br
 
 /* receive.c */
 void br_receive_event(struct br_worker *w, struct br_rail *rail,
-                      const struct br_event *event); /* MESSAGE, PLACED; rail is UP */
+                      const struct br_event *event); /* MESSAGE, DATA; rail is UP */
 void br_receive_slotless(struct br_worker *w);
 /* Tells the sender that it needs to keep nothing of this transfer for a retry. */
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot);
@@ -148,7 +150,7 @@ void br_left_timer(struct br_worker *w, struct br_peer *peer);
 void br_left_unreachable(struct br_worker *w,
                          struct br_peer *peer); /* it is LEFT, and its last rail is lost */
 
-/* place.c: place tokens. Receiving half */
+/* place.c: remote keys. Receiving half */
 /* for all its rails */
 void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot);
 void br_rkey_release(struct br_worker *w, struct br_slot *slot);
@@ -205,19 +207,20 @@ int br_relay_reach(struct br_worker *w, int rank);
 bool br_relay_may_reach(const struct br_worker *w,
                         const struct br_peer *peer); /* now that no rail is up; also without */
 void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since);
-bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail); /* this detour now */
+/* this alternate route now */
+bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail);
 /* an attempt; also without relay */
 void br_relay_refused(struct br_worker *w, struct br_rail *rail);
 /* which is cut; again and again */
 void br_relay_probe(struct br_worker *w, struct br_peer *peer);
 void br_relay_probed(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
-/* its next route. -EHOSTUNREACH with words */
+/* its next route. -EHOSTUNREACH with a message */
 int br_relay_choose(struct br_worker *w, struct br_rail *rail);
 void br_relay_timers(struct br_worker *w, bool stopped);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
-/* farewell.c: the turns of a worker that has failed but whose links are not yet closed (fail_due)
+/* shutdown.c: the turns of a worker that has failed but whose links are not yet closed (fail_due)
  */
 int br_worker_tell_error(struct br_worker *w);
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);

@@ -85,7 +85,7 @@ static inline bool br_message_is_credited(uint8_t type)
 
 /* Bodies, 24 bytes each. */
 struct br_body_ready {
-    uint32_t slot; /* what the sender puts into the header of every PLACED frame */
+    uint32_t slot; /* what the sender puts into the header of every DATA frame */
     /* 0, or the number that the slot had so far, about which the sender has asked */
     uint32_t renews;
     /* point to point: bytes of the whole message, of which this may be a part; else 0 */
@@ -103,7 +103,7 @@ enum br_call_by {
                       */
 };
 
-/* WAITING of a collective: the call that it is about, for the words of an error. */
+/* WAITING of a collective: the call that it is about, for the error message. */
 struct br_call {
     uint32_t root; /* 0 where there is none */
     uint8_t collective, type, reduction;
@@ -150,11 +150,11 @@ struct br_body_done {
 };
 
 struct br_body_ack {
-    uint64_t bytes;        /* payload bytes of PLACED frames arrived on this link, in all */
+    uint64_t bytes;        /* payload bytes of DATA frames arrived on this link, in all */
     uint32_t arrived;      /* credited messages arrived on this link, in all (mod 2^32) */
     uint32_t released;     /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
-    /* PLACED bytes of the sender that await ACK on this link, at most its budget */
+    /* DATA bytes of the sender that await ACK on this link, at most its window */
     uint32_t ahead;
 };
 
@@ -205,7 +205,7 @@ struct br_message {
     /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
     uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
-    /* READY: bit i: the payload has a place token for rail i, in the order of rails; else 0 */
+    /* READY: bit i: the payload has a remote key for rail i, in the order of rails; else 0 */
     uint32_t rkeys;
     uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
     union {
@@ -239,7 +239,7 @@ enum br_relay_kind {
 #define BR_RELAY_KIND 0x7fu /* of `what`: the kind */
 #define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_DATA_ACK does */
 
-/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's budget.
+/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's window.
  */
 struct br_message_relay {
     uint8_t type;  /* BR_MESSAGE_RELAY */
@@ -257,9 +257,9 @@ struct br_message_relay {
 static_assert(sizeof(struct br_message_relay) == BR_FRAME_INLINE,
               "a message fills the inline area of its frame");
 
-/* In the inline area of a PLACED frame. */
+/* In the inline area of a DATA frame. */
 enum br_data_flag {
-    BR_DATA_ACK = 1, /* send an ACK on this link now: the sender's budget depends on it */
+    BR_DATA_ACK = 1, /* send an ACK on this link now: the sender's window depends on it */
     /* send DONE when the transfer is complete: the sender keeps its memory for a retry till then */
     BR_DATA_DONE = 2,
 };

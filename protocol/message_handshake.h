@@ -56,7 +56,7 @@ struct br_handshake_header {
 
 /* What a side can do; the link uses the smaller of both. */
 struct br_handshake_limits {
-    uint32_t frame_bytes;   /* payload of a PLACED frame, at least 1 */
+    uint32_t frame_bytes;   /* payload of a DATA frame, at least 1 */
     uint32_t message_bytes; /* payload of a MESSAGE frame, at least 1 */
     uint32_t eager_bytes;   /* up to this size a transfer goes without READY */
     uint32_t slice_bytes;   /* unit of scheduling, at least 1 */

@@ -38,7 +38,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire formats are r
 #define BR_STORE_UNPROVED_MAX                                                                      \
     256                          /* bytes of a body that a rank takes before the store's WELCOME   \
                                   */
-#define BR_STORE_TEXT_MAX    240 /* bytes of an error's words */
+#define BR_STORE_TEXT_MAX    240 /* bytes of an error's message */
 #define BR_STORE_TOTAL_MAX   (256u << 20) /* bytes of all values the store keeps */
 #define BR_STORE_TIMEOUT_MAX 86400000u    /* ms, a day */
 

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers and rails. A peer is a remote process; a rail is one link to it together with budget, rate
+ * Peers and rails. A peer is a remote process; a rail is one link to it together with window, rate
  * and health.
  *
- * 1. Budget. A rail has at most `budget` bytes in flight: what it delivers (`volume`) in twice its
+ * 1. Window. A rail has at most `window` bytes in flight: what it delivers (`volume`) in twice its
  *    least round trip, or in `target_delay` (1 ms) if that is longer. More does not add throughput,
- *    it only adds queue, and the queue is what something urgent waits behind: the budget is the
- *    preemption latency. It grows by itself: while the rail is limited by its budget, it delivers
- *    several budgets in that time, so the next one is larger, until the link is full or the RTT has
+ *    it only adds queue, and the queue is what something urgent waits behind: the window is the
+ *    preemption latency. It grows by itself: while the rail is limited by its window, it delivers
+ *    several windows in that time, so the next one is larger, until the link is full or the RTT has
  *    reached the target. The volume is measured over windows of four times that long. Rejected: the
  *    rate of single frames, which a shaper or a switch that lets a burst through at once puts at a
  *    hundred times of what the link carries. Rejected: twice the bandwidth-delay product alone. On
  *    a loaded host the other end answers after the time its scheduler takes, not after the least
- *    round trip, and the budget then shrinks itself to nothing. A frame leaves only if it fits into
- *    the budget. The least round trip is the back end's where it knows one (TCP does), asked for
+ *    round trip, and the window then shrinks itself to nothing. A frame leaves only if it fits into
+ *    the window. The least round trip is the back end's where it knows one (TCP does), asked for
  *    every 10 s. Else it is forgotten after 10 s and then measured by a frame that is alone on the
  *    rail (`solo`), because every other one would count our own queue as path, and double the
- *    budget each time. Rejected: that for byte streams, too. The peer's queue, which ACKs come
+ *    window each time. Rejected: that for byte streams, too. The peer's queue, which ACKs come
  *    behind, counts as path then: of two ends that fill a wire the one that began later had twice
- *    the budget, and the other waited for its ACKs with nothing in flight.
+ *    the window, and the other waited for its ACKs with nothing in flight.
  * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA,
  *    shared memory) SENT tells; on a byte stream ACK messages tell, which the sender asks for by a
- *    flag every quarter of a budget. They come behind the peer's own data. While it arrives and ACK
+ *    flag every quarter of a window. They come behind the peer's own data. While it arrives and ACK
  *    is on its way as much of ours has arrived, too, where both directions are alike. So each ACK
  *    says how much may come ahead of the next (`peer_ahead`), and that may be in flight beside the
- *    budget, less of it where the path is short: both directions keep moving, and what really waits
- *    in front of something urgent is a budget still. The peer may have begun later, behind an ACK
+ *    window, less of it where the path is short: both directions keep moving, and what really waits
+ *    in front of something urgent is a window still. The peer may have begun later, behind an ACK
  *    that said nothing: then what has come since that ACK counts, if it is more. Without it two
- *    ranks whose next message needs what comes now, as in a ring, sent by turns: one had a budget
+ *    ranks whose next message needs what comes now, as in a ring, sent by turns: one had a window
  *    in flight, the other two. Rejected: in flight by what TCP knows to have arrived (SIOCOUTQ).
  *    Its ACKs come behind the data, too: in the queue in front of the NIC. Rejected: all of the
- *    peer's budget as soon as something comes from it: it counts where little comes, and carried no
+ *    peer's window as soon as something comes from it: it counts where little comes, and carried no
  *    more.
- * 3. Striping needs no plan: rails pull frames from the peer's queue when they have budget, so they
+ * 3. Striping needs no plan: rails pull frames from the peer's queue when they have window, so they
  *    carry in proportion to their rates. Near the end of a transfer a slow rail leaves the rest to
  *    the fast ones (br_rail_may_take).
  * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a
@@ -112,7 +112,7 @@ struct br_unacked {
     uint8_t data[];
 };
 
-/* A PLACED frame that waits for SENT. */
+/* A DATA frame that waits for SENT. */
 struct br_flight {
     struct br_list node;          /* the rail's flights */
     struct br_transfer *transfer; /* NULL: a message, nothing to do */
@@ -154,8 +154,8 @@ struct br_rail {
     bool unfenced;                         /* and the peer has not confirmed that it is fenced */
     /* its link is a route through other hosts (relay.h) */
     bool alternate;
-    uint32_t attempts; /* detours: routes tried */
-    uint8_t late;      /* detours: attempts that ran out of time since it was up or the
+    uint32_t attempts; /* alternate routes: routes tried */
+    uint8_t late;      /* alternate routes: attempts that ran out of time since it was up or the
                         * peer was cut, at most BR_LATE_MOST */
     /* of a peer that is cut: is this refused? NULL: none (relay_probe.c) */
     struct br_link *probe;
@@ -167,7 +167,7 @@ struct br_rail {
     char message[120];           /* why it is not up */
 
     /* sending */
-    uint64_t tx_bytes;    /* PLACED payload posted on this link */
+    uint64_t tx_bytes;    /* DATA payload posted on this link */
     uint64_t acked_bytes; /* of these known to have arrived */
     uint64_t acked_at;    /* ns */
     /* ns; when the last frame left that is known to have arrived and had asked */
@@ -182,15 +182,15 @@ struct br_rail {
     /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate;
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
-    /* likewise: bytes delivered in a window as long as the budget's delay */
+    /* likewise: bytes delivered in a window as long as the window's delay */
     uint64_t volume, volume_now;
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
     /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes
      */
     uint64_t used;
-    /* when `rate` was measured the budget was used up: it is what the rail can carry */
+    /* when `rate` was measured the window was used up: it is what the rail can carry */
     bool was_full;
-    bool limited;                    /* the budget was used up in this period */
+    bool limited;                    /* the window was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
     bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];
@@ -236,7 +236,7 @@ enum br_peer_state {
 
 /* Each kind has a queue of its own, because one may have to wait when another may go:
  * point-to-point messages for one of their credits (they may find no receive for ever), data for
- * budget. */
+ * window. */
 enum br_queue_kind {
     BR_QUEUE_MESSAGES, /* sends that go eagerly, READYs, one-sided requests */
     BR_QUEUE_P2P,      /* the same of point-to-point transfers */
@@ -272,7 +272,7 @@ struct br_peer {
     /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
     uint32_t eager_bytes;
     struct br_rail *rails; /* [n_rails] */
-    uint8_t rkey_rails;    /* rails whose device needs place tokens, a bit each */
+    uint8_t rkey_rails;    /* rails whose device needs remote keys, a bit each */
     bool reduces;          /* the device of one of the rails does (br_caps) */
     uint64_t uses;         /* frames posted */
     /* READYs for our sends; ns from their submission to it */
@@ -299,16 +299,17 @@ struct br_peer {
     struct br_list active; /* in the worker's list of peers with something to send */
 
     /* with relaying */
-    int n_alternates;       /* the last ones of rails[] */
-    uint8_t alternates;     /* a bit each */
-    uint64_t cut_at;        /* no rail is up, and nothing was heard since then, ns; 0: not cut */
-    uint64_t request_at;    /* cut: when to ask it again to connect */
-    uint64_t knocked_until; /* it has asked us */
-    uint64_t alternates_warned; /* the last warning that a detour is lost, ns; 0: none yet */
-    uint32_t alternates_quiet;  /* detours lost since, without a warning */
+    int n_alternates;         /* the last ones of rails[] */
+    uint8_t alternates;       /* a bit each */
+    uint64_t cut_at;          /* no rail is up, and nothing was heard since then, ns; 0: not cut */
+    uint64_t request_at;      /* cut: when to ask it again to connect */
+    uint64_t requested_until; /* it has asked us */
+    /* the last warning that an alternate route is lost, ns; 0: none yet */
+    uint64_t alternates_warned;
+    uint32_t alternates_quiet; /* alternate routes lost since, without a warning */
 };
 
-/* Its rail that is no detour and UP, or NULL. */
+/* Its rail that is no alternate route and UP, or NULL. */
 static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
 {
     for (int i = 0; i < peer->n_rails - peer->n_alternates; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Budget, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that
+/* Window, rate and credits of one rail; peer.h has the reasons. Pure arithmetic over numbers that
  * others feed in. */
 #include "protocol/internal.h"
 
@@ -44,7 +44,7 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
-/* Frames are a quarter of the budget, so that preemption never waits for one large frame alone. */
+/* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
 static void set_window(struct br_rail *rail, uint64_t budget)
 {
     uint32_t frame;
@@ -105,7 +105,7 @@ uint32_t br_rail_ahead(const struct br_rail *rail)
     return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
 
-/* When the budget has shrunk, all that is in flight may be bytes of which nobody will tell that
+/* When the window has shrunk, all that is in flight may be bytes of which nobody will tell that
  * they have arrived, as their frames did not ask. Then one frame more may leave: it asks. */
 static bool waits_for_nobody(const struct br_rail *rail)
 {
@@ -117,8 +117,8 @@ static uint64_t delay_of(const struct br_rail *rail)
     return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
 }
 
-/* What may be in flight beside the budget (peer.h, note 2): all that ACKs come behind where the
- * path decides how large the budget is, less where the path is short: there the budgets alone keep
+/* What may be in flight outside the window (peer.h, note 2): all that ACKs come behind where the
+ * path decides how large the window is, less where the path is short: there the windows alone keep
  * both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
@@ -268,7 +268,7 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 }
 
 /* Once in a period the least round trip is measured anew, by a frame that has the rail to itself:
- * all others carry the delay of our own queue, and a budget of twice that would double it in every
+ * all others carry the delay of our own queue, and a window of twice that would double it in every
  * period. */
 static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uint64_t rtt,
                          uint64_t now)

@@ -61,7 +61,7 @@ static void leave_out(struct br_worker *w, const struct br_rail *rail)
             w->config.rank, rail->device->name, rail->level, rail->peer->rank, br_error_message());
 }
 
-/* Can a frame leave now, or as soon as a detour is found? */
+/* Can a frame leave now, or as soon as an alternate route is found? */
 static bool is_open(const struct br_rail *rail)
 {
     return rail->state == BR_RAIL_UP || rail->alternate;

@@ -239,7 +239,7 @@ static bool is_freer(const struct br_rail *a, const struct br_rail *b)
     return in_a != in_b ? in_a < in_b : a->used < b->used;
 }
 
-/* The freest rail with budget. */
+/* The freest rail with window. */
 static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t)
 {
     struct br_rail *best = NULL;

@@ -65,8 +65,9 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
     rail->retry_at = UINT64_MAX;
 }
 
-/* Closes the rails to all peers; those that are not UP only, unless `all`. Detours too: a worker
- * that has failed relays nothing, and the words reach everybody from neighbour to neighbour. */
+/* Closes the rails to all peers; those that are not UP only, unless `all`. Alternate routes too: a
+ * worker that has failed relays nothing, and the words reach everybody from neighbour to neighbour.
+ */
 static void close_rails(struct br_worker *w, bool all)
 {
     br_list_for_each (node, &w->known) {
@@ -112,7 +113,7 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         return;
     }
     if (!rail || br_connect_owns(w, link))
-        return; /* retired, or a stranger's: the device closes it at its end */
+        return; /* retired, or an unauthenticated peer's: the device closes it at its end */
     if (event->kind == BR_EVENT_CLOSED ||
         (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
         close_peer(w, rail->peer);

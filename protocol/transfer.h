@@ -59,7 +59,7 @@ struct br_transfer {
     int status; /* 0 or negative errno */
     /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
     const uint8_t *mapped;
-    bool combined; /* receive: its combiner has had all bytes, memory holds nothing of use */
+    bool combined; /* receive: its reducer has had all bytes, memory holds nothing of use */
 
     /* the worker's */
     enum br_transfer_state state;
@@ -82,16 +82,16 @@ struct br_transfer {
     uint32_t resend_at;   /* send: offset within the first slice of `resend` */
     /* send: rails that took frames with them and are not fenced yet, a bit each */
     uint8_t lost_rails;
-    uint8_t fenced_rails; /* send, with place tokens: those that were lost since the last READY */
+    uint8_t fenced_rails; /* send, with remote keys: those that were lost since the last READY */
     uint8_t slice_rails[BR_SLOT_SLICES]; /* send: rails that carried bytes of slice i, a bit each */
     /* receive: the slot's number before the READY that is queued; 0: it is the first */
     uint32_t renews;
     bool renew_due; /* send: RENEW has to leave */
-    uint8_t barred; /* send: rails that need a place token for it and have none, a bit each */
-    uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the place tokens, by rail */
+    uint8_t barred; /* send: rails that need a remote key for it and have none, a bit each */
+    uint8_t rkeys[BR_MAX_RAILS][BR_RKEY_BYTES]; /* send: the remote keys, by rail */
 };
 
-/* Both return 0, or a negative errno with words when the worker has failed or the peer is gone;
+/* Both return 0, or a negative errno with a message when the worker has failed or the peer is gone;
  * then the transfer stays the caller's. */
 int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
@@ -107,7 +107,7 @@ bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_
 /* Bytes of a send that have not left yet, for the first time or again; once it has its READY. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);
 
-/* For a receive that is under way: its bytes go through the combiner, which must live as long as
+/* For a receive that is under way: its bytes go through the reducer, which must live as long as
  * the transfer is the worker's. false: they come in memory, because no rail to the peer combines,
  * or because some have come already. */
 bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,

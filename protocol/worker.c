@@ -37,8 +37,8 @@ static int protocol_worker_create_pools(struct br_worker *w)
     return 0;
 }
 
-/* Zeroes only: where most peers stay strangers, as among thousands of simulated hosts, their pages
- * are never touched. */
+/* Zeroes only: where most peers stay unauthenticated peers, as among thousands of simulated hosts,
+ * their pages are never touched. */
 static int create_peers(struct br_worker *w)
 {
     br_list_init(&w->known);
@@ -126,8 +126,8 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
                           void *simulation, int *index)
 {
     struct br_device_config *config = &w->device_configs[w->n_devices];
-    /* Strangers who come at once push out older ones, whose links are closed only after the batch
-     * of events. */
+    /* Unauthenticated peers who come at once push out older ones, whose links are closed only after
+     * the batch of events. */
     int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
     uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_UNAUTHENTICATED + EVENTS;
     struct br_link **retired;
@@ -323,11 +323,11 @@ static uint64_t ask_after(const struct br_worker *w)
 
 /*
  * Silence: ask after a while, give up after the rail's patience. A BCube's direct rail, which can
- * be gone around, has a quarter of the peer timeout. A detour has three: each process on its way
- * may be late by as much as a direct rail allows, and PING waits for all of them in turn. Whoever
- * of them really falls silent is noticed by its neighbours on their direct rails, and they tell the
- * ends at once (UNREACHABLE). So the detour's own patience is only for what nobody tells, and the
- * last quarter is left to find another way.
+ * be gone around, has a quarter of the peer timeout. An alternate route has three: each process on
+ * its way may be late by as much as a direct rail allows, and PING waits for all of them in turn.
+ * Whoever of them really falls silent is noticed by its neighbours on their direct rails, and they
+ * tell the ends at once (UNREACHABLE). So the alternate route's own patience is only for what
+ * nobody tells, and the last quarter is left to find another way.
  */
 static void protocol_worker_keepalive(struct br_worker *w, struct br_rail *rail)
 {

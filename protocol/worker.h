@@ -66,8 +66,8 @@ struct br_worker_config {
                        struct br_region **region);
     void (*region_done)(void *context, struct br_region *region);
     /* Of memory of a GPU, of a region, to host memory or from there: what goes by other hosts
-     * (relay.h, note 10). Returns when the bytes stand there; negative errno with words, which ends
-     * the worker. NULL: frames of such regions do not go that way. */
+     * (relay.h, note 10). Returns when the bytes stand there; negative errno with a message, which
+     * ends the worker. NULL: frames of such regions do not go that way. */
     int (*region_copy)(void *context, bool to_gpu, void *to, const void *from, uint32_t bytes);
     void *region_context;
     struct br_target_hooks target; /* for memory of GPUs, with the same context */
@@ -98,7 +98,7 @@ typedef void br_disagreement_text(int rank, int self, uint64_t tag, const struct
                                   const struct br_call *ours, char *text, size_t bytes);
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
-/* for the peers of a worker that fails to hear why, on a busy machine too (farewell.c) */
+/* for the peers of a worker that fails to hear why, on a busy machine too (shutdown.c) */
 #define BR_TELL_ERROR BR_SEC
 
 struct br_unauthenticated; /* an incoming link that has not yet proved who it is (connect.c) */
@@ -153,7 +153,7 @@ struct br_worker {
         uint64_t relayed_frames, relayed_bytes; /* passed on for others */
         uint64_t relay_stalls; /* times all of them had to wait for a buffer at the next host */
         uint64_t unreachable;  /* routes that broke here, or beyond */
-        /* rails left out of a transfer because their device could make no place token */
+        /* rails left out of a transfer because their device could make no remote key */
         uint64_t skipped_rails;
     } counters;
 };

@@ -201,7 +201,7 @@ static void cache_say(bool *said, const char *why)
     *said = true;
 }
 
-/* Arms and pins a listed entry. -errno with words, said. */
+/* Arms and pins a listed entry. -errno with a message, said. */
 static int cache_pin(struct br_cache *cache, struct entry *entry)
 {
     int rc = br_monitor_arm(entry->start, entry->end);

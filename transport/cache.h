@@ -49,7 +49,7 @@ struct br_cache_counters {
 uint64_t br_cache_default_bytes(uint32_t ranks);
 
 /* Of those of devices[0..n) whose caps.pins is set. bytes: the bound. Both as in struct
- * br_cache_counters. -ENOMEM, or what the monitor says when it cannot be had (with words); then
+ * br_cache_counters. -ENOMEM, or what the monitor says when it cannot be had (with a message); then
  * there is nothing to close. May block. */
 int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struct br_cache **out);
 /* No reference is left and the devices are still open. NULL: nothing. */

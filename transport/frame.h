@@ -5,7 +5,7 @@
  * 1. The first 16 bytes belong to the transport: enough for a byte-stream back end to cut the
  *    stream into frames and to find the place of a payload by one array look-up. The other 48 bytes
  *    belong to the protocol: a MESSAGE carries its first 48 bytes there (so an 8-byte all-reduce is
- *    one frame of 64 bytes), a PLACED frame carries the route (protocol/message.h).
+ *    one frame of 64 bytes), a DATA frame carries the route (protocol/message.h).
  * 2. One fixed size, so that a receiver always knows how many bytes to ask for: it reads exactly
  *    one header, then exactly one payload, the latter straight into its place. Rejected: a variable
  *    header (two reads to learn the length) and reading ahead (payload bytes would land in the
@@ -45,8 +45,8 @@ struct br_frame_header {
     uint8_t version;
     uint8_t kind;    /* enum br_frame_kind */
     uint32_t length; /* payload bytes behind this header */
-    uint32_t slot;   /* PLACED: the receiver's slot number; MESSAGE: 0 */
-    uint32_t offset; /* PLACED: bytes from the start of the transfer; MESSAGE: 0 */
+    uint32_t slot;   /* DATA: the receiver's slot number; MESSAGE: 0 */
+    uint32_t offset; /* DATA: bytes from the start of the transfer; MESSAGE: 0 */
     uint8_t inline_[BR_FRAME_INLINE];
 };
 static_assert(sizeof(struct br_frame_header) == 64, "frame header is 64 bytes on the wire");
@@ -56,7 +56,7 @@ struct br_frame;
 /* All of it, as `frame` is to travel. */
 void br_frame_header_fill(struct br_frame_header *header, const struct br_frame *frame);
 
-/* 0, or -EPROTO with words: bad magic, unknown version or kind, length over `max_message` or
+/* 0, or -EPROTO with a message: bad magic, unknown version or kind, length over `max_message` or
  * `max_frame`. */
 int br_frame_check(const struct br_frame_header *header, uint32_t max_message, uint32_t max_frame);
 

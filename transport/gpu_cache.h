@@ -27,7 +27,7 @@
 
 struct br_gpu_cache;
 
-/* For devices[0..n), which stay open while it is. -ENOMEM with words. */
+/* For devices[0..n), which stay open while it is. -ENOMEM with a message. */
 int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cache **out);
 /* No reference is left. NULL: nothing. */
 void br_gpu_cache_close(struct br_gpu_cache *cache);

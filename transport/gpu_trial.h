@@ -15,12 +15,12 @@
 
 struct br_gpu_trial;
 
-/* Of a GPU that the copier has opened; the copier is borrowed. Errors with words. Blocks, like all
- * of this; any thread. */
+/* Of a GPU that the copier has opened; the copier is borrowed. Errors with a message. Blocks, like
+ * all of this; any thread. */
 int br_gpu_trial_create(struct br_copier *copier, int gpu, struct br_gpu_trial **out);
 void br_gpu_trial_destroy(struct br_gpu_trial *trial); /* NULL: nothing */
 
-/* As gpu_trial: 0 by dma-buf, 1 by the peer-memory module; -errno with words. */
+/* As gpu_trial: 0 by dma-buf, 1 by the peer-memory module; -errno with a message. */
 int br_gpu_trial_run(struct br_gpu_trial *trial, const struct br_transport_ops *ops,
                      const struct br_device_config *config);
 

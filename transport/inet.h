@@ -23,10 +23,10 @@ void br_inet_set_port(union br_inet_address *address, uint16_t port); /* in host
 
 /* What travels through the bootstrap store. */
 void br_inet_pack(const union br_inet_address *address, struct br_address *out);
-/* -EINVAL with words */
+/* -EINVAL with a message */
 int br_inet_unpack(const struct br_address *in, union br_inet_address *out);
-/* A peer's, to be reached from `ours`. Also -EAFNOSUPPORT with words: one is IPv4, the other IPv6.
- */
+/* A peer's, to be reached from `ours`. Also -EAFNOSUPPORT with a message: one is IPv4, the other
+ * IPv6. */
 int br_inet_unpack_peer(const struct br_address *in, const union br_inet_address *ours,
                         union br_inet_address *out);
 

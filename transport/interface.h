@@ -24,7 +24,7 @@ struct br_interface {
 int br_interface_list(struct br_interface *out, int max);
 
 /* The one that `name` means: an interface, an IP address of this host, or NULL: the first usable
- * one, loopback last. -ENODEV, -EADDRNOTAVAIL or -ENETDOWN with words. */
+ * one, loopback last. -ENODEV, -EADDRNOTAVAIL or -ENETDOWN with a message. */
 int br_interface_find(const char *name, struct br_interface *out);
 
 /* "" when usable; else why not and what mends it. */

@@ -18,12 +18,12 @@
  *    for the monitor (free() gives memory back), or for a thread that does (the allocator's lock).
  *    Callbacks follow the same rule: they mark.
  * 4. The kernel changes the range first, then lets others map there, then queues the event (UNMAP,
- *    REMAP): for a moment a stranger can own the address and nothing is to be read. But it counts
- *    changes under way before it lets go of the address space, and an ioctl that could fill pages
- *    answers EAGAIN while there are any: that is br_monitor_settled(), one system call that does
- *    nothing. What is found under `lock` after it is true for every range that the caller owned
- *    before. (Before 5.16 the kernel keeps a flag, not a count: two changes at the same time can
- *    hide each other.)
+ *    REMAP): for a moment an unauthenticated peer can own the address and nothing is to be read.
+ *    But it counts changes under way before it lets go of the address space, and an ioctl that
+ *    could fill pages answers EAGAIN while there are any: that is br_monitor_settled(), one system
+ *    call that does nothing. What is found under `lock` after it is true for every range that the
+ *    caller owned before. (Before 5.16 the kernel keeps a flag, not a count: two changes at the
+ *    same time can hide each other.)
  * 5. REMOVE is queued before the pages go. Who hands memory to braid while another thread of his
  *    discards it loses it anyhow; but what is registered in that very moment stays registered.
  *    Nothing notices that; it is the program's race.
@@ -55,8 +55,8 @@ struct br_watch {
     void (*gone)(struct br_watch *watch, uintptr_t start, uintptr_t end);
 };
 
-/* The first one starts the thread. -ENOSYS, -EPERM, ... with words that say what the kernel lacks
- * or forbids. */
+/* The first one starts the thread. -ENOSYS, -EPERM, ... with a message that says what the kernel
+ * lacks or forbids. */
 int br_monitor_open(struct br_watch *watch);
 /* No callback after it. May wait for the thread. */
 void br_monitor_close(struct br_watch *watch);
@@ -69,7 +69,7 @@ void br_monitor_unlock(void);
 bool br_monitor_settled(void);
 
 /* From now on changes of [start, end) are told; page aligned, mapped. Not under the lock. -errno
- * with words: it cannot be watched (files, memory that another userfaultfd serves). */
+ * with a message: it cannot be watched (files, memory that another userfaultfd serves). */
 int br_monitor_arm(uintptr_t start, uintptr_t end);
 
 #endif

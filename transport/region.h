@@ -6,7 +6,7 @@
 
 #include "transport/transport.h"
 
-/* With all devices or with none: the error is that of the first which cannot, its words name the
+/* With all devices or with none: the error is that of the first which cannot, its message names the
  * device. */
 int br_region_register(struct br_device *const *devices, int n, struct br_region *region);
 /* As region_release of each. */

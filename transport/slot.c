@@ -136,7 +136,7 @@ static uint64_t granule_mask(const struct br_slot *slot, uint32_t offset, uint32
     return (~0ull >> (63 - (last - first))) << first;
 }
 
-/* Bytes that may come: within one slice, on the grid. 0 or -EPROTO with words. */
+/* Bytes that may come: within one slice, on the grid. 0 or -EPROTO with a message. */
 static int slot_check_frame(const struct br_slot *slot, uint32_t offset, uint32_t length)
 {
     uint32_t end = offset + length;

@@ -4,19 +4,19 @@
  * arrived.
  *
  * 1. A slot's number is (generation << 16 | index). The receiver chooses it, READY carries it, the
- *    sender echoes it in every PLACED frame: arrival is one array look-up. The generation changes
+ *    sender echoes it in every DATA frame: arrival is one array look-up. The generation changes
  *    when the slot is freed, so a late or forged frame finds nobody and is dropped.
  * 2. A transfer is cut into at most 64 slices and a slice into at most 64 granules: one bit each.
  *    Frames begin on granules. A slice or frame that comes twice (another rail took over) is
  *    recognised by its bits: bytes of a complete slice are never written again, because the engine
  *    may already have consumed them. Rejected: a byte counter a slice, which counts a duplicate
  *    twice.
- * 3. A slot whose frames must all be sent again (place tokens: transport.h note 8) gets a new
+ * 3. A slot whose frames must all be sent again (remote keys: transport.h note 8) gets a new
  *    number and keeps its complete slices (br_slot_renew). Of the others nothing counts: a frame
  *    posted with the old number may come in late, and if it counted, the transfer could be complete
  *    before the frame that repeats it has landed.
  * 4. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
- * 5. A slot with a combiner has its bytes combined with something instead of written: a sum of what
+ * 5. A slot with a reducer has its bytes combined with something instead of written: a sum of what
  *    a peer sends and what is here is made straight out of the ring that it comes through, without
  *    a pass over scratch. A granule is combined once, by whoever has all of it first, and its bit
  *    is set in the same call (br_slot_reduce): a frame that comes again after its link was lost in
@@ -37,7 +37,7 @@
 
 #define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
 #define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
-#define BR_RKEY_BYTES    16 /* of a place token, opaque above transport/ */
+#define BR_RKEY_BYTES    16 /* of a remote key, opaque above transport/ */
 #define BR_SLOT_DEVICES  8  /* devices of a worker, at most */
 
 struct br_device;
@@ -122,8 +122,8 @@ uint64_t br_slot_all(uint32_t length,
 /*
  * For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are
  * expected; -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO
- * with words when they are out of bounds or off the grid (the link must fail, counted). The place
- * is slot->base + offset.
+ * with a message when they are out of bounds or off the grid (the link must fail, counted). The
+ * place is slot->base + offset.
  */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
@@ -147,7 +147,7 @@ bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *com
  * For back ends and for the protocol. */
 void br_slot_reduce(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
-/* For the protocol, on a PLACED event: marks the bytes. true when the transfer has become complete
+/* For the protocol, on a DATA event: marks the bytes. true when the transfer has become complete
  * just now. */
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);
 

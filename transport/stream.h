@@ -7,7 +7,7 @@
  * says where the next bytes belong (want), the caller puts some there and says how many (got).
  * Nothing is read ahead, so nothing is copied.
  * 2. The header is received into the message buffer that a MESSAGE would be handed over in; a
- *    PLACED frame
+ *    DATA frame
  * merely leaves it for the next header. So a link needs one buffer more than its peer has credits,
  * and only a peer that cheats ever finds none free: then the link is not read until one is
  * released. Rejected: taking the buffer after the header has said MESSAGE, which copies the inline
@@ -49,7 +49,7 @@ struct br_stream_rx {
     const struct br_stream_config *config;
     struct br_pool messages;
     struct br_stream_message *message; /* being filled; NULL: none taken yet */
-    /* PLACED frames are allowed; the caller keeps it as br_link.trusted */
+    /* DATA frames are allowed; the caller keeps it as br_link.authenticated */
     bool authenticated;
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
@@ -76,8 +76,8 @@ int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
 
 /*
  * `bytes` bytes have been written to the place that want() named. 1: *event has kind, slot, offset,
- * length, inline_, payload and buffer (inline_ of a PLACED event is valid until the next want(); a
- * stale frame is one, too, with a slot number that nobody has); 0: not yet; -EPROTO with words:
+ * length, inline_, payload and buffer (inline_ of a DATA event is valid until the next want(); a
+ * stale frame is one, too, with a slot number that nobody has); 0: not yet; -EPROTO with a message:
  * malformed, the stream is lost.
  */
 int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event);

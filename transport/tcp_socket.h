@@ -10,7 +10,7 @@
  * a third (21 against 67 Gb/s). BRAID_TCP_CONGESTION=system leaves it alone, =NAME takes that one.
  * 3. A source address does not choose the NIC, routes do. br_device_config.own_nic_only binds the
  *    sockets to theirs: then a
- * link that is wired to somewhere else does not come up over a detour that nobody sees.
+ * link that is wired to somewhere else does not come up over an alternate route that nobody sees.
  * 4. Buffers are left to the kernel's autotuning.
  */
 #ifndef BR_TRANSPORT_TCP_SOCKET_H
@@ -28,12 +28,12 @@ struct br_tcp_options {
     char nic[IF_NAMESIZE];              /* SO_BINDTODEVICE; "": as the host's routes say */
 };
 
-/* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with words. */
+/* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with a message. */
 int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
                         struct br_tcp_options *out);
 
-/* From now on sockets belong to the interface; without effect on loopback. -EPERM with words: this
- * kernel lets only root. */
+/* From now on sockets belong to the interface; without effect on loopback. -EPERM with a message:
+ * this kernel lets only root. */
 int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options);
 /* What the sockets of a device on this interface need: the two above, the second where the device's
  * configuration says own_nic_only. A kernel that lets only root do that is a downgrade. Errors of
@@ -42,11 +42,11 @@ int br_tcp_options_of(const struct br_device *device, const struct br_interface 
                       struct br_tcp_options *out);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port.
- * The sockets that it accepts inherit its options. Returns it, or -errno with words. */
+ * The sockets that it accepts inherit its options. Returns it, or -errno with a message. */
 int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
                   union br_inet_address *address);
 /* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to
- * connect. Returns it, or -errno with words. */
+ * connect. Returns it, or -errno with a message. */
 int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
                    const union br_inet_address *to);
 

@@ -12,34 +12,35 @@
  *    worker's lock, but from any thread (the app thread that waits drives the worker itself): a
  *    back end must not depend on which thread calls, and must not leave user memory with the kernel
  *    after a call returns.
- * 4. MESSAGE frames of one link arrive in the order posted. PLACED frames may be reported in
- *    another order, also relative to messages, unless caps.ordered.
+ * 4. MESSAGE frames of one link arrive in the order posted. DATA frames may be reported in another
+ *    order, also relative to messages, unless caps.ordered.
  * 5. Fencing: after link_close() returns, no byte is written to any slot through that link and no
  *    event of that link is reported. This is what makes a retry on another rail safe.
  * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a
- *    completed copy in which they return -EOPNOTSUPP with words (after rdma-core's dummy_ops.c).
+ *    completed copy in which they return -EOPNOTSUPP with a message (after rdma-core's
+ *    dummy_ops.c).
  * 7. All frames of one transfer that come over one link are mapped, in one piece, or none is. A
  *    peer whose links map has one rail.
  * 8. Places (caps.needs_place). Where the sender's NIC writes by itself into the receiver's memory,
  *    it has to be told where: the receiver's device makes a token for each slot (place_token), the
- *    protocol carries it to the sender in READY, the sender hands it to post() with each PLACED
- *    frame of that slot. Only the two devices know what is in it. A token is good for every link
- *    between the two devices, also one made later, until place_release(). The protocol sees to it
- *    that no frame is on its way to a slot when its place is released: it sends a frame again only
- *    with a new number and new tokens, which it asks for when all frames posted before have been
- *    SENT or their link is fenced on both sides (br_slot_renew). So the back end must tell numbers
- *    apart: a frame posted with an older number of a slot is reported with that number, or as
- *    `stale`, never as one of the present number, even if its bytes stand in the place.
- * 9. Combining (caps.combines): where a slot has a combiner, the back end may give it the payload
+ *    protocol carries it to the sender in READY, the sender hands it to post() with each DATA frame
+ *    of that slot. Only the two devices know what is in it. A token is good for every link between
+ *    the two devices, also one made later, until place_release(). The protocol sees to it that no
+ *    frame is on its way to a slot when its place is released: it sends a frame again only with a
+ *    new number and new tokens, which it asks for when all frames posted before have been SENT or
+ *    their link is fenced on both sides (br_slot_renew). So the back end must tell numbers apart: a
+ *    frame posted with an older number of a slot is reported with that number, or as `stale`, never
+ *    as one of the present number, even if its bytes stand in the place.
+ * 9. Combining (caps.combines): where a slot has a reducer, the back end may give it the payload
  *    instead of writing it to slot->base, by br_slot_reduce() and only from memory that still holds
  *    what was sent when the link is lost. slot.h, note 5.
  * 10. Back ends know nothing of peers, credits, priorities or authentication. They must survive any
  *     bytes: a
- *    malformed frame fails its link with words (-EPROTO), never the process.
+ *    malformed frame fails its link with a message (-EPROTO), never the process.
  * 11. Memory of GPUs (br_region.gpu): the CPU cannot touch it. A back end with caps.gpu moves what
  *     lies in such a region by its device
  *    alone, frames of any length and in any way, or does not take them. Without caps.gpu it never
- * gets such a region; detours (relay.h) do not either.
+ * gets such a region; alternate routes (relay.h) do not either.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
 #define BR_TRANSPORT_TRANSPORT_H
@@ -62,7 +63,7 @@ struct br_address {
 };
 
 struct br_caps {
-    uint32_t max_frame;      /* payload bytes of a PLACED frame, at most */
+    uint32_t max_frame;      /* payload bytes of a DATA frame, at most */
     uint32_t max_message;    /* payload bytes of a MESSAGE beyond the inline part, at most */
     bool ordered;            /* frames of a link arrive in the order posted */
     bool sent_means_arrived; /* SENT comes only after the bytes stand in the receiver's place */
@@ -74,9 +75,9 @@ struct br_caps {
     bool pins;    /* region_register pins memory and costs: worth keeping (cache.h) */
     /* takes regions of GPUs' memory, if gpu_trial says so of the GPU (note 11) */
     bool gpu;
-    /* PLACED frames need a place token (note 8). Implies sent_means_placed, excludes maps */
+    /* DATA frames need a remote key (note 8). Implies sent_means_placed, excludes maps */
     bool needs_rkey;
-    bool window_free; /* posting moves no bytes (descriptors): rails need no in-flight budget */
+    bool window_free; /* posting moves no bytes (descriptors): rails need no in-flight window */
 };
 
 /* What probe() found: one NIC (or the one pseudo device of shm). */
@@ -101,7 +102,7 @@ struct br_device_config {
     struct br_slot_table *slots; /* the worker's; read in poll() */
     uint32_t message_bytes;      /* payload bytes of one message receive buffer */
     /* receive buffers per link: the peer never has more messages outstanding. One that sends more
-     * waits until one is released (nothing is lost), or its link fails with words */
+     * waits until one is released (nothing is lost), or its link fails with a message */
     uint32_t message_buffers;
     /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
      * wish */
@@ -124,14 +125,14 @@ struct br_frame {
     enum br_frame_kind kind;
     const void *payload; /* may be NULL when length is 0 */
     uint32_t length;
-    uint32_t slot;       /* PLACED: the receiver's slot number */
-    uint32_t offset;     /* PLACED: from the start of the transfer; on the granule grid */
-    const uint8_t *rkey; /* PLACED with caps.needs_place: the slot's token, BR_RKEY_BYTES; copied by
+    uint32_t slot;       /* DATA: the receiver's slot number */
+    uint32_t offset;     /* DATA: from the start of the transfer; on the granule grid */
+    const uint8_t *rkey; /* DATA with caps.needs_place: the slot's token, BR_RKEY_BYTES; copied by
                           * post(). Else NULL */
     struct br_region *region; /* region that payload lies in, or NULL: plain memory */
     const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
     uint64_t cookie;          /* comes back in SENT */
-    /* PLACED: larger is more urgent; a hint for what has queues of its own */
+    /* DATA: larger is more urgent; a hint for what has queues of its own */
     int32_t priority;
 };
 
@@ -156,16 +157,16 @@ struct br_event {
     int error; /* CLOSED: negative errno */
     struct br_link *link;
     uint64_t cookie;       /* SENT */
-    uint32_t slot, offset; /* PLACED */
-    /* PLACED: nobody expected the frame when it came, its bytes were dropped and its numbers are
+    uint32_t slot, offset; /* DATA */
+    /* DATA: nobody expected the frame when it came, its bytes were dropped and its numbers are
      * not checked; slot may have come to life since */
     bool stale;
-    uint32_t length; /* MESSAGE: payload bytes beyond inline_; PLACED */
-    /* MESSAGE and PLACED: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    uint32_t length; /* MESSAGE: payload bytes beyond inline_; DATA */
+    /* MESSAGE and DATA: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
     const uint8_t *inline_;
     const uint8_t *payload; /* MESSAGE */
     void *buffer;           /* MESSAGE: handle for message_release(); every MESSAGE event has one */
-    /* PLACED: not NULL: the bytes were not copied; read them here until map_release() */
+    /* DATA: not NULL: the bytes were not copied; read them here until map_release() */
     const uint8_t *mapped;
     uint64_t map_handle; /* for map_release() */
 };
@@ -223,9 +224,9 @@ struct br_device {
 struct br_link {
     struct br_device *device;
     void *owner; /* for the protocol; the back end never touches it */
-    /* set by the protocol when the peer has proved itself. Before, a back end that strangers can
-     * reach fails the link on a PLACED frame (-EPROTO: slot numbers can be guessed), and reports
-     * one frame of the link a poll, so that what follows the last proof finds this set */
+    /* set by the protocol when the peer has proved itself. Before, a back end that unauthenticated
+     * peers can reach fails the link on a DATA frame (-EPROTO: slot numbers can be guessed), and
+     * reports one frame of the link a poll, so that what follows the last proof finds this set */
     bool authenticated;
     char message[160];  /* why it failed, set before CLOSED is reported */
     char peer_name[64]; /* remote address in words, for logs */
@@ -258,7 +259,7 @@ struct br_transport_ops {
      * caps.gpu only: has the device copy `bytes` from offset `from` of a GPU's memory to offset
      * `to`, by itself, as if to a peer. On resources of its own, so config need not be that of an
      * open device. The region has no keys before and after. 0: it has, the memory being known by
-     * its dma-buf; 1: by the peer-memory module; -errno with words: it cannot. Blocks, up to a
+     * its dma-buf; 1: by the peer-memory module; -errno with a message: it cannot. Blocks, up to a
      * second or two; any thread.
      */
     int (*gpu_trial)(const struct br_device_config *config, struct br_region *region, size_t from,
@@ -269,11 +270,11 @@ struct br_transport_ops {
      * to write there. Called before the slot's number leaves, at most once until place_release().
      * slot->base, length and region say where; without a region it is any memory of the user's, and
      * the back end finds a way (keys of its own, or buffers from which it copies to slot->base
-     * before it reports PLACED). On the data path: no system call in the steady state. 0, or -errno
-     * with words: this device cannot, and the transfer's frames come over other rails, if there are
-     * any: else the communicator fails. So it is not for a pool that is empty for a moment: whoever
-     * has a slot must get a place, as the transfers that would make room may wait for this very
-     * one.
+     * before it reports DATA). On the data path: no system call in the steady state. 0, or -errno
+     * with a message: this device cannot, and the transfer's frames come over other rails, if there
+     * are any: else the communicator fails. So it is not for a pool that is empty for a moment:
+     * whoever has a slot must get a place, as the transfers that would make room may wait for this
+     * very one.
      */
     int (*rkey_make)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
     /* The token of the slot's present number is void. Once for each token made, while slot->base
@@ -322,10 +323,10 @@ struct br_transport_ops {
 
     void (*message_release)(struct br_link *link, void *buffer);
     /*
-     * The mapping of one PLACED event is no longer read; the sender's SENT may now come. Valid also
-     * after its link has been closed; the device must still be open. 0, or -ECONNRESET with words:
-     * the link was closed meanwhile on either side, so the sender may have changed the bytes while
-     * they were read: what was made of them must not be used.
+     * The mapping of one DATA event is no longer read; the sender's SENT may now come. Valid also
+     * after its link has been closed; the device must still be open. 0, or -ECONNRESET with a
+     * message: the link was closed meanwhile on either side, so the sender may have changed the
+     * bytes while they were read: what was made of them must not be used.
      */
     int (*map_release)(struct br_device *device, uint64_t map_handle);
 };

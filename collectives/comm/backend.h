@@ -21,14 +21,14 @@ struct br_context;
 struct br_settings;
 
 /* What this rank has to offer. Sets settings->network, unless the others have to be asked. -E2BIG,
- * -EINVAL (BRAID_DEVICES) with words. Blocks in the file system. */
+ * -EINVAL (BRAID_DEVICES) with a message. Blocks in the file system. */
 int br_backend_query(struct br_settings *settings, struct br_verbs_capabilities *out);
 
 /*
  * Settles settings.network. Collective, on all ranks whatever they want; the store must be open.
- * Its errors, and -EPROTO with words: some insist on verbs, and others cannot. Where some have RDMA
- * devices in vain, rank 0 logs a warning that says on whose account. Blocks until `until`, ns, at
- * most.
+ * Its errors, and -EPROTO with a message: some insist on verbs, and others cannot. Where some have
+ * RDMA devices in vain, rank 0 logs a warning that says on whose account. Blocks until `until`, ns,
+ * at most.
  */
 int br_backend_agree(struct br_context *context, const struct br_verbs_capabilities *mine,
                      uint64_t until);

@@ -309,8 +309,8 @@ int br_bootstrap_join(struct br_context *context)
     return rc;
 }
 
-/* With the own thread running: the last frames of our handshakes still have to leave while we wait
- * for the others. */
+/* With the progress thread running: the last frames of our handshakes still have to leave while we
+ * wait for the others. */
 int br_bootstrap_connect(struct br_context *context)
 {
     int rc = br_store_barrier(context->store, "connected", context->init_deadline);

@@ -25,7 +25,7 @@
 /* What must be the same on all ranks, and what they must know of each other to look at the wires.
  */
 struct agreement {
-    uint32_t sizes[4];   /* slice, eager, chunk, board */
+    uint32_t sizes[4];   /* slice, eager, chunk, shared segment */
     uint32_t n, k;       /* of the BCube; 0: a mesh */
     uint32_t cabling_ms; /* 0: this rank cannot, or does not want to */
     uint8_t nonce[BR_BEACON_NONCE_BYTES];

@@ -531,7 +531,7 @@ int braid_comm_error(struct braid_comm *comm)
 
 /* ---- a communicator -------------------------------------------------------------------------- */
 
-/* The own thread may be running or not be there yet. */
+/* The progress thread may be running or not be there yet. */
 static int comm_share_shm(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The communicator, and the family of communicators that braid_comm_split() makes of it. What the
- * ranks of a process share is the family's: settings, worker with its links, engine, lock, thread,
+ * The communicator, and the context of communicators that braid_comm_split() makes of it. What the
+ * ranks of a process share is the context's: settings, worker with its links, engine, lock, thread,
  * registered memory, operations. A communicator has its ranks, its order of operations, what is
- * remembered for them (group.h) and its board.
+ * remembered for them (group.h) and its shared segment.
  *
  * 1. Driving. One lock guards worker and engine. Whoever waits for an operation takes it (try-lock)
- *    and turns the wheel itself, because waking a sleeping thread on another core costs more than
- *    the operation. The family's own thread turns it only when nobody has for a while: it serves
- *    peers while the program computes.
- * 2. The own thread stays out of the way: while callers drive, it naps for NAP at a time and looks
- *    again. Rejected: waking it when a caller leaves, which costs a system call and a thread switch
- *    after every blocking call.
+ *    and drives progress itself, because waking a sleeping thread on another core costs more than
+ *    the operation. The context's progress thread turns it only when nobody has for a while: it
+ *    serves peers while the program computes.
+ * 2. The progress thread stays out of the way: while callers drive, it naps for NAP at a time and
+ *    looks again. Rejected: waking it when a caller leaves, which costs a system call and a thread
+ *    switch after every blocking call.
  * 3. With the lock free a call hands its operation to the engine itself, and a blocking call goes
  *    on to drive without letting go of the lock. Else operations go through the submission ring,
  *    and whoever drives takes them out. A thread's operations do not overtake each other: the ring
@@ -66,7 +66,7 @@ struct br_http;
 struct br_store;
 struct br_epochs;
 
-/* Registered memory of a family, sorted by address; memory.c. */
+/* Registered memory of a context, sorted by address; memory.c. */
 struct braid_region {
     struct br_region region;
     struct br_context *context;
@@ -108,13 +108,13 @@ struct br_settings {
     int rails;           /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    /* up to this size a collective within the host takes the board (local.h); 0: never */
+    /* up to this size a collective within the host takes the shared segment (local.h); 0: never */
     uint64_t shm_collective_bytes;
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
     uint32_t cores;      /* that all ranks of the job share, being more; 0: it is not so */
     bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
-    /* of threads that wait in a call, where ranks share cores; under the family's lock */
+    /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     int pin_cpu;          /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
@@ -125,7 +125,7 @@ struct br_settings {
 /* What braid_init() builds. */
 struct br_context {
     int rank, size;         /* of the job */
-    uint32_t index;         /* in the list of families (handles.c) */
+    uint32_t index;         /* in the list of contexts (handles.c) */
     uint64_t init_deadline; /* ns: braid_init() ends by then */
     unsigned forks; /* br_process_forks at braid_init(): another number is that of a child */
     struct br_settings settings;
@@ -163,12 +163,12 @@ struct br_context {
     struct br_epochs *epochs; /* NULL: no BCube, or too large a one; under the lock */
     struct braid_comm *world; /* of all ranks of the job */
 
-    pthread_mutex_t lock; /* worker, engine, boards and all below up to the next comment */
+    pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (views.h, note 4) */
     uint64_t next_order;
     uint64_t now; /* of the last turn */
     struct br_progress_counters {
-        /* ns but for turns; what a turn of the wheel found to do */
+        /* ns but for turns; what a pass of the progress loop found to do */
         uint64_t calls, busy, idle, asleep;
     } progress;
     int armed_devices; /* devices are armed for sleeping (gate.c) */
@@ -197,7 +197,7 @@ struct br_context {
     pthread_t progress_thread;
     bool has_progress_thread;
     _Atomic bool stop;
-    /* waits that callers drove: how the own thread sees that somebody does */
+    /* waits that callers drove: how the progress thread sees that somebody does */
     _Atomic uint64_t caller_waits;
     _Atomic int callers;          /* threads inside a blocking call */
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
@@ -225,18 +225,18 @@ struct braid_comm {
     uint64_t operations, failed_operations; /* ended */
     /* collectives that wait for a stream, and those behind them (stream.c) */
     struct br_list deferred;
-    struct br_list deferring; /* in the family's list */
+    struct br_list deferring; /* in the context's list */
 };
 
-/* configure.c: *settings from config, environment and defaults; -EINVAL with words. Blocks on a
+/* configure.c: *settings from config, environment and defaults; -EINVAL with a message. Blocks on a
  * secret file. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 /* configure.c: of *settings only what BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL say.
- * details: the default of BRAID_TRACE_DETAIL. -EINVAL with words. */
+ * details: the default of BRAID_TRACE_DETAIL. -EINVAL with a message. */
 int br_settings_read_trace(struct br_settings *settings, int64_t details);
 
 /* place.c: shape, name and NICs of this rank's host, from an inventory file; environment and cube
- * of *settings are known. -EINVAL and errors of the file, with words. Blocks on it. */
+ * of *settings are known. -EINVAL and errors of the file, with a message. Blocks on it. */
 int br_settings_read_inventory(struct br_settings *settings, const char *file);
 
 /* rendezvous.c: opens devices, finds the other ranks, connects to them. Both block up to the init
@@ -269,12 +269,12 @@ void br_memory_unuse(struct br_context *context, struct br_region *region); /* N
 /* A line for the report, or "" where no device pins memory. */
 const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY_TEXT]);
 
-/* Passages of streams, whose host memory is the family's. */
+/* Passages of streams, whose host memory is the context's. */
 int br_streams_create(struct br_context *context); /* -ENOMEM */
 
 /* comm.c */
 int br_comm_check(const struct braid_comm *comm,
-                  /* -EINVAL with words: none, or finalized; -EPERM: this is a fork */
+                  /* -EINVAL with a message: none, or finalized; -EPERM: this is a fork */
                   const char *name);
 /* ns; for those above that read no clock themselves */
 uint64_t br_comm_now(const struct braid_comm *comm);
@@ -285,15 +285,15 @@ bool br_comm_maps(const struct br_context *context, int rank);
 bool br_comm_one_host(const struct br_context *context, const int *ranks, int size);
 /* "tcp:eth0,tcp:eth1": this rank's devices. */
 void br_comm_name_devices(const struct br_context *context, char text[BR_CALIBRATION_TEXT]);
-/* Collective over the group, which is borrowed. Blocks until its ranks share their board, at most
- * for the init timeout. */
+/* Collective over the group, which is borrowed. Blocks until its ranks share their shared segment,
+ * at most for the init timeout. */
 int br_comm_create(struct br_context *context, struct br_group *group, struct braid_comm **comm);
-/* under the lock, or the last one to use the family */
+/* under the lock, or the last one to use the context */
 void br_comm_destroy(struct braid_comm *comm);
 
-/* gpu.c. Copies and reductions of GPUs' memory, nothing open yet: -ENOMEM with words. look: which
- * GPUs an operation's memory lies on, and whether they can be reached; blocks the first time that a
- * GPU comes. copy: now, in the calling thread, between any memory. Errors with words. */
+/* gpu.c. Copies and reductions of GPUs' memory, nothing open yet: -ENOMEM with a message. look:
+ * which GPUs an operation's memory lies on, and whether they can be reached; blocks the first time
+ * that a GPU comes. copy: now, in the calling thread, between any memory. Errors with a message. */
 /* is there a driver? Fails never: what is missing is said */
 int br_gpus_probe(struct br_context *context);
 /* Could this rank share memory of GPUs with others of its host? */
@@ -307,7 +307,7 @@ int br_comm_probe_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 
 /* stream.c: operations on streams. submit: a collective whose input and output are one block each;
- * op is given back when it fails, with words. The others under the lock. */
+ * op is given back when it fails, with a message. The others under the lock. */
 int br_stream_submit(struct br_operation *op, void *stream);
 /* true: op, which has its sequence number, has to wait, and begins or fails in br_stream_step(). */
 bool br_stream_defers(struct br_operation *op);
@@ -323,9 +323,9 @@ void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on
 bool br_streams_block(struct br_context *context);
 void br_streams_unblock(struct br_context *context);
 
-/* handles.c. open: -ENFILE with words. new: of the program's object at `place` of the operations (0
- * for a region). family: NULL if it has ended, or the handle is none. has_ended: also a handle that
- * is void; does not progress. */
+/* handles.c. open: -ENFILE with a message. new: of the program's object at `place` of the
+ * operations (0 for a region). context: NULL if it has ended, or the handle is none. has_ended:
+ * also a handle that is void; does not progress. */
 int br_handles_open(struct br_context *context);
 void br_handles_close(struct br_context *context);
 uint64_t br_handle_new(const struct br_context *context, uint32_t place);
@@ -334,27 +334,28 @@ struct braid_op *br_operation_handle(struct br_operation *op);
 bool br_operation_has_ended(struct braid_op *handle);
 
 /* operation.c */
-/* zeroed; NULL with words: -EAGAIN */
+/* zeroed; NULL with a message: -EAGAIN */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
 void br_comm_put_operation(struct br_operation *op);
-/* The result of an ended operation, its words in this thread; frees it unless it is persistent. */
+/* The result of an ended operation, its message in this thread; frees it unless it is persistent.
+ */
 int br_comm_finish_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is under way */
 /* Both under the lock. start: gives it its place in the order; begin: that place has come, which
  * start() finds out. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);
 void br_comm_begin_operation(struct br_operation *op, uint64_t now);
-/* it is not the board's; or not, after all */
+/* it is not the shared segment's; or not, after all */
 void br_comm_to_engine(struct br_operation *op, uint64_t now);
 /* Of a persistent one, once before its first start: makes room for it. Errors of
  * br_engine_reserve(). */
 int br_comm_prepare_operation(struct br_operation *op);
 /* Under the lock: an operation that runs no more, whose handle is void, is given back; what it has
- * failed with fails the family. */
+ * failed with fails the context. */
 void br_comm_release_operation(struct br_operation *op);
-/* The first error, with words that begin with `name`, of those operations of the communicator (of
- * the family, for its first one) that have ended and that nobody has waited for; 0: all is well.
- * Says how many there are. They stay as they are. */
+/* The first error, with a message that begins with `name`, of those operations of the communicator
+ * (of the context, for its first one) that have ended and that nobody has waited for; 0: all is
+ * well. Says how many there are. They stay as they are. */
 int br_comm_take_results(struct braid_comm *comm, const char *name);
 uint64_t br_comm_next_sequence(struct braid_comm *comm); /* takes it; under the lock */
 /* Under the lock: the regions that op's memory lies in are in use from here to there. */
@@ -362,12 +363,12 @@ void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
 void br_comm_operation_ended(struct br_operation *op); /* under the lock */
 
-/* tracing.c. open: a file for this rank, where one is wanted; errors of the file with words. */
+/* tracing.c. open: a file for this rank, where one is wanted; errors of the file with a message. */
 int br_tracing_open(struct br_context *context);
 void br_tracing_close(struct br_context *context);
 int br_tracing_rails(struct br_context *context); /* names the rows of all rails */
 /* begin: when the engine gets the operation; end: when it has ended. trace: of its rank; NULL:
- * nobody wants one, and there is only begin. Under the family's lock, where there is a family. */
+ * nobody wants one, and there is only begin. Under the context's lock, where there is a context. */
 void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now);
 void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now);
 
@@ -390,7 +391,7 @@ bool br_progress_yield_or_leave(struct br_context *context);
 /* Under the lock, which is free while the thread sleeps, so that a caller can take over; at most
  * until the next timer. */
 void br_progress_sleep(struct br_context *context, uint64_t until);
-void br_progress_wake(struct br_context *context); /* all that sleep, and the own thread */
+void br_progress_wake(struct br_context *context); /* all that sleep, and the progress thread */
 
 /* observe.c: counters on a local socket. open fails never: what is not possible is said. */
 int br_stats_server_open(struct br_context *context);
@@ -409,9 +410,10 @@ void br_progress_end(struct br_operation *op);
 /* likewise, with the worker's failure */
 void br_progress_fail(struct br_operation *op);
 /* Submits, and returns: when the lock is free the first frames leave at once, else whoever drives
- * takes it. -EAGAIN with words. */
+ * takes it. -EAGAIN with a message. */
 int br_progress_submit(struct br_operation *op);
-/* Submits and drives until the operation has ended. -EAGAIN with words: it was not submitted. */
+/* Submits and drives until the operation has ended. -EAGAIN with a message: it was not submitted.
+ */
 int br_progress_run(struct br_operation *op);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it
  * has ended. */

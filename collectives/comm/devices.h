@@ -27,15 +27,15 @@ struct br_devices {
 /* All ranks are on one host, as far as the launcher has said. */
 bool br_devices_one_host(const struct br_environment *environment);
 
-/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with words.
- */
+/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with a
+ * message. */
 int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
 
 /* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and
- * others with words. Blocks briefly. */
+ * others with a message. Blocks briefly. */
 int br_devices_list(const struct br_context *context, struct br_devices *devices);
 
-/* In a BCube, whether there is one for each level. -EINVAL with words. */
+/* In a BCube, whether there is one for each level. -EINVAL with a message. */
 int br_devices_check_count(const struct br_context *context, const struct br_devices *devices);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Views: what the ranks of a BCube know together of its broken links, so that they plan all-reduces
- * around them, all in the same way. Belongs to the communicator of all ranks. Under the family's
+ * around them, all in the same way. Belongs to the communicator of all ranks. Under the context's
  * lock; never blocks.
  *
  * 1. In rounds. Round r is an all-gather, in a group of its own, of the neighbours whose rails are

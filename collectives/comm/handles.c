@@ -5,7 +5,7 @@
  *
  * 1. A handle (struct braid_op *, struct braid_region *) is no address but three numbers: a serial
  *    number that this process never uses again, the operation's place in the pool, the place of its
- *    family in `families`. So a handle that was given back, or whose job has ended, is recognised
+ *    context in `contexts`. So a handle that was given back, or whose job has ended, is recognised
  *    without a look at memory that may be another's by now.
  * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once,
  *    and the second braid_wait() of a program would then be for an operation that it knows nothing
@@ -91,7 +91,7 @@ static int not_one(const char *name)
                     name);
 }
 
-/* *op, or an error with words. */
+/* *op, or an error with a message. */
 static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
 {
     *op = handle ? look_up(handle) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who turns the wheel; the reasons are in comm.h. Above transport/, only this file, gate.c,
+/* Who drives progress; the reasons are in comm.h. Above transport/, only this file, gate.c,
  * rendezvous.c and protocol/bootstrap/ know threads and a clock. */
 #include "collectives/comm/comm.h"
 
@@ -18,15 +18,16 @@
 #include "collectives/shm/executor.h"
 #include "collectives/gpu/gpu_local.h"
 
-#define NAP (2 * BR_MS) /* of the own thread while callers drive */
+#define NAP (2 * BR_MS) /* of the progress thread while callers drive */
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner:
  * in Linux 6.18 who yields gives up the rest of its slice for good, and beside a busy program each
  * yield costs milliseconds. */
 #define YIELD_AFTER (200 * BR_US)
-#define BACK_OFF_AFTER                                                                             \
-    (10 * BR_MS) /* of waiting for the board: give the core away, for BACK_OFF_NS at a time */
-#define BACK_OFF_NS (50 * BR_US)
-#define LOOK        256 /* looks at the board between two turns for everything else */
+/* After so long a wait for shared memory the core is given away, for BACK_OFF_NS at a time. */
+#define BACK_OFF_AFTER (10 * BR_MS)
+#define BACK_OFF_NS    (50 * BR_US)
+/* Looks at shared memory between two passes of the progress loop. */
+#define LOOK 256
 
 /* ---- one turn -------------------------------------------------------------------------------- */
 
@@ -68,7 +69,8 @@ void br_progress_fail(struct br_operation *op)
     br_progress_end(op);
 }
 
-/* Of one that was on the board the copies to a GPU may have to come first; then it comes again. */
+/* Of one that was on the shared segment the copies to a GPU may have to come first; then it comes
+ * again. */
 static void progress_end_or_stage(struct br_operation *op)
 {
     if (!br_staging_shm_end(op->comm->context->engine, op) && !br_gpu_local_end(op))
@@ -131,7 +133,7 @@ static void watch_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t
 }
 
 /* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a
- * look at the board. */
+ * look at the shared segment. */
 static void progress_account(struct br_context *context, uint64_t time, bool worked)
 {
     *(worked ? &context->progress.busy : &context->progress.idle) += time;
@@ -202,7 +204,7 @@ static bool is_reached(struct br_context *context, const struct goal *goal)
     return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED;
 }
 
-/* ---- the own thread -------------------------------------------------------------------------- */
+/* ---- the progress thread --------------------------------------------------------------------- */
 
 /* Callers drive: look again after a nap. */
 static void progress_back_off(void)
@@ -299,7 +301,7 @@ void br_progress_stop(struct br_context *context)
 
 /* With the lock the engine takes the operation at once, unless one of this thread is on its way
  * through the ring still, behind another thread's that is not published yet. Else it goes into the
- * ring, and whoever drives takes it out. -EAGAIN with words. */
+ * ring, and whoever drives takes it out. -EAGAIN with a message. */
 static int hand_in(struct br_operation *op, bool locked, uint64_t now)
 {
     struct br_context *context = op->comm->context;
@@ -461,8 +463,8 @@ void br_progress_signal(struct br_context *context)
     wake_waiters(context);
 }
 
-/* Asks the board until op is complete; now and then everything else gets its turn, and deadlines
- * are looked at. */
+/* Asks the shared segment until op is complete; now and then everything else gets its turn, and
+ * deadlines are looked at. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op)
 {
     struct br_context *context = comm->context;
@@ -535,7 +537,7 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
         br_comm_next_sequence(comm);
         context->next_order++;
         progress_loop_shm(comm, op);
-        /* Under the lock nobody else writes it; the own thread sees that somebody drives. */
+        /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
         atomic_store_explicit(&context->caller_waits,
                               atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
                                   1,

@@ -13,7 +13,7 @@
 
 #define SLEEP_MAX_NS  (250 * BR_MS) /* timers are looked at this often at least */
 #define TRYLOCK_TRIES 100           /* who wants the lock for a moment has left it by then */
-/* between two looks at what has no descriptor: a board, a device that must be polled */
+/* between two looks at what has no descriptor: a shared segment, a device that must be polled */
 #define POLL_INTERVAL_NS (50 * BR_US)
 
 /* ---- armed devices --------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ void br_progress_disarm(struct br_context *context)
     }
 }
 
-/* Does an operation wait on a board? A board has no descriptor to wait for. */
+/* Does an operation wait on a shared segment? A shared segment has no descriptor to wait for. */
 static bool waits_in_shm(const struct br_context *context)
 {
     br_list_for_each (node, &context->shm_executors)

@@ -34,7 +34,7 @@ struct br_engine_config {
     uint32_t quantum_bytes; /* local work between two looks at what is more urgent [256 KiB] */
     /* * of the group of all ranks; n_levels 0: BR_COST_HOST's defaults */
     struct br_cost_model model;
-    /* Memory that back ends know, for scratch. NULL: plain memory. -ENOMEM with words. */
+    /* Memory that back ends know, for scratch. NULL: plain memory. -ENOMEM with a message. */
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
     void *scratch_context;
@@ -46,7 +46,7 @@ struct br_engine_config {
 
 struct br_engine;
 
-/* The worker is borrowed. -ENOMEM, -EINVAL with words. */
+/* The worker is borrowed. -ENOMEM, -EINVAL with a message. */
 int br_engine_create(struct br_worker *worker, const struct br_engine_config *config,
                      struct br_engine **engine);
 /* Operations not yet taken back are forgotten; the worker must be failed or gone by then. NULL
@@ -59,15 +59,15 @@ struct br_group *br_engine_all(struct br_engine *engine);
 
 /*
  * Takes an operation whose first block is filled in. Nothing has left when it returns. Otherwise a
- * negative errno with words, and the operation stays the caller's: -EINVAL, -E2BIG (arguments; all
- * ranks find the same, and the communicator lives on); -ENOMEM (ends the worker, as the other ranks
- * count on us); the worker's own error once it has failed.
+ * negative errno with a message, and the operation stays the caller's: -EINVAL, -E2BIG (arguments;
+ * all ranks find the same, and the communicator lives on); -ENOMEM (ends the worker, as the other
+ * ranks count on us); the worker's own error once it has failed.
  */
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
 /* For a persistent operation, its first block filled in: plans it, and makes room for the fragments
- * of it that run at once, beside all that is reserved so far. Negative errno with words: -EINVAL,
- * -E2BIG (arguments; all ranks find the same), -ENOMEM. */
+ * of it that run at once, beside all that is reserved so far. Negative errno with a message:
+ * -EINVAL, -E2BIG (arguments; all ranks find the same), -ENOMEM. */
 int br_engine_reserve(struct br_engine *engine, struct br_operation *operation);
 /* room.c */
 void br_engine_unreserve(struct br_engine *engine, const struct br_operation *operation);
@@ -94,7 +94,7 @@ void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
  * none. What is kept for the oldest operation is kept for it (admission.c, note 2). */
 void br_engine_set_oldest(struct br_engine *engine, uint64_t order);
 
-/* Status and words of the worker's failure, for an operation that ends with it. */
+/* Status and message of the worker's failure, for an operation that ends with it. */
 void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
 /* "all-reduce of 16 int32 (operation 3)"; returns its length. */
 size_t br_operation_describe(const struct br_operation *op, char *text, size_t bytes);
@@ -109,8 +109,8 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine);
  * one group. */
 uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group);
 
-/* The name of the algorithm by which this collective is or would be run. NULL with words: none can.
- */
+/* The name of the algorithm by which this collective is or would be run. NULL with a message: none
+ * can. */
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *operation);
 
 #endif

@@ -30,8 +30,8 @@ struct br_group {
     int64_t unreceived; /* messages sent less messages received */
 };
 
-/* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with words; then there is
- * nothing to destroy. */
+/* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with a message; then there
+ * is nothing to destroy. */
 int br_group_init(struct br_group *group, uint32_t number, int rank, int size, const int *ranks,
                   const struct br_cost_model *model);
 /* no operation of it is under way; safe on a zeroed one */

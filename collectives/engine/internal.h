@@ -56,7 +56,7 @@ struct br_engine {
     struct br_list messages;    /* sends, receives, puts, gets under way */
     /* sends and receives of this rank with itself that wait for each other */
     struct br_list to_self;
-    /* off the board, while their results are copied to a GPU (stage_board.c) */
+    /* off the shared segment, while their results are copied to a GPU (stage_board.c) */
     struct br_list storing;
     /* collectives with fragments to start, in order (priority, order) */
     struct br_list waiting;
@@ -98,8 +98,8 @@ void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_reg
                         int pinned);
 void br_scratch_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned);
 int br_fragment_reserve_sources(struct br_engine *engine, uint32_t count); /* -ENOMEM */
-/* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with words: what
- * it has is too small. */
+/* A run for op's next fragment, off the free ones, of which there is one. -ENOMEM with a message:
+ * what it has is too small. */
 int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
                     struct br_fragment **fragment);
 int br_fragment_reserve(

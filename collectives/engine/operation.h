@@ -40,14 +40,14 @@ enum br_operation_state {
     BR_OPERATION_IDLE,      /* the user's: new, or a persistent one between two starts */
     BR_OPERATION_SUBMITTED, /* in the submission ring */
     BR_OPERATION_RUNNING,   /* the engine's */
-    BR_OPERATION_ENDED,     /* status and words are final */
+    BR_OPERATION_ENDED,     /* status and message are final */
 };
 
-/* An operation in the queue of a communicator's board (local.h). */
+/* An operation in the queue of a communicator's shared segment (local.h). */
 enum br_shm_role {
     BR_SHM_ROLE_COLLECTIVE,
-    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (share.h); `board` has
-                              what is under way there */
+    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (share.h); `shared
+                              segment` has what is under way there */
     BR_SHM_ROLE_ENGINE,    /* of the engine's: it stands behind one of these */
 };
 
@@ -106,10 +106,10 @@ struct br_operation {
     bool is_epoch_round; /* finds out what such operations wait for */
     uint64_t order;      /* of submission in this process, all kinds, all groups */
     bool persistent;
-    /* by braid_op_free() while it ran: nobody waits for it; under the family's lock */
+    /* by braid_op_free() while it ran: nobody waits for it; under the context's lock */
     bool released;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
-    struct br_staging shm_staging;               /* while it is on the board */
+    struct br_staging shm_staging;               /* while it is on the shared segment */
     enum br_shm_role shm_role;                   /* what it is in that queue for (local.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
@@ -118,7 +118,7 @@ struct br_operation {
     /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
     struct br_stream_op *stream_op;
 
-    int status; /* 0 or negative errno, with words */
+    int status; /* 0 or negative errno, with a message */
     _Atomic int state;
     struct br_trace_span span; /* in the timeline */
     bool traced;               /* with steps and slices */

@@ -26,7 +26,7 @@ struct br_tag_sequences {
 int br_tag_sequences_init(struct br_tag_sequences *numbers);     /* -ENOMEM */
 void br_tag_sequences_destroy(struct br_tag_sequences *numbers); /* safe on a zeroed one */
 
-/* Takes `many` numbers in a row; *first is the first of them. -ENOMEM with words. */
+/* Takes `many` numbers in a row; *first is the first of them. -ENOMEM with a message. */
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first);
 

@@ -5,9 +5,9 @@
  *
  *     tell | answer | combine, done | fetch, done
  *
- * 1. Steps in which ranks wait for each other are rounds on the communicator's board
+ * 1. Steps in which ranks wait for each other are rounds on the communicator's shared segment
  *    (transport/shm/coll.h), between those of small collectives, in the order of submission. An
- *    operation has them at the head of the board's queue; what is behind it there waits.
+ *    operation has them at the head of the shared segment's queue; what is behind it there waits.
  * 2. tell: each rank publishes where its input and output lie (struct br_ipc_note), or that it has
  *    nothing to share: host memory, an operation in a stream, another context's memory, no handle,
  *    a mapping refused before. If one has nothing, all ranks know, and the operation goes to the
@@ -29,8 +29,8 @@
  *    while the one of before runs, which IPC events would allow; they would need as many rounds to
  *    be exchanged.
  * 7. In jobs where each rank has a driver and kernels and none has BRAID_GPU_REDUCE=cpu (the ranks
- *    tell each other at the start), every all-reduce above the board's size takes note 2's round,
- *    in host memory too: nobody knows what the others give.
+ *    tell each other at the start), every all-reduce above the shared segment's size takes note 2's
+ *    round, in host memory too: nobody knows what the others give.
  * 8. A named algorithm is taken at its word: the engine's. Other collectives are the engine's, too.
  * 9. Mapping waits for all streams of the GPU (ipc.h, note 5): while an operation stands in one, a
  *    rank that would have to map answers no, this time.
@@ -42,8 +42,8 @@
  * 12. The engine gets its collectives in the same order on all ranks, so those that come behind one
  *     which may be the engine's stand in the queue, too, and
  *    pass when they are at its head.
- * 13. Ranks on several hosts, as across.h has them: the rounds are on the board of each host, and
- *     what it is about is agreed on over all hosts. Behind
+ * 13. Ranks on several hosts, as across.h has them: the rounds are on the shared segment of each
+ *     host, and what it is about is agreed on over all hosts. Behind
  *    `combine` each rank has piece r of its host's values; the ranks with its number on the other
  * hosts have theirs, and an all-reduce of the engine among them makes the piece everybody's. Then
  * the round `done` and `fetch` as above. Each byte leaves a host once for n ranks, not n times.
@@ -63,7 +63,7 @@
  * first use of memory alone. Rejected: to hand them over before the first `tell`: where one of the
  * ranks has nothing to share, the others would have opened and mapped for nothing.
  *
- * Under the lock, as local.h, whose board it uses. One operation at a time a communicator.
+ * Under the lock, as local.h, whose shared segment it uses. One operation at a time a communicator.
  */
 #ifndef BR_COLLECTIVES_GPU_GPU_LOCAL_H
 #define BR_COLLECTIVES_GPU_GPU_LOCAL_H
@@ -78,18 +78,18 @@ struct br_shm_executor;
 struct br_operation;
 struct br_gpu_local;
 
-/* For a board whose ranks all may share. -ENOMEM with words. */
+/* For a shared segment whose ranks all may share. -ENOMEM with a message. */
 int br_gpu_local_create(struct br_context *context, struct br_gpu_local **out);
 void br_gpu_local_destroy(struct br_gpu_local *gpu_local); /* NULL allowed */
 /* From now on what local's ranks share is a part of what all hosts do (note 13). */
 void br_gpu_local_set_hosts(struct br_shm_executor *shm, struct br_gpu_hosts *hosts);
 
-/* A collective that the board does not take: does it go into the queue (notes 7, 8, 12)? Then it is
- * prepared for it. */
+/* A collective that the shared segment does not take: does it go into the queue (notes 7, 8, 12)?
+ * Then it is prepared for it. */
 bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *op);
 
 enum br_gpu_local_result { BR_GPU_LOCAL_WAITS, BR_GPU_LOCAL_ENDED, BR_GPU_LOCAL_TO_ENGINE };
-/* One step of the head of the queue: a result, or -EPROTO with words: the ranks disagree; the
+/* One step of the head of the queue: a result, or -EPROTO with a message: the ranks disagree; the
  * errors of the driver's calls. Fail the worker. */
 int br_gpu_local_step(struct br_shm_executor *shm, struct br_operation *op);
 

@@ -49,7 +49,7 @@ static void tell_gone(struct br_gpu_local *gpu_local, const struct br_shm_execut
     note->n_gone = br_ipc_gone(gpu_local->context->ipc, ranks, (int)shm->n, note->extents);
 }
 
-/* Note 17. Negative errno with words. */
+/* Note 17. Negative errno with a message. */
 static int gpu_local_pass_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                               int gpu, struct br_gpu_local_note *note)
 {

@@ -36,8 +36,8 @@ struct br_operation;
 struct br_gpudirect;
 struct br_region;
 
-/* family->reach; NULL stays where no device takes GPUs' memory, there is no driver, or
- * BRAID_GPU_DIRECT=off. -ENOMEM with words. */
+/* context->reach; NULL stays where no device takes GPUs' memory, there is no driver, or
+ * BRAID_GPU_DIRECT=off. -ENOMEM with a message. */
 int br_gpudirect_create(struct br_context *context);
 void br_gpudirect_destroy(struct br_context *context);
 
@@ -56,7 +56,7 @@ struct br_region *br_gpudirect_get_peer_region(struct br_context *context, int p
                                                bool arrives);
 void br_gpudirect_put_region(struct br_context *context, struct br_region *region);
 
-/* For br_worker_config, whose context is the family. Under the lock. */
+/* For br_worker_config, whose context is the context. Under the lock. */
 int br_gpudirect_copy(void *opaque, bool to_gpu, void *to, const void *from, uint32_t bytes);
 
 /* Under the lock. Memory that peers may be served from is made known to the NICs now, if it can be:

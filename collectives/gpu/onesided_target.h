@@ -24,7 +24,7 @@
 
 struct br_context;
 
-/* For br_worker_config, whose context is the family. Under the lock. */
+/* For br_worker_config, whose context is the context. Under the lock. */
 extern const struct br_target_hooks br_target_hooks;
 
 #endif

@@ -11,12 +11,12 @@
  *    staging each message at the transport, below the schedule: what is reduced on the CPU would
  *    cross PCIe twice at every step of a ring.
  * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as
- *    that (late_allocations); persistent operations, but those on the board, have theirs reserved.
- *    Pinned when a run first serves a GPU. Peers of the host read it in place.
+ *    that (late_allocations); persistent operations, but those on the shared segment, have theirs
+ *    reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
  * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers
- *    that are kept; a collective on the host's board (local.h) as a whole, which is a few KiB.
- *    Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who may wait
- *    for buffers held by receives of ours: a deadlock.
+ *    that are kept; a collective on the host's shared segment (local.h) as a whole, which is a few
+ *    KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who may
+ *    wait for buffers held by receives of ours: a deadlock.
  * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker
  *    that would sleep looks again after BR_STAGING_POLL_NS. One turn asks a stream no more once it
  *    has said "not yet".
@@ -66,7 +66,7 @@ struct br_copy_batch {
     void (*then)(struct br_engine *engine, struct br_copy_batch *batch);
 };
 
-/* Host memory of a message's part, or of an operation on the board. */
+/* Host memory of a message's part, or of an operation on the shared segment. */
 struct br_staging_buffer {
     struct br_list node; /* in the engine's free buffers */
     uint8_t *memory;
@@ -75,17 +75,18 @@ struct br_staging_buffer {
     int pinned; /* as br_scratch_pin() has it */
 };
 
-/* A part, or an operation on the board, that is staged. buffer NULL: it is not. */
+/* A part, or an operation on the shared segment, that is staged. buffer NULL: it is not. */
 struct br_staging {
     struct br_copy_batch batch;
     struct br_staging_buffer *buffer;
     struct br_operation *owner;
     void *user;       /* a part's place in the user's memory; the transfer has the buffer instead */
     int gpu;          /* of it */
-    const void *send; /* board: the user's; the operation has the buffer instead */
+    const void *send; /* shared segment: the user's; the operation has the buffer instead */
     void *recv;       /* likewise */
-    bool has_ended;   /* board: it has ended, and waits for its copies */
-    bool lost;        /* board: what it was to publish has not come; the worker has failed */
+    bool has_ended;   /* shared segment: it has ended, and waits for its copies */
+    /* shared segment: what it was to publish has not come; the worker has failed */
+    bool lost;
 };
 
 /* A step on a GPU. */
@@ -115,7 +116,7 @@ bool br_staging_busy(const struct br_engine *engine);
 struct br_staging_buffer *br_staging_get(struct br_engine *engine, int gpu, size_t bytes);
 /* nothing without a buffer */
 void br_staging_put(struct br_engine *engine, struct br_staging *staged);
-/* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with words. */
+/* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with a message. */
 int br_staging_add_buffer(struct br_engine *engine, const struct br_staging_buffer *memory);
 
 /* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of
@@ -163,15 +164,15 @@ void br_staging_target_store(struct br_engine *engine,
 void br_staging_target_done(struct br_engine *engine, struct br_target *target);
 void br_staging_targets_destroy(struct br_engine *engine);
 
-/* stage_board.c: operations on the board. begin: the operation gets a buffer in place of the user's
- * memory; false: the worker has failed. */
+/* stage_board.c: operations on the shared segment. begin: the operation gets a buffer in place of
+ * the user's memory; false: the worker has failed. */
 bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op);
 bool br_staging_shm_ready(const struct br_operation *op); /* what it publishes is there */
 int br_staging_shm_gpu(
     /* whose copies it waits for, as br_gpu_of() names it; 0: none */
     const struct br_operation *op);
-/* It has ended on the board. true: it comes out of br_engine_ended() when its copies are through,
- * or its deadline has passed. */
+/* It has ended on the shared segment. true: it comes out of br_engine_ended() when its copies are
+ * through, or its deadline has passed. */
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations on the board: the whole of the user's memory, a few KiB, in one buffer: [what is read
- * | what is written]. */
+/* Operations on the shared segment: the whole of the user's memory, a few KiB, in one buffer: [what
+ * is read | what is written]. */
 #include "collectives/engine/internal.h"
 #include "collectives/gpu/staging.h"
 

@@ -8,8 +8,8 @@
  * 2. Collectives of a communicator begin in the order of their submission. While one waits for its
  *    stream, those behind it wait with it: in `held`. Rejected: to let them overtake. Then ranks
  *    begin them in different orders, as their GPUs come, and each rank's runs, or its turn at the
- *    board, are with operations that wait for one of another rank that waits for a stream behind
- *    one of those. NCCL has the same rule. Streams that shall not wait for each other get a
+ *    shared segment, are with operations that wait for one of another rank that waits for a stream
+ *    behind one of those. NCCL has the same rule. Streams that shall not wait for each other get a
  *    communicator each.
  * 3. Its place in the order, sequence number and deadline, an operation gets before it is held.
  * 4. Nobody tells the worker that a passage has arrived: it looks, more seldom the longer it waits,

@@ -48,11 +48,11 @@ struct br_schedule_request {
 
 const char *br_algorithm_name(enum br_algorithm algorithm);
 /* Knows "server", too: parameter servers spread over all ranks (push, sum, pull) are BR_DIRECT.
- * -EINVAL with words. */
+ * -EINVAL with a message. */
 int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
 
-/* 0, or -EINVAL with words that say why this algorithm cannot serve this request. The rank is not
- * looked at. */
+/* 0, or -EINVAL with a message that says why this algorithm cannot serve this request. The rank is
+ * not looked at. */
 int br_algorithm_check(const struct br_schedule_request *request);
 
 /* Whether it goes digit by digit where the request has a shape (direct dimensions with all ranks):

@@ -52,7 +52,7 @@ void br_builder_reduce(struct br_builder *builder, struct br_span span,
 void br_builder_copy(struct br_builder *builder, struct br_span span, struct br_span source);
 
 /* Frees the builder and gives its schedule, which the caller frees. -EINVAL: the generator broke a
- * rule, with words that name rank and step; -ENOMEM. */
+ * rule, with a message that names rank and step; -ENOMEM. */
 int br_builder_finish(struct br_builder *builder, struct br_schedule **schedule);
 
 #endif

@@ -20,7 +20,8 @@ struct br_matching {
 };
 
 /* Pairs the messages. schedules stays borrowed; free with br_matching_destroy, after an error too.
- * -EINVAL with words: a message has one end only, or its ends have different pieces; -ENOMEM. */
+ * -EINVAL with a message: a message has one end only, or its ends have different pieces; -ENOMEM.
+ */
 int br_matching_init(struct br_matching *matching, const struct br_schedule *const *schedules);
 void br_matching_destroy(struct br_matching *matching);
 
@@ -33,7 +34,7 @@ static inline const struct br_step *br_matching_step(const struct br_matching *m
 }
 
 /* Whether all steps end when each SEND waits for its RECV to start and, where that may be mapped,
- * for the REDUCEs that read it. -EINVAL with words that name a rank and step of the deadlock;
+ * for the REDUCEs that read it. -EINVAL with a message that names a rank and step of the deadlock;
  * -ENOMEM. */
 int br_verify_progress(const struct br_matching *matching);
 

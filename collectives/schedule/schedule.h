@@ -169,7 +169,7 @@ static inline uint32_t br_collective_blocks(enum br_collective collective, uint3
     }
 }
 
-/* "allreduce", ...; br_collective_find: -EINVAL with words when there is none of this name. */
+/* "allreduce", ...; br_collective_find: -EINVAL with a message when there is none of this name. */
 const char *br_collective_name(enum br_collective collective);
 int br_collective_find(const char *name, enum br_collective *collective);
 

@@ -15,7 +15,7 @@ int br_show_text(const struct br_schedule *schedule, FILE *stream);
  * The schedules of all ranks as one Graphviz drawing, for `dot`: a column a rank, a row a round of
  * messages, arrows in the colours of their levels, the thicker the more pieces. n =
  * schedules[0]->n; readable up to about 16. 0; -EIO, or -EINVAL where br_matching_init says so,
- * with words; -ENOMEM.
+ * with a message; -ENOMEM.
  */
 int br_show_dot(const struct br_schedule *const *schedules, FILE *stream);
 

@@ -34,7 +34,7 @@ const char *br_reduction_name(enum braid_reduction reduction);
 
 /*
  * The value for a name, for tools and bindings. nccl-tests' and C's names are understood too
- * ("float", "double", "half"). -EINVAL with words listing the names when there is none; *out is
+ * ("float", "double", "half"). -EINVAL with a message listing the names when there is none; *out is
  * then untouched.
  */
 int br_type_parse(const char *name, enum braid_type *out);

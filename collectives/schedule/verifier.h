@@ -19,7 +19,7 @@
 #include "collectives/schedule/schedule.h"
 
 /* schedules[r]: of rank r, n = schedules[0]->n of them. orders: random orders to try, at least 1.
- * 0; -EINVAL with words that name rank and step; -ENOMEM. */
+ * 0; -EINVAL with a message that names rank and step; -ENOMEM. */
 int br_verify(const struct br_schedule *const *schedules, uint32_t orders, uint64_t seed);
 
 #endif

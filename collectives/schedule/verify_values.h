@@ -10,7 +10,7 @@
 #include "collectives/schedule/matching.h"
 
 /* Runs all steps in one random legal order and checks every output. Form and matching have been
- * checked. -EINVAL with words that name rank and step or chunk; -ENOMEM. */
+ * checked. -EINVAL with a message that names rank and step or chunk; -ENOMEM. */
 int br_verify_values(const struct br_matching *matching, uint64_t seed);
 
 #endif

@@ -108,7 +108,8 @@ static size_t block_bytes(const struct br_operation *op)
     return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
 }
 
-/* What a rank publishes; the lengths follow from the call, nothing on the board says them. */
+/* What a rank publishes; the lengths follow from the call, nothing on the shared segment says them.
+ */
 static size_t published_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
                               uint32_t rank)
 {
@@ -356,7 +357,7 @@ static void executor_end(struct br_shm_executor *shm, struct br_operation *op, i
     executor_leave(shm, op, &shm->ended);
 }
 
-/* The head of the queue: > 0: it has left, 0: it waits; errors with words. */
+/* The head of the queue: > 0: it has left, 0: it waits; errors with a message. */
 static int executor_step(struct br_shm_executor *shm, struct br_operation *op)
 {
     int rc;

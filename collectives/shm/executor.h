@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small collectives of ranks that share a host: one round on the board (transport/shm/coll.h)
- * instead of a schedule.
+ * Small collectives of ranks that share a host: one round on the shared segment
+ * (transport/shm/coll.h) instead of a schedule.
  *
  * 1. Every rank publishes what it gives, waits for what it needs, and combines it in the order of
  *    ranks: the same bits everywhere, in every repetition.
@@ -26,7 +26,7 @@ struct br_group;
 struct br_worker;
 
 struct br_shm_executor {
-    struct br_list node; /* in the family's boards */
+    struct br_list node; /* in the context's shared segments */
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
@@ -34,7 +34,7 @@ struct br_shm_executor {
     uint64_t epoch;   /* of the last operation that has published */
     bool busy;        /* an operation of the short way has the round; the queue waits */
     bool published;   /* the head of `queue` has */
-    /* operations, by submission: those of the board, and those that share (share.h) */
+    /* operations, by submission: those of the shared segment, and those that share (share.h) */
     struct br_list queue;
     struct br_list ended, to_engine;
     uint64_t operations;
@@ -51,8 +51,8 @@ struct br_shm_executor {
 };
 
 /* Under the lock, when all of comm are connected: if they reach each other through shm, shares the
- * board's descriptor; otherwise comm->local stays NULL. -EAGAIN: the descriptor of comm's rank 0
- * has not come yet, make a turn and call again. */
+ * shared segment's descriptor; otherwise comm->local stays NULL. -EAGAIN: the descriptor of comm's
+ * rank 0 has not come yet, make a turn and call again. */
 int br_shm_executor_create(struct braid_comm *comm);
 void br_shm_executor_destroy(struct braid_comm *comm);
 
@@ -61,13 +61,13 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 
 /* All under the lock. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
-/* Operations that have left the queue; -EPROTO with words: the ranks disagree, and other errors of
- * br_gpu_local_step(): fail the worker. */
+/* Operations that have left the queue; -EPROTO with a message: the ranks disagree, and other errors
+ * of br_gpu_local_step(): fail the worker. */
 int br_shm_executor_step(struct br_shm_executor *shm);
 /* status != 0: ends all with it and `words`. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text);
 struct br_operation *br_shm_executor_ended(struct br_shm_executor *shm);
-/* The next that was not the board's after all, and goes to the engine; NULL: none. */
+/* The next that was not the shared segment's after all, and goes to the engine; NULL: none. */
 struct br_operation *br_shm_executor_passed(struct br_shm_executor *shm);
 /* The order of the first in the queue, which is the oldest there; UINT64_MAX: none. */
 uint64_t br_shm_executor_oldest(const struct br_shm_executor *shm);
@@ -78,12 +78,12 @@ struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm,
  * published in this one. */
 bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
                              const void *data, size_t bytes);
-/* Do all make the same call? All have published. -EPROTO with words. */
+/* Do all make the same call? All have published. -EPROTO with a message. */
 int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
                                     const struct br_operation *op);
 
 /* The short way: publishes for op if its turn is now (false: it is not), then the caller asks until
- * it is complete: 1; 0: not yet; -EPROTO with words: the ranks disagree. */
+ * it is complete: 1; 0: not yet; -EPROTO with a message: the ranks disagree. */
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op);
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op);
 /* The lowest rank that op, which has published, still waits for; -1: none. */

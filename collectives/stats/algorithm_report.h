@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which algorithm ran for which size, how often, how long, and why: what BRAID_REPORT prints when a
- * job ends. Under the family's lock. Recording costs a short search and touches no other memory.
+ * job ends. Under the context's lock. Recording costs a short search and touches no other memory.
  */
 #ifndef BR_COLLECTIVES_STATS_ALGORITHM_REPORT_H
 #define BR_COLLECTIVES_STATS_ALGORITHM_REPORT_H

@@ -42,8 +42,8 @@ void br_snapshot_free(struct br_snapshot *snapshot); /* what is in it */
 
 /* For free(); NULL: no memory. */
 char *br_snapshot_json(const struct br_snapshot *snapshot);
-/* What br_snapshot_json() has written. Fields that are missing are 0. -EPROTO with words for any
- * other text; -ENOMEM. */
+/* What br_snapshot_json() has written. Fields that are missing are 0. -EPROTO with a message for
+ * any other text; -ENOMEM. */
 int br_snapshot_parse(const char *json, struct br_snapshot *snapshot);
 
 /* All of them in Prometheus' text format, version 0.0.4; each metric once, with the ranks as

@@ -35,7 +35,7 @@ static void add_devices(const struct br_worker *w, struct braid_stats *s)
 static void stats_statistics_add_rails(const struct br_worker *w, struct braid_stats *s)
 {
     for (int r = 0; r < w->config.size; r++)
-        /* detours run over these */
+        /* alternate routes run over these */
         for (int i = 0; i < w->peers[r].n_rails - w->peers[r].n_alternates; i++) {
             s->tx_bytes += w->peers[r].rails[i].total_tx;
             s->rx_bytes += w->peers[r].rails[i].total_rx;

@@ -3,7 +3,7 @@
  * A running rank lets itself be looked at: its counters on a local socket (base/http.h), for `braid
  * top` and Prometheus (doc/stats.md).
  *
- * 1. A thread that sleeps until somebody asks. It takes the family's lock for a snapshot, as
+ * 1. A thread that sleeps until somebody asks. It takes the context's lock for a snapshot, as
  *    braid_stats() does, and makes the text without it. Rejected: counters that are read without
  *    the lock, as atomics: queues could not be counted, and numbers would not belong together.
  * 2. What cannot be served is said at level info, and the job goes on without.

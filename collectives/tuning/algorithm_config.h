@@ -29,7 +29,7 @@ struct br_algorithm_config {
     uint32_t undecided; /* bit i: the method of dimension i is not decided yet */
 };
 
-/* A way by name. -EINVAL with words: no such name, or it does not fit the topology. */
+/* A way by name. -EINVAL with a message: no such name, or it does not fit the topology. */
 int br_algorithm_config_parse(const struct br_topology *topology, const char *text,
                               struct br_algorithm_config *config);
 

@@ -48,12 +48,13 @@ struct br_calibration {
     uint32_t n_links;
 };
 
-/* -ENOENT and others, -EINVAL with words that name the file and what is wrong in it; -ENOMEM. */
+/* -ENOENT and others, -EINVAL with a message that names the file and what is wrong in it; -ENOMEM.
+ */
 int br_calibration_read(const char *path, struct br_calibration *calibration);
 int br_calibration_write(const char *path, const struct br_calibration *calibration);
 
 /* May a job on this topology use it? It has to be of the same kind with as many levels. -EINVAL
- * with words. */
+ * with a message. */
 int br_calibration_check(const struct br_calibration *calibration,
                          const struct br_topology *topology);
 

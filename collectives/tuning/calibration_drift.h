@@ -2,7 +2,7 @@
 /*
  * Whether a calibration still predicts what operations take. A window of operations says that it
  * does not when all of them are off by more than the bound, to the same side: so one that waited
- * for others, or was lucky, decides nothing. Pure; under the family's lock.
+ * for others, or was lucky, decides nothing. Pure; under the context's lock.
  */
 #ifndef BR_COLLECTIVES_TUNING_CALIBRATION_DRIFT_H
 #define BR_COLLECTIVES_TUNING_CALIBRATION_DRIFT_H

@@ -92,8 +92,8 @@ void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality pl
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_locality place, uint32_t rails);
 
-/* -EINVAL with words when a figure is not a number, negative, above BR_COST_MAX, or there are too
- * many or no levels. */
+/* -EINVAL with a message when a figure is not a number, negative, above BR_COST_MAX, or there are
+ * too many or no levels. */
 int br_cost_model_check(const struct br_cost_model *model);
 
 /* gamma of a class, and the class of numbers of so many bytes. */
@@ -141,7 +141,7 @@ struct br_cost_parts {
 };
 
 /* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula.
- * rank and in_place are not looked at. -EINVAL with words: br_algorithm_check fails. */
+ * rank and in_place are not looked at. -EINVAL with a message: br_algorithm_check fails. */
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds);
 

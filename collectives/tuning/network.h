@@ -36,7 +36,7 @@ void br_network_destroy(struct br_network *network);
 
 /* What `n` of its ranks have between them, with the whole's figures; each of them finds the same.
  * Hosts stay hosts; of a BCube nothing but the whole is one, other parts count as FLAT and as slow
- * as its slowest level. -ENOMEM with words. */
+ * as its slowest level. -ENOMEM with a message. */
 int br_network_part(const struct br_network *whole, const int *ranks, int n,
                     struct br_network *part);
 

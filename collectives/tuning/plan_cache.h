@@ -67,7 +67,7 @@ void br_plan_cache_destroy(struct br_plan_cache *cache);
  * The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for
  * all-reduces of BR_DISJOINT_TREES_MIN_BYTES and more where links of a BCube are broken, a forest:
  * the cost model knows whole networks only. The result stays until the next call. -EINVAL, -E2BIG
- * with words; -ENOMEM.
+ * with a message; -ENOMEM.
  */
 int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective,
                          enum br_cost_class class, const char *text, size_t bytes,

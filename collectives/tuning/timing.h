@@ -10,7 +10,7 @@
 #include "collectives/tuning/cost.h"
 
 /* Seconds until the last rank has ended, for blocks of `bytes` bytes in `fragments` fragments (at
- * least 1). The schedules pass br_verify. -EINVAL with words, -ENOMEM. */
+ * least 1). The schedules pass br_verify. -EINVAL with a message, -ENOMEM. */
 int br_timing_run(const struct br_cost_model *model, const struct br_schedule *const *schedules,
                   double bytes, uint32_t fragments, double *seconds);
 

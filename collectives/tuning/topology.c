@@ -91,8 +91,8 @@ static uint32_t single_route(const struct br_topology *t, uint32_t from, uint32_
     return n;
 }
 
-/* The routes that the protocol's detours take (protocol/relay/peer.c), which share the bytes alike.
- */
+/* The routes that the protocol's alternate routes take (protocol/relay/peer.c), which share the
+ * bytes alike. */
 static uint32_t disjoint_routes(const struct br_topology *t, uint32_t from, uint32_t to,
                                 struct br_hop *hops)
 {

@@ -85,7 +85,7 @@ bool br_topology_is_memory(const struct br_topology *topology, uint8_t level);
 const char *br_topology_text(const struct br_topology *topology, char text[BR_TOPOLOGY_TEXT]);
 
 /* From such a text; a number alone is FLAT. Who is on which uneven host is not in it: they are
- * taken in turns. -EINVAL with words, -ENOMEM. */
+ * taken in turns. -EINVAL with a message, -ENOMEM. */
 int br_topology_parse(struct br_topology *topology, const char *text);
 
 #endif

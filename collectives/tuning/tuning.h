@@ -19,12 +19,12 @@ struct br_tuning {
     double seconds;
 };
 
-/* Chooses for blocks of `bytes` bytes. -EINVAL with words: a bad model, or n is 0. */
+/* Chooses for blocks of `bytes` bytes. -EINVAL with a message: a bad model, or n is 0. */
 int br_tuning_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
                      double bytes, struct br_tuning *tuning);
 
-/* Decides the methods that a way leaves open, and says what it then takes. -EINVAL with words: it
- * does not serve this collective. */
+/* Decides the methods that a way leaves open, and says what it then takes. -EINVAL with a message:
+ * it does not serve this collective. */
 int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collective collective,
                              uint32_t n, double bytes, struct br_algorithm_config *config,
                              struct br_tuning *tuning);

@@ -150,13 +150,13 @@ int braid_init(const struct braid_config *config, struct braid_comm **comm);
  */
 int braid_finalize(struct braid_comm *comm);
 
-/* Ends every operation of the communicator and of its family (braid_comm_split()) with -ECANCELED,
+/* Ends every operation of the communicator and of its context (braid_comm_split()) with -ECANCELED,
  * here and at all peers, with `reason` (may be NULL) in the words. From any thread; does not wait.
  */
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
 
 /*
- * 0: well; else what has ended the communicator and its family, with its words: the error of the
+ * 0: well; else what has ended the communicator and its context, with its message: the error of the
  * first operation that failed, a lost rank, braid_comm_abort(). For those who have no operation to
  * ask (gpu.h). From any thread; waits for no operation and does not progress: at most for the turn
  * that another thread is at.
@@ -171,11 +171,11 @@ int braid_comm_error(struct braid_comm *comm);
  * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024
  * communicators, of which one or two may be the library's own).
  *
- * A family. The communicator of braid_init() and all that are split from it share the links, the
+ * A context. The communicator of braid_init() and all that are split from it share the links, the
  * worker thread, the pool of operations and registered memory. So: memory and keys serve with every
- * communicator of the family (braid_key.rank is the rank in the job), at most 1,024 operations are
+ * communicator of the context (braid_key.rank is the rank in the job), at most 1,024 operations are
  * outstanding over all of them, and the first failing operation, a lost rank or braid_comm_abort()
- * ends the whole family, also communicators that the lost rank is not in. Messages and collectives
+ * ends the whole context, also communicators that the lost rank is not in. Messages and collectives
  * of different communicators never match each other.
  *
  * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over
@@ -185,7 +185,7 @@ int braid_comm_error(struct braid_comm *comm);
  *
  * End. braid_finalize(*out) is collective over *out and frees it with its persistent operations;
  * its parent, its parts and registered memory stay. braid_finalize() of braid_init()'s communicator
- * ends the whole family; no handle of it may be used then.
+ * ends the whole context; no handle of it may be used then.
  */
 #define BRAID_UNDEFINED (-1)
 int braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
@@ -196,8 +196,8 @@ int braid_size(const struct braid_comm *comm);
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Zeroed, page-aligned memory that peers of this host read in place and NICs reach without a copy.
- * NULL on failure, with words. Freed by braid_free() or braid_finalize(). Any other memory works as
- * a buffer too; it may cost a copy or a registration. For fork() see above. */
+ * NULL on failure, with a message. Freed by braid_free() or braid_finalize(). Any other memory
+ * works as a buffer too; it may cost a copy or a registration. For fork() see above. */
 void *braid_alloc(struct braid_comm *comm, size_t bytes);
 /* -EINVAL: not from braid_alloc(); -EBUSY: as below */
 int braid_free(struct braid_comm *comm, void *memory);
@@ -241,7 +241,7 @@ struct braid_options {
 
 /*
  * Waits for the end of op and frees it; a persistent operation is not freed. timeout_ms < 0: until
- * the operation's own deadline. Returns the operation's result; -ETIMEDOUT with words "still
+ * the operation's own deadline. Returns the operation's result; -ETIMEDOUT with a message "still
  * running" if timeout_ms passed first: then op lives on. -EINVAL: op is NULL, has not been started,
  * or has been waited for or freed before. From any thread, one for each operation.
  */
@@ -429,15 +429,15 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
  */
 
 /* operations, failed_operations and shm_operations are those of the communicator, all else is of
- * everything in its family. */
+ * everything in its context. */
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
 /* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many
  * there are, which may be more; or -errno. Our own rank is no peer. Ranks that are reached through
  * others only have a rail once something was sent there. */
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
-/* The algorithm that an operation of this kind and size would use or used last: "ring", "board".
- * Static string, or NULL with words. collective: "allreduce", ... */
+/* The algorithm that an operation of this kind and size would use or used last: "ring", "shared
+ * segment". Static string, or NULL with a message. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
                             enum braid_type type);
 

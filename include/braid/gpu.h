@@ -54,7 +54,7 @@ extern "C" {
  * one until their deadline. When it fails later, a lost rank, its deadline because a kernel before
  * it never ends, braid_comm_abort(), the stream goes on: what is in recv is undefined, the
  * communicator has failed, and the error is what braid_comm_error() returns from then on; every
- * later call fails with its words. A kernel that fails is found by the deadline.
+ * later call fails with its message. A kernel that fails is found by the deadline.
  *
  * The stream copies a GPU's memory to pinned host memory and back; that of all operations which are
  * in streams at once is kept for later ones: the first time that so much is wanted the call blocks

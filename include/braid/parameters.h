@@ -120,8 +120,8 @@ float *braid_parameters_weight(struct braid_parameters *parameters, int layer);
 /*
  * Where the backward pass is to leave the layer's gradient of this iteration, the mean over this
  * worker's batch; returns when no push reads it any more. ssd: two places take turns, so that a
- * push has until the gradient after next; else the pointer stays the same. NULL with words: no such
- * layer, or it failed.
+ * push has until the gradient after next; else the pointer stays the same. NULL with a message: no
+ * such layer, or it failed.
  */
 float *braid_parameters_gradient(struct braid_parameters *parameters, int layer);
 
@@ -131,8 +131,8 @@ int braid_parameters_wait(struct braid_parameters *parameters, int layer);
 /*
  * The gradient is written, and the layer's weights are not needed any more in this iteration. Each
  * layer once an iteration, from the last one to layer 0, with ssd behind
- * braid_parameters_gradient() in this iteration; -EINVAL with words otherwise. Does not wait, but
- * the first push behind a warm-up: there the ranks put their times together.
+ * braid_parameters_gradient() in this iteration; -EINVAL with a message otherwise. Does not wait,
+ * but the first push behind a warm-up: there the ranks put their times together.
  */
 int braid_parameters_push(struct braid_parameters *parameters, int layer);
 

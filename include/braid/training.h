@@ -109,8 +109,8 @@ void *braid_gradient(struct braid_session *session, int layer);
  * braid_session_step(), and the program must not write it meanwhile. Does not wait. Layers come in
  * any order, on each rank in its own. A layer that is used several times (shared weights, several
  * micro-batches) adds its gradients up in the program and is ready behind the last of them: each
- * layer once an iteration, the second time is -EINVAL with words, whether or not its all-reduce has
- * begun.
+ * layer once an iteration, the second time is -EINVAL with a message, whether or not its all-reduce
+ * has begun.
  */
 int braid_gradient_ready(struct braid_session *session, int layer);
 
@@ -128,15 +128,15 @@ int braid_gradient_unused(struct braid_session *session, int layer);
 /*
  * Returns when the layer's gradient is the sum over all ranks and belongs to the program again. At
  * once when no layer has been made ready since the last step, or this one has been waited for.
- * -EINVAL with words that name the layers: it, one that travels with it, or one whose all-reduce
- * goes first is not ready in this iteration, so it would never return.
+ * -EINVAL with a message that names the layers: it, one that travels with it, or one whose
+ * all-reduce goes first is not ready in this iteration, so it would never return.
  */
 int braid_gradient_wait(struct braid_session *session, int layer);
 
 /*
  * Ends an iteration: waits for all gradients that nobody has waited for. Once between two backward
- * passes; before the first one it does nothing. -EINVAL with words that name them: some layers are
- * ready and others are not. Now and then it looks at the times and plans, which takes a few
+ * passes; before the first one it does nothing. -EINVAL with a message that names them: some layers
+ * are ready and others are not. Now and then it looks at the times and plans, which takes a few
  * milliseconds; the first time it measures, which takes some tens, on slow links up to some
  * seconds.
  */

@@ -15,8 +15,8 @@
  * 2. A packet counts for the NIC that it came in through, whatever address it bears: swapped cables
  *    have the wrong subnet.
  * 3. Beacons of other jobs, old and forged ones are not heard: each carries a nonce of this start
- *    and a proof made with the job's secret. That keeps strangers out of the picture; who can copy
- *    packets from one wire to another can still paint it wrong.
+ *    and a proof made with the job's secret. That keeps unauthenticated peers out of the picture;
+ *    who can copy packets from one wire to another can still paint it wrong.
  *
  * One thread at a time.
  */

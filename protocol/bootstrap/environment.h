@@ -44,8 +44,8 @@ struct br_environment {
 };
 
 /* Fills *out from the environment. What is set in config (size and rank, master_addr, master_port,
- * init_timeout_ms) goes before it; config may be NULL. -EINVAL with words that name the variable or
- * field, its value and what to do. Not beside setenv() in another thread. */
+ * init_timeout_ms) goes before it; config may be NULL. -EINVAL with a message that names the
+ * variable or field, its value and what to do. Not beside setenv() in another thread. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
 
 #endif

@@ -74,8 +74,8 @@ struct br_inventory {
     char *file;                           /* for words */
 };
 
-/* -ENOENT, -EACCES, ...; -EINVAL with words "FILE:LINE: what is wrong and what to write"; -E2BIG;
- * -ENOMEM. *inventory holds nothing then. */
+/* -ENOENT, -EACCES, ...; -EINVAL with a message "FILE:LINE: what is wrong and what to write";
+ * -E2BIG; -ENOMEM. *inventory holds nothing then. */
 int br_inventory_load(struct br_inventory *inventory, const char *file);
 
 /* The same from memory; `file` is for the words. */
@@ -91,10 +91,10 @@ int br_inventory_default(struct br_inventory *inventory, const struct br_cabling
 
 void br_inventory_destroy(struct br_inventory *inventory); /* all zero again; all zero is fine */
 
-/* Writes what br_inventory_parse reads back to the same. -EIO with words. */
+/* Writes what br_inventory_parse reads back to the same. -EIO with a message. */
 int br_inventory_write(const struct br_inventory *inventory, FILE *out);
 
-/* Number of the host of a name, a number or digits "[0,1]". -ENOENT with words. */
+/* Number of the host of a name, a number or digits "[0,1]". -ENOENT with a message. */
 int br_inventory_host(const struct br_inventory *inventory, const char *text, uint32_t *host);
 
 /* The switch of the file, NULL when it has none of that place; its name; the label of a port. Out

@@ -66,7 +66,7 @@ static bool inventory_read_is_empty(const yaml_node_t *node)
     return !text[0] || !strcmp(text, "~") || !strcmp(text, "null");
 }
 
-/* The text of a scalar; NULL with words when it is none, or has a zero in it. */
+/* The text of a scalar; NULL with a message when it is none, or has a zero in it. */
 static const char *inventory_read_scalar(const struct reader *reader, const yaml_node_t *node,
                                          const char *what)
 {
@@ -235,7 +235,7 @@ static int inventory_read_read_nic(struct reader *reader, const yaml_node_t *nod
     return rc;
 }
 
-/* The children of a sequence of at most max; -EINVAL with words. */
+/* The children of a sequence of at most max; -EINVAL with a message. */
 static int read_sequence(struct reader *reader, const yaml_node_t *node, const char *what,
                          uint32_t max, const yaml_node_item_t **items)
 {

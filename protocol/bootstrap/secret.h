@@ -31,7 +31,7 @@ struct br_secret {
     uint8_t key[BR_SECRET_KEY_BYTES];
 };
 
-/* Key of a text. Pure; any length. -EIO with words when libsodium does not start. */
+/* Key of a text. Pure; any length. -EIO with a message when libsodium does not start. */
 int br_secret_derive(const void *text, size_t bytes, struct br_secret *out);
 
 /* What the keys of a job are for. doc/wire.md has the label of each and test vectors. */
@@ -52,8 +52,8 @@ void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose pur
 uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose);
 
 /* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one
- * for a job of one process that has none. -EINVAL, -EACCES or the errno of the file, with words
- * that say what to do. Reads a file, may block on it. */
+ * for a job of one process that has none. -EINVAL, -EACCES or the errno of the file, with a message
+ * that says what to do. Reads a file, may block on it. */
 int br_secret_read(const struct br_environment *environment, const char *given,
                    struct br_secret *out);
 

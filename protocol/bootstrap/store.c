@@ -303,8 +303,8 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* What the store may wait. We wait for GRACE longer: its words say who is missing, our clock does
- * not. */
+/* What the store may wait. We wait for GRACE longer: its message says who is missing, our clock
+ * does not. */
 static uint32_t store_timeout_of(uint64_t deadline)
 {
     uint64_t now = br_clock_now(), left = deadline > now ? deadline - now : 0;

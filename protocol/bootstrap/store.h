@@ -5,22 +5,23 @@
  *
  * 1. A rank gets in only after a challenge-response with the job's secret (message_store.h).
  *    Whoever has not proved it yet is bounded in bytes, in time and in number, and the newest
- *    guests push out the oldest: a stranger can neither stall the job nor fill the store.
+ *    guests push out the oldest: an unauthenticated peer can neither stall the job nor fill the
+ *    store.
  * 2. What goes wrong with one rank is told to all. Two processes with one rank, different world
  *    sizes, a rank that is lost or never comes: the store fails as a whole, and every call of every
  *    rank ends with the same words.
  * 3. A rank that waits, waits in one request at the store, which answers within the caller's
  *    deadline. Rejected: clients that poll, and a server with callbacks per key.
- * 4. The proof keeps strangers out, it does not encrypt; see handshake.h, note 3.
+ * 4. The proof keeps unauthenticated peers out, it does not encrypt; see handshake.h, note 3.
  *
  * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver and a
  * store that does not answer (2 s more) aside. Any thread may call, the calls of one store come one
  * after the other.
  *
- * Errors of all calls, with words: -ETIMEDOUT (the words name the ranks that did not come),
+ * Errors of all calls, with a message: -ETIMEDOUT (the words name the ranks that did not come),
  * -ECONNRESET (a rank or the store is lost), -EEXIST (two processes with one rank), -EPROTO (ranks
- * disagree; a stranger's program at the port), -EPERM (wrong secret), -EPROTONOSUPPORT (another
- * version), -ENOMEM.
+ * disagree; an unauthenticated peer's program at the port), -EPERM (wrong secret), -EPROTONOSUPPORT
+ * (another version), -ENOMEM.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_H

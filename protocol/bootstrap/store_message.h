@@ -50,8 +50,8 @@ void br_store_prove(const struct br_secret *secret, bool from_store,
 /* In constant time. */
 bool br_store_proof_equal(const struct br_store_proof *a, const struct br_store_proof *b);
 
-/* Copies text of a stranger into a string of `size` bytes, with a '?' for whatever is not printable
- * ASCII. */
+/* Copies text of an unauthenticated peer into a string of `size` bytes, with a '?' for whatever is
+ * not printable ASCII. */
 void br_store_copy_text(char *out, size_t size, const void *text, size_t bytes);
 
 #endif

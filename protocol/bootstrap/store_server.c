@@ -5,9 +5,9 @@
  *    per connection.
  * 2. No call blocks but poll(). Connections are closed only at the end of a turn, so that an answer
  *    to one may find that another is dead without anybody holding a dangling pointer.
- * 3. Strangers: when all their places are taken the oldest one has to go, because a rank of ours is
- *    through in milliseconds and comes again when it was the unlucky one. A refused one gets words,
- *    if they fit into its socket, and one second to read them.
+ * 3. Unauthenticated peers: when all their places are taken the oldest one has to go, because a
+ *    rank of ours is through in milliseconds and comes again when it was the unlucky one. A refused
+ *    one gets words, if they fit into its socket, and one second to read them.
  */
 #include "protocol/bootstrap/store_server.h"
 
@@ -43,7 +43,8 @@ struct br_store_server {
     int wake_fd;   /* eventfd: stop */
     struct br_secret secret;
     struct br_store_job job;
-    struct br_list members, unauthenticated; /* strangers: oldest first, LEAVING ones included */
+    /* unauthenticated peers: oldest first, LEAVING ones included */
+    struct br_list members, unauthenticated;
     uint32_t n_members, n_unauthenticated, unauthenticated_max;
     uint64_t accept_again;               /* ns */
     struct br_log_limit refusals, drops; /* the thread's: a port scanner must not fill the log */
@@ -60,7 +61,7 @@ static uint64_t store_server_earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- strangers ------------------------------------------------------------------------------- */
+/* ---- unauthenticated peers ------------------------------------------------------------------- */
 
 /* Remembers whom we sent away: it may be the rank that everybody waits for. */
 static void note_refused(struct br_store_server *server, const struct br_store_connection *c,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sockets of the store: IPv4 and IPv6, non-blocking underneath, with deadlines (ns of
- * br_clock_now()). All functions are thread-safe and return 0 or a negative errno with words; *fd
- * is -1 or as it was then.
+ * br_clock_now()). All functions are thread-safe and return 0 or a negative errno with a message;
+ * *fd is -1 or as it was then.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_SOCKET_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_SOCKET_H

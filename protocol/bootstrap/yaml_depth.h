@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Scans the tokens. 0, also for what is no YAML at all, which the loader has words for; -EINVAL
- * with words "file:line: ..." at more than 32 levels; -ENOMEM. */
+ * with a message "file:line: ..." at more than 32 levels; -ENOMEM. */
 int br_yaml_check_depth(const char *text, size_t bytes, const char *file);
 
 #endif

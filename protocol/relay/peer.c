@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which peers get detours, when, and which routes these take.
+ * Which peers get alternate routes, when, and which routes these take.
  *
- * 1. A neighbour's detours connect when its direct rail is lost; those of another peer when there
- *    is first something to do with it. Detours that are up when a direct rail comes back stay,
- *    unused, until their route breaks.
- * 2. Routes: those that are disjoint first, one a detour, then any that shares no host in between
- *    with the others, if it avoids what is known to be broken: our own rails that are down, and
- *    hops that others have named in the last seconds. When nothing is left, the disjoint ones all
- *    the same: what is known may be out of date.
+ * 1. A neighbour's alternate routes connect when its direct rail is lost; those of another peer
+ *    when there is first something to do with it. Alternate routes that are up when a direct rail
+ *    comes back stay, unused, until their route breaks.
+ * 2. Routes: those that are disjoint first, one an alternate route, then any that shares no host in
+ *    between with the others, if it avoids what is known to be broken: our own rails that are down,
+ *    and hops that others have named in the last seconds. When nothing is left, the disjoint ones
+ *    all the same: what is known may be out of date.
  */
 #include "protocol/relay/relay.h"
 
@@ -18,10 +18,10 @@
 
 #include "base/error.h"
 
-#define BACKOFF_FIRST (5 * BR_MS)
-#define KNOCK_PERIOD  (20 * BR_MS)
-#define KNOCK_HOLDS   (500 * BR_MS)
-#define LEARNED_HOLDS (2 * BR_SEC)
+#define BACKOFF_FIRST  (5 * BR_MS)
+#define REQUEST_PERIOD (20 * BR_MS)
+#define REQUEST_HOLDS  (500 * BR_MS)
+#define LEARNED_HOLDS  (2 * BR_SEC)
 
 static bool is_neighbour(const struct br_worker *w, int rank)
 {
@@ -85,7 +85,7 @@ bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail)
     if (peer->state == BR_PEER_LEFT || peer->state == BR_PEER_DEAD)
         return false;
     if (br_peer_direct(peer))
-        return w->now < peer->knocked_until;
+        return w->now < peer->requested_until;
     return !is_neighbour(w, peer->rank) || peer->rails[0].was_up;
 }
 
@@ -96,11 +96,11 @@ void br_relay_knocked(struct br_relay *relay, uint32_t from)
 
     if (from >= (uint32_t)w->config.rank || br_relay_reach(w, (int)from))
         return;
-    if (w->now >= peer->knocked_until) /* else it has been heard */
+    if (w->now >= peer->requested_until) /* else it has been heard */
         for (int i = peer->n_rails - peer->n_alternates; i < peer->n_rails; i++)
             if (peer->rails[i].state == BR_RAIL_IDLE)
                 peer->rails[i].retry_at = w->now;
-    peer->knocked_until = w->now + KNOCK_HOLDS;
+    peer->requested_until = w->now + REQUEST_HOLDS;
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static void add_local(const struct br_relay *relay, struct br_failures *failures
     }
 }
 
-/* Does another detour of the peer take the same first and last hop already? */
+/* Does another alternate route of the peer take the same first and last hop already? */
 static bool is_taken(const struct br_rail *rail, const struct br_route *route)
 {
     const struct br_peer *peer = rail->peer;
@@ -241,7 +241,7 @@ static bool choose_beside(const struct br_relay *relay, const struct br_rail *ra
     return false;
 }
 
-/* Hosts in between that the peer's other detours load already. */
+/* Hosts in between that the peer's other alternate routes load already. */
 static void add_taken(const struct br_rail *rail, struct br_failures *failures)
 {
     const struct br_peer *peer = rail->peer;
@@ -272,7 +272,7 @@ static bool peer_choose(const struct br_relay *relay, const struct br_rail *rail
     return choose_disjoint(relay, rail, &missing, out) || choose_beside(relay, rail, out);
 }
 
-/* The next route for the detour; -EHOSTUNREACH with words. */
+/* The next route for the alternate route; -EHOSTUNREACH with a message. */
 static int next_route(struct br_worker *w, struct br_rail *rail, struct br_route *route)
 {
     struct br_failures failures = {.missing_from = (uint32_t)w->config.size};
@@ -310,7 +310,7 @@ static void send_request(struct br_worker *w, struct br_peer *peer)
     uint16_t path[BR_RELAY_HOSTS] = {(uint16_t)w->config.rank};
     struct br_route route;
 
-    peer->request_at = w->now + KNOCK_PERIOD;
+    peer->request_at = w->now + REQUEST_PERIOD;
     if (next_route(w, rail, &route))
         return;
     memcpy(path + 1, route.hosts, route.hops * sizeof *path);
@@ -356,7 +356,7 @@ uint64_t br_relay_next_timer(const struct br_worker *w)
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
 
         if (peer->cut_at && peer->state != BR_PEER_LEFT && peer->state != BR_PEER_DEAD)
-            return w->last_timers + KNOCK_PERIOD / 4;
+            return w->last_timers + REQUEST_PERIOD / 4;
     }
     return UINT64_MAX;
 }
@@ -366,7 +366,7 @@ uint64_t br_relay_next_timer(const struct br_worker *w)
 static void close_alternates(struct br_worker *w, struct br_peer *peer)
 {
     for (int i = peer->n_rails - peer->n_alternates;
-         i < peer->n_rails && w->now >= peer->knocked_until; i++)
+         i < peer->n_rails && w->now >= peer->requested_until; i++)
         br_rail_give_up(w, &peer->rails[i], "we leave");
 }
 

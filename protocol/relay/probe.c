@@ -5,8 +5,8 @@
  * A broken NIC or switch answers nothing; a host whose process is gone refuses connections at the
  * address where that process listened. So who is refused on the direct rail when no other way has
  * been found for a while need not wait for the peer timeout. The larger rank is refused when it
- * connects. The smaller one never connects, and knocks on a way that nobody opens: it makes a
- * connection only to see whether it is refused, and closes it at once.
+ * connects. The smaller one never connects, and connect requests on a way that nobody opens: it
+ * makes a connection only to see whether it is refused, and closes it at once.
  */
 #include "protocol/relay/relay.h"
 

@@ -3,14 +3,14 @@
  * Relaying: in a BCube a peer that is no neighbour, or whose rail is down, is reached through hosts
  * in between.
  *
- * 1. A detour is a rail whose link is a route. Routes are a back end of their own inside the
- *    protocol (a br_device with the usual operations), so handshake with proof, credits, budget,
- *    ACK, keepalive, fencing and failover work over them end to end as over any other link.
+ * 1. An alternate route is a rail whose link is a route. Routes are a back end of their own inside
+ *    the protocol (a br_device with the usual operations), so handshake with proof, credits,
+ *    window, ACK, keepalive, fencing and failover work over them end to end as over any other link.
  *    Rejected: relaying transfers (a host in between would need slots and would hold a whole
  *    slice), and relaying in the back ends (each would need it, and they know no ranks).
  * 2. A relayed frame travels from host to host as a MESSAGE of type RELAY over the direct rails:
  *    the path rides in the 48 inline bytes, the inner frame (its header of 64 bytes and its
- *    payload) is the payload. It counts in the budget of every rail that it passes and leaves in
+ *    payload) is the payload. It counts in the window of every rail that it passes and leaves in
  *    the order of priorities, with the local frames. MESSAGE frames of a route are all equally
  *    urgent (the most), because they must stay in order.
  * 3. No deadlock: a frame that has travelled h hops lies in a buffer of class h, and waits only for
@@ -24,15 +24,15 @@
  * 5. Hosts in between know the routes that are open through them. When a rail is lost, they tell
  *    both ends of each (UNREACHABLE, which names the hop), so that the ends need not wait for
  *    silence. What cannot be forwarded is answered likewise.
- * 6. The larger rank connects, as always; the smaller one, when it has no rail left, knocks
- *    (KNOCK).
+ * 6. The larger rank connects, as always; the smaller one, when it has no rail left, connect
+ *    requests (KNOCK).
  * 7. A peer without any rail is cut, not yet lost: both sides keep trying, and only after
  *    `peer_timeout` without a word is it lost. When the last rail is lost nobody can confirm the
  *    fence; then connecting anew is the fence: who connects has closed its end before, who accepts
  *    closes its own first (connect.c).
  * 8. Everything here is trusted as far as links with a proof are: routes that do not exist are
  *    dropped and counted; nothing is answered with more than one frame without payload; nothing is
- *    forwarded for strangers.
+ *    forwarded for unauthenticated peers.
  * 9. Farewell: ranks first part from those whom they reach through others, then from their
  *    neighbours; so nobody in between goes too early.
  * 10. Frames of memory that only devices can touch, of a GPU, are copied at the ends of the route,
@@ -126,7 +126,7 @@ struct br_relay_learned {
 };
 
 struct br_relay {
-    struct br_device device; /* first; of all detours */
+    struct br_device device; /* first; of all alternate routes */
     struct br_device_config config;
     struct br_worker *w;
     uint32_t frame_bytes; /* payload of a RELAY, at most */
@@ -141,7 +141,7 @@ struct br_relay {
 };
 
 /* relay_link.c: routes as a back end */
-int br_relay_create(struct br_worker *w); /* -ENOMEM with words */
+int br_relay_create(struct br_worker *w); /* -ENOMEM with a message */
 void br_relay_destroy(struct br_worker *w);
 uint32_t br_relay_frame_bytes(const struct br_worker_config *config);
 void br_relay_address(struct br_address *out, uint32_t self, const struct br_route *route);
@@ -169,7 +169,7 @@ int br_relay_rail_init(struct br_worker *w, struct br_rail *rail);
 void br_relay_reclaim(struct br_relay *relay);
 void br_relay_expire(struct br_relay *relay);
 
-/* relay_peer.c: which peers get detours, and which routes these take */
+/* relay_peer.c: which peers get alternate routes, and which routes these take */
 int br_relay_alternates(const struct br_worker *w, int rank);
 void br_relay_learn(struct br_relay *relay, uint32_t from, uint32_t to);
 void br_relay_knocked(struct br_relay *relay, uint32_t from);

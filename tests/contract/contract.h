@@ -31,7 +31,7 @@ struct contract;
 struct contract_backend {
     const char *name;      /* in the output and for BRAID_CONTRACT */
     const char *transport; /* for br_transport_get() */
-    /* Prepares the surroundings of one case. -errno with words: this machine has not
+    /* Prepares the surroundings of one case. -errno with a message: this machine has not
      * what it takes, the back end is skipped. Default: nothing. */
     int (*setup)(struct contract *contract);
     void (*teardown)(struct contract *contract);
@@ -51,8 +51,8 @@ struct contract_backend {
     void (*known)(const struct br_region *region);
     /* Where the CPU sees what stands at an address, of whatever memory. Default: there. */
     void *(*view)(const void *memory);
-    /* A connected byte stream to the device at `address`, as a stranger makes it; -1: failed. NULL:
-     * it has none. */
+    /* A connected byte stream to the device at `address`, as an unauthenticated peer makes it; -1:
+     * failed. NULL: it has none. */
     int (*stranger)(struct contract *contract, const struct br_address *address);
     bool processes; /* a forked process can open a device and connect to ours */
 };
@@ -119,7 +119,7 @@ const struct contract_record *contract_event(const struct contract *contract, in
                                              int n);
 void contract_forget(struct contract *contract, int side); /* empties the log */
 
-/* What a combiner adds up to: `to` begins as zeros, so what is combined twice shows.
+/* What a reducer adds up to: `to` begins as zeros, so what is combined twice shows.
  * contract_add_up() takes one as context, and fails the test when it is given anything but whole
  * granules. */
 struct contract_sum {
@@ -135,7 +135,7 @@ void contract_post(struct contract *contract, struct br_link *link, const struct
  * must stay. */
 void contract_message(struct contract *contract, struct br_link *link, uint8_t *payload,
                       uint32_t length, uint64_t seed);
-/* A slot of a side whose device is open, with its place token where the back end needs one (note 8
+/* A slot of a side whose device is open, with its remote key where the back end needs one (note 8
  * of transport.h). */
 struct br_slot *contract_slot(struct contract *contract, int side, void *base, uint32_t length,
                               uint32_t slice_bytes);

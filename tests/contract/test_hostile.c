@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strangers who send any bytes, and peers that die. */
+/* Unauthenticated peers who send any bytes, and peers that die. */
 #include "contract.h"
 
 #include <errno.h>
@@ -136,7 +136,8 @@ static void stranger__malformed_frame_fails_its_link_alone(void **state)
     close(fd);
 }
 
-/* Silent strangers take places, but no more than max_links, and give them back when they go. */
+/* Silent unauthenticated peers take places, but no more than max_links, and give them back when
+ * they go. */
 static void stranger__many_silent_ones(void **state)
 {
     struct contract *contract = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* PLACED frames: bytes where the receiver named the place, and nowhere else; mappings; regions. */
+/* DATA frames: bytes where the receiver named the place, and nowhere else; mappings; regions. */
 #include "contract.h"
 
 #include <errno.h>

@@ -22,8 +22,8 @@
  *    one context a device, the primary one.
  * 6. cuMemHostUnregister, cuMemFreeHost, cuModuleLoadData and cuModuleUnload wait for all streams,
  *    as the real ones do, or may do, for those of their context. If work there waits for what the
- *    host does (cuStreamWaitValue), the process is aborted with words: the real driver would hang,
- *    perhaps for ever.
+ *    host does (cuStreamWaitValue), the process is aborted with a message: the real driver would
+ *    hang, perhaps for ever.
  *
  * 7. With control->peer_memory device memory can be touched by the CPU, and therefore pinned by a
  *    NIC that knows it by ibv_reg_mr() alone, as where nvidia_peermem is loaded. A test that wants

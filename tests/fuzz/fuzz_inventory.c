@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inventories of arbitrary bytes: refused with words, or checked, written and read again to the
+/* Inventories of arbitrary bytes: refused with a message, or checked, written and read again to the
  * same text. */
 #include <stdint.h>
 #include <stdlib.h>

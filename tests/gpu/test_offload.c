@@ -100,7 +100,7 @@ static void br_offload_open__tries_and_measures(void **state)
     assert_int_equal(br_copier_counters(copier).reduced_bytes, 0);
 }
 
-/* Whatever fails, with words, and nothing is left over (tear_down). */
+/* Whatever fails, with a message, and nothing is left over (tear_down). */
 static void br_offload_open__fails(void **state)
 {
     static const struct {

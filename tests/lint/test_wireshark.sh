@@ -109,14 +109,14 @@ vectors -T eager-8: 'EAGER 8 bytes, collective 3/7 fragment 1 message 2' \
     put: 'PUT 5 bytes, one-sided REQUEST' \
     atomic: 'ATOMIC 8 bytes, one-sided REQUEST, SWAP' \
     answer: 'EAGER 16 bytes, one-sided STATUS' \
-    relay: 'RELAY FRAME 0>1>4>5: PLACED 4 bytes at 8192 of slot 0x10003' \
+    relay: 'RELAY FRAME 0>1>4>5: DATA 4 bytes at 8192 of slot 0x10003' \
     relay-unreachable: 'RELAY UNREACHABLE 1>4>5' \
     relay-back: 'RELAY_BACK'
 vectors -T store-hello: 'store HELLO rank 3 of 4' store-challenge: 'store CHALLENGE' store-proof: 'store PROOF' \
     store-welcome: 'store WELCOME' store-put: 'store PUT address/3' store-get: 'store GET address/0' \
     store-gather: 'store GATHER start' store-value: 'store VALUE' store-error: 'store ERROR too bad' store-bye: 'store BYE'
-vectors -u open: 'OPEN size 1080' data: 'DATA 1:258 PLACED 40 bytes at 65536 of slot 0x70002, part 0' \
-    'data:+ack: on path' 'DATA 1:258 PLACED 40 bytes at 65536 of slot 0x70002, part 0; ACK up to 100, 2 missing' close: 'CLOSE size 0' beacon: 'beacon of rank 3, NIC 1'
+vectors -u open: 'OPEN size 1080' data: 'DATA 1:258 DATA 40 bytes at 65536 of slot 0x70002, part 0' \
+    'data:+ack: on path' 'DATA 1:258 DATA 40 bytes at 65536 of slot 0x70002, part 0; ACK up to 100, 2 missing' close: 'CLOSE size 0' beacon: 'beacon of rank 3, NIC 1'
 
 # -- real jobs
 as_root=()
@@ -127,7 +127,7 @@ if ! unshare "${as_root[@]}" -n bash "$here" capture "$work" > "$work/jobs" 2>&1
     fail "a job, or the capture of it"
     exit 1
 fi
-# Streams: the bytes of all frames are those of the stream where nothing is relayed (a frame in a frame). Transfers: PLACED has as many
+# Streams: the bytes of all frames are those of the stream where nothing is relayed (a frame in a frame). Transfers: DATA has as many
 # bytes as READY asked for. Both only where TCP's segments came once and in order: on a busy machine some do not, and how they are put
 # together is TCP's affair. Datagrams: all checksums are right.
 fields=(tcp.stream tcp.srcport tcp.seq tcp.len tcp.analysis.retransmission tcp.analysis.out_of_order tcp.analysis.lost_segment
@@ -142,7 +142,7 @@ awk -F'|' '
         return total
     }
     function transfers(net, key, text,    word) { # each once, also when it is seen again
-        while (match(text, /(READY|PLACED) [0-9]+ bytes[^;]* slot 0x[0-9a-f]+/)) {
+        while (match(text, /(READY|DATA) [0-9]+ bytes[^;]* slot 0x[0-9a-f]+/)) {
             split(substr(text, RSTART, RLENGTH), word, " ")
             if (!seen[key, substr(text, RSTART, RLENGTH)]++)
                 bytes[net, word[1]] += word[2]
@@ -204,8 +204,8 @@ awk -F'|' '
             }
         expect("streams to be sure of", sure >= 4, 1)
         if (!unsure_transfers)
-            expect("TCP: bytes placed", bytes["TCP", "PLACED"], bytes["TCP", "READY"])
-        expect("UDP: bytes placed", bytes["UDP", "PLACED"], bytes["UDP", "READY"])
+            expect("TCP: bytes placed", bytes["TCP", "DATA"], bytes["TCP", "READY"])
+        expect("UDP: bytes placed", bytes["UDP", "DATA"], bytes["UDP", "READY"])
         expect("TCP: an all-reduce of 256 KiB and more", bytes["TCP", "READY"] >= 524288, 1)
         expect("UDP: an all-reduce of 256 KiB and more", bytes["UDP", "READY"] >= 524288, 1)
         expect("ranks that join the store", hellos, 8)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Links come up; strangers are kept out, are counted, and hold nothing for long. */
+/* Links come up; unauthenticated peers are kept out, are counted, and hold nothing for long. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,7 +88,7 @@ static void connector__tries_again(void **state)
     assert_says(text, "rank 0|level 0|wire0|handshake");
 }
 
-/* A wrong secret does not become right: the job ends, with words that name rank and device. */
+/* A wrong secret does not become right: the job ends, with a message that names rank and device. */
 static void connector__wrong_secret_ends_the_job(void **state)
 {
     struct br_handshake_self self;
@@ -263,7 +263,7 @@ static void stranger__the_table_is_full(void **state)
 }
 
 /* The rail has a link already: the second one, although it knows the secret, is told so and is no
- * stranger. */
+ * unauthenticated peer. */
 static void peer__comes_twice(void **state)
 {
     struct wire_link *link;

@@ -241,7 +241,7 @@ static void down__of_a_connection_to_come(void **state)
 }
 
 /* Rail 0 is lost, RAIL_DOWN leaves on rail 1 which is lost too, and rail 0 cannot come back before
- * the fence: with the last rail the peer is lost, with words that name it. */
+ * the fence: with the last rail the peer is lost, with a message that names it. */
 static void peer__lost_with_its_last_rail(void **state)
 {
     struct wired *x = *state;

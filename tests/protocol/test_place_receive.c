@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The receiving half of place tokens: in READYs that we send, and what we answer when a rail was
+/* The receiving half of remote keys: in READYs that we send, and what we answer when a rail was
  * lost. */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The numbers of a rail: budget, rate, probes, striping. No link and no worker behind them. */
+/* The numbers of a rail: window, rate, probes, striping. No link and no worker behind them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "protocol/internal.h"
 
-#define FIRST (64u << 10) /* budget before anything is measured */
+#define FIRST (64u << 10) /* window before anything is measured */
 #define LEAST (64u << 10)
 #define MOST  (4u << 20)
 
@@ -40,7 +40,7 @@ static uint64_t most_in_flight; /* that drive() has seen */
 /* what the link lets through at once after an idle time, in ns of its rate */
 static uint64_t bucket;
 
-/* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its budget allows; returns when
+/* Keeps a link of `rate` bytes/s and round trip `rtt` as full as its window allows; returns when
  * `end` has come. Everything that is asked for is acknowledged in order, one rtt after it has been
  * delivered. */
 static void drive(struct br_rail *rail, uint64_t rate, uint64_t rtt, uint64_t *now, uint64_t end)
@@ -89,7 +89,7 @@ static void reset__starts_modest(void **state)
     assert_true(br_rail_has_window(&b.rails[0], b.rails[0].frame_bytes));
 }
 
-/* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the budget must come near
+/* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the window must come near
  * from below. */
 static void budget__grows_to_the_target_delay(void **state)
 {
@@ -133,7 +133,7 @@ static void budget__stays_within_its_bounds(void **state)
     assert_int_equal(b.rails[0].frame_bytes, 256 << 10);
 }
 
-/* A link that becomes slower loses its budget within two periods of 100 ms, else urgent data waits
+/* A link that becomes slower loses its window within two periods of 100 ms, else urgent data waits
  * behind a queue. */
 static void budget__shrinks_with_the_rate(void **state)
 {
@@ -150,7 +150,7 @@ static void budget__shrinks_with_the_rate(void **state)
 }
 
 /* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The
- * budget of 5 ms must stay near the 62,500 bytes that the link carries in them; a megabyte would be
+ * window of 5 ms must stay near the 62,500 bytes that the link carries in them; a megabyte would be
  * 80 ms for everything behind it. */
 static void budget__does_not_believe_in_a_bucket(void **state)
 {
@@ -170,7 +170,7 @@ static void budget__does_not_believe_in_a_bucket(void **state)
     assert_in_range(most_in_flight, 62500, 150000);
 }
 
-/* Posts frames as the pump does until the budget says no. */
+/* Posts frames as the pump does until the window says no. */
 static void post_all(struct br_rail *rail, uint64_t now)
 {
     while (br_rail_has_window(rail, rail->frame_bytes))
@@ -191,7 +191,7 @@ static void budget__bounds_what_is_in_flight(void **state)
     assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
 }
 
-/* The last ACK makes the budget smaller than what did not ask: one frame more must leave, or the
+/* The last ACK makes the window smaller than what did not ask: one frame more must leave, or the
  * rail stands still. */
 static void budget__shrinks_below_what_did_not_ask(void **state)
 {
@@ -237,7 +237,7 @@ static void frame__never_exceeds_the_back_end(void **state)
     assert_int_equal(b.rails[0].frame_bytes, 4096);
 }
 
-/* One ACK a quarter of the budget; none where SENT tells. */
+/* One ACK a quarter of the window; none where SENT tells. */
 static void asks__every_quarter_of_a_budget(void **state)
 {
     struct bench b;
@@ -327,7 +327,7 @@ static void probe__acks_in_a_bunch_show_no_rate(void **state)
     assert_in_range(rail->rate, 1, 140000000);
 }
 
-/* A queue of our own is no longer path: the budget of a rail that is always full stays what it is.
+/* A queue of our own is no longer path: the window of a rail that is always full stays what it is.
  */
 static void probe__a_full_rail_measures_the_round_trip_alone(void **state)
 {

@@ -108,7 +108,7 @@ static void hears(struct wire *wire, struct end *end, struct end *other, uint64_
     }
 }
 
-/* The ends send as much as their budgets allow, the second one from `late` on. */
+/* The ends send as much as their windows allow, the second one from `late` on. */
 static void run(struct wire *wire, uint64_t late, uint64_t from, uint64_t to)
 {
     for (uint64_t now = from; now < to; now += STEP)
@@ -149,7 +149,7 @@ static void duplex__both_directions_get_the_wire(void **state)
 }
 
 /* As in a ring: what a rank sends next needs what it receives now. 80 Mbit/s and 1 ms, steps of two
- * budgets; and 1 Gbit/s, of four. Where the second end begins later, they sent by turns, at 0.63
+ * windows; and 1 Gbit/s, of four. Where the second end begins later, they sent by turns, at 0.63
  * and 0.64 of the rate, before what comes counted. */
 static void duplex__steps(void **state)
 {
@@ -176,7 +176,7 @@ static void duplex__steps(void **state)
     }
 }
 
-/* With one direction alone in flight the other's budget does not count. */
+/* With one direction alone in flight the other's window does not count. */
 static void duplex__one_direction_keeps_to_its_budget(void **state)
 {
     static struct wire wire;
@@ -240,7 +240,7 @@ static void ahead__of_the_peer_counts_beside_the_budget(void **state)
     assert_false(br_rail_has_window(&end.rail, 1));
 }
 
-/* Of what has come since an ACK said that nothing would, a budget at most; nothing of what came
+/* Of what has come since an ACK said that nothing would, a window at most; nothing of what came
  * before ours left. */
 static void ahead__of_the_peer_comes(void **state)
 {

@@ -86,7 +86,7 @@ static void placed__twice_is_once(void **state)
 }
 
 /* A frame for a transfer that has ended changes nothing in memory, and counts as arrived for the
- * sender's budget. */
+ * sender's window. */
 static void placed__after_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The sending half of place tokens: in READYs that we hear, on frames, and what goes again when a
+/* The sending half of remote keys: in READYs that we hear, on frames, and what goes again when a
  * rail is lost. The other half is in test_place_receive.c. */
 #include <errno.h>
 #include <setjmp.h>

@@ -244,7 +244,7 @@ static void frames__the_urgent_overtakes(void **state)
     ready(x, 1, 2, SLICE, 0x10002);
     while ((frame = wire_take_placed(x->links[0])))
         assert_int_equal(frame->frame.slot,
-                         0x10001); /* the budget was spent before the urgent one was there */
+                         0x10001); /* the window was spent before the urgent one was there */
     acknowledge(x, 0);
     frame = wire_take_placed(x->links[0]);
     assert_int_equal(frame->frame.slot, 0x10002);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Workers over the simulator: every kind of transfer, rails that fail, peers that die, strangers.
- */
+/* Workers over the simulator: every kind of transfer, rails that fail, peers that die,
+ * unauthenticated peers. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -266,7 +266,7 @@ static void failover__last_rail_is_the_peer(void **state)
     cluster_destroy(&c);
 }
 
-/* The urgent transfer overtakes a bulk one: it waits for the budget, not for the queue. */
+/* The urgent transfer overtakes a bulk one: it waits for the window, not for the queue. */
 /* Rank 0 sends and leaves; rank 1 comes to its receives later, and the messages may be overtaken by
  * the goodbye. */
 static void leave__what_was_sent_before_arrives(void **state)
@@ -331,7 +331,7 @@ static void queue__urgent_overtakes_bulk(void **state)
     while (r2.state != BR_TRANSFER_ENDED)
         assert_true(cluster_step(&c));
     assert_true(r1.state != BR_TRANSFER_ENDED);
-    /* 64 KiB take 0.53 ms alone; in front of them at most one budget and one READY */
+    /* 64 KiB take 0.53 ms alone; in front of them at most one window and one READY */
     assert_true(br_sim_now(c.sim) - start < BR_MS + c.workers[0]->peers[1].rails[0].window * 8ull);
     cluster_run(&c, 4, br_sim_now(c.sim) + BR_SEC);
     assert_int_equal(c.done, 4);

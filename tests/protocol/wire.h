@@ -25,7 +25,7 @@ struct wire_link {
     struct br_handshake handshake; /* the test's side of it */
 };
 
-/* A place token: what the test gives to the worker, and what the worker's device makes. */
+/* A remote key: what the test gives to the worker, and what the worker's device makes. */
 struct wire_token {
     uint32_t rail, slot, serial, zero;
 };
@@ -36,7 +36,7 @@ struct wire_frame {
     struct br_frame frame;     /* inline_ and payload point to copies */
     struct br_message message; /* the inline area */
     uint8_t *payload;
-    struct wire_token token; /* with caps.needs_place, of a PLACED frame */
+    struct wire_token token; /* with caps.needs_place, of a DATA frame */
     bool taken, sent;
 };
 
@@ -45,12 +45,12 @@ struct wire {
     struct br_list links, events;
     struct wire_frame frames[WIRE_FRAMES];
     int n_frames;
-    struct br_message inline_[WIRE_BATCH]; /* of the PLACED events of the last poll */
+    struct br_message inline_[WIRE_BATCH]; /* of the DATA events of the last poll */
     /* frames that post() still takes; negative: any number */
     int room;
     int buffers;      /* message buffers that the worker holds */
     int maps;         /* mappings that it has not given back */
-    int tokens, made; /* place tokens that it has not given back; in all */
+    int tokens, made; /* remote keys that it has not given back; in all */
     bool refuses;     /* makes no tokens */
     uint64_t min_rtt; /* what link_min_rtt says */
 };

@@ -7,12 +7,12 @@
  *    job: then every call must succeed.
  * 2. A run (run.c) steps the ranks, each of which submits its calls in the order of the program,
  *    with pauses and at most so many at once, and looks at every call when it has ended (calls.c):
- *    right result, or a typed error with words, in time. Afterwards everything must have been given
- *    back (settle.c).
+ *    right result, or a typed error with a message, in time. Afterwards everything must have been
+ *    given back (settle.c).
  * 3. When a call has ended, its memory is the user's: it is overwritten at once. A frame that still
  *    reads it shows as a wrong result elsewhere, one that still writes it shows at the end of the
  *    run.
- * 4. The first thing that is wrong ends the run; its words stay in storm.wrong.
+ * 4. The first thing that is wrong ends the run; its message stay in storm.wrong.
  */
 #ifndef BR_TESTS_SIM_STORM_H
 #define BR_TESTS_SIM_STORM_H

@@ -15,7 +15,7 @@
 #include <braid/braid.h>
 
 /* float32, sum, in place. memory: [size of comm][count]; what each rank gives, then what each has.
- * algorithm: NULL: as comm chooses. 0, or a negative errno with words. */
+ * algorithm: NULL: as comm chooses. 0, or a negative errno with a message. */
 int alone_allreduce(struct braid_comm *comm, const char *algorithm, float *const *memory,
                     size_t count);
 

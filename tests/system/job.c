@@ -53,7 +53,8 @@ static void mount_own(void)
         give_up("mounts of our own");
 }
 
-/* Process 1 of the namespace: its children are the test and every orphan. All end with it. */
+/* Process 1 of the namespace: its children are the test and every unacknowledged message. All end
+ * with it. */
 static void be_first(pid_t test)
 {
     int status;

@@ -25,8 +25,9 @@
  *     rails MASK                  rails to the next rank that are up, as a bit mask; again whenever
  * one has come or gone whole again                 rails to any rank were lost; all are up error
  * ERRNO: WORDS          one of the calls has failed carry K                     behind the K-th
- * "rails": rails 0 and 1 have each sent more than 100,000 bytes since then done N strangers S tx A
- * B   N loops; refused strangers; bytes sent on each rail to the next rank since the last "rails"
+ * "rails": rails 0 and 1 have each sent more than 100,000 bytes since then done N unauthenticated
+ * peers S tx A B   N loops; refused unauthenticated peers; bytes sent on each rail to the next rank
+ * since the last "rails"
  *
  * Returns the exit code.
  */

@@ -15,7 +15,7 @@
 
 #include "tests/system/ranks.h"
 
-static atomic_bool slow; /* the own thread gets no core */
+static atomic_bool slow; /* the progress thread gets no core */
 
 int __real_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
                  const sigset_t *mask);
@@ -48,7 +48,7 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, c
 enum { IN_BOARD, SERVED };
 
 /* Rank 1's caller, waiting for the board, takes what comes from rank 0 and with it what would have
- * woken the own thread. When it has left, the next put must wake that all the same. In time at
+ * woken the progress thread. When it has left, the next put must wake that all the same. In time at
  * least once: others may have the cores, but not in every round. */
 static int caller_took_it(struct braid_comm *comm, void *context)
 {

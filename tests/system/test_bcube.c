@@ -22,7 +22,7 @@
  */
 #define PATIENT_MS 60000
 
-/* Those that are no detours over others. */
+/* Those that are no alternate routes over others. */
 static int direct_rails(struct braid_comm *comm, struct braid_rail_stats *rails)
 {
     int n = braid_rail_stats(comm, rails, RAILS_MOST), kept = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whatever a program calls, and however it waits: somebody turns the wheel for what is under way.
+/* Whatever a program calls, and however it waits: somebody drives progress for what is under way.
  */
 #include <errno.h>
 #include <pthread.h>

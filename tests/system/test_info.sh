@@ -14,7 +14,7 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  tcp  lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
+for word in 'Back ends' '  shm ' '  tcp    lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 if "$braid" info --nonsense > "$scratch/out" 2>&1; then
@@ -50,7 +50,7 @@ shown() { # WORDS VARIABLE=VALUE...
     grep -q -- "$1" "$scratch/text" || fail "not shown with ${*:2}: $1"
 }
 shown 'BRAID_SPIN_US=soon is not' BRAID_SPIN_US=soon
-shown 'BRAID_BACKEND is "tcp"; it must be' BRAID_BACKEND=tcp
+shown 'BRAID_BACKEND is "ib"; it must be' BRAID_BACKEND=ib
 shown 'BRAID_DEVICES: no network interface nowhere9' BRAID_DEVICES=lo,nowhere9
 shown 'BRAID_DEVICES: no network interface nowhere9' BRAID_DEVICES=nowhere9 BRAID_BACKEND=udp
 shown 'BRAID_DEVICES: 192.0.2.77 is no address of this host' BRAID_DEVICES=192.0.2.77

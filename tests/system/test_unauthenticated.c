@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Strangers at the doors of a job that works or is about to begin: it goes on, its results stay
- * right (every rank checks every value), and they are counted. */
+/* Unauthenticated peers at the doors of a job that works or is about to begin: it goes on, its
+ * results stay right (every rank checks every value), and they are counted. */
 #include "job.h"
 
 #include <arpa/inet.h>

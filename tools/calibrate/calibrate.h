@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The parts of `braid calibrate` that measure, and its table. Collective where there is a
- * communicator; errors: braid's, with words. */
+ * communicator; errors: braid's, with a message. */
 #ifndef BR_TOOLS_CALIBRATE_CALIBRATE_H
 #define BR_TOOLS_CALIBRATE_CALIBRATE_H
 

@@ -2,7 +2,7 @@
 /*
  * Measures what is between two ranks of a job: how long a message takes, and how fast messages
  * follow each other. One of the two leads; the other one follows what it is told. Blocking; errors
- * are braid's, with words.
+ * are braid's, with a message.
  *
  * 1. Receives are posted before the message that they are for can have been sent, so that no
  *    message waits for its READY.

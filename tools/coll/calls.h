@@ -23,7 +23,7 @@ struct br_calls {
 };
 
 /* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's,
- * with words. */
+ * with a message. */
 int br_calls_time(const struct br_calls *calls, double *seconds);
 
 #endif

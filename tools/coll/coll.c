@@ -9,7 +9,7 @@
  * 2. Timed calls follow each other without a barrier (--blocking 1 sets one); --async N keeps N
  *    under way,
  * each with buffers of its own, because two calls that write one buffer would race.
- * 3. Any rank's error ends that rank with words on stderr; the others follow with their
+ * 3. Any rank's error ends that rank with a message on stderr; the others follow with their
  *    communicator.
  */
 #include <errno.h>
@@ -300,8 +300,8 @@ static int coll_coll_fail(const char *name, const char *text)
     return 1;
 }
 
-/* 0: all is right; 1: something was wrong, already told; -errno with words. All ranks return alike.
- */
+/* 0: all is right; 1: something was wrong, already told; -errno with a message. All ranks return
+ * alike. */
 static int coll_coll_run(struct bench *bench)
 {
     const struct br_settings *s = bench->settings;

@@ -17,7 +17,7 @@
 
 /* Collective; all ranks get the same figures, the medians over the ranks that have somebody to
  * measure with. Fills in what is not of single links or algorithms. Blocks for some seconds.
- * Errors: braid's, with words. */
+ * Errors: braid's, with a message. */
 int br_measure(struct braid_comm *comm, struct br_calibration *calibration);
 
 #endif

@@ -31,7 +31,7 @@ struct br_report_row {
 };
 
 /* json: file to write at the end, or NULL; it is opened at once, so that a bad path shows before
- * the work. NULL with words when it cannot be, or without memory. */
+ * the work. NULL with a message when it cannot be, or without memory. */
 struct br_report *br_report_new(const char *collective, const char *json);
 /* A fact of the run for the JSON: "ranks", "algorithm", ... */
 void br_report_text(struct br_report *report, const char *name, const char *value);
@@ -42,7 +42,7 @@ void br_report_add(struct br_report *report, const struct br_report_row *row);
 /* This rank's rails for the JSON. */
 void br_report_rails(struct br_report *report, struct braid_comm *comm);
 
-/* Prints the footer, writes the JSON. 0; -errno with words when the file cannot be written. */
+/* Prints the footer, writes the JSON. 0; -errno with a message when the file cannot be written. */
 int br_report_finish(struct br_report *report);
 /* Rows with wrong elements so far. */
 int br_report_failures(const struct br_report *report);

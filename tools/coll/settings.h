@@ -29,8 +29,8 @@ struct br_settings {
 };
 
 /* argv as the tool got it; argv[0] names the collective. 0; 1: help was wanted and is printed to
- * stdout; -EINVAL with words. The root is checked against the number of ranks later, by who knows
- * it. */
+ * stdout; -EINVAL with a message. The root is checked against the number of ranks later, by who
+ * knows it. */
 int br_settings_parse(struct br_settings *settings, int argc, char **argv);
 
 #endif

@@ -17,8 +17,8 @@ struct br_config_option {
 /* A number for a text: other texts have other ones, but for chance. */
 int64_t br_config_text(const char *text);
 
-/* Collective. -EINVAL on all ranks, with words that name the first option that differs. At most
- * BR_CONFIG_OPTIONS_MOST. */
+/* Collective. -EINVAL on all ranks, with a message that names the first option that differs. At
+ * most BR_CONFIG_OPTIONS_MOST. */
 int br_config_options_agree(struct braid_comm *comm, const struct br_config_option *options);
 
 #endif

@@ -13,7 +13,7 @@ struct br_command {
 };
 
 /* Runs the command that argv[1] names. who: "braid bcube". Returns its exit code; 0 after help; 2
- * with words: there is none. */
+ * with a message: there is none. */
 int br_dispatch(const char *who, const struct br_command *commands, size_t count, int argc,
                 char **argv);
 

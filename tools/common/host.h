@@ -11,7 +11,7 @@ uint64_t br_host_memory_available(void);
 
 /*
  * The path of a file that comes with braid, such as "models/vgg19.csv": beside the installed
- * command, or in the source tree it was built in. 0; -ENOENT with words that list where it was
+ * command, or in the source tree it was built in. 0; -ENOENT with a message that list where it was
  * looked for.
  */
 int br_host_data_file(const char *name, char *path, size_t bytes);

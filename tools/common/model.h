@@ -25,8 +25,8 @@ struct br_model {
     size_t parameters; /* of all layers */
 };
 
-/* On success the caller frees with br_model_free(). -ENOENT ..., -EINVAL with words naming file and
- * line, -ENOMEM. */
+/* On success the caller frees with br_model_free(). -ENOENT ..., -EINVAL with a message naming file
+ * and line, -ENOMEM. */
 int br_model_load(const char *path, struct br_model *model);
 void br_model_free(struct br_model *model);
 

@@ -28,7 +28,7 @@ struct br_option {
 /*
  * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE, and
  * flags in one word, before another letter too: -aF, -aFs 64; the last one given counts. 0; 1:
- * --help or -h was given; -EINVAL with words, also for an argument that is no option.
+ * --help or -h was given; -EINVAL with a message, also for an argument that is no option.
  */
 int br_options_parse(const struct br_option *options, int argc, char **argv);
 

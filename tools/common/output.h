@@ -9,19 +9,19 @@
 
 struct cJSON;
 
-/* Open for writing. NULL with words in *rc, a negative errno: also when there is such a file and it
- * may not be replaced. */
+/* Open for writing. NULL with a message in *rc, a negative errno: also when there is such a file
+ * and it may not be replaced. */
 FILE *br_output_open(const char *path, bool replace, int *rc);
 
 /* Can it be written? To be asked before minutes of measuring; nothing is changed. Negative errno
- * with words. */
+ * with a message. */
 int br_output_may_write(const char *path);
 
 /* Closes. rc: of the writing; returned if it is an error, and then an older file stays. Else 0, or
- * a negative errno with words: the disk is full. */
+ * a negative errno with a message: the disk is full. */
 int br_output_close(FILE *out, const char *path, int rc);
 
-/* Writes the tree and a line end. -ENOMEM with words; that the disk is full, br_output_close()
+/* Writes the tree and a line end. -ENOMEM with a message; that the disk is full, br_output_close()
  * says. */
 int br_output_json(FILE *out, const struct cJSON *root);
 

@@ -19,7 +19,8 @@ struct br_tool_workload {
     char cost[200]; /* where a and b are from, in words */
 };
 
-/* 0, and br_tool_workload_close() afterwards; -errno with words that name option, file and line. */
+/* 0, and br_tool_workload_close() afterwards; -errno with a message that names option, file and
+ * line. */
 int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_settings *set,
                           const struct br_cost_model *model, const char *figures);
 void br_tool_workload_close(struct br_tool_workload *w);

@@ -31,7 +31,7 @@ struct br_demo_result {
 /* demo_rank.c: this process is one rank. Returns the exit code. */
 int br_demo_rank(int argc, char **argv);
 
-/* demo_report.c. One line of the file, and back: 1, 0 at the end, -EINVAL with words. */
+/* demo_report.c. One line of the file, and back: 1, 0 at the end, -EINVAL with a message. */
 int br_demo_result_write(FILE *file, const struct br_demo_result *result);
 int br_demo_result_read(FILE *file, struct br_demo_result *result);
 

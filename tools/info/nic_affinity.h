@@ -27,13 +27,13 @@ struct br_nic_affinity_nic {
 
 struct br_nic_affinity;
 
-/* Reads the machine: tens of ms. -EOPNOTSUPP with words: this build has no hwloc; -EIO: hwloc
+/* Reads the machine: tens of ms. -EOPNOTSUPP with a message: this build has no hwloc; -EIO: hwloc
  * fails. */
 int br_nic_affinity_open(struct br_nic_affinity **out);
 void br_nic_affinity_close(struct br_nic_affinity *near); /* NULL allowed */
 
 /* The NICs by their distance from the device at a PCI address ("0000:3b:00.0"), the nearest first.
- * Returns how many there are, at most `max`; -ENODEV with words: hwloc sees no such device. */
+ * Returns how many there are, at most `max`; -ENODEV with a message: hwloc sees no such device. */
 int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci,
                          struct br_nic_affinity_nic *out, int max);
 

@@ -196,8 +196,8 @@ static int bandwidth_stop(struct stream *s)
 }
 
 /* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry
- * alone is no part of the sum. Asked now and then, as a look is a turn of the wheel, and one for
- * each message would be a tenth of what is measured. */
+ * alone is no part of the sum. Asked now and then, as a look is a pass of the progress loop, and
+ * one for each message would be a tenth of what is measured. */
 static int hear_end(struct stream *s, bool *over)
 {
     int rc = 0;

@@ -17,18 +17,18 @@ struct br_buffer {
     int gpu;         /* its ordinal; -1: host memory */
 };
 
-/* Whether there is such a GPU, with words of --use_cuda: -ENOENT, -ENOSYS, -EIO: no driver or none
- * that works; -ENODEV. Blocks: its context is made. */
+/* Whether there is such a GPU, with a message of --use_cuda: -ENOENT, -ENOSYS, -EIO: no driver or
+ * none that works; -ENODEV. Blocks: its context is made. */
 int br_buffer_check_gpu(int gpu);
 
-/* gpu -1: host memory, which the communicator frees. -ENOMEM and the driver's errors, with words.
- * Zeroed on failure. */
+/* gpu -1: host memory, which the communicator frees. -ENOMEM and the driver's errors, with a
+ * message. Zeroed on failure. */
 int br_buffer_get(struct br_buffer *buffer, struct braid_comm *comm, size_t bytes, int gpu);
 /* When the communicator is gone: nothing copies any more. */
 void br_buffer_put(struct br_buffer *buffer);
 
-/* Between `host` and `memory`; nothing where they are one. Wait. The driver's errors, with words.
- */
+/* Between `host` and `memory`; nothing where they are one. Wait. The driver's errors, with a
+ * message. */
 int br_buffer_to_gpu(const struct br_buffer *buffer, size_t bytes);
 int br_buffer_from_gpu(const struct br_buffer *buffer, size_t bytes);
 

@@ -9,16 +9,16 @@
  * 2. The store has a port of its own, which the kernel chooses (BRAID_PORT_RANGE is for the rails):
  *    the port that users know goes on listening for the next client. It is held from then on, as
  *    until the store listens any connection of the host could be given it. Rejected: the store
- *    itself on the known port; it would refuse strangers with words about ranks and secrets, where
- *    people want to hear that -s differs.
+ *    itself on the known port; it would refuse unauthenticated peers with a message about ranks and
+ *    secrets, where people want to hear that -s differs.
  * 3. The secret is random for each client and goes over the wire in clear: it keeps jobs apart and
  *    nobody out who can read the network, as with perftest, which has none. Where BRAID_SECRET or
  *    BRAID_SECRET_FILE is set at the server, that one counts, is not sent, and the client needs it
  *    too.
  * 4. Who names the server 127.0.0.1 or localhost means the loopback: without -d and BRAID_DEVICES
  *    rails run over it, too.
- * 5. A stranger on the port (a scanner, ib_write_bw) is told off and does not count as a client; it
- *    holds others up for 5 s at most.
+ * 5. An unauthenticated peer on the port (a scanner, ib_write_bw) is told off and does not count as
+ *    a client; it holds others up for 5 s at most.
  */
 #ifndef BR_TOOLS_PERF_EXCHANGE_H
 #define BR_TOOLS_PERF_EXCHANGE_H

@@ -13,7 +13,7 @@ struct braid_config br_join_config(const struct br_perf_settings *settings,
                                    const struct br_exchange *where);
 
 /* Whatever of the options and the environment would keep this side from joining: to be asked before
- * the other side waits for it. Negative errno with words. */
+ * the other side waits for it. Negative errno with a message. */
 int br_join_check(const struct br_perf_settings *settings);
 
 #endif

@@ -7,7 +7,7 @@
  *    before others. A put ends only when its writer knows that the bytes stand there, which the
  *    reader has seen before that.
  * 2. Nobody drives the library while one looks into memory, so the looking asks for the operation
- *    that receives the end of the test, which turns the wheel.
+ *    that receives the end of the test, which drives progress.
  * 3. A read's trip is one get, an atomic's one fetch-and-add or compare-and-swap.
  */
 #include "tools/perf/run.h"

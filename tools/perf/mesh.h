@@ -23,6 +23,6 @@ int br_perf_mesh(int argc, char **argv);
 
 void br_mesh_text(const struct br_mesh *mesh, FILE *out);
 void br_mesh_svg(const struct br_mesh *mesh, FILE *out);
-int br_mesh_json(const struct br_mesh *mesh, FILE *out); /* -ENOMEM with words */
+int br_mesh_json(const struct br_mesh *mesh, FILE *out); /* -ENOMEM with a message */
 
 #endif

@@ -25,7 +25,7 @@ struct br_perf_texts {
 void br_perf_option_table(struct br_perf_settings *settings, struct br_perf_texts *texts,
                           struct br_option options[BR_PERF_OPTION_TABLE]);
 
-/* -EINVAL with words if one was given that braid cannot serve. */
+/* -EINVAL with a message if one was given that braid cannot serve. */
 int br_perf_option_table_refuse(const struct br_perf_texts *texts);
 
 /* To stdout: what is served for this test. */

@@ -2,7 +2,7 @@
 /*
  * The two sides of a test as a communicator of two ranks, with a buffer to send from and one to
  * receive in, and what they tell each other beside the data. Rank 0 is the server. Functions return
- * 0 or a negative errno with words; -EINTR: Ctrl-C at the server, which has aborted the
+ * 0 or a negative errno with a message; -EINTR: Ctrl-C at the server, which has aborted the
  * communicator, so that the client ends, too.
  *
  * 1. Memory is braid_alloc()'s, what braid does best, or with --use_cuda a GPU's. All messages of a
@@ -57,7 +57,7 @@ int br_pair_close(struct br_pair *pair, bool abort);
 int br_pair_begin(struct br_pair *pair, size_t bytes);
 
 /* --data_validation, when all messages of a size are here: `in` has what the other side's `out`
- * had. -EIO with words. */
+ * had. -EIO with a message. */
 int br_pair_validate(const struct br_pair *pair, size_t bytes);
 
 /* A message of the test's kind between `out` and `in`. */
@@ -70,7 +70,7 @@ bool br_pair_over(const struct br_pair *pair);
 /* Waits and frees *op; *op = NULL. ms: at most so long, then 0 with *op unchanged; < 0: for as long
  * as it takes. */
 int br_pair_wait(struct br_pair *pair, struct braid_op **op, int ms);
-/* Looks; turns the wheel. */
+/* Looks; drives progress. */
 int br_pair_test(struct br_pair *pair, struct braid_op **op);
 
 int br_pair_say_stop(struct br_pair *pair, uint64_t sent);

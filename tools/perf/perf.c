@@ -108,7 +108,7 @@ static int run_server(const struct br_perf_settings *s, double cycles)
         if (rc)
             perf_complain(s);
         if (rc == -EPROTO)
-            continue; /* a stranger */
+            continue; /* an unauthenticated peer */
         if (rc == 0)
             set_connect(agreed.rdma_cm, connect);
         code = rc ? 1 : perf_code_of(br_session_run(&agreed, &where, cycles));

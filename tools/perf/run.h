@@ -28,7 +28,7 @@ struct br_fragment {
     struct br_histogram *histogram; /* of trips; NULL: none */
 };
 
-/* 0, or a negative errno with words. *over: Ctrl-C here or there. */
+/* 0, or a negative errno with a message. *over: Ctrl-C here or there. */
 int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
 int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
 

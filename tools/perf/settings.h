@@ -74,11 +74,11 @@ bool br_perf_test_on_gpu(const struct br_perf_test *test);
 const struct br_perf_test *br_perf_test_find(const char *name);
 
 /* argv[0] is the test's name. What was not given is -1, NULL or false. 0; 1: help or the version
- * was wanted and is printed to stdout; -EINVAL with words. */
+ * was wanted and is printed to stdout; -EINVAL with a message. */
 int br_perf_settings_read(struct br_perf_settings *asked, int argc, char **argv);
 
-/* Checks what goes with what, and fills in the defaults. -EINVAL with words. Afterwards pointers
- * may lead into *settings: it is not copied any more. */
+/* Checks what goes with what, and fills in the defaults. -EINVAL with a message. Afterwards
+ * pointers may lead into *settings: it is not copied any more. */
 int br_perf_settings_complete(struct br_perf_settings *settings);
 
 /* Both. */

@@ -21,7 +21,7 @@ struct br_plan_settings {
 };
 
 /* Fills *s, defaults included; argv[0] is plan, or sim, which is plan --simulate. 0; 1: help was
- * printed; -EINVAL with words, also for what does not go together. */
+ * printed; -EINVAL with a message, also for what does not go together. */
 int br_plan_settings_read(struct br_plan_settings *s, int argc, char **argv);
 
 /* Is this process a rank of a job? */

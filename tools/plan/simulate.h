@@ -17,7 +17,7 @@ struct br_plan_simulation {
 };
 
 /* model: its topology is the network's; its figures are replaced by those of the simulated links in
- * config.model. -EINVAL with words. */
+ * config.model. -EINVAL with a message. */
 int br_plan_simulation_open(struct br_plan_simulation *simulation,
                             const struct br_plan_settings *set, const struct br_cost_model *model);
 
@@ -32,10 +32,10 @@ int br_plan_simulation_behind(const struct br_plan_simulation *simulation,
 
 /* What BRAID_TRACE asks for (doc/trace.md): a file for each rank of the simulation, in virtual
  * time, with all details unless BRAID_TRACE_DETAIL says otherwise. traces stays NULL where
- * BRAID_TRACE is not set. Errors of the variables and of the files, with words. */
+ * BRAID_TRACE is not set. Errors of the variables and of the files, with a message. */
 int br_plan_simulation_open_traces(struct br_plan_simulation *simulation);
 /* rc: of the work; if it is negative, older files stay as they were and rc is returned. Otherwise
- * 0, or a negative errno with words: a file could not be written. Blocks on the disk. */
+ * 0, or a negative errno with a message: a file could not be written. Blocks on the disk. */
 int br_plan_simulation_close_traces(struct br_plan_simulation *simulation, int rc);
 
 /* Some iterations by a plan, on a network without a past; line: as in br_sim_training_run().

@@ -22,13 +22,13 @@ struct br_plan_row {
 };
 
 /* json: file that br_plan_table_finish writes, or NULL. exact, measured: these columns are there.
- * NULL with words. */
+ * NULL with a message. */
 struct br_plan_table *br_plan_table_new(const char *collective, const struct br_cost_model *model,
                                         const char *figures, const char *json, bool exact,
                                         bool measured);
 void br_plan_table_add(struct br_plan_table *table, const struct br_plan_row *row);
 /* The median error of the predictions where there are measured times; writes the JSON. 0, -errno
- * with words. */
+ * with a message. */
 int br_plan_table_finish(struct br_plan_table *table);
 void br_plan_table_free(struct br_plan_table *table); /* NULL allowed */
 

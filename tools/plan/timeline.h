@@ -24,7 +24,7 @@ void br_timeline_text(const struct br_timeline_view *view, FILE *out);
 void br_timeline_svg(const struct br_timeline_view *views, int n, FILE *out);
 
 /* JSON for chrome://tracing or Perfetto: a process a policy, a thread for the passes and one for
- * the all-reduces. -ENOMEM or -EIO with words. */
+ * the all-reduces. -ENOMEM or -EIO with a message. */
 int br_timeline_trace(const struct br_timeline_view *views, int n, FILE *out);
 
 #endif

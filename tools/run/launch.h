@@ -43,12 +43,12 @@ struct br_launch {
 
     /* for the functions below, all called in the launcher but `enter` */
     void *with;
-    int (*prepare)(void *with);             /* once, first. Negative errno with words */
+    int (*prepare)(void *with);             /* once, first. Negative errno with a message */
     void (*environment)(void *with, int i); /* setenv() what differs; before i is started */
     void (*name)(void *with, int i, char out[BR_LAUNCH_NAME]);   /* "rank 3" */
     void (*label)(void *with, int i, char out[BR_LAUNCH_LABEL]); /* "3" */
     /* NULL, or called in process i before its command is executed, as a child of the launcher.
-     * Negative errno with words. */
+     * Negative errno with a message. */
     int (*enter)(void *with, int i);
 };
 

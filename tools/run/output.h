@@ -20,7 +20,7 @@ struct br_run_output {
 /*
  * Makes a pipe: *child is the end that the process gets. Where `to` is a terminal the label is
  * coloured by `colour`, any number from
- * 0. Negative errno with words.
+ * 0. Negative errno with a message.
  */
 int br_run_output_open(struct br_run_output *output, const char *label, int colour, int to,
                        int *child);

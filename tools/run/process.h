@@ -22,8 +22,8 @@ struct br_run_keeper {
     int pipe; /* the keeper reads the groups from the other end, which ends when we do */
 };
 
-/* Starts the keeper and makes this process the parent of orphans. Before any other file is open
- * that the keeper should not hold. Negative errno with words. */
+/* Starts the keeper and makes this process the parent of unacknowledged messages. Before any other
+ * file is open that the keeper should not hold. Negative errno with a message. */
 int br_run_keeper_start(struct br_run_keeper *keeper);
 /* Good end: kills what is left of our children and ends the keeper. */
 void br_run_keeper_stop(struct br_run_keeper *keeper);
@@ -34,7 +34,7 @@ struct br_fragment_start {
     char *const *argv;
     const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
     int (*enter)(
-        /* NULL, or called in the process before exec; negative errno with words */
+        /* NULL, or called in the process before exec; negative errno with a message */
         const void *where);
     const void *where;
 };
@@ -46,7 +46,7 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
 
 /* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its
  * group when we die, only itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`,
- * with words. */
+ * with a message. */
 int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start,
                          pid_t *pid);
 

@@ -58,7 +58,7 @@ struct br_sim_job {
     struct br_sim_job_program program;
 };
 
-/* 0 and br_sim_job_close() afterwards, or -errno with words and nothing to close. */
+/* 0 and br_sim_job_close() afterwards, or -errno with a message and nothing to close. */
 int br_sim_job_open(struct br_sim_job *job, const struct br_sim_job_config *config);
 void br_sim_job_close(struct br_sim_job *job);
 
@@ -80,7 +80,7 @@ void br_sim_job_wake(struct br_sim_job *job, uint32_t rank);
 int br_sim_job_submit(struct br_sim_job *job, uint32_t rank, struct br_operation *op);
 
 /* Turns for all who have something to do, then on to the next moment at which something happens.
- * -ETIMEDOUT with words: nobody had something to do, and nothing will happen within an hour of
+ * -ETIMEDOUT with a message: nobody had something to do, and nothing will happen within an hour of
  * virtual time. */
 int br_sim_job_advance(struct br_sim_job *job);
 

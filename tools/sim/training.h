@@ -32,7 +32,7 @@ struct br_sim_training {
  * Runs them. line: opened for the layers (timeline.h); becomes rank 0's last iteration, with
  * iteration and exposed of the slowest rank, the mean of all iterations that count. A group's spans
  * are when frames of it left rank 0: one that is overtaken has several, and those of groups that
- * share the links overlap. -errno with words.
+ * share the links overlap. -errno with a message.
  */
 int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *training,
                         struct br_timeline *line);

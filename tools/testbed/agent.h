@@ -36,12 +36,12 @@ struct br_agent_nic {
     uint8_t mac[6];
 };
 
-/* Fills up to `room` interfaces, loopback left out. The count; -errno with words. */
+/* Fills up to `room` interfaces, loopback left out. The count; -errno with a message. */
 int br_agent_nics(struct br_agent_nic *nics, int room);
 
 /*
- * The commands: 0 with the answer's members in `reply`, -errno with words. All of them may block,
- * for no longer than the times in the request and about a second.
+ * The commands: 0 with the answer's members in `reply`, -errno with a message. All of them may
+ * block, for no longer than the times in the request and about a second.
  */
 /* Adds "rdma", the RDMA ports of this host; and the sum of the error counters of those on a NIC. */
 void br_agent_rdma(cJSON *reply);

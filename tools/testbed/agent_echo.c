@@ -217,7 +217,7 @@ void br_agent_echo_close(struct br_agent_echo *server)
     free(server);
 }
 
-/* Both sockets on one port that the kernel chooses. The port; -errno with words. */
+/* Both sockets on one port that the kernel chooses. The port; -errno with a message. */
 static int agent_echo_open_sockets(struct br_agent_echo *server)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};

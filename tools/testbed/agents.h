@@ -33,7 +33,7 @@ struct br_agents {
 /*
  * Starts `program` ("braid" over ssh, this program in the emulation, NULL for these) with the
  * arguments "bcube agent" on each host that is not missing. One that cannot be started is not alive
- * and says why. -ENOMEM with words.
+ * and says why. -ENOMEM with a message.
  */
 int br_agents_start(struct br_agents *agents, const struct br_inventory *inventory,
                     const char *program);
@@ -41,7 +41,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
 /*
  * Sends questions[i] to agent i (NULL: none, also to one that is not alive), waits for the answers,
  * and deletes the questions. An agent that does not answer in time or ends is not alive from then
- * on. An answer with an error leaves the agent alive, `answer` NULL and its words in `words`.
+ * on. An answer with an error leaves the agent alive, `answer` NULL and its message in `words`.
  */
 void br_agents_ask(struct br_agents *agents, cJSON **questions, int timeout_ms);
 

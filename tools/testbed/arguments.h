@@ -16,7 +16,7 @@ struct br_arguments {
 
 /*
  * Options and their values are taken out by br_options_parse(), the rest are the words. 0; 1:
- * --help was given, the help is printed to stdout; -EINVAL with words.
+ * --help was given, the help is printed to stdout; -EINVAL with a message.
  */
 int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
                        const char *usage, int argc, char **argv);

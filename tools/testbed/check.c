@@ -68,7 +68,7 @@ static int check_report_all(const struct options *options, const struct br_check
     return rc;
 }
 
-/* The exit code, or a negative errno with words. */
+/* The exit code, or a negative errno with a message. */
 static int check_site(const struct options *options, struct br_site *site)
 {
     uint64_t begun = br_clock_now();

@@ -33,7 +33,7 @@ bool br_link_outlier(const struct br_spread *spread, const struct br_survey_link
 
 int br_check_unhealthy(const struct br_check_report *report); /* errors and warnings */
 void br_check_text(const struct br_check_report *report, bool colour, FILE *out);
-int br_check_json(const struct br_check_report *report, FILE *out); /* -ENOMEM with words */
-int br_check_html(const struct br_check_report *report, FILE *out); /* -EIO with words */
+int br_check_json(const struct br_check_report *report, FILE *out); /* -ENOMEM with a message */
+int br_check_html(const struct br_check_report *report, FILE *out); /* -EIO with a message */
 
 #endif

@@ -20,21 +20,21 @@ struct br_collect {
 };
 
 /* What the plan says. `testbed`: the emulation's name, for the commands that mend; NULL: none.
- * -ENOMEM with words. */
+ * -ENOMEM with a message. */
 int br_collect_plan(struct br_survey *survey, const struct br_inventory *inventory,
                     const char *testbed);
 
 /* Facts of all hosts; again after the load, where only the counters are taken. */
 void br_collect_facts(struct br_collect *collect, bool again);
 
-/* Who hears whom, and which interface each port is. -ENOMEM with words. */
+/* Who hears whom, and which interface each port is. -ENOMEM with a message. */
 int br_collect_probes(struct br_collect *collect);
 
-/* Who answers for which address. -ENOMEM with words. */
+/* Who answers for which address. -ENOMEM with a message. */
 int br_collect_arp(struct br_collect *collect);
 
 /* Echoes: reached, lost, latency, path MTU; starts the services that the next ones need. -ENOMEM
- * with words. */
+ * with a message. */
 int br_collect_echoes(struct br_collect *collect);
 
 /*

@@ -48,7 +48,7 @@ static void add_target(struct br_collect *collect, cJSON *list, uint32_t link)
     cJSON_AddItemToArray(list, object);
 }
 
-/* One question to each host that has a chosen link; NULL: no memory, with words. Freed by the
+/* One question to each host that has a chosen link; NULL: no memory, with a message. Freed by the
  * caller; br_agents_ask() takes what is in it. */
 static cJSON **questions_for(struct br_collect *collect, const char *verb, const bool *chosen)
 {

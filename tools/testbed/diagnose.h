@@ -13,18 +13,18 @@
 #include "tools/testbed/finding.h"
 #include "tools/testbed/survey.h"
 
-/* Everything, sorted. 0; -ENOMEM with words (what was found is there nevertheless). */
+/* Everything, sorted. 0; -ENOMEM with a message (what was found is there nevertheless). */
 int br_diagnose(const struct br_survey *survey, struct br_findings *findings);
 
 /* The stages, for diagnose.c. */
 void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_nics(const struct br_survey *survey, struct br_findings *findings);
 int br_diagnose_cabling(const struct br_survey *survey,
-                        struct br_findings *findings); /* -ENOMEM with words */
+                        struct br_findings *findings); /* -ENOMEM with a message */
 void br_diagnose_addresses(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_settings(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findings);
-/* -ENOMEM with words */
+/* -ENOMEM with a message */
 int br_diagnose_links(const struct br_survey *survey, struct br_findings *findings);
 
 /* The finding that explains why a port does not work: its index, -1: none yet. */

@@ -151,7 +151,7 @@ static int64_t exchange_hosts(struct br_tangle *tangle, uint32_t g, uint32_t h)
 }
 
 /* The segment that most other ports of a port's switch are in, of equals the one with the fewest
- * strangers. */
+ * unauthenticated peers. */
 static uint32_t diagnose_cabling_home(const struct br_tangle *tangle, uint32_t port)
 {
     uint32_t best = BR_TANGLE_NONE, on = br_tangle_switch_of(tangle, port), most = 0, strangers = 0;

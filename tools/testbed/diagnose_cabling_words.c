@@ -42,7 +42,7 @@ static void hears_words(const struct br_tangle *tangle, struct br_finding *findi
         br_finding_evidence(finding, "LLDP on %s: %s", text, survey->ports[port].lldp);
 }
 
-/* The switch whose ports are most of a segment; BR_TANGLE_NONE: only strangers. */
+/* The switch whose ports are most of a segment; BR_TANGLE_NONE: only unauthenticated peers. */
 static uint32_t name_of_segment(const struct br_tangle *tangle, uint32_t segment, uint32_t but)
 {
     uint32_t best = BR_TANGLE_NONE, most = 0;

@@ -44,7 +44,7 @@ struct br_drawing {
     void *user;
 };
 
-/* 0; -EFBIG with words: more than BR_DRAW_HOSTS_MAX hosts; -EIO with words. */
+/* 0; -EFBIG with a message: more than BR_DRAW_HOSTS_MAX hosts; -EIO with a message. */
 int br_draw(const struct br_drawing *drawing, FILE *out);
 
 /* The colour of a level, "#rrggbb"; readable on white, distinct for those who confuse red and green

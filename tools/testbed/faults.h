@@ -77,7 +77,7 @@ struct br_host_state {
 
 /*
  * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *plant is false
- * for up and clear. -EINVAL and others with words that say what is possible.
+ * for up and clear. -EINVAL and others with a message that says what is possible.
  */
 int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed *testbed, int argc,
                    char *const argv[]);
@@ -88,9 +88,10 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
 /* One "KIND OPERANDS  meaning" line each. */
 void br_fault_help(FILE *out);
 
-/* Plants; one of the same kind at the same place is replaced. -ENOSPC with words. */
+/* Plants; one of the same kind at the same place is replaced. -ENOSPC with a message. */
 int br_faults_plant(struct br_faults *faults, const struct br_fault *fault);
-/* Mends what is planted of this kind at this place. -ENOENT with words when there is nothing. */
+/* Mends what is planted of this kind at this place. -ENOENT with a message when there is nothing.
+ */
 int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
                    const struct br_testbed *testbed);
 

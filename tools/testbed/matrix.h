@@ -29,6 +29,6 @@ double br_matrix_gbit(const struct br_matrix_cell *cell); /* Gb/s; 0: not measur
 /* Colours: 24-bit backgrounds, for a terminal. */
 void br_matrix_text(const struct br_matrix *matrix, bool colour, FILE *out);
 void br_matrix_svg(const struct br_matrix *matrix, FILE *out);
-int br_matrix_json(const struct br_matrix *matrix, FILE *out); /* -ENOMEM with words */
+int br_matrix_json(const struct br_matrix *matrix, FILE *out); /* -ENOMEM with a message */
 
 #endif

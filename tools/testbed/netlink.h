@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Links, addresses and shaping of one network namespace, over a netlink socket that stays in it.
- * Every function blocks for the kernel's answer, returns 0 or a negative errno with words that name
- * the namespace and the link, and changes nothing when what is asked for is there already. Not
- * thread-safe.
+ * Every function blocks for the kernel's answer, returns 0 or a negative errno with a message that
+ * names the namespace and the link, and changes nothing when what is asked for is there already.
+ * Not thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_NETLINK_H
 #define BR_TOOLS_TESTBED_NETLINK_H

@@ -9,7 +9,7 @@
  * negative. */
 int br_net_error(const struct br_net *net, int rc, const char *what, const char *link);
 
-/* The number of a link, or a negative errno with words. */
+/* The number of a link, or a negative errno with a message. */
 int br_net_index(struct br_net *net, const char *link);
 
 #endif

@@ -14,11 +14,11 @@
 #include "tools/testbed/faults.h"
 #include "tools/testbed/testbed.h"
 
-/* 0; -EEXIST with words when a namespace of one of its names is there already, which is then
+/* 0; -EEXIST with a message when a namespace of one of its names is there already, which is then
  * somebody else's. */
 int br_network_check(const struct br_testbed *testbed);
 
-/* Makes it all, healthy. Negative errno with words; -EINTR when *stop became non-zero. What was
+/* Makes it all, healthy. Negative errno with a message; -EINTR when *stop became non-zero. What was
  * made so far stays: br_network_remove() removes it. */
 int br_network_make(const struct br_testbed *testbed, const volatile sig_atomic_t *stop);
 

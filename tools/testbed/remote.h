@@ -38,16 +38,16 @@ struct br_gpudirect {
 /*
  * Starts argv (NULL-terminated; found by the far host's PATH; every argument arrives as it is, over
  * ssh too). Blocks until the command has been executed, over ssh only until ssh has. Writing to a
- * command that has ended gives EPIPE: the caller ignores SIGPIPE. Negative errno with words that
- * name the host: -ENOENT no such command or namespace, -EPERM not root.
+ * command that has ended gives EPIPE: the caller ignores SIGPIPE. Negative errno with a message
+ * that names the host: -ENOENT no such command or namespace, -EPERM not root.
  */
 int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host,
                     char *const argv[]);
 
 /*
  * Closes the pipes and waits for the end; what has not ended after `grace_ms` is killed with all of
- * its group. Returns the exit code, 128 + the signal that killed it. -EHOSTUNREACH with words where
- * ssh could not reach the host (its code 255).
+ * its group. Returns the exit code, 128 + the signal that killed it. -EHOSTUNREACH with a message
+ * where ssh could not reach the host (its code 255).
  */
 int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms);
 
@@ -70,7 +70,7 @@ struct br_remote_task {
 /*
  * Runs all tasks, at most `at_once` at a time (0: all), each for at most `timeout_ms` (0: no
  * limit), and waits for their end. Ignores SIGPIPE. Returns the number of tasks with rc != 0;
- * -ENOMEM with words, nothing is left running then. br_remote_free() releases what they said in
+ * -ENOMEM with a message, nothing is left running then. br_remote_free() releases what they said in
  * either case.
  */
 int br_remote_all(struct br_remote_task *tasks, int count, int at_once, int timeout_ms);

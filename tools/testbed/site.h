@@ -40,8 +40,8 @@ struct br_site {
     const char *testbed; /* points to testbed_name; NULL: it is no emulation, or not known which */
 };
 
-/* Loads. -EINVAL, -ENOENT and others with words: no such testbed, a bad file, hosts without network
- * namespaces of their own. */
+/* Loads. -EINVAL, -ENOENT and others with a message: no such testbed, a bad file, hosts without
+ * network namespaces of their own. */
 int br_site_open(struct br_site *site, const struct br_site_options *options);
 void br_site_close(struct br_site *site); /* also of a zeroed one */
 

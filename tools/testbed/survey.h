@@ -122,7 +122,8 @@ struct br_survey {
     bool probed, arped, loaded; /* these parts were measured */
 };
 
-/* An empty survey of `hosts` hosts; ports named eth<level>, nothing found. -ENOMEM with words. */
+/* An empty survey of `hosts` hosts; ports named eth<level>, nothing found. -ENOMEM with a message.
+ */
 int br_survey_init(struct br_survey *survey, const struct br_bcube *cube, int hosts);
 void br_survey_destroy(struct br_survey *survey); /* also of a zeroed one */
 

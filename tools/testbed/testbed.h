@@ -48,15 +48,15 @@ struct br_testbed {
 
 /* ---- names; pure ----------------------------------------------------------------------------- */
 
-/* Fills in `cabling` from cube, hosts and loopback. -EINVAL, -ENOSPC with words. */
+/* Fills in `cabling` from cube, hosts and loopback. -EINVAL, -ENOSPC with a message. */
 int br_testbed_lay(struct br_testbed *testbed);
 
-/* 0; -EINVAL with words: letters, digits and '-', beginning with a letter. */
+/* 0; -EINVAL with a message: letters, digits and '-', beginning with a letter. */
 int br_testbed_check_name(const char *name);
 
 char *br_testbed_host_name(const struct br_testbed *testbed, uint32_t host,
                            char out[BR_TESTBED_HOST]);
-/* A name as above, a number or "[0,2]". -EINVAL, -ENOENT (host_max) with words. */
+/* A name as above, a number or "[0,2]". -EINVAL, -ENOENT (host_max) with a message. */
 int br_testbed_parse_host(const struct br_testbed *testbed, const char *text, uint32_t *host);
 
 /* The namespaces: of a host, and of all switches. */
@@ -84,8 +84,8 @@ char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host,
 
 /* ---- the state folder ------------------------------------------------------------------------ */
 
-/* Makes the folder and locks it. The name must be set and checked. -EEXIST with words when there is
- * such a testbed. */
+/* Makes the folder and locks it. The name must be set and checked. -EEXIST with a message when
+ * there is such a testbed. */
 int br_testbed_create(struct br_testbed *testbed);
 
 /* Writes the settings; all of them or none. */
@@ -93,15 +93,15 @@ int br_testbed_save(const struct br_testbed *testbed);
 
 /*
  * Finds a testbed; name NULL: the only one. 0; -ENOENT there is none, or several and no name, with
- * words. With `lock` it is locked until br_testbed_close(): -EBUSY with words when another command
- * works on it for more than some seconds. A folder without settings, whose maker was killed at
- * once, has cube.n == 0.
+ * words. With `lock` it is locked until br_testbed_close(): -EBUSY with a message when another
+ * command works on it for more than some seconds. A folder without settings, whose maker was killed
+ * at once, has cube.n == 0.
  */
 int br_testbed_open(struct br_testbed *testbed, const char *name, bool lock);
 void br_testbed_close(struct br_testbed *testbed);
 
-/* 0; waits some seconds for a command that makes or removes it. -EAGAIN with words when it takes
- * longer, or it is half made; -ENOENT when it is gone. */
+/* 0; waits some seconds for a command that makes or removes it. -EAGAIN with a message when it
+ * takes longer, or it is half made; -ENOENT when it is gone. */
 int br_testbed_check_ready(struct br_testbed *testbed);
 
 /* Writes BR_TESTBED_INVENTORY. */

@@ -13,11 +13,11 @@ struct br_rank_socket {
 };
 
 /* All sockets of the folder, by job and rank, for free(); those of processes that are gone are
- * removed instead, and counted in *gone. Returns how many, or -errno with words. A folder that is
- * not there has none. */
+ * removed instead, and counted in *gone. Returns how many, or -errno with a message. A folder that
+ * is not there has none. */
 int br_jobs_find(const char *folder, struct br_rank_socket **sockets, int *gone);
 
-/* Asks each; ranks that do not answer within a second are left out, with words on stderr. [n]
+/* Asks each; ranks that do not answer within a second are left out, with a message on stderr. [n]
  * places; returns how many were filled. */
 int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot *snapshots);
 

@@ -86,7 +86,7 @@ static int top_choose(const struct top *top, const struct br_rank_socket **socke
     return 0;
 }
 
-/* 0; 1: jobs were listed instead; -errno with words. */
+/* 0; 1: jobs were listed instead; -errno with a message. */
 static int top_take(const struct top *top, bool all, struct look *look)
 {
     struct br_rank_socket *found;

@@ -21,7 +21,7 @@ struct br_train_data {
     double best; /* share that the best classifier gets right */
 };
 
-/* The same pictures for every seed; the samples are drawn from it. -ENOMEM with words. */
+/* The same pictures for every seed; the samples are drawn from it. -ENOMEM with a message. */
 int br_train_data_make(struct br_train_data *data, int count, uint64_t seed);
 void br_train_data_free(struct br_train_data *data);
 

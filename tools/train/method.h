@@ -39,13 +39,13 @@ struct br_train {
     struct br_train_alone *alone;
 };
 
-/* All but name: negative errno with words. In an iteration, of each layer: wait, forward pass;
+/* All but name: negative errno with a message. In an iteration, of each layer: wait, forward pass;
  * gradient, backward pass, ready. */
 struct br_train_method {
     int (*open)(struct br_train *train);
     float *(*weight)(struct br_train *train, int layer);
     int (*wait)(struct br_train *train, int layer);
-    /* where it is to be written; NULL with words */
+    /* where it is to be written; NULL with a message */
     float *(*gradient)(struct br_train *train, int layer);
     int (*ready)(struct br_train *train, int layer);
     int (*step)(struct br_train *train);   /* between the passes */

@@ -35,7 +35,7 @@ struct br_train_network {
     struct br_train_layer layers[BR_TRAIN_LAYERS];
 };
 
-/* width: of the first dense layer. -ENOMEM with words. */
+/* width: of the first dense layer. -ENOMEM with a message. */
 int br_train_network_open(struct br_train_network *network, int batch, int width);
 void br_train_network_close(struct br_train_network *network);
 

@@ -13,18 +13,18 @@ local braid = Proto("braid", "braid transport")
 local bit = bit or bit32 or require("bit")
 
 local FRAME_HEADER, INLINE, MAX_PAYLOAD = 64, 48, 16 * 1024 * 1024
-local EAGER_INLINE, PLACE_BYTES = 24, 16
+local EAGER_INLINE, RKEY_BYTES = 24, 16
 
 -- ---- names, by the enums of the headers --------------------------------------------------------
 
-local frame_kind = {[1] = "MESSAGE", [2] = "PLACED"}
+local frame_kind = {[1] = "MESSAGE", [2] = "DATA"}
 local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
     [15] = "RELAY_BACK", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
-local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "KNOCK"}
+local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "REQUEST"}
 local handshake_kind = {[1] = "HELLO", [2] = "CHALLENGE", [3] = "PROOF", [4] = "WELCOME", [5] = "REFUSE"}
 local handshake_reason = {
     [1] = "MALFORMED", [2] = "VERSION", [3] = "SECRET", [4] = "SIZE", [5] = "RANK", [6] = "SELF", [7] = "RAIL",
@@ -68,7 +68,7 @@ field("bool", "placed.done", "Asks for DONE", 8, nil, 2)
 field("uint8", "message.type", "Message", base.DEC, message_type)
 field("uint16", "message.check", "Digest of the arguments", base.HEX)
 numbers("32", "message.", {sequence = "Sequence", bytes = "Bytes of the transfer"})
-field("uint32", "message.places", "Rails with place tokens", base.HEX)
+field("uint32", "message.places", "Rails with remote keys", base.HEX)
 field("bytes", "message.token", "Place token")
 field("uint64", "tag", "Tag", base.HEX)
 field("uint8", "tag.family", "Family", base.DEC, tag_family)
@@ -94,10 +94,10 @@ field("uint32", "onesided.region", "Region", base.DEC)
 field("uint32", "onesided.operation", "Operation", base.DEC, atomic_operation)
 field("uint64", "onesided.value", "Value", base.HEX)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
-field("uint64", "ack.bytes", "PLACED bytes arrived", base.DEC)
+field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
     arrived = "Credited messages arrived", released = "Credited messages released",
-    released_p2p = "Of these, point to point", ahead = "PLACED bytes that may come ahead",
+    released_p2p = "Of these, point to point", ahead = "DATA bytes that may come ahead",
 })
 numbers("32", "", {rail = "Rail", incarnation = "Incarnation", messages = "Messages sent in all", lost = "Frames may be lost"})
 field("uint32", "abort.reason", "Reason", base.DEC, abort_reason)
@@ -282,9 +282,9 @@ local function add_tokens(tree, places, payload)
     local at = 0
 
     for rail = 0, 31 do
-        if payload and bit.band(places, bit.lshift(1, rail)) ~= 0 and at + PLACE_BYTES <= payload:len() then
-            tree:add(F["message.token"], payload(at, PLACE_BYTES)):append_text(" for rail " .. rail)
-            at = at + PLACE_BYTES
+        if payload and bit.band(places, bit.lshift(1, rail)) ~= 0 and at + RKEY_BYTES <= payload:len() then
+            tree:add(F["message.token"], payload(at, RKEY_BYTES)):append_text(" for rail " .. rail)
+            at = at + RKEY_BYTES
         end
     end
 end
@@ -410,7 +410,7 @@ dissect_frame = function(tvb, pinfo, tree)
     if payload then
         t:add(F["payload"], payload)
     end
-    return string.format("PLACED %d bytes at %d of slot 0x%x", length, u32(tvb, 12), u32(tvb, 8))
+    return string.format("DATA %d bytes at %d of slot 0x%x", length, u32(tvb, 12), u32(tvb, 8))
 end
 
 -- ---- the store, verbs' hello, braid perf -------------------------------------------------------
@@ -666,7 +666,7 @@ local function add_part(tvb, pinfo, tree)
         seen[key] = {number = tostring(number) .. "/" .. path, at = pinfo.number}
     end
     if frame_kind_number == 2 then
-        text = string.format("PLACED %d bytes at %d of slot 0x%x, part %d", u32(tvb, 40), u32(tvb, 36), u32(tvb, 32), part)
+        text = string.format("DATA %d bytes at %d of slot 0x%x, part %d", u32(tvb, 40), u32(tvb, 36), u32(tvb, 32), part)
     else
         text = string.format("MESSAGE part %d", part)
     end

@@ -133,7 +133,8 @@ bool br_parameters_pushes(const struct braid_parameters *p, uint64_t iteration);
 bool br_parameters_pulls(const struct braid_parameters *p, uint64_t iteration);
 uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterations);
 
-/* Operations. reap: 1: it has ended well, *op is NULL; 0: it has not ended; an error with words. */
+/* Operations. reap: 1: it has ended well, *op is NULL; 0: it has not ended; an error with a
+ * message. */
 int br_parameters_reap(struct braid_op **op);
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
                        const float *from, int peer, struct braid_op **op);
@@ -162,7 +163,7 @@ int br_parameters_destroy(struct braid_parameters *p, int rc);
 int br_parameters_give_up(struct braid_parameters *p, int rc);
 
 /* service.c: our thread. */
-int br_parameters_start(struct braid_parameters *p); /* -EAGAIN with words */
+int br_parameters_start(struct braid_parameters *p); /* -EAGAIN with a message */
 void br_parameters_stop(struct braid_parameters *p);
 void br_parameters_fail(struct braid_parameters *p,
                         int rc); /* with the words of this thread; the first counts */

@@ -25,7 +25,8 @@ struct br_shards {
 
 /*
  * counts: elements of each layer, at least 1. most: elements of a slice; where that makes more than
- * `limit` slices they become larger. n is never more than max(limit, layers). -ENOMEM with words.
+ * `limit` slices they become larger. n is never more than max(limit, layers). -ENOMEM with a
+ * message.
  */
 int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t layers,
                    uint32_t servers, size_t most, uint32_t limit);

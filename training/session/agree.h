@@ -7,9 +7,9 @@
 #include <braid/braid.h>
 
 /*
- * Collective; blocks. rc: what went wrong here before, with words, or 0; ranks that are fine learn
- * that others are not. Returns rc, or -EPROTO with words that begin with `who` and say that the
- * ranks' `what` differ.
+ * Collective; blocks. rc: what went wrong here before, with a message, or 0; ranks that are fine
+ * learn that others are not. Returns rc, or -EPROTO with a message that begins with `who` and say
+ * that the ranks' `what` differ.
  */
 int br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
 

@@ -23,8 +23,8 @@ struct br_cost_line_links {
 };
 
 /* The line of an algorithm for n ranks (1: nothing to do, exactly 0 and 0): "ring", "halving",
- * "binary_tree", "doubling". -EINVAL with words: no such law, or a figure is negative or no number.
- */
+ * "binary_tree", "doubling". -EINVAL with a message: no such law, or a figure is negative or no
+ * number. */
 int br_cost_line_law(const char *name, uint32_t n, const struct br_cost_line_links *links,
                      struct br_cost_line *line);
 
@@ -34,7 +34,7 @@ struct br_cost_line_sample {
 };
 
 /* The line through 1 to BR_COST_FIT_POINTS samples (collectives/tuning/cost_fit.h), a and b not
- * negative. With samples of one size only all of it is b. -EINVAL with words: another number of
+ * negative. With samples of one size only all of it is b. -EINVAL with a message: another number of
  * samples, or one without a time. */
 int br_cost_line_measure(const struct br_cost_line_sample *samples, uint32_t n,
                          struct br_cost_line *line);

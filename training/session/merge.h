@@ -20,7 +20,7 @@ void br_merge_bucket(const struct br_workload *work, double bytes, uint8_t *join
 /* MG-WFBP's Algorithm 1. */
 void br_merge_greedy(const struct br_workload *work, uint8_t *joins);
 /* The plan whose last all-reduce ends first, among all 2^(n-1), when groups travel one after the
- * other. O(n^2). -ENOMEM with words. */
+ * other. O(n^2). -ENOMEM with a message. */
 int br_merge_optimal(const struct br_workload *work, uint8_t *joins);
 
 #endif

@@ -21,7 +21,7 @@ enum br_policy {
     BR_POLICIES
 };
 
-/* "layerwise", ...; and back: -EINVAL with words that name all. */
+/* "layerwise", ...; and back: -EINVAL with a message that names all. */
 const char *br_policy_name(enum br_policy policy);
 int br_policy_find(const char *name, enum br_policy *policy);
 
@@ -36,7 +36,7 @@ struct br_policy_plan {
  * Plans. work has been checked (br_workload_check). AUTO takes the best of all other policies and
  * of merge plans of many bucket sizes, in order and urgent, then moves the borders of the best as
  * long as that makes the iteration shorter; its iteration is never longer than that of another
- * policy. -ENOMEM with words.
+ * policy. -ENOMEM with a message.
  */
 int br_policy_make(enum br_policy policy, const struct br_workload *work,
                    struct br_policy_plan *plan);

@@ -28,7 +28,7 @@ struct br_profiler {
     double seconds, exposed, waited; /* of these iterations; exposed so far in this one */
 };
 
-int br_profiler_open(struct br_profiler *pace, uint32_t n); /* -ENOMEM with words */
+int br_profiler_open(struct br_profiler *pace, uint32_t n); /* -ENOMEM with a message */
 void br_profiler_close(struct br_profiler *pace);
 
 /* A call begins, and ends. layer: of READY and WAIT. */

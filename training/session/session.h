@@ -56,7 +56,7 @@ struct braid_session {
     struct braid_session_report report;
 };
 
-/* session.c: lays a plan out. Nothing is under way. -ENOMEM with words. */
+/* session.c: lays a plan out. Nothing is under way. -ENOMEM with a message. */
 int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool urgent);
 
 /* session.c: an iteration can begin: no layer is ready. */

@@ -50,7 +50,7 @@ struct br_timeline {
     double *served;               /* s that each group has had */
 };
 
-/* Room for n layers; -ENOMEM with words. Freed by br_timeline_close(). */
+/* Room for n layers; -ENOMEM with a message. Freed by br_timeline_close(). */
 int br_timeline_open(struct br_timeline *line, uint32_t n);
 void br_timeline_close(struct br_timeline *line);
 

@@ -3,11 +3,11 @@
  * Numbers of links that nobody can guess.
  *
  * The answer to an OPEN costs us nothing: our number of the link to be is a keyed hash (SipHash) of
- * who asks and of the time, which we can make again when the CONFIRM comes with it. So strangers
- * with forged addresses get no memory and, as the answer is as long as the question, no
- * amplification; and a CONFIRM proves that its sender has seen the answer at that address. A number
- * is good for one to two periods; those of links that have ended in that time are remembered, so
- * that a late CONFIRM revives none.
+ * who asks and of the time, which we can make again when the CONFIRM comes with it. So
+ * unauthenticated peers with forged addresses get no memory and, as the answer is as long as the
+ * question, no amplification; and a CONFIRM proves that its sender has seen the answer at that
+ * address. A number is good for one to two periods; those of links that have ended in that time are
+ * remembered, so that a late CONFIRM revives none.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_COOKIE_H
 #define BR_TRANSPORT_DATAGRAM_COOKIE_H
@@ -28,7 +28,7 @@ struct br_dgram_cookies {
     uint32_t n_ended;
 };
 
-/* -errno with words: no random numbers */
+/* -errno with a message: no random numbers */
 int br_dgram_cookie_init(struct br_dgram_cookies *cookies);
 /* A number for a link of ours; never 0, never the same. */
 uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies);

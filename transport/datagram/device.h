@@ -8,8 +8,8 @@
  *    to be sent, and inline bytes of events stand in the link until its next packet goes out
  *    (link.h).
  * 2. A link is looked at only when something has happened to it (`dirty`) or its time has come.
- * 3. Links are made when the peer has proved to be where it says (cookie.h); a stranger's packets
- *    cost a look at their header.
+ * 3. Links are made when the peer has proved to be where it says (cookie.h); an unauthenticated
+ *    peer's packets cost a look at their header.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_DEVICE_H
 #define BR_TRANSPORT_DATAGRAM_DEVICE_H
@@ -107,7 +107,7 @@ struct br_dgram_report {
 };
 
 /* device.c. Prepares base.config, base.caps and what the links need; the rest is the back end's.
- * -errno with words: to be destroyed all the same, as may be a zeroed one. */
+ * -errno with a message: to be destroyed all the same, as may be a zeroed one. */
 int br_dgram_device_init(struct br_dgram_device *device, const struct br_dgram_io *io,
                          const struct br_device_config *config);
 /* Closes all links, which may still send; then frees. */

@@ -109,9 +109,9 @@ struct br_dgram_message {
 };
 
 struct br_dgram_rx_frame {
-    struct br_list ready; /* PLACED: in link.ready when it is whole and not reported */
+    struct br_list ready; /* DATA: in link.ready when it is whole and not reported */
     uint32_t number;
-    bool finished; /* whole; a PLACED one has been reported, too */
+    bool finished; /* whole; a DATA one has been reported, too */
     bool whole, stale;
     uint8_t kind, parts;
     uint32_t order, slot, offset, length;
@@ -171,7 +171,7 @@ struct br_dgram_link {
     uint32_t delivered;                /* messages */
     uint32_t held;                     /* delivered and not released */
     uint32_t limit_told;               /* in the last ACK */
-    bool early;                        /* a PLACED frame came before trust */
+    bool early;                        /* a DATA frame came before trust */
     /* the first next() after it: what waited until then was not late; 0: none yet */
     uint64_t early_since;
 

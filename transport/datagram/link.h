@@ -96,7 +96,7 @@ struct br_dgram_stats {
 struct br_dgram_link;
 
 /* Makes a link that is about to connect: next() gives its OPENs. CONNECTED or CLOSED follows as an
- * event. -EINVAL with words for a configuration out of bounds; -ENOMEM. The only functions that
+ * event. -EINVAL with a message for a configuration out of bounds; -ENOMEM. The only functions that
  * allocate. *config is copied, config->slots stays the caller's. */
 int br_dgram_link_connect(const struct br_dgram_config *config, uint64_t now,
                           struct br_dgram_link **out);
@@ -113,13 +113,13 @@ uint64_t br_dgram_link_id(const struct br_dgram_link *link);
 /* the peer's number; 0: not known yet */
 uint64_t br_dgram_link_peer(const struct br_dgram_link *link);
 
-/* The protocol trusts the peer now (br_link.trusted). Before, a PLACED frame that is not merely
+/* The protocol trusts the peer now (br_link.authenticated). Before, a DATA frame that is not merely
  * early fails the link. */
 void br_dgram_link_trust(struct br_dgram_link *link);
 
 /* As post() of the contract: takes frames[0..n) in this order, returns how many (0: full), or
- * -errno with words when the link has failed. -EMSGSIZE with words: a frame is too long. MESSAGEs
- * go ahead of PLACED frames. Allowed once CONNECTED or ACCEPTED. */
+ * -errno with a message when the link has failed. -EMSGSIZE with a message: a frame is too long.
+ * MESSAGEs go ahead of DATA frames. Allowed once CONNECTED or ACCEPTED. */
 int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames, int n);
 
 /*
@@ -134,8 +134,8 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
 
 /*
  * Takes the next event: ACCEPTED, CONNECTED, SENT (its bytes stand at the peer), MESSAGE (in
- * order), PLACED, CLOSED (last; `error`, words by br_dgram_link_message). event->link is not
- * touched. inline_ of a PLACED event is valid while no packet is taken in that the peer sent after
+ * order), DATA, CLOSED (last; `error`, words by br_dgram_link_message). event->link is not
+ * touched. inline_ of a DATA event is valid while no packet is taken in that the peer sent after
  * having heard of a packet given out after this: that is, until the next poll() of an owner that
  * takes in packets first and gives out packets then. false: none.
  */

@@ -33,7 +33,7 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
                                     .patience = config->patience ? config->patience : PATIENCE};
 }
 
-/* A link without its datagram link. NULL with words. */
+/* A link without its datagram link. NULL with a message. */
 static struct br_dgram_member *member_make(struct br_dgram_device *device,
                                            const struct br_dgram_spot *peer, uint64_t id)
 {

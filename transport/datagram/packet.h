@@ -85,10 +85,10 @@ struct br_dgram_data {
     struct br_dgram_header header;
     uint64_t number; /* of the packet, from 1 */
     uint32_t frame;  /* number of the frame, from 0, modulo 2^32 */
-    /* MESSAGE: number of the message, from 0; PLACED: messages posted before it. Modulo 2^32 */
+    /* MESSAGE: number of the message, from 0; DATA: messages posted before it. Modulo 2^32 */
     uint32_t order;
-    uint32_t slot;      /* PLACED: the receiver's slot; MESSAGE: 0 */
-    uint32_t offset;    /* PLACED: of the frame in its transfer; MESSAGE: 0 */
+    uint32_t slot;      /* DATA: the receiver's slot; MESSAGE: 0 */
+    uint32_t offset;    /* DATA: of the frame in its transfer; MESSAGE: 0 */
     uint32_t length;    /* payload bytes of the frame */
     uint8_t part;       /* which part of the content this is, from 0 */
     uint8_t frame_kind; /* enum br_frame_kind; 0 in PING */

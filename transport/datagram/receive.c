@@ -197,7 +197,7 @@ static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_
     }
 }
 
-/* A PLACED frame from a peer that has not proved itself: it may have overtaken the proof, or the
+/* A DATA frame from a peer that has not proved itself: it may have overtaken the proof, or the
  * protocol has yet to look at that. */
 static bool too_early(struct br_dgram_link *link, const struct br_dgram_data *data, uint64_t now)
 {

@@ -4,7 +4,7 @@
  *
  * 1. A device is a port with an IPv4 address of its own, one receive and one send queue, driven by
  *    its worker. There is one worker a process and communicator, so a port needs no second queue
- *    pair; a second device on it is refused with words.
+ *    pair; a second device on it is refused with a message.
  * 2. Packets are those of transport/udp, to the bit: Ethernet, IPv4, UDP, ours. Switches forward
  *    and spread them as any other, and marks for congestion (ECN) work.
  * 3. The MAC address of the next hop is the neighbour's of BRAID_DPDK_PORTS, or is asked for (ARP)

@@ -19,7 +19,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct br_dpdk_module *module;
-static int failure; /* errno; its words beside it, since every thread that asks wants them */
+static int failure; /* errno; its message beside it, since every thread that asks wants them */
 static char words[300];
 static const struct br_dpdk_module *replacement; /* NULL: none */
 

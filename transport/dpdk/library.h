@@ -7,7 +7,7 @@
 #include "transport/dpdk/module.h"
 
 /* The module, for the life of the process; blocks in the file system. From any thread. -ENOENT with
- * words: it is not there, or DPDK is not, and which package mends it; -EPROTO with words: it
+ * words: it is not there, or DPDK is not, and which package mends it; -EPROTO with a message: it
  * belongs to another braid. */
 int br_dpdk_library(const struct br_dpdk_module **out);
 

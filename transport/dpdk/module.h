@@ -77,7 +77,7 @@ struct br_dpdk_leaving {
 
 struct br_dpdk_port;
 
-/* Functions that return int: 0 or more, or -errno with words[BR_DPDK_MESSAGE]. */
+/* Functions that return int: 0 or more, or -errno with a message[BR_DPDK_MESSAGE]. */
 struct br_dpdk_module {
     uint32_t version; /* BR_DPDK_VERSION */
     /* Starts EAL; the second call and later ones do nothing. May block for a second. */

@@ -18,8 +18,8 @@ struct br_dpdk_nic {
 int br_dpdk_nics(const char *root, struct br_dpdk_nic *out, int max);
 /* The device of this address; false: there is none. */
 bool br_dpdk_nic_read(const char *root, const char *address, struct br_dpdk_nic *out);
-/* 0 when DPDK can have it; else -EBUSY, -ENODEV with words: why not, and the command that mends it.
- */
+/* 0 when DPDK can have it; else -EBUSY, -ENODEV with a message: why not, and the command that mends
+ * it. */
 int br_dpdk_nic_check(const struct br_dpdk_nic *nic);
 
 #endif

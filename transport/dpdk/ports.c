@@ -178,8 +178,8 @@ static void fit_frames(struct br_dpdk_spec *spec)
                  frame < 4096 ? 4096 : frame, frame, frame < 4096 ? 2048u : 1024u);
 }
 
-/* What was not given is the interface's; one that is not there makes opening fail with words of its
- * own. */
+/* What was not given is the interface's; one that is not there makes opening fail with a message of
+ * its own. */
 static void look_beneath(struct br_dpdk_spec *spec)
 {
     struct ifreq mtu, ip, mask;

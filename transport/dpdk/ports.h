@@ -45,11 +45,11 @@ struct br_dpdk_spec {
     int n_neighbours;
 };
 
-/* One port's text. -EINVAL with words that name the port and the key. */
+/* One port's text. -EINVAL with a message that names the port and the key. */
 int br_dpdk_spec_parse(const char *text, struct br_dpdk_spec *out);
-/* All of BRAID_DPDK_PORTS, up to BR_DPDK_PORTS: how many, or -EINVAL, -E2BIG with words. */
+/* All of BRAID_DPDK_PORTS, up to BR_DPDK_PORTS: how many, or -EINVAL, -E2BIG with a message. */
 int br_dpdk_specs_read(struct br_dpdk_spec out[BR_DPDK_PORTS]);
-/* The one that `name` means: a port, an IP address, or NULL: the first. -ENODEV with words. */
+/* The one that `name` means: a port, an IP address, or NULL: the first. -ENODEV with a message. */
 int br_dpdk_spec_find(const struct br_dpdk_spec *specs, int n, const char *name);
 
 /* Of a driver whose port and whose interface are the two ends of one cable. */

@@ -6,11 +6,11 @@
 #include "transport/shm/socket.h"
 #include "transport/transport.h"
 
-/* -EIO with words when this host cannot be told from others. */
+/* -EIO with a message when this host cannot be told from others. */
 int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out);
 
-/* The socket's name when `address` can be reached from here; -EHOSTUNREACH with words: another host
- * or container; -EINVAL: no address of this back end. */
+/* The socket's name when `address` can be reached from here; -EHOSTUNREACH with a message: another
+ * host or container; -EINVAL: no address of this back end. */
 int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET_NAME]);
 
 /* A number that is the same for two addresses exactly when they can reach each other. 0: no address

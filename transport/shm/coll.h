@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A board: one segment on which the ranks of one host publish small data to each other, for
- * collectives that are too short for frames. Each rank owns two areas, used in turn.
+ * A shared segment: one segment on which the ranks of one host publish small data to each other,
+ * for collectives that are too short for frames. Each rank owns two areas, used in turn.
  *
  * 1. A collective is one or more rounds, numbered 1, 2, ... alike on all ranks. In round s a rank
  *    publishes into its area s % 2 and reads the areas s % 2 of others.
@@ -17,9 +17,9 @@
  *    other's line.
  * 5. Rejected: one area a rank, which needs a second round trip ("all have read") before the next
  *    round.
- * 6. Lengths are not on the board: every rank knows them from the collective. With the number stand
- *    16 bits of the caller's, by which ranks that make different calls notice; it costs nothing, as
- *    they are read in one go with the number.
+ * 6. Lengths are not on the shared segment: every rank knows them from the collective. With the
+ *    number stand 16 bits of the caller's, by which ranks that make different calls notice; it
+ *    costs nothing, as they are read in one go with the number.
  */
 #ifndef BR_TRANSPORT_SHM_COLL_H
 #define BR_TRANSPORT_SHM_COLL_H
@@ -28,13 +28,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Published by one rank in one round, at most. Measured with bench/board, 2 ranks on 2 cores: 8 B
- * all-reduced in 0.13 us, 32 KiB in 5.5 us, 128 KiB in 21 us: it loses nothing with the size, so
- * the caller sets the limit that it wants. */
+/* Published by one rank in one round, at most. Measured with bench/shared segment, 2 ranks on 2
+ * cores: 8 B all-reduced in 0.13 us, 32 KiB in 5.5 us, 128 KiB in 21 us: it loses nothing with the
+ * size, so the caller sets the limit that it wants. */
 #define BR_SHM_COLL_BYTES (128u << 10)
 #define BR_SHM_COLL_SMALL 56u
 #define BR_SHM_COLL_RANKS 256u /* at most */
-#define BR_SHM_COLL_NOTE  16u  /* bytes about a round, for words of errors */
+#define BR_SHM_COLL_NOTE  16u  /* bytes about a round, for error messages */
 
 struct br_shm_coll {
     uint8_t *base; /* NULL: not open */
@@ -42,9 +42,9 @@ struct br_shm_coll {
     uint32_t ranks, rank;
 };
 
-/* One rank makes the board and hands *fd (then its to close) to the others (br_shm_link_send_fd()),
- * which attach. -EINVAL, -ENOMEM, -EMFILE, -EPROTO (no board of so many ranks) with words. attach
- * leaves fd to the caller. */
+/* One rank makes the shared segment and hands *fd (then its to close) to the others
+ * (br_shm_link_send_fd()), which attach. -EINVAL, -ENOMEM, -EMFILE, -EPROTO (no shared segment of
+ * so many ranks) with a message. attach leaves fd to the caller. */
 int br_shm_coll_create(struct br_shm_coll *board, uint32_t ranks, uint32_t rank, int *fd);
 int br_shm_coll_attach(struct br_shm_coll *board, uint32_t ranks, uint32_t rank, int fd);
 /* safe on a zeroed one; the others keep theirs */

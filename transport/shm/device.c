@@ -164,7 +164,8 @@ static void check_sockets(struct br_shm_device *device, uint64_t now)
     }
 }
 
-/* Links that are not open yet: dials again, and drops strangers that failed or say nothing. */
+/* Links that are not open yet: dials again, and drops unauthenticated peers that failed or say
+ * nothing. */
 static void tend_young(struct br_shm_device *device, uint64_t now)
 {
     for (uint32_t i = 0; i < device->top; i++) {

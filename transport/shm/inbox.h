@@ -14,13 +14,13 @@
  *    so nobody writes zeros behind a reader. Rejected: a done flag in the cell, which blocks the
  *    ring behind the oldest map and makes the writer scan.
  * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are
- *    those of PLACED frames.
+ *    those of DATA frames.
  * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the
  *    reader out. Pages of the ring exist once they were used. 1 MiB: the part of a transfer that
  *    fits is written without waiting for the reader. Since sums are made straight out of it, rings
  *    of 256 KiB to 2 MiB are within 9 % of each other between two ranks
  *    (doc/measured_allreduce.md). It is mapped twice, one behind the other, so that any part of
- *    what is in it lies in one piece: a combiner takes whole granules (transport/slot.h, note 5).
+ *    what is in it lies in one piece: a reducer takes whole granules (transport/slot.h, note 5).
  *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead
  *    of two, but the kernel looks up and pins every page for it: 180 against 240 us for 1 MiB, 16
  *    against 33 us for 64 KiB.
@@ -39,13 +39,13 @@
 
 #include "transport/frame.h"
 
-#define BR_INBOX_DATA        128u        /* PLACED frames in flight in one direction, at most */
+#define BR_INBOX_DATA        128u        /* DATA frames in flight in one direction, at most */
 #define BR_INBOX_PIPE        (1u << 20)  /* bytes, a power of two */
 #define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
 #define BR_INBOX_MAX_BUFFERS 4096u
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
 
-/* Where the payload of a PLACED frame is. */
+/* Where the payload of a DATA frame is. */
 enum br_inbox_source {
     BR_SOURCE_NONE,    /* MESSAGE: in the buffer of its ticket */
     BR_SOURCE_SEGMENT, /* at `address` of the writer's segment `segment_id`, announced as number
@@ -57,10 +57,10 @@ enum br_inbox_source {
 struct br_inbox_cell {
     _Atomic uint32_t turn; /* position + 1 once written */
     uint32_t length;
-    uint32_t slot;   /* PLACED; MESSAGE: 0 */
-    uint32_t offset; /* PLACED; MESSAGE: the ticket, so that one line is enough */
+    uint32_t slot;   /* DATA; MESSAGE: 0 */
+    uint32_t offset; /* DATA; MESSAGE: the ticket, so that one line is enough */
     uint8_t inline_[BR_FRAME_INLINE];
-    /* The second line is read for PLACED frames only. */
+    /* The second line is read for DATA frames only. */
     uint64_t address;
     uint32_t segment_id;
     uint16_t segment;
@@ -76,7 +76,7 @@ static_assert(BR_FRAME_MAX_PAYLOAD < 1u << BR_CELL_LENGTH_BITS,
 
 enum br_inbox_sleep {
     BR_AWAKE,
-    BR_ASLEEP, /* the reader of this inbox sleeps: wake it for frames and returned PLACED tickets */
+    BR_ASLEEP,  /* the reader of this inbox sleeps: wake it for frames and returned DATA tickets */
     BR_STARVED, /* and it had no message ticket left: wake it for returned message tickets, too */
 };
 
@@ -104,11 +104,11 @@ struct br_inbox {
 };
 
 /* Makes and maps an inbox; *fd is the caller's, to pass on and close. -EINVAL, -ENOMEM, -EMFILE
- * with words. */
+ * with a message. */
 int br_inbox_create(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
                     int *fd);
-/* Maps the inbox that the peer made, sizes as it told; fd stays the caller's. -EPROTO with words
- * when it lies. */
+/* Maps the inbox that the peer made, sizes as it told; fd stays the caller's. -EPROTO with a
+ * message when it lies. */
 int br_inbox_attach(struct br_inbox *inbox, uint32_t message_bytes, uint32_t message_buffers,
                     int fd);
 void br_inbox_unmap(struct br_inbox *inbox); /* safe on a zeroed one */

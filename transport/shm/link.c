@@ -10,7 +10,7 @@
  *    receiver that finds it set after a copy knows that the copy may be of anything, and does not
  *    report it. A peer that was killed sets nothing and changes nothing any more.
  * 4. After the end of the peer, messages that stand in our inbox are still delivered (the reason
- *    for the end may be among them); PLACED frames are not.
+ *    for the end may be among them); DATA frames are not.
  * 5. Rejected: an eventfd for waking, a second descriptor a link whose flags the peer can change
  *    under us (a write to it may then block). A packet wakes as well, at the 60 us that waking
  *    costs.
@@ -57,7 +57,7 @@ static void free_link(struct br_shm_link *link)
     free(link);
 }
 
-/* NULL: *rc is -EMFILE or -ENOMEM, with words. */
+/* NULL: *rc is -EMFILE or -ENOMEM, with a message. */
 static struct br_shm_link *new_link(struct br_shm_device *device, enum br_shm_state state, int *rc)
 {
     struct br_shm_link *link;

@@ -6,7 +6,7 @@
  *   link.c     a link's life: connect, handshake, packets, failure, close
  *   post.c     frames out: tickets, cells, the pipe, SENT
  *   receive.c  frames in: cells, message buffers, maps
- *   place.c    how the bytes of a PLACED frame come here
+ *   place.c    how the bytes of a DATA frame come here
  *   share.c    segments: announced to peers, mapped from peers
  *   inbox.c    the shared memory of one direction
  *   socket.c   the socket that carries descriptors, wake-ups and the news of a peer's end
@@ -45,7 +45,7 @@ struct br_shm_device {
     bool check_now;
     struct br_pool maps;                                  /* struct br_shm_map */
     struct br_list orphans;                               /* maps whose link is closed */
-    uint32_t n_data;                                      /* PLACED events of this poll */
+    uint32_t n_data;                                      /* DATA events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool said_full;                                       /* each downgrade is logged once */
 };
@@ -59,7 +59,7 @@ struct br_shm_mapping {
 
 /* A mapped arrival that the protocol still reads. */
 struct br_shm_map {
-    struct br_list node;      /* in link->maps or device->orphans */
+    struct br_list node;      /* in link->maps or device->unacknowledged messages */
     struct br_shm_link *link; /* NULL: closed meanwhile */
     struct br_shm_mapping *mapping;
     uint32_t ticket;
@@ -74,7 +74,7 @@ enum br_shm_state {
     BR_SHM_FAILED,
 };
 
-/* A PLACED frame of ours in flight. */
+/* A DATA frame of ours in flight. */
 struct br_shm_posted {
     uint64_t cookie;
     const uint8_t *payload;
@@ -89,12 +89,12 @@ struct br_shm_message {
     uint8_t inline_[BR_FRAME_INLINE];
 };
 
-/* The PLACED frame that is arriving: a private copy of its cell. */
+/* The DATA frame that is arriving: a private copy of its cell. */
 struct br_shm_arriving {
     bool active, dropping;
     enum br_inbox_source source;
     uint32_t length, slot, offset, done;
-    /* bytes that are moved at least: 1, or a granule where the slot's combiner takes them out of
+    /* bytes that are moved at least: 1, or a granule where the slot's reducer takes them out of
      * the pipe */
     uint32_t unit;
     uint64_t address;
@@ -114,7 +114,7 @@ struct br_shm_link {
     int error;
     int socket;
     pid_t pid;
-    uint64_t since; /* first seen by poll, for the deadline of a stranger */
+    uint64_t since; /* first seen by poll, for the deadline of an unauthenticated peer */
     char peer_socket[BR_SOCKET_NAME];
     /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
     enum br_inbox_sleep owes;
@@ -187,8 +187,8 @@ void br_shm_message_release(struct br_link *link, void *buffer);
 int br_shm_map_release(struct br_device *device, uint64_t map_handle);
 void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket);
 
-/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with words. Takes what it
- * moved off *budget. */
+/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes what
+ * it moved off *window. */
 int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
 bool br_shm_place_pending(const struct br_shm_link *link);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the bytes of a PLACED frame come to their place: one copy out of the peer's segment, mapped
+ * How the bytes of a DATA frame come to their place: one copy out of the peer's segment, mapped
  * here, or out of the pipe. Or none: a slot that takes maps gets the address in the segment, and
- * one with a combiner has it applied to the bytes in the pipe. Not to those in a segment: when its
+ * one with a reducer has it applied to the bytes in the pipe. Not to those in a segment: when its
  * owner has closed the link, they may be others already.
  *
  * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from

@@ -6,7 +6,7 @@
  *    Tickets of messages come back lazily: while half of them are free, the returns are not even
  *    looked at, so that a ping-pong touches one cache line each way.
  * 2. Payload of a message is copied into the peer's message area here, so its SENT is due at once.
- * 3. Payload of a PLACED frame in a segment is only described. Other payload goes through the pipe,
+ * 3. Payload of a DATA frame in a segment is only described. Other payload goes through the pipe,
  *    as much as fits at once and the rest when the peer has made room, and is counted as copied.
  */
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Frames in: strictly in the order of the ring. A PLACED frame may take several polls
+ * Frames in: strictly in the order of the ring. A DATA frame may take several polls
  * (BR_SHM_POLL_BYTES); what stands behind it waits, which keeps a link's frames in order.
  */
 #include <errno.h>

@@ -11,9 +11,9 @@
 
 /*
  * Zeroed, resident memory behind braid_alloc(): huge pages where large, on numa_node unless
- * negative. *base and *fd are the caller's until br_segment_free(). -ENOMEM, -EMFILE with words.
- * May take as long as touching all pages. A child of fork() has its own copy, as of any other
- * memory. From any thread.
+ * negative. *base and *fd are the caller's until br_segment_free(). -ENOMEM, -EMFILE with a
+ * message. May take as long as touching all pages. A child of fork() has its own copy, as of any
+ * other memory. From any thread.
  */
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd);
 /* The same where no other process is to map it, which comes at half the price: *fd is -1. */
@@ -24,11 +24,11 @@ void br_segment_free(void *base, size_t bytes, int fd); /* as given to and by ei
  * or -errno. */
 int br_segment_create(const char *name, size_t bytes);
 
-/* Bytes of a segment that another process handed us; -EPROTO with words when it is no sealed memfd.
- */
+/* Bytes of a segment that another process handed us; -EPROTO with a message when it is no sealed
+ * memfd. */
 int br_segment_check(int fd, size_t *bytes);
 
-/* Maps bytes of fd, aligned for huge pages where large. NULL with words on failure. Undo with
+/* Maps bytes of fd, aligned for huge pages where large. NULL with a message on failure. Undo with
  * munmap(). */
 void *br_segment_map(int fd, size_t bytes, int protection);
 /* The same, readable and writable, with the last `ring` bytes, whole pages, once more behind: a

@@ -39,19 +39,19 @@ static_assert(sizeof(struct br_packet) == 16, "packets have no holes");
 /* The listening socket of a new abstract name "braid-<pid>-<random>", stored in name. Returns its
  * fd or -errno. */
 int br_shm_socket_listen(char name[BR_SOCKET_NAME]);
-/* A connected socket, -EAGAIN: its listener's queue is full, or another -errno with words. */
+/* A connected socket, -EAGAIN: its listener's queue is full, or another -errno with a message. */
 int br_shm_socket_connect(const char *name);
 /* The next connection, -EAGAIN: none, or another -errno. */
 int br_shm_socket_accept(int listener);
-/* The process behind the socket: its pid, or -EPERM with words when it does not run under our uid.
- */
+/* The process behind the socket: its pid, or -EPERM with a message when it does not run under our
+ * uid. */
 int br_shm_socket_peer(int fd, pid_t *pid);
 
 /* passed: a descriptor to go along, or -1. 0, -EAGAIN: full, or -errno (words). Copies nothing but
  * the packet. */
 int br_shm_packet_send(int fd, struct br_packet *packet, int passed);
 /* 1: *packet and, where its kind has one, *passed (the caller's, else -1); 0: none there;
- * -ECONNRESET: the peer has gone; -EPROTO with words. */
+ * -ECONNRESET: the peer has gone; -EPROTO with a message. */
 int br_shm_packet_receive(int fd, struct br_packet *packet, int *passed);
 
 #endif

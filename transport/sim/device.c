@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "transport/sim/internal.h"
 
-/* NULL with words: -EINVAL or -ENODEV in *rc. */
+/* NULL with a message: -EINVAL or -ENODEV in *rc. */
 static struct br_sim_port *sim_device_find_port(const struct br_device_config *config, int *rc)
 {
     struct br_sim_host *host = config->simulation;

@@ -163,7 +163,7 @@ struct br_sim_frame {
     struct br_list waiting_node; /* of the receiver's waiting */
     struct br_sim_connection *connection;
     struct br_frame_header header;
-    struct br_sim_token token; /* PLACED to a device that needs it */
+    struct br_sim_token token; /* DATA to a device that needs it */
     const uint8_t *payload;    /* the sender's memory, or `copy` */
     uint8_t *copy;             /* owned; NULL: none */
     uint64_t sequence, turn, cookie, sent_at;
@@ -231,12 +231,12 @@ enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame);
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind);
 void br_sim_connection_drop(struct br_sim_connection *connection);
 
-/* place.c: place tokens */
-int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with words */
+/* place.c: remote keys */
+int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with a message */
 void br_sim_rkeys_close(struct br_sim_device *device);
 int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
-/* 0, or -EINVAL with words */
+/* 0, or -EINVAL with a message */
 int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame);
 int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
 

@@ -44,15 +44,15 @@ struct br_sim_config {
     uint64_t seed;
 
     /* What kind of back end it plays. */
-    bool unordered; /* PLACED frames of a link may overtake all others (caps.ordered = false) */
+    bool unordered; /* DATA frames of a link may overtake all others (caps.ordered = false) */
     /* SENT when a frame has left the NIC, before it has arrived; payload is copied by post() */
     bool early_sent;
     bool maps; /* hands over mappings for slots with may_map */
-    /* As an RDMA NIC: devices of port i, for each bit i, need place tokens, and no frame is looked
+    /* As an RDMA NIC: devices of port i, for each bit i, need remote keys, and no frame is looked
      * at before its bytes are written. early_sent and maps do not hold there. What must never
      * happen is counted in bad_places. */
     uint32_t rkey_ports;
-    /* devices of port i, for each bit i, apply combiners themselves; not with hollow, nor where
+    /* devices of port i, for each bit i, apply reducers themselves; not with hollow, nor where
      * place_ports has it */
     uint32_t reduce_ports;
     uint32_t rkey_refused_ppm; /* tokens that a device cannot make */
@@ -79,7 +79,7 @@ struct br_sim_config {
     uint64_t clock_offset_ns;
     uint32_t clock_drift_ppm;
 
-    /* PLACED frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the
+    /* DATA frames carry no payload: for timing jobs whose bytes mean nothing, at a tenth of the
      * processor time */
     bool hollow;
 
@@ -159,7 +159,7 @@ struct br_sim_fault {
     int host, peer, port;
     uint64_t bits_per_second;
 };
-/* -ENOMEM, -EINVAL with words */
+/* -ENOMEM, -EINVAL with a message */
 int br_sim_add_fault(struct br_sim *sim, const struct br_sim_fault *fault);
 bool br_sim_host_dead(const struct br_sim *sim, int host);
 

@@ -19,7 +19,7 @@ static struct br_tcp_device *tcp_link_device_of(const struct br_tcp_link *link)
     return (struct br_tcp_device *)link->base.device;
 }
 
-/* A link with its buffers but without a socket. NULL with words. */
+/* A link with its buffers but without a socket. NULL with a message. */
 static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
                                          const union br_inet_address *peer)
 {

@@ -71,7 +71,7 @@ struct br_tcp_device {
     struct br_tcp_link **open; /* links in use: [0..n_open) */
     int n_open;
     int first;                           /* of them, in this poll */
-    uint8_t (*inlines)[BR_FRAME_INLINE]; /* of the PLACED events of this poll */
+    uint8_t (*inlines)[BR_FRAME_INLINE]; /* of the DATA events of this poll */
     struct br_tcp_batch batch;
 };
 

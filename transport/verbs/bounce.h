@@ -38,7 +38,7 @@ void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_regist
 void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce);
 
 /* *memory = room for `bytes` > 0 bytes. -EAGAIN without words: not before another piece is put back
- * (never when none is out); other -errno with words: never. */
+ * (never when none is out); other -errno with a message: never. */
 int br_verbs_bounce_get(struct br_verbs_bounce *bounce, size_t bytes, void **memory);
 void br_verbs_bounce_put(struct br_verbs_bounce *bounce, void *memory);
 

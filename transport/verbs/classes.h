@@ -25,7 +25,7 @@ struct br_verbs_classes {
 };
 
 /* From the values of BRAID_SERVICE_LEVEL and BRAID_TRAFFIC_CLASS, either may be NULL or empty: 0
- * for all. 0, or -EINVAL with words. */
+ * for all. 0, or -EINVAL with a message. */
 int br_verbs_classes_parse(const char *service_level, const char *traffic_class,
                            struct br_verbs_classes *out);
 

@@ -300,7 +300,7 @@ static int connect_cm_refused(const struct br_verbs_device *device, const struct
     return br_error(err, "%s: %s", what, strerror(err));
 }
 
-/* 0; -errno with words: the exchange has come to nothing. */
+/* 0; -errno with a message: the exchange has come to nothing. */
 static int connect_cm_exchange(struct br_verbs_link *link, const struct event *event)
 {
     switch (event->type) {

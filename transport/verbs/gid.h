@@ -76,9 +76,9 @@ bool br_gid_is_routable(const uint8_t raw[BR_GID_BYTES]);
 /* Why an entry is not to be used, in words; NULL: it can be. */
 const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *wish);
 
-/* Chooses from table[0..n). choice->words are set in any case. -EADDRNOTAVAIL with words
- * (choice->words): no entry can be used; -EINVAL with words: the wish names an entry that is not
- * there. */
+/* Chooses from table[0..n). choice->words are set in any case. -EADDRNOTAVAIL with a message
+ * (choice->words): no entry can be used; -EINVAL with a message: the wish names an entry that is
+ * not there. */
 int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *wish,
                   struct br_gid_choice *choice);
 
@@ -86,8 +86,8 @@ void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice
                   struct br_gid_offer *out);
 
 /* The place in the table of the entry for a peer that made this offer; the peer's GID is
- * theirs->raw[*family]. -EADDRNOTAVAIL with words: the ends have no family in common, or the same
- * family and different types. */
+ * theirs->raw[*family]. -EADDRNOTAVAIL with a message: the ends have no family in common, or the
+ * same family and different types. */
 int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
                  const struct br_gid_offer *theirs, enum br_gid_family *family);
 

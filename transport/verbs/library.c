@@ -23,7 +23,7 @@ static const struct symbol cm[] = {BR_VERBS_CM_SYMBOLS(FIELD){NULL, 0}};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct br_verbs_library table;
-static int failure; /* errno; its words beside it, since every thread that asks wants them */
+static int failure; /* errno; its message beside it, since every thread that asks wants them */
 static char words[200];
 static const struct br_verbs_library *replacement; /* NULL: none */
 

@@ -82,8 +82,8 @@ struct br_verbs_library {
 };
 
 /* The table, for the life of the process. Loaded once by whoever comes first, from any thread;
- * blocks in the file system then. -ENOENT with words (which package): a library is not there;
- * -ENOSYS with words: it is too old. */
+ * blocks in the file system then. -ENOENT with a message (which package): a library is not there;
+ * -ENOSYS with a message: it is too old. */
 int br_verbs_library(const struct br_verbs_library **out);
 
 /* The errno behind a call that has returned NULL, which is all that its manual page promises: errno

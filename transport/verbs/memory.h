@@ -54,9 +54,9 @@ enum br_verbs_reach {
     BR_VERBS_REMOTE, /* also who has the remote key, through a queue pair that lets him */
 };
 
-/* Pins [memory, +bytes) and gives it keys: 0, or -errno with words: -ENOMEM with what to do about
- * the limit of locked memory, -EFAULT: not mapped or not writable. May take milliseconds: never on
- * the data path. */
+/* Pins [memory, +bytes) and gives it keys: 0, or -errno with a message: -ENOMEM with what to do
+ * about the limit of locked memory, -EFAULT: not mapped or not writable. May take milliseconds:
+ * never on the data path. */
 int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes,
                  enum br_verbs_reach reach, struct ibv_mr **out);
 /* true: the NIC knows the memory no more (NULL: never did). false, logged: it may still write

@@ -55,7 +55,7 @@ static struct br_event *verbs_poll_placed_event(struct br_verbs_link *link, stru
     return event;
 }
 
-/* The NIC has written the bytes. 0 or -EPROTO with words. */
+/* The NIC has written the bytes. 0 or -EPROTO with a message. */
 static inline int take_written(struct br_verbs_link *link, uint32_t immediate, uint32_t length,
                                struct report *report)
 {
@@ -224,7 +224,7 @@ static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_
     return 0;
 }
 
-/* A piece of a PLACED frame. 0 or -EPROTO with words. */
+/* A piece of a DATA frame. 0 or -EPROTO with a message. */
 static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
                       const uint8_t *bytes, uint32_t length, struct report *report)
 {
@@ -270,7 +270,7 @@ static void verbs_poll_take_message(struct br_verbs_link *link, struct br_verbs_
     link->base.device->counters.rx_bytes += event->length;
 }
 
-/* A SEND. 0 or -EPROTO with words. */
+/* A SEND. 0 or -EPROTO with a message. */
 static int take_send(struct br_verbs_link *link, struct br_verbs_buffer *buffer,
                      struct report *report)
 {

@@ -243,7 +243,7 @@ BR_VERBS_RARE static int post_pieces(struct br_verbs_link *link, const struct br
 }
 
 /* Payload that lies in no region, and is too long to go inline: from a copy. 0; -EAGAIN: no room
- * for one now; other -errno with words: never. */
+ * for one now; other -errno with a message: never. */
 BR_VERBS_RARE static int verbs_post_bounce(struct br_verbs_link *link, const struct br_frame *frame,
                                            struct ibv_sge *sge, struct br_verbs_entry *entry)
 {

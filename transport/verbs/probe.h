@@ -72,7 +72,7 @@ void br_verbs_host_destroy(struct br_verbs_host *host);
  * interface (eth0), an IP address, or NULL: the first usable port. choice: its GIDs, with what the
  * name says of interface and address; gid: 1 + the index that the inventory names, 0: none;
  * BRAID_GID_INDEX goes before it. -ENODEV, -ENETDOWN (not usable), -EADDRNOTAVAIL, -EINVAL, each
- * with words.
+ * with a message.
  */
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
                        const struct br_verbs_port **out, struct br_gid_choice *choice);
@@ -86,8 +86,8 @@ int br_verbs_probe(struct br_device_info *out, int max);
 
 const char *br_verbs_state_name(enum br_verbs_state state);
 
-/* For probe.c, from query.c: asks libibverbs for all ports. -ENOMEM; -ENOENT, -ENOSYS with words:
- * no library. */
+/* For probe.c, from query.c: asks libibverbs for all ports. -ENOMEM; -ENOENT, -ENOSYS with a
+ * message: no library. */
 int br_verbs_query(struct br_verbs_host *host);
 
 #endif

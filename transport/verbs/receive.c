@@ -93,7 +93,7 @@ static bool verbs_receive_grow(struct br_verbs_device *device)
 }
 
 /* Posts up to BATCH spare buffers with one call; returns how many (0: the queue is full), or -errno
- * with words. */
+ * with a message. */
 static int post_batch(struct br_verbs_device *device, uint32_t wanted)
 {
     struct br_verbs_receive *receive = &device->receive;

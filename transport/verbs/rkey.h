@@ -100,7 +100,7 @@ static inline bool br_verbs_inline_fits(const uint8_t *inline_)
 bool br_verbs_imm_granules(uint32_t offset, uint32_t length, uint32_t transfer, uint32_t granule,
                            uint32_t *granules);
 
-/* The immediate of a PLACED frame; false: it cannot be written (note 2). */
+/* The immediate of a DATA frame; false: it cannot be written (note 2). */
 static inline bool br_verbs_imm_pack(const struct br_frame *frame,
                                      const struct br_verbs_rkey *place, uint32_t *imm)
 {

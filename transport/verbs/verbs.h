@@ -3,9 +3,9 @@
  * The back end `verbs`: RDMA NICs, reliable connections.
  *
  * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied
- *    into a registered buffer (messages are short, and their memory is rarely registered). PLACED:
+ *    into a registered buffer (messages are short, and their memory is rarely registered). DATA:
  *    one RDMA WRITE WITH IMMEDIATE into the place that the token names (place.h says what the
- *    immediate holds, and why a stale write cannot happen). A PLACED frame that no immediate can
+ *    immediate holds, and why a stale write cannot happen). A DATA frame that no immediate can
  *    describe goes as one or several SENDs which the receiver checks and copies.
  * 2. One completion queue a device (a device belongs to one worker), one shared receive queue.
  *    Every write with immediate takes a receive buffer, too, whichever is first: so all are of one
@@ -21,21 +21,21 @@
  *    the link is left anywhere, so its number can come again. A buffer of the shared queue that the
  *    queue pair had begun to fill may be lost with it: the queue then reports its limit although we
  *    think it is full, and gets others (receive.c).
- * 5. Strangers. A queue pair lets its peer write nothing until the protocol trusts the link; then
- *    it is opened, and the peer is told by an empty SEND with an immediate: before it does not post
- *    writes. Keys of real NICs can be guessed, so an open queue pair in a stranger's hands would be
- *    an open memory.
+ * 5. Unauthenticated peers. A queue pair lets its peer write nothing until the protocol trusts the
+ *    link; then it is opened, and the peer is told by an empty SEND with an immediate: before it
+ *    does not post writes. Keys of real NICs can be guessed, so an open queue pair in an
+ *    unauthenticated peer's hands would be an open memory.
  * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c), or by rdma_cm
  *    (connect_cm.c). Socket or rdma_cm's identifier stay: their end tells at once that the peer has
  *    gone, where the NIC alone would tell an idle link nothing. What the peer said before stands in
  *    the completion queue by then, and is reported first.
  * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks
- *    for a completion. All others ask for one, since their SENT is what budgets wait for.
+ *    for a completion. All others ask for one, since their SENT is what windows wait for.
  * 8. Priority classes (classes.h): a queue pair each, a lane of the link. All SENDs go on the first
  *    lane, so messages keep their order; the others carry writes alone, which may be reported in
  *    any order. What comes out of the completion queue goes to the link, whichever lane it came by.
  *    Lanes live and die together: one that fails fails the link, and all are fenced. With one
- *    class, the default, there is one lane. Rejected: a link a class (rails are links: budgets,
+ *    class, the default, there is one lane. Rejected: a link a class (rails are links: windows,
  *    credits and fencing would all be doubled above the back end).
  * 9. Events of the device (events.c): a port that goes down fails its links at once, because the
  *    NIC would try for seconds. The protocol connects again when it can.
@@ -78,7 +78,7 @@ struct br_verbs_buffer {
     uint32_t length;
     uint32_t imm;                     /* written: host order */
     bool written;                     /* an RDMA write; nothing came into this buffer */
-    uint8_t inline_[BR_FRAME_INLINE]; /* of PLACED */
+    uint8_t inline_[BR_FRAME_INLINE]; /* of DATA */
 };
 
 /* The shared receive queue and its buffers. */
@@ -171,7 +171,7 @@ struct br_verbs_link {
     struct br_list ready; /* in device->ready: has something to report, perhaps */
     struct br_list inbox, held;
     uint32_t n_inbox, n_held;
-    struct br_frame_header partial; /* PLACED in several SENDs: its header, */
+    struct br_frame_header partial; /* DATA in several SENDs: its header, */
     uint32_t partial_bytes;         /* and what of its payload has come; 0: none */
     struct br_verbs_pieces pieces;  /* on their way out */
     struct br_verbs_lane lanes[];   /* [device->classes.n], the most urgent first */
@@ -285,7 +285,8 @@ void br_verbs_receive_limit(struct br_verbs_device *device);
 
 /* link.c; all under the worker's lock, none blocks. */
 struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
-                                         const union br_inet_address *peer); /* NULL with words */
+                                         /* NULL with a message */
+                                         const union br_inet_address *peer);
 void br_verbs_link_close(struct br_link *link);
 /* Whose queue pair it is; NULL: one that has been destroyed. */
 BR_VERBS_RARE struct br_verbs_link *br_verbs_link_find(struct br_verbs_device *device,
@@ -304,11 +305,11 @@ BR_VERBS_RARE void br_verbs_link_fail(struct br_verbs_link *link, int error, boo
 /* The same for a work request that has failed. */
 void br_verbs_link_fail_by(struct br_verbs_link *link, const struct ibv_wc *wc);
 /* Makes the queue pairs, in state INIT; or from there to RTS with the peer's hello. 0 or -errno
- * with words. */
+ * with a message. */
 int br_verbs_link_create(struct br_verbs_link *link);
 int br_verbs_link_ready(struct br_verbs_link *link);
-/* The exchange has come through; or to nothing: our own is reported, a stranger's is not, and is
- * gone after the call. */
+/* The exchange has come through; or to nothing: our own is reported, an unauthenticated peer's is
+ * not, and is gone after the call. */
 void br_verbs_link_up(struct br_verbs_link *link);
 void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *why);
 /* Lets the peers of links that the protocol trusts by now write, and tells them. */
@@ -331,7 +332,7 @@ int br_verbs_address(struct br_device *device, struct br_address *out);
 /* What a peer has to know, but for the GIDs. */
 void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello);
 
-/* connect_cm.c: the same by rdma_cm. 0 or -errno with words. */
+/* connect_cm.c: the same by rdma_cm. 0 or -errno with a message. */
 int br_verbs_cm_listen(struct br_verbs_device *device);
 void br_verbs_cm_destroy(struct br_verbs_device *device);
 int br_verbs_cm_connect(struct br_verbs_link *link, const union br_inet_address *peer);
@@ -379,7 +380,7 @@ int br_verbs_rkey_token(struct br_device *device, struct br_slot *slot,
                         uint8_t token[BR_RKEY_BYTES]);
 void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
 
-/* device.c: chooses the GIDs anew. 0 or -errno with words. */
+/* device.c: chooses the GIDs anew. 0 or -errno with a message. */
 int br_verbs_choose_gids(struct br_verbs_device *device);
 
 #endif

@@ -35,7 +35,7 @@ struct br_verbs_hello {
 };
 static_assert(sizeof(struct br_verbs_hello) == 88, "the hello is 88 bytes on the wire");
 
-/* 0, or -EPROTO with words. */
+/* 0, or -EPROTO with a message. */
 int br_verbs_hello_check(const struct br_verbs_hello *hello);
 
 #endif

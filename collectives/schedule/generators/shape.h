@@ -72,7 +72,7 @@ struct br_stages {
 /* Thread 0 .. shape->threads - 1 of a valid shape. */
 void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_stages *stages);
 
-/* 0, or -EINVAL with words that say why this shape cannot serve this collective on n ranks. */
+/* 0, or -EINVAL with a message that says why this shape cannot serve this collective on n ranks. */
 int br_shape_check(const struct br_shape *shape, enum br_collective collective, uint32_t n);
 
 /* A rank's digit in a stage (cycle: its place in the ring), and the member of its group in that

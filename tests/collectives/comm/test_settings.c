@@ -184,7 +184,7 @@ static void settings_read__bad_configuration(void **state)
 static void settings_read__bad_environment(void **state)
 {
     static const char *const bad[][2] = {
-        {"BRAID_BACKEND", "tcp"},       {"BRAID_RAILS", "two"},
+        {"BRAID_BACKEND", "ib"},        {"BRAID_RAILS", "two"},
         {"BRAID_RAILS", "-1"},          {"BRAID_SLICE_BYTES", "1"},
         {"BRAID_SLICE_BYTES", "1X"},    {"BRAID_EAGER_BYTES", "9G"},
         {"BRAID_TIMEOUT", "0"},         {"BRAID_TIMEOUT", "1.5"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives that stay on a (fake) GPU, over simulated NICs: their memory, which the CPU can touch
- * here (fake_cuda.h, note 7), they read and write by regions and place tokens. That no CPU does is
+ * here (fake_cuda.h, note 7), they read and write by regions and remote keys. That no CPU does is
  * proved over soft-RoCE (guest/gpu_collectives). */
 #include "collectives/gpu/gpu_pipeline.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Three ranks' views of one board, in one process: what may go through it, in which order, and who
- * disagrees. */
+/* Three ranks' views of one shared segment, in one process: what may go through it, in which order,
+ * and who disagrees. */
 #include "collectives/shm/executor.h"
 
 #include <errno.h>

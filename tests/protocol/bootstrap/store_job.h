@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A job whose ranks are threads, each with the store, and sockets that speak the store's protocol
- * by hand: strangers and broken ranks. */
+ * by hand: unauthenticated peers and broken ranks. */
 #ifndef BR_TESTS_STORE_JOB_H
 #define BR_TESTS_STORE_JOB_H
 

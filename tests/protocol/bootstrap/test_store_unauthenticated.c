@@ -11,7 +11,7 @@
 #include "tests/protocol/bootstrap/store_job.h"
 #include "protocol/bootstrap/store_socket.h"
 
-/* ---- strangers ------------------------------------------------------------------------------- */
+/* ---- unauthenticated peers ------------------------------------------------------------------- */
 
 static void store_open__silent_and_chattering_strangers(void **state)
 {
@@ -94,7 +94,8 @@ static void store_open__a_silent_stranger_is_sent_away(void **state)
     assert_int_equal(store_ranks[0].counters.timed_out, 1);
 }
 
-/* A stranger gets nothing but an end for a request, or for a hello that is too long. */
+/* An unauthenticated peer gets nothing but an end for a request, or for a hello that is too long.
+ */
 static void store_open__requests_without_proof(void **state)
 {
     struct br_store_header header = {.magic = BR_STORE_MAGIC,

@@ -336,8 +336,8 @@ static struct br_rail *detour_up(struct cluster *c, int from, int to)
     return NULL;
 }
 
-/* Detours to one peer that are lost again and again: a warning at each end, and the next one a
- * minute later says how many. */
+/* Alternate routes to one peer that are lost again and again: a warning at each end, and the next
+ * one a minute later says how many. */
 static void peer__lost_detours_warn_once_a_minute(void **state)
 {
     int saved = dup(STDERR_FILENO), lines = 0, counted = 0;

@@ -81,7 +81,7 @@ static void reach_all__what_is_left_behind_is_killed(void **state)
 
     (void)state;
 
-    prctl(PR_SET_CHILD_SUBREAPER, 1); /* the orphan becomes our child */
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* the unacknowledged message becomes our child */
     assert_int_equal(br_remote_all(&task, 1, 0, 20000), 0);
     assert_int_equal(waitpid(atoi(task.out), &status, 0), atoi(task.out));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

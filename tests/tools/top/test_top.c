@@ -84,11 +84,11 @@ static void print__rates(void **state)
     has(text, "rank 3 (process 77): 20 op/s, 0 under way, 0 failed; worker busy 25%, spins 0%, "
               "sleeps 0%; CPU 0%; "
               "for READY wait 1.5; downgrades: gso\n");
-    has(text, "   3    1    0 tcp:eth0   up      300.0      0.0   75%    50%    0%     0%    "
+    has(text, "   3    1    0 tcp:eth0     up      300.0      0.0   75%    50%    0%     0%    "
               "1/20/3  64.0 "
               "kB   128 kB "
               "     0    0\n");
-    has(text, "   3    1    1 tcp:eth0   DOWN      0.0    100.0   25% ");
+    has(text, "   3    1    1 tcp:eth0     DOWN      0.0    100.0   25% ");
     has(text, "      0    1\n");
     free(s.text);
 }
@@ -100,7 +100,7 @@ static void print__first_sight(void **state)
 
     (void)state;
     set_up(&s);
-    has(print(&s, 0, 0), "   3    1    0 tcp:eth0   up        0.0      0.0    0%     0% ");
+    has(print(&s, 0, 0), "   3    1    0 tcp:eth0     up        0.0      0.0    0%     0% ");
     s.at[0].pid = 78;
     has(print(&s, 1, 0), "rank 3 (process 77): 0 op/s");
     free(s.text);

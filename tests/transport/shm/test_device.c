@@ -150,7 +150,8 @@ static void accept__silent_stranger_is_dropped(void **state)
     char byte;
 
     assert_true(fd >= 0);
-    /* In time of our own: a test that stands still for a moment is no stranger that does. */
+    /* In time of our own: a test that stands still for a moment is no unauthenticated peer that
+     * does. */
     for (int i = 0; device->n_links < 2 && i < 1000; i++)
         (void)ops->poll(pair->b.device, now += BR_MS, &event, 1);
     assert_int_equal(device->n_links, 2);

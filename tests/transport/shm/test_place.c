@@ -27,7 +27,7 @@ static struct br_slot *expect_transfer(struct pair *pair)
     return br_slot_get(&pair->b.slots, to, BYTES, BYTES);
 }
 
-/* One frame of BYTES from `from`; all the bytes, SENT only after PLACED. */
+/* One frame of BYTES from `from`; all the bytes, SENT only after DATA. */
 static void send_and_check(struct pair *pair, const uint8_t *from, struct br_region *region)
 {
     struct br_slot *slot = expect_transfer(pair);

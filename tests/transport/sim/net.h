@@ -26,7 +26,7 @@ struct net_host {
     /* Events since the beginning. */
     int messages, placed, sent, closed;
     int error;                                            /* of the last CLOSED */
-    char message[sizeof(((struct br_link *)0)->message)]; /* its words */
+    char message[sizeof(((struct br_link *)0)->message)]; /* its message */
     uint64_t last_message;                                /* virtual time */
 };
 

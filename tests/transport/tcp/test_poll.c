@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Frames, strangers and waiting over TCP; what every back end must do is in tests/contract/. */
+/* Frames, unauthenticated peers and waiting over TCP; what every back end must do is in
+ * tests/contract/. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

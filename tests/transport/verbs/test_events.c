@@ -37,8 +37,8 @@ static void close_both(struct rig *rig)
     rig_settle(rig);
 }
 
-/* The link fails with words, its queue pair is in error, the peer hears of it; then they connect
- * again. */
+/* The link fails with a message, its queue pair is in error, the peer hears of it; then they
+ * connect again. */
 static void fails_and_comes_back(struct rig *rig, enum ibv_event_type type, int error)
 {
     assert_int_equal(error_after(rig, type, 1), error);

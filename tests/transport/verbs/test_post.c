@@ -227,7 +227,7 @@ static void flush__every_class(void **state)
     rig_slot_put(rig, slot);
 }
 
-/* A key that is none of the peer's: its NIC refuses, the link fails with words. */
+/* A key that is none of the peer's: its NIC refuses, the link fails with a message. */
 static void post__wrong_key(void **state)
 {
     struct rig *rig = *state;

@@ -5,7 +5,7 @@
 
 #include "transport/dpdk/module.h"
 
-/* -err, with words[BR_DPDK_MESSAGE]. */
+/* -err, with a message[BR_DPDK_MESSAGE]. */
 int br_dpdk_words(char *text, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
