@@ -14,8 +14,8 @@
  *    is only retired: its owner becomes NULL, its further events are ignored, and it is closed
  *    (fenced) at the end of the batch, before anything is sent again and before any operation ends.
  * 3. Errors of single links are handled here (failover.c). When the last rail of a peer is lost the
- *    worker fails: all links are closed, `failed` and `words` say why, and the transfers are simply
- *    forgotten: as no link is left, nobody touches their memory.
+ *    worker fails: all links are closed, `failed` and `message` says why, and the transfers are
+ *    simply forgotten: as no link is left, nobody touches their memory.
  */
 #ifndef BR_PROTOCOL_WORKER_H
 #define BR_PROTOCOL_WORKER_H

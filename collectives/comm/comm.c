@@ -551,7 +551,7 @@ static int comm_share_shm(struct braid_comm *comm)
         if (rc == -EAGAIN)
             n = br_progress_once(context, now);
         if (rc == -EAGAIN && now > until)
-            rc = br_error(ETIMEDOUT, "rank %d: %s did not share its board in time", context->rank,
+            rc = br_error(ETIMEDOUT, "rank %d: %s did not share its memory in time", context->rank,
                           br_group_name_rank(comm->group, 0, name, sizeof name));
         br_progress_unlock(context);
         if (rc != -EAGAIN)

@@ -17,7 +17,7 @@ struct br_gpu_local_note {
 };
 _Static_assert(offsetof(struct br_gpu_local_note, extents) > BR_SHM_COLL_SMALL &&
                    sizeof(struct br_gpu_local_note) <= BR_SHM_COLL_BYTES,
-               "however much of it there is, it stands in one place of the board");
+               "however much of it there is, it fits into one area of the shared segment");
 
 struct br_gpu_local {
     struct br_context *context;

@@ -67,7 +67,7 @@ int br_shm_executor_create(struct braid_comm *comm)
         return 0;
     shm = calloc(1, sizeof *shm);
     if (!shm)
-        return br_error(ENOMEM, "rank %d: no memory for the board", comm->rank);
+        return br_error(ENOMEM, "rank %d: no memory for collectives in shared memory", comm->rank);
     shm->rank = (uint32_t)comm->rank;
     shm->n = (uint32_t)comm->size;
     shm->max_bytes = comm->context->settings.shm_collective_bytes;
@@ -133,7 +133,7 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
     size_t bytes;
 
     if (op->kind != BR_OPERATION_COLLECTIVE ||
-        (op->algorithm[0] && strcmp(op->algorithm, "board") != 0))
+        (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
     return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : shm->max_bytes);

@@ -64,7 +64,7 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 /* Operations that have left the queue; -EPROTO with a message: the ranks disagree, and other errors
  * of br_gpu_local_step(): fail the worker. */
 int br_shm_executor_step(struct br_shm_executor *shm);
-/* status != 0: ends all with it and `words`. */
+/* status != 0: ends all with it and `text`. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text);
 struct br_operation *br_shm_executor_ended(struct br_shm_executor *shm);
 /* The next that was not the shared segment's after all, and goes to the engine; NULL: none. */

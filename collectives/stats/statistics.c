@@ -257,7 +257,7 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
         return NULL;
     br_progress_lock(comm->context);
     if (comm->shm && br_shm_executor_takes(comm->shm, &op))
-        name = "board";
+        name = "shm";
     else
         name = br_engine_algorithm(comm->context->engine, &op);
     br_progress_unlock(comm->context);

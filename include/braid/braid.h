@@ -436,8 +436,8 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
  * others only have a rail once something was sent there. */
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
-/* The algorithm that an operation of this kind and size would use or used last: "ring", "shared
- * segment". Static string, or NULL with a message. collective: "allreduce", ... */
+/* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".
+ * Static string, or NULL with a message. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
                             enum braid_type type);
 

@@ -64,7 +64,7 @@ bool case_same_everywhere(enum br_collective collective);
 /*
  * Looks at result, input and guards after the call. right: a result of the same case, of this rank
  * or where all ranks have the same, that has been found right: these bits are wanted then; NULL:
- * the values are checked. false: something is wrong, and `words` say what.
+ * the values are checked. false: something is wrong, and `text` says what.
  */
 bool case_check(const struct collective_case *c, int n, int rank,
                 const struct case_buffers *buffers, const void *right, char *text, size_t bytes);

@@ -5,7 +5,7 @@
  *
  * The order is that of the schedules: those of all ranks are gone through step by step, message by
  * message, with nothing of the engine, the protocol or the vectorised kernels. Small blocks of
- * ranks that share a board are added in the order of the ranks.
+ * ranks that share a shared segment are added in the order of the ranks.
  */
 #ifndef BR_TESTS_SYSTEM_ALONE_H
 #define BR_TESTS_SYSTEM_ALONE_H

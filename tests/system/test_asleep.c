@@ -47,9 +47,9 @@ int __wrap_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, c
 
 enum { IN_BOARD, SERVED };
 
-/* Rank 1's caller, waiting for the board, takes what comes from rank 0 and with it what would have
- * woken the progress thread. When it has left, the next put must wake that all the same. In time at
- * least once: others may have the cores, but not in every round. */
+/* Rank 1's caller, waiting for the shared segment, takes what comes from rank 0 and with it what
+ * would have woken the progress thread. When it has left, the next put must wake that all the same.
+ * In time at least once: others may have the cores, but not in every round. */
 static int caller_took_it(struct braid_comm *comm, void *context)
 {
     enum { ROUNDS = 30, LATE_MS = 60 };

@@ -77,8 +77,8 @@ static void gpu__all_reduce(void **state)
     ranks_everywhere(RANKS_KINDS, 3, all_reduce);
 }
 
-/* Small ones go over the host's board where there is one: every kind of collective has to find its
- * way there. */
+/* Small ones go over the host's shared segment where there is one: every kind of collective has to
+ * find its way there. */
 static int small_ones(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), size = braid_size(comm);
@@ -230,8 +230,8 @@ static int sum_small(struct braid_comm *comm, void *data, const struct braid_opt
     return braid_allreduce(comm, data, data, 16, BRAID_INT32, BRAID_SUM, options, NULL);
 }
 
-/* What rank 0 cannot fetch from its GPU does not reach the others by the board: no rank takes it
- * for a result. context: the call that fails. */
+/* What rank 0 cannot fetch from its GPU does not reach the others by the shared segment: no rank
+ * takes it for a result. context: the call that fails. */
 static int no_copy_for_the_board(struct braid_comm *comm, void *context)
 {
     int32_t host[16] = {0};
@@ -261,7 +261,7 @@ static void gpu__copies_for_the_board_that_fail(void **state)
                   (void *)(uintptr_t)symbols[i]);
 }
 
-/* The copies before (context: 0) or behind the board (1) never end: the deadline does. */
+/* The copies before (context: 0) or behind the shared segment (1) never end: the deadline does. */
 static int late_board(struct braid_comm *comm, void *context)
 {
     /* either may stand still before the copy that hangs */

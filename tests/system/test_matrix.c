@@ -67,8 +67,8 @@ struct backend {
 #define TWO "127.0.0.1,127.0.0.2"
 #define ALL 0x3fe /* 1 to 9 ranks */
 
-/* Staging is the same over all back ends: with the host's board and without, more ranks than cores,
- * and small slices (5 ranks). */
+/* Staging is the same over all back ends: with the host's shared segment and without, more ranks
+ * than cores, and small slices (5 ranks). */
 static struct backend backends[] = {
     {"tcp", {.backend = "tcp", .devices = LO}, ALL, false, false, false},
     {"tcp-two", {.backend = "tcp", .devices = TWO}, ALL, false, false, false},
@@ -120,8 +120,8 @@ static bool algorithm(int number, enum br_collective *collective, const char **n
     return false;
 }
 
-/* Around the limits of the board (4 KiB), eager messages, slices, chunks and fragments. Elements;
- * negative: bytes. */
+/* Around the limits of the shared segment (4 KiB), eager messages, slices, chunks and fragments.
+ * Elements; negative: bytes. */
 static const long sizes[] = {0,     1,     2,     7,      31,     255,    1023,  -4096,
                              -4104, -8200, 16385, -65536, -65544, 131073, 300007};
 #define SIZES (int)(sizeof sizes / sizeof *sizes)
@@ -228,7 +228,7 @@ static int check_copies(const struct rank *r, const struct combination *c,
         return wrong(r, c, "stats");
     after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
     after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
-    /* Off the board the own block is fetched both as input and as output. */
+    /* Off the shared segment the own block is fetched both as input and as output. */
     if (c->call.of.in_place && to_host > b->recv_bytes &&
         after.gpu_to_host_bytes == to_host + b->recv_bytes)
         to_host += b->recv_bytes;

@@ -2,7 +2,7 @@
 /*
  * Operations of several communicators, more urgent ones behind less urgent ones, more than there
  * are runs: none waits for ever, also where the oldest has begun on one rank, while on the other it
- * waits for its stream, or for what a board says (collectives/engine/admission.c, note 2).
+ * waits for its stream, or for what a shared segment says (collectives/engine/admission.c, note 2).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +67,7 @@ static int submit_old(struct part *p, bool streams)
 /* Each more urgent than those before; in turns of their own, so that the first ones begin first. */
 static int submit_urgent(struct part *p, bool in_turns)
 {
-    struct braid_options options = {.algorithm = "direct"}; /* not the board */
+    struct braid_options options = {.algorithm = "direct"}; /* not the shared segment */
     int done;
 
     for (int i = 0; i < URGENT; i++) {

@@ -82,7 +82,7 @@ static void once(int size, ranks_main *body)
         body, NULL);
 }
 
-/* And over the host's board. */
+/* And over the host's shared segment. */
 static void twice(int size, ranks_main *body)
 {
     once(size, body);

@@ -29,7 +29,7 @@
 #include "tools/common/tool.h"
 
 struct bench {
-    const struct br_settings *settings;
+    const struct br_coll_settings *settings;
     struct braid_comm *comm;
     struct br_report *report; /* rank 0 only */
     struct braid_options options;
@@ -137,7 +137,7 @@ static int coll_coll_check(struct bench *bench, struct br_coll_call call, bool i
 static int coll_coll_measure(struct bench *bench, const struct br_coll_call *call, bool in_place,
                              struct br_report_half *half)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     int64_t wrong = -1;
     int rc = coll_coll_repeat(bench, call, in_place, 1);
     if (!rc)
@@ -180,7 +180,7 @@ static int coll_coll_one_size(struct bench *bench, struct br_coll_call call, siz
 
 static int coll_coll_warm_up(struct bench *bench, struct br_coll_call call)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     int64_t sizes[2] = {s->max_bytes, s->min_bytes};
     int rc = 0;
     for (int i = 0; i < 2 && !rc; i++) {
@@ -193,7 +193,7 @@ static int coll_coll_warm_up(struct bench *bench, struct br_coll_call call)
 
 static int coll_coll_all_sizes(struct bench *bench, const struct br_coll_call *call)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     int rc = coll_coll_warm_up(bench, *call);
     if (s->kind->id == BR_COLL_BARRIER)
         return rc ? rc : coll_coll_one_size(bench, *call, 0);
@@ -205,7 +205,7 @@ static int coll_coll_all_sizes(struct bench *bench, const struct br_coll_call *c
 
 static int all_kinds(struct bench *bench)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     bool all_roots = s->kind->rooted && s->root < 0;
     int last = all_roots ? braid_size(bench->comm) - 1 : s->kind->rooted ? s->root : 0, rc = 0;
     for (int t = 0; t < s->type_count && !rc; t++)
@@ -224,7 +224,7 @@ static int all_kinds(struct bench *bench)
 
 static int coll_coll_get_buffers(struct bench *bench)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     const char *local = getenv("LOCAL_WORLD_SIZE");
     bench->bytes = ((size_t)s->max_bytes + 4095) & ~(size_t)4095;
     size_t total = bench->bytes * (size_t)s->depth + 4096;
@@ -259,7 +259,7 @@ static void put_buffers(struct bench *bench)
 
 static int start_report(struct bench *bench)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     int ranks = braid_size(bench->comm);
     bool barrier = s->kind->id == BR_COLL_BARRIER;
     if (!is_rank0(bench))
@@ -304,7 +304,7 @@ static int coll_coll_fail(const char *name, const char *text)
  * alike. */
 static int coll_coll_run(struct bench *bench)
 {
-    const struct br_settings *s = bench->settings;
+    const struct br_coll_settings *s = bench->settings;
     int ranks = braid_size(bench->comm);
     if (s->kind->rooted && s->root >= ranks)
         return br_error(EINVAL, "--root %d: the ranks are 0 to %d", s->root, ranks - 1);
@@ -329,8 +329,8 @@ static int coll_coll_run(struct bench *bench)
 
 int br_tool_collective(int argc, char **argv)
 {
-    struct br_settings settings;
-    int rc = br_settings_parse(&settings, argc, argv);
+    struct br_coll_settings settings;
+    int rc = br_coll_settings_parse(&settings, argc, argv);
     if (rc) {
         const char *rank = getenv("RANK"); /* all ranks have the same arguments: one complains */
         if (rc < 0 && (!rank || atoi(rank) == 0))

@@ -18,7 +18,7 @@ struct texts {
     int64_t threads, gpus;
 };
 
-static int parse_lists(struct br_settings *s, const struct texts *texts)
+static int parse_lists(struct br_coll_settings *s, const struct texts *texts)
 {
     if (!strcmp(texts->type, "all")) {
         s->type_count = BRAID_TYPES;
@@ -41,7 +41,7 @@ static int parse_lists(struct br_settings *s, const struct texts *texts)
     return 0;
 }
 
-static int parse_root(struct br_settings *s, const char *text)
+static int parse_root(struct br_coll_settings *s, const char *text)
 {
     char *end;
     errno = 0;
@@ -55,7 +55,7 @@ static int parse_root(struct br_settings *s, const char *text)
     return 0;
 }
 
-static int coll_settings_check(const struct br_settings *s, const struct texts *texts)
+static int coll_settings_check(const struct br_coll_settings *s, const struct texts *texts)
 {
     if (s->min_bytes > s->max_bytes)
         return br_error(EINVAL, "--minbytes %" PRId64 " is more than --maxbytes %" PRId64,
@@ -72,7 +72,7 @@ static int coll_settings_check(const struct br_settings *s, const struct texts *
     return 0;
 }
 
-static int coll_settings_parse(struct br_settings *s, struct texts *t, int argc, char **argv)
+static int coll_settings_parse(struct br_coll_settings *s, struct texts *t, int argc, char **argv)
 {
     const struct br_option options[] = {
         {"minbytes", 'b', BR_OPTION_BYTES, &s->min_bytes, 0, MOST_BYTES,
@@ -128,12 +128,12 @@ static int coll_settings_parse(struct br_settings *s, struct texts *t, int argc,
     return rc;
 }
 
-int br_settings_parse(struct br_settings *settings, int argc, char **argv)
+int br_coll_settings_parse(struct br_coll_settings *settings, int argc, char **argv)
 {
     struct texts texts = {
         .type = "float32", .reduction = "sum", .root = "0", .threads = 1, .gpus = 1};
     const char *backend = getenv("BRAID_BACKEND");
-    *settings = (struct br_settings){
+    *settings = (struct br_coll_settings){
         .backend = backend && *backend ? backend : NULL,
         .kind = br_coll_find(argv[0]),
         .min_bytes = 32 << 20,

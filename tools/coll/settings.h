@@ -11,7 +11,7 @@
 
 enum br_average { BR_AVERAGE_RANK0, BR_AVERAGE_MEAN, BR_AVERAGE_MIN, BR_AVERAGE_MAX };
 
-struct br_settings {
+struct br_coll_settings {
     const struct br_coll *kind;
     int64_t min_bytes, max_bytes, step_bytes, step_factor; /* factor 1: steps of step_bytes */
     int64_t iterations, warmup, checks;
@@ -31,6 +31,6 @@ struct br_settings {
 /* argv as the tool got it; argv[0] names the collective. 0; 1: help was wanted and is printed to
  * stdout; -EINVAL with a message. The root is checked against the number of ranks later, by who
  * knows it. */
-int br_settings_parse(struct br_settings *settings, int argc, char **argv);
+int br_coll_settings_parse(struct br_coll_settings *settings, int argc, char **argv);
 
 #endif

@@ -15,7 +15,7 @@
 #define BY_DMABUF "dma-buf"
 #define BY_MODULE "the peer-memory module"
 
-/* near NULL: `words` says why. */
+/* near NULL: `text` says why. */
 static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *near, const char *pci,
                               const char *text)
 {

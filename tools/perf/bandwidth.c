@@ -26,7 +26,7 @@
 enum state { SENDING, ASKED, DONE };
 
 struct stream {
-    struct br_fragment *run;
+    struct br_perf_run *run;
     struct br_pair *pair;
     size_t bytes;
     /* As the sender. */
@@ -131,20 +131,20 @@ static void fill_row(const struct stream *s, uint64_t ended, uint64_t from, uint
 
 static void bandwidth_note(struct stream *s, uint64_t now)
 {
-    struct br_fragment *fragment = s->run;
+    struct br_perf_run *run = s->run;
 
     s->last = now;
     br_perf_window_note(&s->inner, now, s->ended);
-    if (fragment->period && now - s->period_at >= fragment->period) {
+    if (run->period && now - s->period_at >= run->period) {
         struct br_perf_row row;
 
         fill_row(s, s->ended - s->period, s->period_at, now, &row);
-        br_live_clear(fragment->live);
-        fragment->report(fragment->context, &row);
+        br_live_clear(run->live);
+        run->report(run->context, &row);
         s->period_at = now;
         s->period = s->ended;
     }
-    br_live_tick(fragment->live, now, s->bytes, s->ended, false);
+    br_live_tick(run->live, now, s->bytes, s->ended, false);
 }
 
 static int bandwidth_post(struct stream *s, uint64_t n)
@@ -284,25 +284,25 @@ static void bandwidth_finish(struct stream *s, struct br_perf_row *row)
             br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
 }
 
-int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over)
+int br_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over)
 {
-    const struct br_perf_settings *settings = fragment->pair->settings;
-    bool active = fragment->pair->client || settings->bidirectional;
-    struct stream s = {.run = fragment,
-                       .pair = fragment->pair,
-                       .bytes = fragment->bytes,
+    const struct br_perf_settings *settings = run->pair->settings;
+    bool active = run->pair->client || settings->bidirectional;
+    struct stream s = {.run = run,
+                       .pair = run->pair,
+                       .bytes = run->bytes,
                        .state = active ? SENDING : DONE,
-                       .limit = fragment->messages,
+                       .limit = run->messages,
                        .receives = settings->test->verb == BR_PERF_SEND &&
-                                   (!fragment->pair->client || settings->bidirectional)};
-    int rc = br_pair_begin(fragment->pair, fragment->bytes);
+                                   (!run->pair->client || settings->bidirectional)};
+    int rc = br_pair_begin(run->pair, run->bytes);
 
     s.began = s.last = s.period_at = br_clock_now();
-    s.inner = br_perf_window_begin(s.began, fragment->duration, fragment->margin);
+    s.inner = br_perf_window_begin(s.began, run->duration, run->margin);
     if (!rc)
         rc = bandwidth_go(&s, active);
     bandwidth_finish(&s, row);
-    br_live_clear(fragment->live);
-    *over = rc ? br_interrupted() : br_pair_over(fragment->pair);
+    br_live_clear(run->live);
+    *over = rc ? br_interrupted() : br_pair_over(run->pair);
     return rc;
 }

@@ -25,7 +25,7 @@
 #define LOOKS    500 /* without anything new, before others get the core */
 
 struct trips {
-    struct br_fragment *run;
+    struct br_perf_run *run;
     struct br_pair *pair;
     size_t bytes;
     enum br_perf_verb verb;
@@ -116,15 +116,15 @@ static int go_and_return(struct trips *t)
 
 static void latency_keep(struct trips *t, uint64_t start, uint64_t end)
 {
-    struct br_fragment *fragment = t->run;
+    struct br_perf_run *run = t->run;
 
-    if (fragment->duration && (start < t->began + fragment->margin ||
-                               end > t->began + fragment->duration - fragment->margin))
+    if (run->duration &&
+        (start < t->began + run->margin || end > t->began + run->duration - run->margin))
         return;
-    if (fragment->samples)
-        fragment->samples[t->counted] = end - start;
-    if (fragment->histogram)
-        br_histogram_add(fragment->histogram, end - start);
+    if (run->samples)
+        run->samples[t->counted] = end - start;
+    if (run->histogram)
+        br_histogram_add(run->histogram, end - start);
     t->counted++;
 }
 
@@ -258,19 +258,19 @@ static void latency_finish(struct trips *t, struct br_perf_row *row)
     row->rate = row->mean > 0 ? 1e9 * scale / row->mean : 0;
 }
 
-int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over)
+int br_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over)
 {
-    struct trips t = {.run = fragment,
-                      .pair = fragment->pair,
-                      .bytes = fragment->bytes,
-                      .verb = fragment->pair->settings->test->verb};
-    int rc = br_pair_begin(fragment->pair, fragment->bytes);
+    struct trips t = {.run = run,
+                      .pair = run->pair,
+                      .bytes = run->bytes,
+                      .verb = run->pair->settings->test->verb};
+    int rc = br_pair_begin(run->pair, run->bytes);
 
     t.began = br_clock_now();
     if (!rc)
-        rc = fragment->pair->client ? latency_travel(&t) : latency_serve(&t);
+        rc = run->pair->client ? latency_travel(&t) : latency_serve(&t);
     latency_finish(&t, row);
-    br_live_clear(fragment->live);
-    *over = rc ? br_interrupted() : br_pair_over(fragment->pair);
+    br_live_clear(run->live);
+    *over = rc ? br_interrupted() : br_pair_over(run->pair);
     return rc;
 }

@@ -20,12 +20,12 @@
 void br_perf_parameters_write(const struct br_perf_settings *settings, char text[BR_PERF_TEXT]);
 
 /* The server: *agreed becomes what was asked with what the client's text adds, complete. 0; 1: that
- * does not go together, and `words` says why; -EPROTO with a message: `client` is no such text, or
+ * does not go together, and `text` says why; -EPROTO with a message: `client` is no such text, or
  * has figures that no client could be given. */
 int br_perf_parameters_agree(const struct br_perf_settings *asked, const char *client,
                              struct br_perf_settings *agreed, char text[BR_PERF_TEXT]);
 
-/* 0; 1: they differ, and `words` says in what ("-s: 64 at the server, 128 at the client"); -EPROTO
+/* 0; 1: they differ, and `text` says in what ("-s: 64 at the server, 128 at the client"); -EPROTO
  * with a message: `theirs` is no such text. */
 int br_perf_parameters_compare(const char *server, const char *client, char text[BR_PERF_TEXT]);
 

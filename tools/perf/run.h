@@ -12,7 +12,7 @@
 #include "tools/perf/live.h"
 #include "tools/perf/pair.h"
 
-struct br_fragment {
+struct br_perf_run {
     struct br_pair *pair;
     struct br_live *live;
     size_t bytes;
@@ -29,7 +29,7 @@ struct br_fragment {
 };
 
 /* 0, or a negative errno with a message. *over: Ctrl-C here or there. */
-int br_run_bandwidth(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
-int br_run_latency(struct br_fragment *fragment, struct br_perf_row *row, bool *over);
+int br_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over);
+int br_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over);
 
 #endif

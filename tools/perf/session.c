@@ -25,7 +25,7 @@ struct session {
     struct br_pair pair;
     struct br_live live;
     struct br_perf_report *report;
-    struct br_fragment run;
+    struct br_perf_run run;
     struct br_histogram *all; /* of all sizes, for --hdr */
     char devices[256], backend[32];
     struct br_cost_counters counters; /* with --packet_cost */
@@ -180,7 +180,7 @@ static int perf_session_run_once(struct session *s, struct br_perf_row *row)
 
 static int perf_session_warm_up(struct session *s)
 {
-    struct br_fragment kept = s->run;
+    struct br_perf_run kept = s->run;
     struct br_histogram unused;
     struct br_perf_row row;
     uint64_t messages = (uint64_t)s->settings->messages;
@@ -256,7 +256,7 @@ static int perf_session_prepare(struct session *s)
     const struct br_perf_settings *settings = s->settings;
     bool counted = !settings->duration;
 
-    s->run = (struct br_fragment){.pair = &s->pair, .live = &s->live, .context = s};
+    s->run = (struct br_perf_run){.pair = &s->pair, .live = &s->live, .context = s};
     s->run.messages = counted ? (uint64_t)settings->messages : UINT64_MAX;
     if (settings->forever) {
         s->run.period = (uint64_t)settings->duration * BR_SEC;

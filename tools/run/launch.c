@@ -157,7 +157,7 @@ static int launch_prepare(struct job *job)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-static int open_output(struct job *job, int i, struct br_fragment_start *start)
+static int open_output(struct job *job, int i, struct br_run_process_options *start)
 {
     const struct br_launch *launch = job->launch;
     struct rank *rank = &job->ranks[i];
@@ -188,7 +188,7 @@ static int start_rank(struct job *job, int i)
 {
     const struct br_launch *launch = job->launch;
     const struct place place = {launch, i};
-    struct br_fragment_start start = {.in = -1, .out = -1, .err = -1, .argv = launch->command};
+    struct br_run_process_options start = {.in = -1, .out = -1, .err = -1, .argv = launch->command};
     cpu_set_t share;
     int rc;
 

@@ -126,7 +126,7 @@ static void run_process_place(int fd, int number)
 
 /* In the child. Does not return; on failure `report` says why. */
 static void __attribute__((noreturn))
-run_process_become(const struct br_fragment_start *start, pid_t launcher, int report)
+run_process_become(const struct br_run_process_options *start, pid_t launcher, int report)
 {
     struct refusal refusal = {0};
     sigset_t none;
@@ -183,7 +183,7 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
     return true;
 }
 
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start,
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_process_options *start,
                          pid_t *pid)
 {
     pid_t launcher = getpid();

@@ -29,7 +29,7 @@ int br_run_keeper_start(struct br_run_keeper *keeper);
 void br_run_keeper_stop(struct br_run_keeper *keeper);
 
 /* What a process gets; -1 for a descriptor: ours. */
-struct br_fragment_start {
+struct br_run_process_options {
     int in, out, err;
     char *const *argv;
     const cpu_set_t *cpus; /* that the process may use; NULL: as the launcher */
@@ -47,7 +47,7 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
 /* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its
  * group when we die, only itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`,
  * with a message. */
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_fragment_start *start,
+int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_process_options *start,
                          pid_t *pid);
 
 /* The next of our children that has ended: its pid and status, its group is killed; 0: none. The

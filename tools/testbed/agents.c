@@ -49,7 +49,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
             .name = host->name,
             .where = host->reach,
         };
-        one->reach = (struct br_gpudirect){.in = -1, .out = -1, .err = -1};
+        one->reach = (struct br_remote){.in = -1, .out = -1, .err = -1};
         if (host->missing)
             continue;
         one->alive = br_remote_start(&one->reach, &one->host, argv) == 0;

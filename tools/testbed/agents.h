@@ -14,7 +14,7 @@
 
 struct br_agents_one {
     struct br_remote_host host; /* texts belong to the inventory */
-    struct br_gpudirect reach;
+    struct br_remote reach;
     bool alive;
     char message[256]; /* why it is not */
     char *line;        /* what has been read of an answer */
@@ -41,7 +41,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
 /*
  * Sends questions[i] to agent i (NULL: none, also to one that is not alive), waits for the answers,
  * and deletes the questions. An agent that does not answer in time or ends is not alive from then
- * on. An answer with an error leaves the agent alive, `answer` NULL and its message in `words`.
+ * on. An answer with an error leaves the agent alive, `answer` NULL and its message in `text`.
  */
 void br_agents_ask(struct br_agents *agents, cJSON **questions, int timeout_ms);
 

@@ -89,9 +89,9 @@ static char **ssh_argv(const struct br_remote_host *host, char *const argv[], ch
 }
 
 /* Pipes for 0, 1, 2: ours are left in *reach, the command's in *start. */
-static int open_pipes(struct br_gpudirect *gpudirect, struct br_fragment_start *start)
+static int open_pipes(struct br_remote *remote, struct br_run_process_options *start)
 {
-    int *ours[3] = {&gpudirect->in, &gpudirect->out, &gpudirect->err},
+    int *ours[3] = {&remote->in, &remote->out, &remote->err},
         *theirs[3] = {&start->in, &start->out, &start->err};
 
     for (int i = 0; i < 3; i++) {
@@ -113,33 +113,32 @@ static void remote_shut(int *fd)
     *fd = -1;
 }
 
-static void shut_all(struct br_gpudirect *gpudirect)
+static void shut_all(struct br_remote *remote)
 {
-    remote_shut(&gpudirect->in);
-    remote_shut(&gpudirect->out);
-    remote_shut(&gpudirect->err);
+    remote_shut(&remote->in);
+    remote_shut(&remote->out);
+    remote_shut(&remote->err);
 }
 
-int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host,
-                    char *const argv[])
+int br_remote_start(struct br_remote *remote, const struct br_remote_host *host, char *const argv[])
 {
-    struct br_fragment_start start = {.in = -1, .out = -1, .err = -1, .argv = argv};
+    struct br_run_process_options start = {.in = -1, .out = -1, .err = -1, .argv = argv};
     char *line = NULL, **ssh = NULL;
     int rc;
 
-    *gpudirect = (struct br_gpudirect){.host = host, .in = -1, .out = -1, .err = -1};
+    *remote = (struct br_remote){.host = host, .in = -1, .out = -1, .err = -1};
     if (host->kind == BR_REMOTE_NAMESPACE) {
         start.enter = remote_enter;
         start.where = host;
     } else if (host->kind == BR_REMOTE_SSH) {
         start.argv = ssh = ssh_argv(host, argv, &line);
     }
-    rc = start.argv ? open_pipes(gpudirect, &start) : br_error(ENOMEM, "no memory for a command");
+    rc = start.argv ? open_pipes(remote, &start) : br_error(ENOMEM, "no memory for a command");
     if (rc == 0)
-        rc = br_run_process_start(NULL, &start, &gpudirect->pid);
+        rc = br_run_process_start(NULL, &start, &remote->pid);
     if (rc < 0) {
-        gpudirect->pid = 0;
-        shut_all(gpudirect);
+        remote->pid = 0;
+        shut_all(remote);
         br_error_prefix(rc, "host %s: ", host->name);
     }
     remote_shut(&start.in);
@@ -151,18 +150,17 @@ int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host 
 }
 
 /* Takes the end of the process, if it has come: the group goes with it. */
-static bool remote_ended(struct br_gpudirect *gpudirect, int *status)
+static bool remote_ended(struct br_remote *remote, int *status)
 {
     siginfo_t info = {0};
 
     /* Looks first: until it is reaped its number is its group's and nobody else's. */
-    if (waitid(P_PID, (id_t)gpudirect->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        !info.si_pid)
+    if (waitid(P_PID, (id_t)remote->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && !info.si_pid)
         return false;
-    kill(-gpudirect->pid, SIGKILL);
-    if (waitpid(gpudirect->pid, status, 0) < 0)
+    kill(-remote->pid, SIGKILL);
+    if (waitpid(remote->pid, status, 0) < 0)
         *status = 127 << 8; /* somebody else has reaped it */
-    gpudirect->pid = 0;
+    remote->pid = 0;
     return true;
 }
 
@@ -171,20 +169,20 @@ static int remote_code_of(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms)
+int br_remote_end(struct br_remote *remote, int grace_ms)
 {
     uint64_t kill_at = br_clock_now() + (uint64_t)grace_ms * BR_MS;
     int status = 0;
 
-    shut_all(gpudirect);
-    while (!remote_ended(gpudirect, &status)) {
+    shut_all(remote);
+    while (!remote_ended(remote, &status)) {
         if (br_clock_now() >= kill_at)
-            kill(-gpudirect->pid, SIGKILL);
+            kill(-remote->pid, SIGKILL);
         usleep(STEP_MS * 1000);
     }
-    if (gpudirect->host->kind == BR_REMOTE_SSH && remote_code_of(status) == SSH_LOST)
-        return br_error(EHOSTUNREACH, "host %s: ssh %s failed", gpudirect->host->name,
-                        gpudirect->host->where);
+    if (remote->host->kind == BR_REMOTE_SSH && remote_code_of(status) == SSH_LOST)
+        return br_error(EHOSTUNREACH, "host %s: ssh %s failed", remote->host->name,
+                        remote->host->where);
     return remote_code_of(status);
 }
 
@@ -193,7 +191,7 @@ int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms)
 /* A task under way. */
 struct run {
     struct br_remote_task *task; /* NULL: free */
-    struct br_gpudirect reach;
+    struct br_remote reach;
     size_t written;
     uint64_t over_at; /* ns; UINT64_MAX: no limit */
     uint64_t drop_at; /* it has ended: when to give up on pipes that others hold */
@@ -326,13 +324,13 @@ static void wait_for_any(const struct run *runs, struct pollfd *polls, int n)
     nfds_t count = 0;
 
     for (int i = 0; i < n; i++) {
-        const struct br_gpudirect *gpudirect = &runs[i].reach;
+        const struct br_remote *remote = &runs[i].reach;
 
         if (!runs[i].task)
             continue;
-        polls[count++] = (struct pollfd){.fd = gpudirect->in, .events = POLLOUT};
-        polls[count++] = (struct pollfd){.fd = gpudirect->out, .events = POLLIN};
-        polls[count++] = (struct pollfd){.fd = gpudirect->err, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = remote->in, .events = POLLOUT};
+        polls[count++] = (struct pollfd){.fd = remote->out, .events = POLLIN};
+        polls[count++] = (struct pollfd){.fd = remote->err, .events = POLLIN};
     }
     poll(polls, count, STEP_MS);
 }

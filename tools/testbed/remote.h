@@ -29,7 +29,7 @@ struct br_remote_host {
 };
 
 /* One running command. */
-struct br_gpudirect {
+struct br_remote {
     const struct br_remote_host *host;
     pid_t pid;        /* leads its group; 0: none */
     int in, out, err; /* our ends of its pipes, non-blocking; -1: closed */
@@ -41,7 +41,7 @@ struct br_gpudirect {
  * command that has ended gives EPIPE: the caller ignores SIGPIPE. Negative errno with a message
  * that names the host: -ENOENT no such command or namespace, -EPERM not root.
  */
-int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host *host,
+int br_remote_start(struct br_remote *remote, const struct br_remote_host *host,
                     char *const argv[]);
 
 /*
@@ -49,7 +49,7 @@ int br_remote_start(struct br_gpudirect *gpudirect, const struct br_remote_host 
  * its group. Returns the exit code, 128 + the signal that killed it. -EHOSTUNREACH with a message
  * where ssh could not reach the host (its code 255).
  */
-int br_remote_end(struct br_gpudirect *gpudirect, int grace_ms);
+int br_remote_end(struct br_remote *remote, int grace_ms);
 
 /* A command for br_remote_all(). The caller fills the first part. */
 struct br_remote_task {

@@ -20,7 +20,7 @@
  * 5. `auto` believes no prediction that it can measure. The law a + b M and `behind` are simple
  *    beside what a network does, and on shaped ones predictions were 20 % off, in favour of the
  *    wrong plan. So the plans of all policies that are not predicted to be far behind take turns at
- *    some iterations (trial.h), and the fastest stays until an iteration's time has changed by
+ *    some iterations (autotune.h), and the fastest stays until an iteration's time has changed by
  *    DRIFT: the shortest since the last look, as a program also evaluates and saves. Rejected: a
  *    better law, which would have to know of queues in shapers and switches; trying one plan for
  *    some iterations, then the next, which a drift misleads.

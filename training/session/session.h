@@ -62,10 +62,10 @@ int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool
 /* session.c: an iteration can begin: no layer is ready. */
 void br_session_begin(struct braid_session *session);
 
-/* review.c: puts the times of all ranks together and plans. Collective; blocks. */
+/* replan.c: puts the times of all ranks together and plans. Collective; blocks. */
 int br_session_replan(struct braid_session *session);
 
-/* review.c: an iteration of the trial took so long; the next plan is laid out, or the fastest.
+/* replan.c: an iteration of the trial took so long; the next plan is laid out, or the fastest.
  * Collective; blocks at the end of the trial. */
 int br_session_try(struct braid_session *session, double seconds);
 

@@ -83,7 +83,7 @@ static void takes__by_size_and_name(void **state)
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.count = 1025;
     assert_false(br_shm_executor_takes(&locals[0], &op));
-    strcpy(op.algorithm, "board");
+    strcpy(op.algorithm, "shm");
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.count = BR_SHM_COLL_BYTES / 4 + 1;
     assert_false(br_shm_executor_takes(&locals[0], &op));

@@ -156,21 +156,21 @@ static void reach_all__ssh(void **state)
 
 static void reach_start__a_conversation(void **state)
 {
-    struct br_gpudirect gpudirect;
+    struct br_remote remote;
     char text[16];
     ssize_t n;
 
     (void)state;
-    assert_int_equal(br_remote_start(&gpudirect, &here, COMMAND("cat")), 0);
-    assert_int_equal(write(gpudirect.in, "one", 3), 3);
-    while ((n = read(gpudirect.out, text, sizeof text)) < 0 && errno == EAGAIN)
+    assert_int_equal(br_remote_start(&remote, &here, COMMAND("cat")), 0);
+    assert_int_equal(write(remote.in, "one", 3), 3);
+    while ((n = read(remote.out, text, sizeof text)) < 0 && errno == EAGAIN)
         usleep(1000);
     assert_int_equal(n, 3);
     assert_memory_equal(text, "one", 3);
-    assert_int_equal(br_remote_end(&gpudirect, 5000), 0);
+    assert_int_equal(br_remote_end(&remote, 5000), 0);
 
-    assert_int_equal(br_remote_start(&gpudirect, &here, COMMAND("sleep", "77")), 0);
-    assert_int_equal(br_remote_end(&gpudirect, 10), 128 + SIGKILL);
+    assert_int_equal(br_remote_start(&remote, &here, COMMAND("sleep", "77")), 0);
+    assert_int_equal(br_remote_end(&remote, 10), 128 + SIGKILL);
 }
 
 static void reach_quote__quotes(void **state)
