@@ -13,9 +13,13 @@
 
 #include "collectives/schedule/type.h"
 
-#define BLOCK 512
+#define BLOCK 512 /* elements */
 
-static uint64_t common_data_raw(uint64_t seed, int rank, size_t i)
+/* What is inlined into a loop for one type, so that nothing is decided for each element (note 2).
+ */
+#define INLINED static inline __attribute__((always_inline))
+
+INLINED uint64_t raw(uint64_t seed, int rank, size_t i)
 {
     uint64_t x =
         seed + 0x9e3779b97f4a7c15ull * (i + 1) + 0xd1342543de82ef95ull * ((uint64_t)rank + 1);
@@ -26,7 +30,7 @@ static uint64_t common_data_raw(uint64_t seed, int rank, size_t i)
 
 /* ---- floating point -------------------------------------------------------------------------- */
 
-static bool is_float(enum braid_type type)
+INLINED bool is_float(enum braid_type type)
 {
     return type <= BRAID_BFLOAT16;
 }
@@ -35,17 +39,17 @@ static bool is_float(enum braid_type type)
 static const uint8_t fraction_bits[] = {23, 52, 10, 7};
 static const double fraction[] = {0x1p-23, 0x1p-52, 0x1p-10, 0x1p-7};
 
-static double float_value(const struct br_data *data, int rank, size_t i)
+INLINED double float_value(const struct br_data *data, int rank, size_t i)
 {
     int bits = fraction_bits[data->type];
-    uint64_t h = common_data_raw(data->seed, rank, i);
+    uint64_t h = raw(data->seed, rank, i);
     if (data->reduction != BRAID_PROD)
         return (double)((int64_t)(h >> (63 - bits)) - (1ll << bits)) * fraction[data->type];
     double magnitude = 0.75 + (double)(h >> (65 - bits)) * fraction[data->type];
     return h & 1 ? -magnitude : magnitude;
 }
 
-static uint32_t float_bits(float value)
+INLINED uint32_t float_bits(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -53,7 +57,7 @@ static uint32_t float_bits(float value)
 }
 
 /* Exact, and for the values of note 1 only: no subnormals, no rounding. */
-static uint16_t half_of(double value)
+INLINED uint16_t half_of(double value)
 {
     uint32_t bits = float_bits((float)value);
     if (!(bits & 0x7fffffffu))
@@ -62,7 +66,7 @@ static uint16_t half_of(double value)
                       (bits >> 13 & 0x3ffu));
 }
 
-static double half_value(uint16_t half)
+INLINED double half_value(uint16_t half)
 {
     /* as a float whose exponent is 112 too small */
     uint32_t bits = (uint32_t)(half & 0x7fff) << 13;
@@ -72,7 +76,7 @@ static double half_value(uint16_t half)
     return half & 0x8000 ? -(double)value : (double)value;
 }
 
-static double bfloat_value(uint16_t bfloat)
+INLINED double bfloat_value(uint16_t bfloat)
 {
     uint32_t bits = (uint32_t)bfloat << 16;
     float value;
@@ -80,7 +84,7 @@ static double bfloat_value(uint16_t bfloat)
     return (double)value;
 }
 
-static double load_float(enum braid_type type, const char *at)
+INLINED double load_float(enum braid_type type, const char *at)
 {
     union {
         float f32;
@@ -100,7 +104,7 @@ static double load_float(enum braid_type type, const char *at)
     }
 }
 
-static void store_float(enum braid_type type, char *at, double value)
+INLINED void store_float(enum braid_type type, char *at, double value)
 {
     union {
         float f32;
@@ -129,7 +133,7 @@ static void store_float(enum braid_type type, char *at, double value)
  * bound, for which the thousandth on top pays.
  */
 #define DEFINE_RIGHT(name, wide)                                                                   \
-    static bool name(const struct br_data *data, int ranks, size_t i, wide got)                    \
+    INLINED bool name(const struct br_data *data, int ranks, size_t i, wide got)                   \
     {                                                                                              \
         wide result = (wide)float_value(data, 0, i), magnitude = result < 0 ? -result : result;    \
         for (int r = 1; r < ranks; r++) {                                                          \
@@ -161,40 +165,40 @@ static void store_float(enum braid_type type, char *at, double value)
         wide error = got - result;                                                                 \
         return error <= bound && -error <= bound; /* false for a NaN */                            \
     }
-DEFINE_RIGHT(common_data_right, double)
+DEFINE_RIGHT(right, double)
 DEFINE_RIGHT(right_long, long double)
 
-static bool float_right(const struct br_data *data, int ranks, size_t i, const char *at)
+INLINED bool float_right(const struct br_data *data, int ranks, size_t i, const char *at)
 {
     double got = load_float(data->type, at);
     if (data->type == BRAID_FLOAT64)
         return right_long(data, ranks, i, (long double)got);
-    return common_data_right(data, ranks, i, got);
+    return right(data, ranks, i, got);
 }
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
-static bool is_signed(enum braid_type type)
+INLINED bool is_signed(enum braid_type type)
 {
     return type == BRAID_INT8 || type == BRAID_INT32 || type == BRAID_INT64;
 }
 
 /* Cuts x to the type and extends it again, as the type's own arithmetic would leave it. */
-static uint64_t common_data_wrap(enum braid_type type, uint64_t x)
+INLINED uint64_t wrap(enum braid_type type, uint64_t x)
 {
     int unused = 64 - 8 * (int)br_type_size(type);
     return is_signed(type) ? (uint64_t)((int64_t)(x << unused) >> unused) : x << unused >> unused;
 }
 
-static uint64_t integer_value(const struct br_data *data, int rank, size_t i)
+INLINED uint64_t integer_value(const struct br_data *data, int rank, size_t i)
 {
-    uint64_t h = common_data_raw(data->seed, rank, i);
-    return common_data_wrap(data->type,
-                            /* odd factors: a product never dies out */
-                            data->reduction == BRAID_PROD ? h | 1 : h);
+    uint64_t h = raw(data->seed, rank, i);
+    return wrap(data->type,
+                /* odd factors: a product never dies out */
+                data->reduction == BRAID_PROD ? h | 1 : h);
 }
 
-static uint64_t integer_step(const struct br_data *data, uint64_t a, uint64_t b)
+INLINED uint64_t integer_step(const struct br_data *data, uint64_t a, uint64_t b)
 {
     bool less = is_signed(data->type) ? (int64_t)b < (int64_t)a : b < a;
     switch (data->reduction) {
@@ -209,12 +213,12 @@ static uint64_t integer_step(const struct br_data *data, uint64_t a, uint64_t b)
     }
 }
 
-static uint64_t integer_reference(const struct br_data *data, int ranks, size_t i)
+INLINED uint64_t integer_reference(const struct br_data *data, int ranks, size_t i)
 {
     uint64_t result = integer_value(data, 0, i);
     for (int r = 1; r < ranks; r++)
         result = integer_step(data, result, integer_value(data, r, i));
-    result = common_data_wrap(data->type, result);
+    result = wrap(data->type, result);
     if (data->reduction == BRAID_AVG)
         result =
             is_signed(data->type) ? (uint64_t)((int64_t)result / ranks) : result / (uint64_t)ranks;
@@ -224,7 +228,7 @@ static uint64_t integer_reference(const struct br_data *data, int ranks, size_t 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Little-endian, as all hosts that braid runs on: the low bytes are the element. */
-static void common_data_store(const struct br_data *data, int rank, size_t i, char *at)
+INLINED void store(const struct br_data *data, int rank, size_t i, char *at)
 {
     if (is_float(data->type)) {
         store_float(data->type, at, float_value(data, rank, i));
@@ -234,21 +238,75 @@ static void common_data_store(const struct br_data *data, int rank, size_t i, ch
     memcpy(at, &value, br_type_size(data->type));
 }
 
-void br_data_fill(const struct br_data *data, int rank, size_t first, void *buffer, size_t count)
+INLINED void fill(const struct br_data *data, int rank, size_t first, char *buffer, size_t count)
 {
-    size_t size = br_type_size(data->type);
+    const size_t size = br_type_size(data->type);
+
     for (size_t i = 0; i < count; i++)
-        common_data_store(data, rank, first + i, (char *)buffer + i * size);
+        store(data, rank, first + i, buffer + i * size);
 }
+
+INLINED size_t wrong_reduced(const struct br_data *data, int ranks, size_t first,
+                             const char *buffer, size_t count)
+{
+    const size_t size = br_type_size(data->type);
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const char *at = buffer + i * size;
+
+        if (is_float(data->type)) {
+            wrong += !float_right(data, ranks, first + i, at);
+        } else {
+            const uint64_t expected = integer_reference(data, ranks, first + i);
+
+            wrong += memcmp(&expected, at, size) != 0;
+        }
+    }
+    return wrong;
+}
+
+/* `call` with `d`, which is *data, but its type a constant. */
+#define FOR_TYPE(data, call)                                                                       \
+    switch ((data)->type) {                                                                        \
+        IS_TYPE(BRAID_FLOAT32, data, call)                                                         \
+        IS_TYPE(BRAID_FLOAT64, data, call)                                                         \
+        IS_TYPE(BRAID_FLOAT16, data, call)                                                         \
+        IS_TYPE(BRAID_BFLOAT16, data, call)                                                        \
+        IS_TYPE(BRAID_INT8, data, call)                                                            \
+        IS_TYPE(BRAID_UINT8, data, call)                                                           \
+        IS_TYPE(BRAID_INT32, data, call)                                                           \
+        IS_TYPE(BRAID_UINT32, data, call)                                                          \
+        IS_TYPE(BRAID_INT64, data, call)                                                           \
+        IS_TYPE(BRAID_UINT64, data, call)                                                          \
+    }
+#define IS_TYPE(constant, data, call)                                                              \
+    case constant: {                                                                               \
+        const struct br_data d = {                                                                 \
+            .seed = (data)->seed, .type = constant, .reduction = (data)->reduction};               \
+                                                                                                   \
+        call;                                                                                      \
+        break;                                                                                     \
+    }
+
+void br_data_fill(const struct br_data *data, int rank, size_t first, void *buffer,
+                  size_t count){FOR_TYPE(data, fill(&d, rank, first, buffer, count))}
 
 size_t br_data_wrong_copy(const struct br_data *data, int rank, size_t first, const void *buffer,
                           size_t count)
 {
-    size_t size = br_type_size(data->type), wrong = 0;
-    for (size_t i = 0; i < count; i++) {
-        char expected[8];
-        common_data_store(data, rank, first + i, expected);
-        wrong += memcmp(expected, (const char *)buffer + i * size, size) != 0;
+    const size_t size = br_type_size(data->type);
+    char expected[BLOCK * 8];
+    size_t wrong = 0;
+
+    for (size_t done = 0; done < count; done += BLOCK) {
+        const size_t n = count - done < BLOCK ? count - done : BLOCK;
+        const char *got = (const char *)buffer + done * size;
+
+        br_data_fill(data, rank, first + done, expected, n);
+        if (memcmp(expected, got, n * size))
+            for (size_t i = 0; i < n; i++)
+                wrong += memcmp(expected + i * size, got + i * size, size) != 0;
     }
     return wrong;
 }
@@ -256,15 +314,8 @@ size_t br_data_wrong_copy(const struct br_data *data, int rank, size_t first, co
 size_t br_data_wrong_reduced(const struct br_data *data, int ranks, size_t first,
                              const void *buffer, size_t count)
 {
-    size_t size = br_type_size(data->type), wrong = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *at = (const char *)buffer + i * size;
-        if (is_float(data->type)) {
-            wrong += !float_right(data, ranks, first + i, at);
-            continue;
-        }
-        uint64_t expected = integer_reference(data, ranks, first + i);
-        wrong += memcmp(&expected, at, size) != 0;
-    }
+    size_t wrong = 0;
+
+    FOR_TYPE(data, wrong = wrong_reduced(&d, ranks, first, buffer, count))
     return wrong;
 }
