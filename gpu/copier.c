@@ -23,7 +23,7 @@ struct lane {
     struct CUstream_st *streams[BR_COPY_DIRECTIONS];
     struct CUevent_st *events[EVENTS];
     int n_events;
-    /* memory of the trial, which is kept: freeing it would wait (passage.h, note 7) */
+    /* memory of the trial, which is kept: freeing it would wait (stream_op.h, note 7) */
     br_cuda_pointer trial;
     void *trial_host;
 };

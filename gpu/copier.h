@@ -67,7 +67,7 @@ int br_copier_open(struct br_copier *copier, int gpu);
  * Not on the data path. */
 bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes);
 /* false: it stays pinned to the end of the process, as the GPU is lost, and the memory has to stay,
- * too. Waits for the GPU: never while an operation stands in a stream (passage.h, note 7). */
+ * too. Waits for the GPU: never while an operation stands in a stream (stream_op.h, note 7). */
 bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
 
 /* Asks for a copy; one of `to` and `from` is memory of that GPU, the other may be of any, and need
@@ -86,8 +86,8 @@ int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction
  * direction, and for `most` ns: then -ETIMEDOUT, and the GPU counts as lost. */
 int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction,
                           void *to, const void *from, size_t bytes, uint64_t most);
-/* A copy that was asked for in another stream (passage.h, offload.h) counts, too, and the result of
- * a reduction. */
+/* A copy that was asked for in another stream (stream_op.h, offload.h) counts, too, and the result
+ * of a reduction. */
 void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes);
 /* The stream of reductions of a GPU that is open; any thread. */
 struct CUstream_st *br_copier_reductions(const struct br_copier *copier, int gpu);

@@ -19,7 +19,7 @@
  *    cuMemCreate() is named by its extents in place of one (extent.h), whose descriptors have to be
  *    handed over before it can be mapped. A process cannot map its own.
  * 5. Opening and closing, mapping and unmapping may wait for all of the GPU's streams: never while
- *    an operation of ours stands in one (passage.h, note 7).
+ *    an operation of ours stands in one (stream_op.h, note 7).
  *
  * One a worker, under its lock.
  */

@@ -30,7 +30,7 @@ struct lane {
     br_cuda_pointer arena;    /* ARENA bytes, and TRIAL for the trial */
     uint64_t head, tail;      /* positions in the ring, which only grow: [tail, head) is taken */
     struct CUevent_st *event; /* of the trial */
-    /* pinned host memory, kept: freeing it would wait (passage.h, note 7) */
+    /* pinned host memory, kept: freeing it would wait (stream_op.h, note 7) */
     void *trial;
     struct br_offload_cost cost;
 };

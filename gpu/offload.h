@@ -24,7 +24,7 @@
  *    + per_byte * bytes that are copied. Which way is faster is the caller's to say, who knows the
  *    CPU.
  * 5. Nothing of it is for operations in streams of the program's, whose end may need no CUDA work
- *    that comes later (passage.h, note 2).
+ *    that comes later (stream_op.h, note 2).
  *
  * One a worker. All but open() under the worker's lock; on the data path the driver's calls neither
  * block nor allocate: cuMemcpyAsync and cuLaunchKernel. But where the program runs with

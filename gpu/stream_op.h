@@ -18,7 +18,7 @@
  *    network, and copies that were put into streams before. What that costs: the copies of one
  *    operation do not overlap with its own journey, and its host memory is as large as it. It does
  *    not hold of an operation that begins behind another of its communicator that is still staged
- *    (stage.h) and has no stream: the end of that one needs copies of ours that come later, by
+ *    (staging.h) and has no stream: the end of that one needs copies of ours that come later, by
  *    streams of ours. Rejected: to wait for it in the call, which stops a program that works, when
  *    another rank waits for what comes after the call. So gpu.h tells the program to wait.
  *    Rejected, each for this reason or the next: our copies from an event of the program's stream
@@ -39,7 +39,7 @@
  * 6. Passages and their host memory are kept: one is free again when the GPU has written `idle`. A
  *    passage whose stream took only a part of it is never used again.
  * 7. Nothing is unpinned, and no memory of CUDA freed, while a passage is not idle, neither here
- *    nor in copier.c and room.c: cuMemHostUnregister(), cuMemFreeHost() and cuMemFree() wait for
+ *    nor in copier.c and scratch.c: cuMemHostUnregister(), cuMemFreeHost() and cuMemFree() wait for
  *    the whole context (github.com/NVIDIA/nccl/issues/48), so for its streams, so for operations
  *    that stand in them, so for other ranks and our own worker. Therefore nothing is before the
  *    end; what has become too small is kept. If GPUs do not come through at the end, because a

@@ -193,7 +193,7 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
 /* Nothing more will be written through the connection that was lost: what it carried goes again. */
 void br_rail_fenced(struct br_worker *w, struct br_rail *rail);
 
-/* relay_hop.c, relay_peer.c: relaying (relay.h); w->relay is set where not said otherwise */
+/* hop.c, peer.c: relaying (relay.h); w->relay is set where not said otherwise */
 void br_relay_arrived(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 void br_relay_heard_back(struct br_rail *rail, const struct br_body_relay_back *back);
 void br_relay_rail_lost(struct br_worker *w, struct br_rail *rail);   /* a direct one */

@@ -157,7 +157,7 @@ struct br_rail {
     uint32_t attempts; /* alternate routes: routes tried */
     uint8_t late;      /* alternate routes: attempts that ran out of time since it was up or the
                         * peer was cut, at most BR_LATE_MOST */
-    /* of a peer that is cut: is this refused? NULL: none (relay_probe.c) */
+    /* of a peer that is cut: is this refused? NULL: none (probe.c) */
     struct br_link *probe;
     uint64_t probe_at;           /* ns; the next one, or the end of this one */
     uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */

@@ -81,7 +81,7 @@ struct braid_region {
 /* Where the values of GPUs are combined; as in the list of BRAID_GPU_REDUCE's words. */
 enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
 
-/* braid_config with environment and defaults applied; configure.c. */
+/* braid_config with environment and defaults applied; settings.c. */
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;
@@ -108,7 +108,8 @@ struct br_settings {
     int rails;           /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    /* up to this size a collective within the host takes the shared segment (local.h); 0: never */
+    /* up to this size a collective within the host takes the shared segment (executor.h); 0: never
+     */
     uint64_t shm_collective_bytes;
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
@@ -136,9 +137,9 @@ struct br_context {
     /* NICs that read and write memory of GPUs; NULL: none can */
     struct br_gpudirect *gpudirect;
     struct br_ipc *ipc; /* memory of GPUs that other processes have shared */
-    /* who hands descriptors of such memory over (hand.h, note 2); NULL: nobody */
+    /* who hands descriptors of such memory over (fd_passing.h, note 2); NULL: nobody */
     struct br_gpu_local *fd_sender;
-    bool gpu_local_possible; /* all ranks of the job could (share.h, note 7) */
+    bool gpu_local_possible; /* all ranks of the job could (gpu_local.h, note 7) */
     /* the level between hosts of such memory; NULL: there is none */
     struct br_gpu_hosts *gpu_hosts;
     struct br_stream_ops *stream_ops; /* of operations on streams; under its own lock */
@@ -164,14 +165,14 @@ struct br_context {
     struct braid_comm *world; /* of all ranks of the job */
 
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
-    /* of operations of all kinds and communicators; each has two (views.h, note 4) */
+    /* of operations of all kinds and communicators; each has two (epochs.h, note 4) */
     uint64_t next_order;
     uint64_t now; /* of the last turn */
     struct br_progress_counters {
         /* ns but for turns; what a pass of the progress loop found to do */
         uint64_t calls, busy, idle, asleep;
     } progress;
-    int armed_devices; /* devices are armed for sleeping (gate.c) */
+    int armed_devices; /* devices are armed for sleeping (progress_lock.c) */
     /* By number. One that has been finalized stays, without a group, so that its handle is known
      * for what it is, until the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
@@ -216,8 +217,8 @@ struct braid_comm {
     int rank, size;              /* of the group */
     struct br_group *group;      /* NULL: has been finalized */
     struct br_shm_executor *shm; /* NULL: not all its ranks share this host */
-    /* of those that do, for all-reduces of GPUs' memory (across.h); borrowed, NULL: there is none
-     */
+    /* of those that do, for all-reduces of GPUs' memory (gpu_hosts.h); borrowed, NULL: there is
+     * none */
     struct br_shm_executor *host_shm;
     _Atomic int outstanding; /* operations submitted and not ended */
     /* of collectives; the same on all ranks; under the lock, as all below */
@@ -228,10 +229,10 @@ struct braid_comm {
     struct br_list deferring; /* in the context's list */
 };
 
-/* configure.c: *settings from config, environment and defaults; -EINVAL with a message. Blocks on a
+/* settings.c: *settings from config, environment and defaults; -EINVAL with a message. Blocks on a
  * secret file. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
-/* configure.c: of *settings only what BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL say.
+/* settings.c: of *settings only what BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL say.
  * details: the default of BRAID_TRACE_DETAIL. -EINVAL with a message. */
 int br_settings_read_trace(struct br_settings *settings, int64_t details);
 
@@ -239,7 +240,7 @@ int br_settings_read_trace(struct br_settings *settings, int64_t details);
  * of *settings are known. -EINVAL and errors of the file, with a message. Blocks on it. */
 int br_settings_read_inventory(struct br_settings *settings, const char *file);
 
-/* rendezvous.c: opens devices, finds the other ranks, connects to them. Both block up to the init
+/* bootstrap.c: opens devices, finds the other ranks, connects to them. Both block up to the init
  * timeout. */
 int br_bootstrap_join(struct br_context *context);
 /* returns when every rank is connected to all */
@@ -333,7 +334,7 @@ struct br_context *br_handle_context(uint64_t handle);
 struct braid_op *br_operation_handle(struct br_operation *op);
 bool br_operation_has_ended(struct braid_op *handle);
 
-/* operation.c */
+/* operation_pool.c */
 /* zeroed; NULL with a message: -EAGAIN */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
 void br_comm_put_operation(struct br_operation *op);
@@ -372,7 +373,7 @@ int br_tracing_rails(struct br_context *context); /* names the rows of all rails
 void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now);
 void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now);
 
-/* gate.c */
+/* progress_lock.c */
 /* for a moment: whoever drives lets us in */
 void br_progress_lock(struct br_context *context);
 void br_progress_lock_last(struct br_context *context); /* when nobody else wants it */
@@ -393,11 +394,12 @@ bool br_progress_yield_or_leave(struct br_context *context);
 void br_progress_sleep(struct br_context *context, uint64_t until);
 void br_progress_wake(struct br_context *context); /* all that sleep, and the progress thread */
 
-/* observe.c: counters on a local socket. open fails never: what is not possible is said. */
+/* stats_server.c: counters on a local socket. open fails never: what is not possible is said. */
 int br_stats_server_open(struct br_context *context);
 void br_stats_server_close(struct br_context *context);
 
-/* insight.c: the counters, under the lock; n_peers and n_rails say how many there is room for. */
+/* statistics.c: the counters, under the lock; n_peers and n_rails say how many there is room for.
+ */
 void br_statistics_take(struct braid_comm *comm, struct br_snapshot *snapshot);
 
 /* progress.c */
@@ -425,8 +427,8 @@ uint64_t br_progress_event_count(const struct br_context *context);
 void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most);
 /* any thread; wakes those who wait for an event */
 void br_progress_signal(struct br_context *context);
-/* A small collective of one host, while its caller waits (local.h). false: not possible now, go the
- * long way. */
+/* A small collective of one host, while its caller waits (executor.h). false: not possible now, go
+ * the long way. */
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op);
 void br_progress_try_once(struct br_context *context); /* one turn, if nobody else is at it */
 /* Drives until *count is zero, for `most` ns at most (UINT64_MAX: no limit). */

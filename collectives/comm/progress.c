@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who drives progress; the reasons are in comm.h. Above transport/, only this file, gate.c,
- * rendezvous.c and protocol/bootstrap/ know threads and a clock. */
+/* Who drives progress; the reasons are in comm.h. Above transport/, only this file,
+ * progress_lock.c, bootstrap.c and protocol/bootstrap/ know threads and a clock. */
 #include "collectives/comm/comm.h"
 
 #include <errno.h>

@@ -20,9 +20,9 @@
  *    is not used holds no memory. Over several communicators the same holds as long as the program
  *    uses them in one order on all ranks. Without it, operations wait for each other only when runs
  *    or credits are used up (braid.h). The oldest operation may not have come yet: it waits for its
- *    stream (stream.c), or on a shared segment, to learn who shares memory of GPUs (share.h), while
- *    on another rank it has a run. Then the run and the credit are kept until it comes or ends. It
- *    needs neither of them before.
+ *    stream (stream.c), or on a shared segment, to learn who shares memory of GPUs (gpu_local.h),
+ *    while on another rank it has a run. Then the run and the credit are kept until it comes or
+ *    ends. It needs neither of them before.
  * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start.
  *    Scratch that has to grow takes the time to clear its pages, so the next run starts one turn
  *    later, when the first frames of this one have left.
@@ -106,7 +106,7 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
     return runs < engine->config.window || bytes <= LITTLE;
 }
 
-/* One that waits for its view (views.h) will. */
+/* One that waits for its view (epochs.h) will. */
 static bool admission_needs_fragment(const struct br_operation *op)
 {
     const struct br_operation_fragments *f = &op->fragments;

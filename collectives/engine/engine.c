@@ -217,7 +217,7 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
-/* Rounds of views come later than their order says (views.h, note 4). */
+/* Rounds of views come later than their order says (epochs.h, note 4). */
 static void insert_by_order(struct br_list *collectives, struct br_operation *op)
 {
     struct br_list *behind = collectives->prev;

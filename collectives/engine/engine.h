@@ -14,7 +14,7 @@
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
 
-/* Memory of GPUs for the scratch of direct runs (direct_run.h). take: and the region that it lies
+/* Memory of GPUs for the scratch of direct runs (gpu_pipeline.h). take: and the region that it lies
  * in; NULL: there is none now. Functions NULL: there never is. */
 struct br_engine_workspace {
     void *(*take)(void *context, int gpu, size_t bytes, struct br_region **region);
@@ -69,7 +69,7 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *operation, u
  * of it that run at once, beside all that is reserved so far. Negative errno with a message:
  * -EINVAL, -E2BIG (arguments; all ranks find the same), -ENOMEM. */
 int br_engine_reserve(struct br_engine *engine, struct br_operation *operation);
-/* room.c */
+/* scratch.c */
 void br_engine_unreserve(struct br_engine *engine, const struct br_operation *operation);
 
 /*

@@ -18,7 +18,7 @@
  *    instead of lying in scratch first (transport/slot.h, note 5), and the step has nothing left to
  *    do when its turn comes. The order of the sources is that of the step, so the bits are the same
  *    either way. If bytes have come before the other sources were there, it is done as always.
- * 6. On memory of GPUs a run is staged (stage.h) or direct (direct_run.h): what differs are the
+ * 6. On memory of GPUs a run is staged (staging.h) or direct (gpu_pipeline.h): what differs are the
  *    places, and who does the local work.
  */
 #include "collectives/engine/internal.h"

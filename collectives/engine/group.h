@@ -23,7 +23,7 @@ struct br_group {
     struct br_cost_model model;
     struct br_plan_cache plan_cache;
     struct br_tag_sequences tag_sequences; /* of messages */
-    /* What its all-reduces know of broken links (views.h): view `known` and the one before, by
+    /* What its all-reduces know of broken links (epochs.h): view `known` and the one before, by
      * number % 2. Zeros: nothing. */
     const struct br_forest *epochs[2];
     uint64_t epoch;

@@ -40,7 +40,7 @@ struct br_fragment {
     uint8_t *scratch;
     size_t scratch_bytes;
     struct br_region *scratch_region;
-    size_t scratch_used;        /* of it by the schedule; behind it: what is staged (stage.h) */
+    size_t scratch_used;        /* of it by the schedule; behind it: what is staged (staging.h) */
     int scratch_pinned;         /* as br_scratch_pin() has it */
     struct br_copy_batch batch; /* what is under way of that */
     struct br_gpu_pipeline gpu_pipeline;
@@ -56,7 +56,7 @@ struct br_engine {
     struct br_list messages;    /* sends, receives, puts, gets under way */
     /* sends and receives of this rank with itself that wait for each other */
     struct br_list to_self;
-    /* off the shared segment, while their results are copied to a GPU (stage_board.c) */
+    /* off the shared segment, while their results are copied to a GPU (staging_shm.c) */
     struct br_list storing;
     /* collectives with fragments to start, in order (priority, order) */
     struct br_list waiting;
@@ -69,7 +69,7 @@ struct br_engine {
     /* struct br_copy_batch: copies of GPUs' memory under way */
     struct br_list copying;
     struct br_list free_buffers;          /* struct br_staging_buffer */
-    struct br_list targets, free_targets; /* requests of peers that are staged (stage_target.c) */
+    struct br_list targets, free_targets; /* requests of peers that are staged (staging_target.c) */
     struct br_staging_reduction reductions[BR_STAGING_REDUCTIONS];
     struct br_list free_reductions; /* their batches */
     uint64_t expected;              /* as br_engine_set_oldest() said */
@@ -88,8 +88,9 @@ struct br_engine {
 /* engine.c */
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
-/* room.c: memory of runs. take_memory: that back ends know. *pinned: for this GPU, as br_gpu_of()
- * names it; 0: nobody has tried; BR_NOT_PINNABLE: it cannot be, and is not tried again. */
+/* scratch.c: memory of runs. take_memory: that back ends know. *pinned: for this GPU, as
+ * br_gpu_of() names it; 0: nobody has tried; BR_NOT_PINNABLE: it cannot be, and is not tried again.
+ */
 #define BR_NOT_PINNABLE (-1)
 int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory,
                    struct br_region **region);
@@ -149,12 +150,12 @@ void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op,
                            struct br_transfer *t);
 void br_p2p_failed(struct br_engine *engine, int rc, const char *what, int peer);
 
-/* access.c: one-sided access, the requester's side */
+/* onesided.c: one-sided access, the requester's side */
 int br_onesided_submit(struct br_engine *engine, struct br_operation *op);
 void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op,
                                 struct br_transfer *t);
 
-/* overdue.c: deadlines and words */
+/* deadline.c: deadlines and words */
 void br_deadline_expect(struct br_engine *engine, const struct br_operation *op);
 /* fails the worker when one has passed */
 void br_deadline_check(struct br_engine *engine, uint64_t now);

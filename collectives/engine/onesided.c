@@ -10,8 +10,8 @@
  * there and back, where a large put takes two (request and READY, data and answer). A get's data
  * come with a READY of their own, which leaves with the request: one trip, too.
  *
- * Memory of a GPU that NICs do not reach (reach.h) is staged (stage.h): what a put sends is copied
- * before anything of the part is posted.
+ * Memory of a GPU that NICs do not reach (remote.h) is staged (staging.h): what a put sends is
+ * copied before anything of the part is posted.
  */
 #include "collectives/engine/internal.h"
 

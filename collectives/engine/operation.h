@@ -43,10 +43,10 @@ enum br_operation_state {
     BR_OPERATION_ENDED,     /* status and message are final */
 };
 
-/* An operation in the queue of a communicator's shared segment (local.h). */
+/* An operation in the queue of a communicator's shared segment (executor.h). */
 enum br_shm_role {
     BR_SHM_ROLE_COLLECTIVE,
-    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (share.h); `shared
+    BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (gpu_local.h); `shared
                               segment` has what is under way there */
     BR_SHM_ROLE_ENGINE,    /* of the engine's: it stands behind one of these */
 };
@@ -56,7 +56,8 @@ struct br_stream_op;
 struct br_plan;
 struct br_algorithm_config;
 
-/* A collective's share of the engine: its fragments (fragment.h) and the runs that work on them. */
+/* A collective's share of the engine: its fragments (fragment_size.h) and the runs that work on
+ * them. */
 struct br_operation_fragments {
     struct br_plan *plan; /* held until the operation has ended; NULL: it waits for its view */
     uint32_t count, next; /* fragments in all; the first that has no run yet */
@@ -74,7 +75,7 @@ struct br_operation_parts {
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
     struct br_message request;                         /* one-sided, as what follows */
     struct br_answer answer;                           /* of the target, for the part under way */
-    struct br_staging staging[BR_OPERATION_TRANSFERS]; /* of each transfer (stage.h) */
+    struct br_staging staging[BR_OPERATION_TRANSFERS]; /* of each transfer (staging.h) */
 };
 
 struct br_operation {
@@ -94,14 +95,14 @@ struct br_operation {
     int root, peer; /* ranks of the group; one-sided: key.rank is of the job */
     int32_t priority;
     uint32_t tag;
-    char algorithm[48];   /* by name (way.h); "" or "auto": the engine chooses */
+    char algorithm[48];   /* by name (method.h); "" or "auto": the engine chooses */
     struct braid_key key; /* one-sided; and the offset in its region */
     uint64_t offset;
     struct br_operands operands; /* atomics; `recv` is for what stood there */
     uint64_t timeout, deadline;  /* ns: as given; absolute */
     /* of the collective in its group, the same on all its ranks; none is left out */
     uint64_t sequence;
-    /* all-reduce: of its group, that it is planned by (views.h); it waits until that is known */
+    /* all-reduce: of its group, that it is planned by (epochs.h); it waits until that is known */
     uint64_t epoch;
     bool is_epoch_round; /* finds out what such operations wait for */
     uint64_t order;      /* of submission in this process, all kinds, all groups */
@@ -110,10 +111,10 @@ struct br_operation {
     bool released;
     struct br_region *send_region, *recv_region; /* that the memory lies in, or NULL */
     struct br_staging shm_staging;               /* while it is on the shared segment */
-    enum br_shm_role shm_role;                   /* what it is in that queue for (local.h) */
+    enum br_shm_role shm_role;                   /* what it is in that queue for (executor.h) */
     struct br_group *group; /* whose ranks root and peer are; NULL: all ranks of the job */
     struct braid_comm *comm;
-    /* that it is a part of (across.h); NULL: the program's own */
+    /* that it is a part of (gpu_hosts.h); NULL: the program's own */
     struct br_operation *parent;
     /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
     struct br_stream_op *stream_op;
@@ -125,7 +126,7 @@ struct br_operation {
 
     /* the engine's */
     struct br_list node; /* in one of its lists: running, to oneself, ended */
-    /* collective: how it is done (way.h); lives as long as the group */
+    /* collective: how it is done (method.h); lives as long as the group */
     const struct br_algorithm_config *algorithm_config;
     double predicted; /* s by the cost model */
     uint64_t began;   /* ns; of collectives that are reported */

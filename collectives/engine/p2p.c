@@ -112,7 +112,7 @@ static void p2p_loaded(struct br_engine *engine, struct br_copy_batch *batch)
         p2p_check(engine, op, t, br_transfer_send(engine->worker, t));
 }
 
-/* The NIC reads or writes the GPU's memory (reach.h); what goes in one message the CPU copies. */
+/* The NIC reads or writes the GPU's memory (remote.h); what goes in one message the CPU copies. */
 static bool p2p_is_gpudirect(const struct br_engine *engine, const struct br_transfer *t)
 {
     return t->region && t->region->gpu && !br_transfer_is_eager(engine->worker, t->peer, t->length);

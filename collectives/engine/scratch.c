@@ -11,8 +11,8 @@
  * 3. Reserved room belongs to nobody: any fragment that it fits may take it.
  * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait
  *    for this very worker (gpu/stream_op.h, note 7). Pinned scratch that has become too small is a
- *    buffer for messages from then on (stage.h, note 3), and what takes its place is twice as large
- *    at least, so that all that is outgrown is less than what is in use.
+ *    buffer for messages from then on (staging.h, note 3), and what takes its place is twice as
+ *    large at least, so that all that is outgrown is less than what is in use.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Descriptors of GPUs' memory (gpu/extent.h), handed to the other ranks of a shared segment before
- * these map it (share.h, note 17).
+ * these map it (gpu_local.h, note 17).
  *
  * 1. They go over the links between the ranks, AF_UNIX sockets that pass descriptors
  *    (transport/shm/shm.h): no other socket is needed, no permission but that of one user, and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of GPUs at the calls, in the program's threads; what happens to it then: stage.h. */
+/* Memory of GPUs at the calls, in the program's threads; what happens to it then: staging.h. */
 #include "collectives/comm/comm.h"
 
 #include <errno.h>
@@ -144,7 +144,7 @@ static int open_now(struct br_context *context, int gpu)
 }
 
 /* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are
- * loaded, which may wait for all that stands in streams (passage.h, note 7). */
+ * loaded, which may wait for all that stands in streams (stream_op.h, note 7). */
 int br_gpus_open(struct br_context *context, int gpu)
 {
     /* others br_copier_open() refuses */

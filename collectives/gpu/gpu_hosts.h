@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The level between hosts of an all-reduce whose hosts each reduce in the memory of their GPUs
- * first (share.h, notes 13 to 16): BlueConnect with two factors, the ranks of a host and the hosts.
+ * first (gpu_local.h, notes 13 to 16): BlueConnect with two factors, the ranks of a host and the
+ * hosts.
  *
  * Two communicators of braid's own beside that of the job: the ranks of this host, whose shared
  * segment the rounds are on, and the ranks with our number on every host. What is done between

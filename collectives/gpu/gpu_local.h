@@ -42,7 +42,7 @@
  * 12. The engine gets its collectives in the same order on all ranks, so those that come behind one
  *     which may be the engine's stand in the queue, too, and
  *    pass when they are at its head.
- * 13. Ranks on several hosts, as across.h has them: the rounds are on the shared segment of each
+ * 13. Ranks on several hosts, as gpu_hosts.h has them: the rounds are on the shared segment of each
  *     host, and what it is about is agreed on over all hosts. Behind
  *    `combine` each rank has piece r of its host's values; the ranks with its number on the other
  * hosts have theirs, and an all-reduce of the engine among them makes the piece everybody's. Then
@@ -59,11 +59,12 @@
  *     (doc/measured_allreduce.md): the engine's.
  * 17. Memory of cuMemCreate() is mapped by descriptors (gpu/extent.h). Where the notes of `tell`
  *     say that a rank lacks one, there is another round of
- *    `tell`, and more, before which some are handed over (hand.h), until nobody lacks any: at the
- * first use of memory alone. Rejected: to hand them over before the first `tell`: where one of the
- * ranks has nothing to share, the others would have opened and mapped for nothing.
+ *    `tell`, and more, before which some are handed over (fd_passing.h), until nobody lacks any: at
+ * the first use of memory alone. Rejected: to hand them over before the first `tell`: where one of
+ * the ranks has nothing to share, the others would have opened and mapped for nothing.
  *
- * Under the lock, as local.h, whose shared segment it uses. One operation at a time a communicator.
+ * Under the lock, as executor.h, whose shared segment it uses. One operation at a time a
+ * communicator.
  */
 #ifndef BR_COLLECTIVES_GPU_GPU_LOCAL_H
 #define BR_COLLECTIVES_GPU_GPU_LOCAL_H

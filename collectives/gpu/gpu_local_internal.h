@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What share.c and share_note.c share. Not for others. */
+/* What share.c and gpu_local_note.c share. Not for others. */
 #ifndef BR_COLLECTIVES_GPU_GPU_LOCAL_INTERNAL_H
 #define BR_COLLECTIVES_GPU_GPU_LOCAL_INTERNAL_H
 
@@ -33,7 +33,7 @@ struct br_gpu_local {
     void *recv[BR_SHM_COLL_RANKS];
 };
 
-/* share_note.c: notes 2, 3 and 17. Writes what this rank tells of the head of the queue into
+/* gpu_local_note.c: notes 2, 3 and 17. Writes what this rank tells of the head of the queue into
  * share->mine; br_gpu_local_note_bytes() of it are published. */
 void br_gpu_local_write_note(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                              const struct br_operation *op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the memory of an all-reduce lies, told and answered (share.h, notes 2, 3 and 17). */
+/* Where the memory of an all-reduce lies, told and answered (gpu_local.h, notes 2, 3 and 17). */
 #include <string.h>
 
 #include "base/downgrade.h"

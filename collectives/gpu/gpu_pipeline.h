@@ -4,11 +4,11 @@
  * write what the receives say in its memory, its copy engines do the COPY steps and its kernels the
  * REDUCE steps.
  *
- * 1. A run is direct or staged (stage.h) as a whole, which is found out when it begins and stays
+ * 1. A run is direct or staged (staging.h) as a whole, which is found out when it begins and stays
  *    so. Only where its bytes lie differs, so what is on the wire is the same, in the same order:
  *    each rank decides for itself, run by run.
  * 2. A run may be direct if
- *    - all buffers that the call has on this rank lie on one GPU, in regions of NICs (reach.h);
+ *    - all buffers that the call has on this rank lie on one GPU, in regions of NICs (remote.h);
  *    - each message is with a peer all of whose rails lie on devices of that region (in a BCube the
  *      level link, while it is up), and is large enough to have a READY: what goes in one message
  *      the CPU copies. A piece that is empty is such a message;
@@ -24,7 +24,7 @@
  *    NICs read it next, and the program in the end. Rejected: one flush for all that a step reads,
  *    when it starts. It needs a list of what has not been flushed, to save microseconds a message,
  *    of messages that take tens of them.
- * 5. Steps are put into streams when all that they wait for has ended, as events tell (stage.h,
+ * 5. Steps are put into streams when all that they wait for has ended, as events tell (staging.h,
  *    note 4), so no stream waits for a NIC, and a GPU that hangs is found by the deadline.
  *    Rejected: kernels that wait in the stream for what a NIC writes (cuStreamWaitValue). It saves
  *    the time between an arrival and a launch, and a rank that dies would leave streams that
@@ -33,7 +33,7 @@
  *    on with that step on the CPU, as staged ones do. It needs host memory for all sources, on the
  *    data path, for an error that mostly is the context's: none of the copies would go, either.
  * 7. When the worker has failed, its operations end after their links are closed, so no NIC writes
- *    any more, and after what is under way on the GPU (stage.h, note 6). Room in the workspace is
+ *    any more, and after what is under way on the GPU (staging.h, note 6). Room in the workspace is
  *    given back only then.
  *
  * Everything here is the engine's, under its rules (engine.h).

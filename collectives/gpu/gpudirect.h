@@ -12,10 +12,10 @@
  *    (br_gpudirect_copy). What begins without a direct rail is staged.
  * 3. Each rank decides for itself: slots are all that the other one sees.
  * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it. What a get brings
- *    never does (access.c).
+ *    never does (onesided.c).
  * 5. A collective has regions of its memory where any rank goes this way: which ones are its peers
- *    its schedule says, later. Each fragment then is direct or staged (direct_run.h). Their scratch
- *    lies in a workspace that NICs are told of when the GPU is opened.
+ *    its schedule says, later. Each fragment then is direct or staged (gpu_pipeline.h). Their
+ *    scratch lies in a workspace that NICs are told of when the GPU is opened.
  * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends, and
  *    before the GPU reads it (gpu/direct.h, note 3). A GPU that can neither promise order nor flush
  *    is only read.

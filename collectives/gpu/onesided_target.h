@@ -3,10 +3,10 @@
  * Registered memory of GPUs that other ranks put to and get from: where their bytes go
  * (protocol/target.h).
  *
- * 1. All NICs that lead to the peer reach the GPU (reach.h): from there and to there. What they
+ * 1. All NICs that lead to the peer reach the GPU (remote.h): from there and to there. What they
  *    have written is flushed before the put is answered, by this rank's worker, which sends that
  *    answer in any case: so no peer has to know where the memory lies, and none can tell the
- *    target's program of bytes that the GPU would not read. Else it is staged (stage_target.c).
+ *    target's program of bytes that the GPU would not read. Else it is staged (staging_target.c).
  * 2. Each request finds that for itself. What travels with a request the CPU copies: it is staged.
  * 3. Peers of the same host get at it so, too: they are given none of its addresses, and read and
  *    write no registered memory themselves.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Staging: operations on memory of a GPU, by way of pinned host memory. Those that NICs serve
- * without it: reach.h, direct_run.h.
+ * without it: remote.h, gpu_pipeline.h.
  *
  * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the
  *    input into its own host memory, goes through the schedule as always, on the copies, and ends
@@ -10,13 +10,13 @@
  *    CPU overlap. Every byte crosses PCIe once in each direction, whatever the algorithm. Rejected:
  *    staging each message at the transport, below the schedule: what is reduced on the CPU would
  *    cross PCIe twice at every step of a ring.
- * 2. The host memory is the run's scratch (room.c), which grows as scratch does and is counted as
- *    that (late_allocations); persistent operations, but those on the shared segment, have theirs
- *    reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
+ * 2. The host memory is the run's scratch (scratch.c), which grows as scratch does and is counted
+ *    as that (late_allocations); persistent operations, but those on the shared segment, have
+ *    theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
  * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers
- *    that are kept; a collective on the host's shared segment (local.h) as a whole, which is a few
- *    KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who may
- *    wait for buffers held by receives of ours: a deadlock.
+ *    that are kept; a collective on the host's shared segment (executor.h) as a whole, which is a
+ *    few KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who
+ *    may wait for buffers held by receives of ours: a deadlock.
  * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker
  *    that would sleep looks again after BR_STAGING_POLL_NS. One turn asks a stream no more once it
  *    has said "not yet".
@@ -100,7 +100,7 @@ struct br_staging_reduction {
 
 bool br_operation_is_staged(const struct br_operation *op);
 
-/* stage.c */
+/* staging.c */
 void br_staging_init(struct br_engine *engine);
 void br_staging_destroy(struct br_engine *engine);
 /* Starts a copy; the first of a batch, and further ones, up to br_staging_submit(). false: the
@@ -119,8 +119,8 @@ void br_staging_put(struct br_engine *engine, struct br_staging *staged);
 /* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with a message. */
 int br_staging_add_buffer(struct br_engine *engine, const struct br_staging_buffer *memory);
 
-/* stage_run.c: fragments of collectives. Bytes that a fragment of so many elements needs on top of
- * its scratch. */
+/* staging_fragment.c: fragments of collectives. Bytes that a fragment of so many elements needs on
+ * top of its scratch. */
 size_t br_staging_fragment_bytes(const struct br_operation *op, size_t elements);
 /* Where block `block` of a user buffer begins in the run's copy of it; NULL: it is not staged. */
 uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer,
@@ -133,13 +133,13 @@ bool br_staging_fragment_load(struct br_engine *engine, struct br_fragment *frag
 bool br_staging_fragment_store(struct br_engine *engine, struct br_fragment *fragment,
                                void (*then)(struct br_engine *, struct br_copy_batch *));
 
-/* stage_reduce.c: is the step done on a GPU? It may still go to the CPU. */
+/* staging_reduce.c: is the step done on a GPU? It may still go to the CPU. */
 bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_step *step);
 /* A REDUCE that may start. true: it is under way, and br_fragment_step_reduced() comes. */
 bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs);
 
 /*
- * stage_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a
+ * staging_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a
  * buffer instead of the user's memory, for bytes that come; false: the worker has failed. load: a
  * buffer, and the bytes that leave in it. store: what has come back into the user's memory; false:
  * it is not staged.
@@ -156,7 +156,7 @@ bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *
 /* gives all buffers back */
 void br_staging_parts_put(struct br_engine *engine, struct br_operation *op);
 
-/* stage_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of
+/* staging_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of
  * protocol/target.h. */
 bool br_staging_target_begin(struct br_engine *engine, struct br_target *target);
 void br_staging_target_store(struct br_engine *engine,
@@ -164,7 +164,7 @@ void br_staging_target_store(struct br_engine *engine,
 void br_staging_target_done(struct br_engine *engine, struct br_target *target);
 void br_staging_targets_destroy(struct br_engine *engine);
 
-/* stage_board.c: operations on the shared segment. begin: the operation gets a buffer in place of
+/* staging_shm.c: operations on the shared segment. begin: the operation gets a buffer in place of
  * the user's memory; false: the worker has failed. */
 bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op);
 bool br_staging_shm_ready(const struct br_operation *op); /* what it publishes is there */

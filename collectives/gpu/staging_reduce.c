@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* REDUCE steps of fragments on the GPU that their data comes from (stage.h, note 5). */
+/* REDUCE steps of fragments on the GPU that their data comes from (staging.h, note 5). */
 #include <errno.h>
 
 #include "collectives/engine/internal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What peers put to and get from in memory of a GPU that NICs do not reach: it goes through a
- * buffer of the stage (stage.h, note 3).
+ * buffer of the stage (staging.h, note 3).
  *
  * 1. A request has its buffer from its begin to its end. There are as many as requests are served
  *    at once: one of each of the peers' operations, at most. Rejected: a bound, and a queue. A get
@@ -9,7 +9,7 @@
  *    the requester began before and which stand behind in the queue: a deadlock.
  * 2. When the worker has failed it lets go of all targets at once. What a copy engine still writes
  *    to or reads, the registered region too, is given back when it is through, or the GPU counts as
- *    lost (stage.h, note 6).
+ *    lost (staging.h, note 6).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -26,7 +26,7 @@ enum br_algorithm {
     BR_RING,    /* one dimension, a ring; likewise */
     BR_HALVING, /* recursive halving and doubling */
     BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; likewise */
-    BR_DIMENSIONAL,    /* the shape in the request, as are the two that follow (way.h) */
+    BR_DIMENSIONAL,    /* the shape in the request, as are the two that follow (method.h) */
     BR_BML,            /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,    /* a stage for each factor of the number of ranks */
     BR_DISJOINT_TREES, /* allreduce: spanning trees over the links that work, of the forest in the

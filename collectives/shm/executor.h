@@ -34,7 +34,7 @@ struct br_shm_executor {
     uint64_t epoch;   /* of the last operation that has published */
     bool busy;        /* an operation of the short way has the round; the queue waits */
     bool published;   /* the head of `queue` has */
-    /* operations, by submission: those of the shared segment, and those that share (share.h) */
+    /* operations, by submission: those of the shared segment, and those that share (gpu_local.h) */
     struct br_list queue;
     struct br_list ended, to_engine;
     uint64_t operations;
@@ -74,7 +74,7 @@ uint64_t br_shm_executor_oldest(const struct br_shm_executor *shm);
 struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm,
                                              uint64_t now); /* in the queue; NULL: none */
 
-/* For share.h, of the head of the queue: publishes in the next round. false: not everybody has
+/* For gpu_local.h, of the head of the queue: publishes in the next round. false: not everybody has
  * published in this one. */
 bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
                              const void *data, size_t bytes);

@@ -11,7 +11,7 @@
  * with methods: d direct, r ring, h halving and doubling blueconnect:4x2/2 beginning with the
  * second factor: where ranks r, r + 4, ... are on one host
  *
- * A factor without a method gets the one that the cost model finds cheapest (choice.h). Pure;
+ * A factor without a method gets the one that the cost model finds cheapest (tuning.h). Pure;
  * thread-safe.
  */
 #ifndef BR_COLLECTIVES_TUNING_ALGORITHM_CONFIG_H
@@ -45,7 +45,7 @@ uint64_t br_algorithm_config_digest(const struct br_algorithm_config *config);
 
 /* The ways worth comparing for a collective, the simplest first; none of them has been checked
  * against the collective. Returns how many, at most BR_ALGORITHM_CONFIGS. Of BlueConnect, some ten
- * shapes for any number of ranks (way.c). */
+ * shapes for any number of ranks (method.c). */
 #define BR_ALGORITHM_CONFIGS 64
 uint32_t br_algorithm_config_list(const struct br_topology *topology,
                                   struct br_algorithm_config configs[BR_ALGORITHM_CONFIGS]);

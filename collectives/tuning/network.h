@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a job knows of its network for choosing algorithms: the topology, which each rank derives
- * from what all have published (rendezvous.c), and the figures of the cost model, which come from
+ * from what all have published (bootstrap.c), and the figures of the cost model, which come from
  * rank 0: its calibration (BRAID_CALIBRATION) or the defaults. So all ranks have the same to the
  * bit.
  */

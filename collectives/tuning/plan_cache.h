@@ -34,7 +34,7 @@ struct br_plan_tuning {
     enum br_collective collective;
     enum br_cost_class class;
     char text[BR_ALGORITHM_TEXT]; /* by which it was asked for */
-    size_t chunk_bytes;           /* of its fragments (fragment.h) */
+    size_t chunk_bytes;           /* of its fragments (fragment_size.h) */
     double seconds;               /* that it should take; 0: not estimated, as it was named */
     const struct br_forest *disjoint_trees; /* when it was chosen */
 };
@@ -45,7 +45,7 @@ struct br_plan_cache {
     const struct br_cost_model *model; /* borrowed */
     uint32_t rank, n;
     struct br_topology flat; /* when the model has none */
-    /* of the links that work, for the next choice (views.h); borrowed, NULL: not known */
+    /* of the links that work, for the next choice (epochs.h); borrowed, NULL: not known */
     const struct br_forest *disjoint_trees;
     /* of another rank in this process (a simulation), with the same model: what it chooses holds
      * here too. Borrowed, or NULL */
@@ -64,7 +64,7 @@ void br_plan_cache_destroy(struct br_plan_cache *cache);
 #define BR_DISJOINT_TREES_MIN_BYTES (256u << 10) /* bytes */
 
 /*
- * The way for blocks of `bytes` bytes: by name (way.h), or the cheapest for "" and "auto"; for
+ * The way for blocks of `bytes` bytes: by name (method.h), or the cheapest for "" and "auto"; for
  * all-reduces of BR_DISJOINT_TREES_MIN_BYTES and more where links of a BCube are broken, a forest:
  * the cost model knows whole networks only. The result stays until the next call. -EINVAL, -E2BIG
  * with a message; -ENOMEM.

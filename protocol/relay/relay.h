@@ -140,7 +140,7 @@ struct br_relay {
     struct br_relay_learned learned[BR_RELAY_LEARNED];
 };
 
-/* relay_link.c: routes as a back end */
+/* link.c: routes as a back end */
 int br_relay_create(struct br_worker *w); /* -ENOMEM with a message */
 void br_relay_destroy(struct br_worker *w);
 uint32_t br_relay_frame_bytes(const struct br_worker_config *config);
@@ -153,7 +153,7 @@ void br_relay_deliver(struct br_relay *relay, const struct br_message_relay *hea
                       const struct br_event *event);
 void br_relay_tell_sent(struct br_relay *relay, struct br_relay_frame *frame);
 
-/* relay_hop.c: from host to host */
+/* hop.c: from host to host */
 /* a neighbour whose rail is up */
 bool br_relay_is_hop(const struct br_relay *relay, uint32_t rank);
 /* NULL: too many */
@@ -169,7 +169,7 @@ int br_relay_rail_init(struct br_worker *w, struct br_rail *rail);
 void br_relay_reclaim(struct br_relay *relay);
 void br_relay_expire(struct br_relay *relay);
 
-/* relay_peer.c: which peers get alternate routes, and which routes these take */
+/* peer.c: which peers get alternate routes, and which routes these take */
 int br_relay_alternates(const struct br_worker *w, int rank);
 void br_relay_learn(struct br_relay *relay, uint32_t from, uint32_t to);
 void br_relay_knocked(struct br_relay *relay, uint32_t from);

@@ -25,7 +25,7 @@
 const struct br_gpu_image br_gpu_image = {"image", NULL, "sm_none"};
 
 #define URGENT 200   /* operations, three times the runs */
-#define LARGE  70000 /* elements, enough to be combined by levels (share.h, note 16) */
+#define LARGE  70000 /* elements, enough to be combined by levels (gpu_local.h, note 16) */
 
 /* Communicators: two with an old operation each, and that of the urgent ones. */
 struct part {

@@ -6,7 +6,7 @@
  * All ranks exchange at once, each with the next one of its level, because that is what collectives
  * do: the figures contain what ranks that share a link, a memory or a core take from each other.
  * Start-up costs come from small messages, the cost of a byte from a line through the times of
- * large ones (fit.h).
+ * large ones (cost_fit.h).
  */
 #ifndef BR_TOOLS_COLL_MEASURE_H
 #define BR_TOOLS_COLL_MEASURE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `braid demo` in three parts: the command (demo.c), which makes the testbeds and starts the ranks
- * on them; one rank (demo_rank.c); the table (demo_report.c). The ranks' results travel in a file
+ * on them; one rank (rank.c); the table (report.c). The ranks' results travel in a file
  * of one line a run.
  */
 #ifndef BR_TOOLS_DEMO_DEMO_H
@@ -28,10 +28,10 @@ struct br_demo_result {
     uint32_t rounds;
 };
 
-/* demo_rank.c: this process is one rank. Returns the exit code. */
+/* rank.c: this process is one rank. Returns the exit code. */
 int br_demo_rank(int argc, char **argv);
 
-/* demo_report.c. One line of the file, and back: 1, 0 at the end, -EINVAL with a message. */
+/* report.c. One line of the file, and back: 1, 0 at the end, -EINVAL with a message. */
 int br_demo_result_write(FILE *file, const struct br_demo_result *result);
 int br_demo_result_read(FILE *file, struct br_demo_result *result);
 

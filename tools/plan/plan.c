@@ -3,7 +3,7 @@
  * `braid plan`: what the cost model makes of every algorithm, and what it chooses and why. On any
  * topology without a job; in a job on the job's own, where --run measures each candidate and
  * --measure the figures of the model themselves. With --model what they make of the gradients of a
- * network (plan_model.h). `braid sim` is `braid plan --simulate`.
+ * network (model.h). `braid sim` is `braid plan --simulate`.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -10,11 +10,11 @@ struct br_plan_settings {
     int64_t ranks, min_bytes, max_bytes, factor, limit;
     const char *topology, *hosts, *collective, *calibration, *algorithm, *dot, *json, *measure;
     bool run, exact;
-    /* The gradients of a network (plan_model.h). */
+    /* The gradients of a network (model.h). */
     const char *model, *times, *speed, *line, *links, *policy, *svg, *trace;
     int64_t batch, slice, bucket;
     bool layers;
-    /* In virtual time, too (sim_training.h): a flat network or a BCube with these links. */
+    /* In virtual time, too (training.h): a flat network or a BCube with these links. */
     bool simulate;
     const char *gbit, *latency;
     int64_t rails, iterations, seed;

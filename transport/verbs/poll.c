@@ -216,7 +216,7 @@ static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_
     if (!slot->base)
         return br_error(EPROTO, "bytes for a transfer that takes only mappings");
     if (slot->region &&
-        /* its token can be said, so no honest peer sends pieces (place.h note 2) */
+        /* its token can be said, so no honest peer sends pieces (rkey.h note 2) */
         slot->region->gpu)
         return br_error(EPROTO, "bytes in pieces for memory of a GPU");
     memcpy(slot->base + header->offset + link->partial_bytes, bytes, length);

@@ -229,7 +229,7 @@ void br_verbs_push(struct br_verbs_link *link)
     }
 }
 
-/* Rarely: in pieces that the receiver checks and copies (place.h note 2). */
+/* Rarely: in pieces that the receiver checks and copies (rkey.h note 2). */
 BR_VERBS_RARE static int post_pieces(struct br_verbs_link *link, const struct br_frame *frame)
 {
     struct br_verbs_pieces *pieces = &link->pieces;

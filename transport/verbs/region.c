@@ -31,7 +31,7 @@ int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t to
                          index);
         else
             place.rkey = device->rx.mr->rkey;
-        place.address = (uintptr_t)staged; /* 0: nothing is to be written (place.h note 5) */
+        place.address = (uintptr_t)staged; /* 0: nothing is to be written (rkey.h note 5) */
     }
     if (!br_verbs_rkey_pack(&place, token)) {
         if (staged)

@@ -4,7 +4,7 @@
  *
  * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied
  *    into a registered buffer (messages are short, and their memory is rarely registered). DATA:
- *    one RDMA WRITE WITH IMMEDIATE into the place that the token names (place.h says what the
+ *    one RDMA WRITE WITH IMMEDIATE into the place that the token names (rkey.h says what the
  *    immediate holds, and why a stale write cannot happen). A DATA frame that no immediate can
  *    describe goes as one or several SENDs which the receiver checks and copies.
  * 2. One completion queue a device (a device belongs to one worker), one shared receive queue.

@@ -13,7 +13,7 @@
 #include "transport/verbs/gid.h"
 
 #define BR_VERBS_MAGIC   0x62767262u /* "brvb" */
-#define BR_VERBS_VERSION 2u /* changes with anything here, in place.h, and in how frames travel */
+#define BR_VERBS_VERSION 2u /* changes with anything here, in rkey.h, and in how frames travel */
 #define BR_VERBS_GO      0x67u
 /* Immediates of empty SENDs. */
 #define BR_VERBS_OPEN    0x6f70656eu /* you may write now */

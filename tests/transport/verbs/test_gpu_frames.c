@@ -111,7 +111,7 @@ static void post__gpu_to_gpu(void **state)
     rig_ops->region_release(&rig->b.device->base, &to);
 }
 
-/* The receiver has no room that a NIC could write to, so frames go in pieces (place.h note 5): the
+/* The receiver has no room that a NIC could write to, so frames go in pieces (rkey.h note 5): the
  * NIC gathers them. SENT comes when it has read the last one, not before. */
 static void post__gpu_in_pieces(void **state)
 {
