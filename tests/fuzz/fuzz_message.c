@@ -132,14 +132,14 @@ static uint32_t add_places(struct fuzz *f, struct br_message *m)
 {
     uint8_t how = byte(&f->in);
 
-    m->places = f->x.wires[0].device.caps.needs_place ? how & 3 : 0;
+    m->rkeys = f->x.wires[0].device.caps.needs_rkey ? how & 3 : 0;
     if (how & 4)
-        m->places ^= 1u << (how >> 3 & 7);
+        m->rkeys ^= 1u << (how >> 3 & 7);
     if (how & 64) {
         m->ready.renews = number(&f->in, 1) | 0x10000;
         m->ready.have = byte(&f->in) & 7;
     }
-    return (uint32_t)__builtin_popcount(m->places) * BR_RKEY_BYTES + (how & 128 ? 1 : 0);
+    return (uint32_t)__builtin_popcount(m->rkeys) * BR_RKEY_BYTES + (how & 128 ? 1 : 0);
 }
 
 static void send_message(struct fuzz *f, struct wire_link *link)
@@ -241,7 +241,7 @@ static void send_placed(struct fuzz *f, struct wire_link *link)
 
     if (length > BYTES)
         length = BYTES;
-    if (at & 2 && place && place->may_map && !link->link.device->caps.needs_place)
+    if (at & 2 && place && place->may_map && !link->link.device->caps.needs_rkey)
         wire_mapped(link, slot, offset, bytes, length, byte(&f->in) & 3);
     else
         wire_placed(link, slot, offset, bytes, length, byte(&f->in) & 3);
@@ -315,8 +315,8 @@ static void set_up(struct fuzz *f, const uint8_t *data, size_t size)
     struct br_caps caps = wire_caps(size && data[0] & 1);
 
     caps.max_frame = 4096;
-    caps.needs_place = size && data[0] & 4;
-    caps.sent_means_placed = caps.sent_means_placed || caps.needs_place;
+    caps.needs_rkey = size && data[0] & 4;
+    caps.sent_means_arrived = caps.sent_means_arrived || caps.needs_rkey;
     memset(f, 0, sizeof *f);
     f->in = (struct input){data + (size > 0), data + size};
     f->memory = calloc(1, BYTES);

@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check(place && trash && !br_slot_table_init(&slots, 4) &&
           !br_stream_rx_init(&rx, &config, HELD - 1));
-    rx.trusted = !size || data[0] & 1;
+    rx.authenticated = !size || data[0] & 1;
     feed(&rx, &slots, place, data, size);
     br_stream_rx_destroy(&rx);
     br_slot_table_destroy(&slots);
