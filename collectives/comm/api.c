@@ -24,9 +24,17 @@ struct call {
     enum braid_type type;
     enum braid_reduction reduction;
     int root;
-    /* Set by check_call(): what this rank reads and writes, 0 where it does not. */
-    size_t send_bytes, recv_bytes;
 };
+
+/* What this rank reads and writes in a call; 0: it does not. */
+struct call_bytes {
+    size_t send, recv;
+};
+
+static bool api_reads(const struct braid_comm *comm, const struct call *c)
+{
+    return !br_collective_from_root(c->collective) || c->root == comm->rank;
+}
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -46,39 +54,40 @@ static int api_check_options(const char *name, const struct braid_options *optio
 
 /* send and recv of this rank may be apart, or in place as braid.h says; anything else would be
  * overwritten before it is read. */
-static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c)
+static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c,
+                         const struct call_bytes *bytes)
 {
     uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
     size_t own = (size_t)comm->rank * c->count * br_type_size(c->type);
     const char *in_place = "recv == send";
     bool is_in_place = recv == send;
 
-    if (!c->send_bytes || !c->recv_bytes || send + c->send_bytes <= recv ||
-        recv + c->recv_bytes <= send)
+    if (!bytes->send || !bytes->recv || send + bytes->send <= recv || recv + bytes->recv <= send)
         return 0;
-    if (c->send_bytes > c->recv_bytes) {
+    if (bytes->send > bytes->recv) {
         in_place = "recv == send + rank * count";
         is_in_place = recv == send + own;
-    } else if (c->send_bytes < c->recv_bytes) {
+    } else if (bytes->send < bytes->recv) {
         in_place = "send == recv + rank * count";
         is_in_place = send == recv + own;
     }
-    return is_in_place ? 0
-                       : br_error(EINVAL,
-                                  "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of "
-                                  "rank %d overlap; they "
-                                  "may only if it is in place: %s",
-                                  name, c->send_bytes, c->send, c->recv_bytes, c->recv, comm->rank,
-                                  in_place);
+    return is_in_place
+               ? 0
+               : br_error(EINVAL,
+                          "%s: send (%zu bytes from %p) and recv (%zu bytes from %p) of "
+                          "rank %d overlap; they may only if it is in place: %s",
+                          name, bytes->send, c->send, bytes->recv, c->recv, comm->rank, in_place);
 }
 
-static int check_call(struct braid_comm *comm, const char *name, struct call *c,
-                      const struct braid_options *options)
+/* 0, and the bytes of both buffers; -EINVAL, -EPERM with a message. */
+static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
+                      const struct braid_options *options, struct call_bytes *bytes)
 {
     int rc = br_comm_check(comm, name);
     uint32_t n;
     size_t block;
 
+    *bytes = (struct call_bytes){0};
     if (!rc)
         rc = api_check_options(name, options);
     if (rc || c->collective == BR_BARRIER)
@@ -95,15 +104,15 @@ static int check_call(struct braid_comm *comm, const char *name, struct call *c,
                         name, c->count, comm->size);
     n = (uint32_t)comm->size;
     block = c->count * br_type_size(c->type);
-    if (!br_collective_from_root(c->collective) || c->root == comm->rank)
-        c->send_bytes = block * br_collective_blocks(c->collective, n, BR_INPUT);
+    if (api_reads(comm, c))
+        bytes->send = block * br_collective_blocks(c->collective, n, BR_INPUT);
     if (!br_collective_to_root(c->collective) || c->root == comm->rank)
-        c->recv_bytes = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
-    if (c->send_bytes && !c->send)
+        bytes->recv = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
+    if (bytes->send && !c->send)
         return br_error(EINVAL, "%s: send is NULL", name);
-    if (c->recv_bytes && !c->recv)
+    if (bytes->recv && !c->recv)
         return br_error(EINVAL, "%s: recv is NULL", name);
-    return check_overlap(comm, name, c);
+    return check_overlap(comm, name, c, bytes);
 }
 
 /* ---- from call to result --------------------------------------------------------------------- */
@@ -139,10 +148,9 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
 }
 
 static void api_fill(const struct braid_comm *comm, const struct call *c,
-                     const struct braid_options *options, struct br_operation *op)
+                     const struct call_bytes *bytes, const struct braid_options *options,
+                     struct br_operation *op)
 {
-    bool reads = !br_collective_from_root(c->collective) || c->root == comm->rank;
-
     apply_options(comm, options, op);
     op->kind = BR_OPERATION_COLLECTIVE;
     op->collective = c->collective;
@@ -150,22 +158,23 @@ static void api_fill(const struct braid_comm *comm, const struct call *c,
     op->type = c->type;
     op->reduction = c->reduction;
     op->root = c->root;
-    op->send = reads ? c->send : c->recv;
+    op->send = api_reads(comm, c) ? c->send : c->recv;
     op->recv = c->recv;
-    op->send_bytes = c->send_bytes;
-    op->recv_bytes = c->recv_bytes;
+    op->send_bytes = bytes->send;
+    op->recv_bytes = bytes->recv;
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
 static bool api_call_shm(struct braid_comm *comm, const struct call *c,
-                         const struct braid_options *options, int *rc)
+                         const struct call_bytes *bytes, const struct braid_options *options,
+                         int *rc)
 {
     struct br_operation op;
 
     memset(&op, 0, offsetof(struct br_operation, message)); /* what follows is the engine's */
     op.comm = comm;
     op.group = comm->group;
-    api_fill(comm, c, options, &op);
+    api_fill(comm, c, bytes, options, &op);
     *rc = br_comm_probe_memory("", &op);
     if (*rc || br_operation_is_staged(&op) || !br_progress_shm(comm, &op))
         return false;
@@ -174,14 +183,15 @@ static bool api_call_shm(struct braid_comm *comm, const struct call *c,
 }
 
 static int api_make(struct braid_comm *comm, const char *name, const struct call *c,
-                    const struct braid_options *options, struct br_operation **out)
+                    const struct call_bytes *bytes, const struct braid_options *options,
+                    struct br_operation **out)
 {
     struct br_operation *op = br_comm_get_operation(comm);
     int rc;
 
     if (!op)
         return -EAGAIN;
-    api_fill(comm, c, options, op);
+    api_fill(comm, c, bytes, options, op);
     rc = br_comm_probe_memory(name, op);
     if (rc)
         br_comm_put_operation(op);
@@ -189,12 +199,13 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
     return rc;
 }
 
-static int api_call(struct braid_comm *comm, const char *name, struct call *c,
+static int api_call(struct braid_comm *comm, const char *name, const struct call *c,
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     BR_HOLD_CANCELLATION;
+    struct call_bytes bytes;
     struct br_operation *op;
-    int rc = check_call(comm, name, c, options);
+    int rc = check_call(comm, name, c, options, &bytes);
 
     if (out)
         *out = NULL;
@@ -202,9 +213,9 @@ static int api_call(struct braid_comm *comm, const char *name, struct call *c,
         return rc;
     if (persistent && !out)
         return br_error(EINVAL, "%s: nowhere to store the operation", name);
-    if (!out && comm->shm && api_call_shm(comm, c, options, &rc))
+    if (!out && comm->shm && api_call_shm(comm, c, &bytes, options, &rc))
         return rc;
-    rc = api_make(comm, name, c, options, &op);
+    rc = api_make(comm, name, c, &bytes, options, &op);
     if (rc)
         return rc;
     op->persistent = persistent;
@@ -225,8 +236,8 @@ int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_
                     const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce",
-                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options,
+                    false, op);
 }
 
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -234,8 +245,8 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce_init",
-                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options,
+                    true, op);
 }
 
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -243,13 +254,14 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, void *stream)
 {
     BR_HOLD_CANCELLATION;
-    struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0, 0, 0};
+    const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
     const char *name = "braid_allreduce_on_stream";
+    struct call_bytes bytes;
     struct br_operation *op;
-    int rc = check_call(comm, name, &c, options);
+    int rc = check_call(comm, name, &c, options, &bytes);
 
     if (!rc)
-        rc = api_make(comm, name, &c, options, &op);
+        rc = api_make(comm, name, &c, &bytes, options, &op);
     if (rc)
         return rc;
     rc = br_stream_submit(op, stream);
@@ -261,7 +273,7 @@ int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter",
-                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0},
+                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
                     options, false, op);
 }
 
@@ -270,7 +282,7 @@ int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter_init",
-                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0, 0, 0},
+                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
                     options, true, op);
 }
 
@@ -278,8 +290,8 @@ int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_
                     enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allgather",
-                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options,
+                    false, op);
 }
 
 int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -287,8 +299,8 @@ int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return api_call(comm, "braid_allgather_init",
-                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options,
+                    true, op);
 }
 
 int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -296,8 +308,8 @@ int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_
                     struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast",
-                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
+                    false, op);
 }
 
 int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -305,8 +317,8 @@ int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast_init",
-                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
+                    true, op);
 }
 
 int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -314,8 +326,8 @@ int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t c
                  const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce",
-                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options,
+                    false, op);
 }
 
 int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -323,16 +335,16 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
                       const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_init",
-                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options,
+                    true, op);
 }
 
 int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count,
                    enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall",
-                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options,
+                    false, op);
 }
 
 int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -340,8 +352,8 @@ int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, s
                         struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall_init",
-                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options,
+                    true, op);
 }
 
 int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -349,8 +361,8 @@ int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t c
                  struct braid_op **op)
 {
     return api_call(comm, "braid_gather",
-                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options,
+                    false, op);
 }
 
 int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -358,8 +370,8 @@ int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, siz
                       struct braid_op **op)
 {
     return api_call(comm, "braid_gather_init",
-                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options,
+                    true, op);
 }
 
 int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -367,8 +379,8 @@ int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t 
                   struct braid_op **op)
 {
     return api_call(comm, "braid_scatter",
-                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, false, op);
+                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options,
+                    false, op);
 }
 
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -376,22 +388,22 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
                        struct braid_op **op)
 {
     return api_call(comm, "braid_scatter_init",
-                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root, 0, 0},
-                    options, true, op);
+                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options,
+                    true, op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
                   struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER, 0, 0}, options,
-                    false, op);
+    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER}, options, false,
+                    op);
 }
 
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
                        struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER, 0, 0},
-                    options, true, op);
+    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER}, options,
+                    true, op);
 }
 
 /* ---- point to point -------------------------------------------------------------------------- */
