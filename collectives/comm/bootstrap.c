@@ -136,7 +136,7 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
             "BRAID_BACKEND=auto",
             rank, context->rank);
     n = peer->rails < local->record.rails ? peer->rails : local->record.rails;
-    if (n < local->record.rails && !local->warned_of_rails) {
+    if (peer->rails != local->record.rails && !local->warned_of_rails) {
         local->warned_of_rails = true;
         br_log_warn(
             "rank %d: rank %d has %u rails where this rank has %u, so the two use %u; give all "

@@ -50,8 +50,9 @@ grep -q '</svg>' "$dir/other.svg" || fail "the drawing is lost with the JSON: $o
 # shellcheck disable=SC2016 # the ranks' shells expand it
 out=$(timeout 100 "$braid" run -n 3 --backend tcp --no-prefix -- bash -c 'BRAID_RAILS=$((RANK + 1)) exec "$0" perf mesh -s 1K' "$braid" 2>&1) ||
     fail "ranks with different numbers of rails: $out"
+[ "$(grep -c 'rank 0: rank 1 has 2 rails .* 1,' <<<"$out")" = 1 ] || fail "rank 0 does not name rank 1: $out"
 [ "$(grep -c 'rank 1: rank 0 has 1 rails .* 2,' <<<"$out")" = 1 ] || fail "rank 1 does not name rank 0: $out"
-[ "$(grep -c 'rank [02]: rank . has . rails' <<<"$out")" = 1 ] || fail "rank 2 warns once, rank 0 has nothing to say: $out"
+[ "$(grep -c 'rank [0-2]: rank [0-2] has [1-3] rails' <<<"$out")" = 3 ] || fail "each rank says it once: $out"
 
 # Ranks that measure different things would wait for each other.
 # shellcheck disable=SC2016 # the ranks' shells expand it
