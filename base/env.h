@@ -11,7 +11,7 @@ int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, 
 
 /* Bytes, with an optional suffix K, M, G (powers of 1024), as in `256K`. */
 int br_env_bytes(const char *name, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out);
-int br_parse_bytes(const char *text, uint64_t *out); /* -EINVAL without words */
+int br_parse_bytes(const char *text, uint64_t *out); /* -EINVAL without a message */
 
 /* Index of NAME's value in the NULL-terminated list of words. -EINVAL with a message listing the
  * choices. */

@@ -10,12 +10,11 @@
 
 #include <stddef.h>
 
-#define BR_ERROR_BYTES                                                                             \
-    512 /* bytes of one message, the final zero included; longer ones are cut                      \
-         */
+/* Bytes of one message, the final zero included; longer ones are cut. */
+#define BR_ERROR_BYTES 512
 
-/* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never fails.
- */
+/* Stores the words of this thread's last error. err: a positive errno. Returns -err. Never
+ * fails. */
 int br_error(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* For clang's analyser, which looks into no other file: what comes back is never 0. */

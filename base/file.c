@@ -25,7 +25,7 @@ static void file_release(struct br_file *file)
     *file = (struct br_file){0};
 }
 
-/* A new file beside the target; its descriptor or a negative errno without words. */
+/* A new file beside the target; its descriptor or a negative errno without a message. */
 static int create_aside(struct br_file *file)
 {
     size_t room = strlen(file->target) + 32;
@@ -48,7 +48,7 @@ static int create_aside(struct br_file *file)
     return fd;
 }
 
-/* The descriptor to write to, or a negative errno without words. */
+/* The descriptor to write to, or a negative errno without a message. */
 static int open_target(struct br_file *file, const char *path, bool fresh)
 {
     struct stat st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* xoshiro256** and splitmix64 as published by D. Blackman and S. Vigna (public domain algorithms).
- */
+/* xoshiro256** and splitmix64 as published by D. Blackman and S. Vigna (public domain
+ * algorithms). */
 #include "base/random.h"
 
 static uint64_t random_rotl(uint64_t x, int k)

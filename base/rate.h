@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rates of links in words, as tc writes them: 100mbit, 2.5gbit. */
+/* Rates of links as text, as tc writes them: 100mbit, 2.5gbit. */
 #ifndef BR_BASE_RATE_H
 #define BR_BASE_RATE_H
 

@@ -79,8 +79,8 @@ void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
 
     if (!table->entries[gap].used)
         return NULL;
-    /* Close the gap: each follower moves into it unless its home lies between the gap and itself.
-     */
+    /* Close the gap: each follower moves into it unless its home lies between the gap and
+     * itself. */
     for (uint32_t i = (gap + 1) & table->mask; table->entries[i].used; i = (i + 1) & table->mask) {
         uint32_t wanted = base_table_home(table, table->entries[i].tag, table->entries[i].peer);
 

@@ -453,8 +453,8 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
     first_line(t);
     base_trace_flush(t);
     /* From here on the file can be read, also when the job does not end well. An older one goes
-     * only now that the disk has taken the first lines. A full disk costs the trace, not the job.
-     */
+     * only now that the disk has taken the first lines. A full disk costs the trace, not the
+     * job. */
     if (!t->broken && br_file_publish(&t->file, "BRAID_TRACE")) {
         br_log_warn("%s", br_error_message());
         t->broken = true;

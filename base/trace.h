@@ -41,8 +41,8 @@ struct br_trace;
 
 /* Rows. 0 is none. */
 enum br_trace_group { BR_TRACE_OPERATIONS, BR_TRACE_STEPS, BR_TRACE_GROUPS };
-#define BR_TRACE_OWN_ROWS                                                                          \
-    (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS) /* the first row that callers number */
+/* The first row that callers number. */
+#define BR_TRACE_OWN_ROWS (1u + BR_TRACE_GROUPS * BR_TRACE_ROWS)
 
 /* What the events of one kind have in common; static. Words of at most BR_TRACE_WORD letters; like
  * all texts they go into the file as they are: no quotes, no backslashes. */
@@ -95,8 +95,8 @@ void br_trace_close(struct br_trace *trace);
 /* Names a row of the caller's own. Not on the data path. */
 void br_trace_name(struct br_trace *trace, uint32_t row, const char *text);
 
-/* Is what begins now to be told of in detail? Then all of it is. Under the rules of br_trace_add().
- */
+/* Is what begins now to be told of in detail? Then all of it is. Under the rules of
+ * br_trace_add(). */
 bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);

@@ -50,8 +50,8 @@ struct br_cable {
 };
 
 /* hosts: 1..cube->hosts; 0: all. network: "A.B.C.D/LEN" with LEN from 8 to 24; NULL:
- * BR_CABLING_NETWORK. -EINVAL with a message; -ENOSPC with a message when the cube does not fit in.
- */
+ * BR_CABLING_NETWORK. -EINVAL with a message; -ENOSPC with a message when the cube does not fit
+ * in. */
 int br_cabling_init(struct br_cabling *cabling, const struct br_bcube *cube, int64_t hosts,
                     const char *network);
 
@@ -75,7 +75,7 @@ char *br_cabling_switch_name(uint32_t level, uint32_t index, char *out);
  * bytes and is returned. */
 char *br_address_text(uint32_t address, uint32_t bits, char *out);
 
-/* The address, and the prefix length, 33 when there is none. -EINVAL without words. */
+/* The address, and the prefix length, 33 when there is none. -EINVAL without a message. */
 int br_address_parse(const char *text, uint32_t *address, uint32_t *bits);
 
 /* The mask of a prefix length from 0 to 32. */

@@ -53,9 +53,9 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b,
  * The last resort is a search (A*, so what it finds is as short as possible) that gives up after
  * BR_ROUTE_SEARCH_HOSTS hosts or BR_ROUTE_SEARCH_LINKS links: cubes within both are searched whole.
  *
- * 0; -EHOSTUNREACH with a message: there is no route, or the search gave up (the words say which),
- * or every route has more than BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops, whatever
- * has failed.
+ * 0; -EHOSTUNREACH with a message: there is no route, or the search gave up (the message says
+ * which), or every route has more than BR_ROUTE_HOPS hops; -ENOMEM. a == b is a route of no hops,
+ * whatever has failed.
  */
 #define BR_ROUTE_SEARCH_HOSTS 4096u
 #define BR_ROUTE_SEARCH_LINKS 262144u

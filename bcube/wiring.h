@@ -15,7 +15,7 @@
  *    only partner is plugged in elsewhere, the partner is named.
  * 4. A host whose NICs have no levels yet gets them here: any order of NICs is right then.
  *
- * Pure; the same sightings give the same words on every rank. Not thread-safe.
+ * Pure; the same sightings give the same message on every rank. Not thread-safe.
  */
 #ifndef BR_BCUBE_WIRING_H
 #define BR_BCUBE_WIRING_H
@@ -25,7 +25,7 @@
 #include "bcube/address.h"
 
 #define BR_WIRING_NICS     16 /* of one host */
-#define BR_WIRING_FINDINGS 32 /* that are kept in words */
+#define BR_WIRING_FINDINGS 32 /* that are kept as text */
 #define BR_WIRING_TEXT     240
 
 struct br_wiring_nic {
@@ -46,8 +46,8 @@ struct br_wiring {
     struct br_bcube cube;
     uint32_t n_hosts;             /* <= cube.hosts; the last ones of a partial cube are missing */
     struct br_wiring_host *hosts; /* [n_hosts], filled by the caller before br_wiring_hear() */
-    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments everywhere
-     */
+    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments
+     * everywhere */
     uint32_t *parent;
     uint32_t *ports; /* those that take part, segment after segment */
     struct br_wiring_segment *segments;
@@ -61,14 +61,14 @@ struct br_wiring {
 int br_wiring_init(struct br_wiring *wiring, const struct br_bcube *cube, uint32_t n_hosts);
 void br_wiring_destroy(struct br_wiring *wiring);
 
-/* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are ignored.
- */
+/* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are
+ * ignored. */
 void br_wiring_hear(struct br_wiring *wiring, uint32_t host, uint32_t nic, uint32_t other,
                     uint32_t other_nic);
 
-/* After all that was heard: levels for NICs that have none, and what is wrong, in words. May be
- * called again after more has been heard; it starts over. Returns the number of findings; -ENOMEM.
- */
+/* After all that was heard: levels for NICs that have none, and what is wrong, as text. May be
+ * called again after more has been heard; it starts over. Returns the number of findings;
+ * -ENOMEM. */
 int br_wiring_judge(struct br_wiring *wiring);
 
 /* After br_wiring_judge(): the NIC of a host on a level; -1: none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What wiring.c (segments) and wiring_findings.c (words) share. */
+/* What wiring.c (segments) and wiring_findings.c (with a message) share. */
 #ifndef BR_BCUBE_WIRING_INTERNAL_H
 #define BR_BCUBE_WIRING_INTERNAL_H
 

@@ -17,7 +17,7 @@
  * ranks at once. Medians, the contenders alternating. The goal is 0.9.
  *
  * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels;
- * the words say why.
+ * the message says why.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -79,8 +79,8 @@ static void copy(void *to, const void *from, size_t bytes)
         exit(refused(result, "a copy"));
 }
 
-/* ---- results -----------------------------------------------------------------------------------
- */
+/* ---- results
+ * ----------------------------------------------------------------------------------- */
 
 /* Small numbers, whose sums every type holds exactly: what rank r gives as element i. */
 static int given(size_t i, int r)
@@ -241,8 +241,8 @@ static int direct(void)
     return 0;
 }
 
-/* ---- order in a stream -------------------------------------------------------------------------
- */
+/* ---- order in a stream
+ * ------------------------------------------------------------------------- */
 
 /* The caller's. */
 struct work {
@@ -365,8 +365,8 @@ static int order(void)
     return rc;
 }
 
-/* ---- rate --------------------------------------------------------------------------------------
- */
+/* ---- rate
+ * -------------------------------------------------------------------------------------- */
 
 struct pipes {
     struct CUstream_st *streams[2]; /* down, up */
@@ -460,8 +460,8 @@ static int rate(size_t bytes)
     return ratio < GOAL ? 3 : 0;
 }
 
-/* ---- main --------------------------------------------------------------------------------------
- */
+/* ---- main
+ * -------------------------------------------------------------------------------------- */
 
 /* The caller's own CUDA: the context stays current for the life of the process. */
 static int start_cuda(void)

@@ -7,7 +7,7 @@
  *   build/release/bench/gpu_reduce [--check] [DEVICE]     --check: results alone
  *
  * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no
- * driver, no GPU, or no kernels; the words say why.
+ * driver, no GPU, or no kernels; the message says why.
  */
 #include <errno.h>
 #include <math.h>
@@ -60,8 +60,8 @@ static int wait_for(uint64_t ticket)
     return rc < 0 ? rc : 0;
 }
 
-/* ---- results -----------------------------------------------------------------------------------
- */
+/* ---- results
+ * ----------------------------------------------------------------------------------- */
 
 static bool is_nan(enum braid_type type, const char *p)
 {
@@ -148,8 +148,8 @@ static int check_all(void)
     return 0;
 }
 
-/* ---- speed -------------------------------------------------------------------------------------
- */
+/* ---- speed
+ * ------------------------------------------------------------------------------------- */
 
 /* Seconds of one of REPEATS in a row. With one source it is a copy. */
 static double once(enum braid_type type, enum braid_reduction op, int n_src, size_t bytes)
@@ -200,8 +200,8 @@ static int measure_all(void)
     return good ? 0 : 1;
 }
 
-/* ---- main --------------------------------------------------------------------------------------
- */
+/* ---- main
+ * -------------------------------------------------------------------------------------- */
 
 static int allocate(int device, size_t bytes)
 {

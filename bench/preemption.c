@@ -22,8 +22,8 @@
 #include <braid/braid.h>
 
 #define MOST_MESSAGES 500
-#define WINDOW                                                                                     \
-    8 /* urgent receives posted ahead; many more would keep the bulk's own from being announced */
+/* Urgent receives posted ahead; many more would keep the bulk's own from being announced. */
+#define WINDOW     8
 #define TAG_URGENT 1
 #define TAG_BULK   2
 #define TAG_RESULT 3
@@ -248,8 +248,8 @@ static int report(struct bench *bench)
     }
     double allowed = 2 * q[IDLE][0] + bench->budget_us;
     int met = q[PRIORITY][1] <= allowed;
-    printf("in-flight budget     %10.0f\n", bench->budget_us);
-    printf("p99 with priorities %.0f us, allowed 2 x idle p50 + budget = %.0f us: %s\n",
+    printf("in-flight window     %10.0f\n", bench->budget_us);
+    printf("p99 with priorities %.0f us, allowed 2 x idle p50 + window = %.0f us: %s\n",
            q[PRIORITY][1], allowed, met ? "met" : "MISSED");
     fflush(stdout);
     if (s->json && write_json(bench, q, allowed, met))

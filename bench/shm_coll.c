@@ -101,7 +101,7 @@ static void measure(const char *name, void (*reduce)(const float *, float *, siz
     }
     for (size_t i = 0; i < count / board.ranks * board.ranks; i++) {
         if (out[i] < want || out[i] > want) {
-            fprintf(stderr, "board: rank %u has %g, not %g\n", board.rank, (double)out[i],
+            fprintf(stderr, "shm_coll: rank %u has %g, not %g\n", board.rank, (double)out[i],
                     (double)want);
             exit(1);
         }
@@ -118,7 +118,7 @@ static void run(uint32_t ranks, uint32_t rank, int fd)
     static const size_t sizes[] = {8, 56, 64, 256, 1024, 4096, 16384, 32768, 65536, 131072};
 
     if (br_numa_pin((int)rank % br_numa_cpus()) || br_shm_coll_attach(&board, ranks, rank, fd)) {
-        fprintf(stderr, "board: %s\n", br_error_message());
+        fprintf(stderr, "shm_coll: %s\n", br_error_message());
         exit(1);
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && sizes[i] <= BR_SHM_COLL_BYTES; i++) {
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     int fd, status, rc = 0;
 
     if (br_shm_coll_create(&board, ranks, 0, &fd)) {
-        fprintf(stderr, "board: %s\n", br_error_message());
+        fprintf(stderr, "shm_coll: %s\n", br_error_message());
         return 2;
     }
     br_shm_coll_close(&board);

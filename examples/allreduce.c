@@ -13,8 +13,8 @@
 
 #define COUNT 1000000
 
-/* Ends the program's work on the job: the other ranks' calls end with an error that names this one.
- */
+/* Ends the program's work on the job: the other ranks' calls end with an error that names this
+ * one. */
 static int give_up(struct braid_comm *comm, const char *what)
 {
     fprintf(stderr, "rank %d: %s: %s\n", braid_rank(comm), what, braid_last_error());

@@ -52,8 +52,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < COUNT; i++)
         piece[i] = (float)(rank % width + 1);
 
-    /* Down the columns the gradients are summed, along the rows the pieces' results come together.
-     */
+    /* Down the columns the gradients are summed, along the rows the pieces' results come
+     * together. */
     if (braid_allreduce(column, piece, piece, COUNT, BRAID_FLOAT32, BRAID_SUM, NULL, NULL))
         return give_up(comm, "braid_allreduce");
     mine = piece[COUNT - 1];

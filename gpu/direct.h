@@ -50,8 +50,8 @@ int br_direct_allocate(int gpu, size_t bytes, struct br_direct_memory *out);
 void br_direct_free(const struct br_direct_memory *memory);
 
 /* Note 3. can_flush: 0, or -EOPNOTSUPP with a message: NICs cannot write to this GPU. flush:
- * nothing where there is nothing to flush; negative errno with a message. Blocks for microseconds.
- */
+ * nothing where there is nothing to flush; negative errno with a message. Blocks for
+ * microseconds. */
 int br_direct_can_flush(int gpu);
 int br_direct_flush(int gpu);
 

@@ -178,8 +178,8 @@ int br_cuda_library(const struct br_cuda **out);
 int br_cuda_driver(const struct br_cuda **out);
 
 /* The words of a failed call: what was asked, then the driver's name for the result. Returns its
- * negative errno: -ENOMEM, -EINVAL, -EOPNOTSUPP, -ENODEV, -EAGAIN (NOT_READY), -EPERM, else -EIO.
- */
+ * negative errno: -ENOMEM, -EINVAL, -EOPNOTSUPP, -ENODEV, -EAGAIN (NOT_READY), -EPERM, else
+ * -EIO. */
 int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -46,8 +46,8 @@ void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda)
     free(exports);
 }
 
-/* ---- the table ---------------------------------------------------------------------------------
- */
+/* ---- the table
+ * --------------------------------------------------------------------------------- */
 
 static void free_slot(struct br_exports *exports, struct offer *offer)
 {
@@ -235,8 +235,8 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     return 0;
 }
 
-/* ---- who has it --------------------------------------------------------------------------------
- */
+/* ---- who has it
+ * -------------------------------------------------------------------------------- */
 
 static struct offer *export_of(const struct br_exports *exports, const struct br_extent *extent)
 {

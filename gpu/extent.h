@@ -49,8 +49,8 @@ struct br_extent {
     uint32_t unused;
 };
 
-/* ---- ours, for others --------------------------------------------------------------------------
- */
+/* ---- ours, for others
+ * -------------------------------------------------------------------------- */
 
 struct br_exports;
 
@@ -77,8 +77,8 @@ void br_exports_given(struct br_exports *exports, int rank, const struct br_exte
 uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n,
                          struct br_extent *out);
 
-/* ---- others', here -----------------------------------------------------------------------------
- */
+/* ---- others', here
+ * ----------------------------------------------------------------------------- */
 
 struct br_imports;
 

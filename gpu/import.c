@@ -50,8 +50,8 @@ void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda)
     free(imports);
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------
- */
+/* ---- descriptors
+ * ------------------------------------------------------------------------------- */
 
 static struct origin *find_origin(const struct br_imports *imports, int rank)
 {
@@ -155,8 +155,8 @@ void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int
     import->serial = 0;
 }
 
-/* ---- mappings ----------------------------------------------------------------------------------
- */
+/* ---- mappings
+ * ---------------------------------------------------------------------------------- */
 
 static size_t import_sum(const struct br_extent *extents, uint32_t n)
 {

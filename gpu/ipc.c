@@ -10,9 +10,8 @@
 #include "base/list.h"
 #include "gpu/driver.h"
 
-#define LIMIT                                                                                      \
-    1024 /* mappings, more only while they are held; an operation of 256 ranks uses 510            \
-          */
+/* Mappings, more only while they are held; an operation of 256 ranks uses 510. */
+#define LIMIT 1024
 
 struct mapping {
     struct br_list node; /* the last used first */
@@ -44,8 +43,8 @@ static int ipc_enter(int gpu, const struct br_cuda **cuda)
     return rc ? rc : br_cuda_enter(*cuda, context);
 }
 
-/* ---- notes -------------------------------------------------------------------------------------
- */
+/* ---- notes
+ * ------------------------------------------------------------------------------------- */
 
 static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
                            struct br_ipc_note *out)
@@ -113,8 +112,8 @@ int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes,
     return rc;
 }
 
-/* ---- create and destroy ------------------------------------------------------------------------
- */
+/* ---- create and destroy
+ * ------------------------------------------------------------------------ */
 
 int br_ipc_create(int ranks, struct br_ipc **out)
 {
@@ -164,8 +163,8 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost)
     free(ipc);
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------
- */
+/* ---- descriptors
+ * ------------------------------------------------------------------------------- */
 
 bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
@@ -240,8 +239,8 @@ int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *e
     return rc;
 }
 
-/* ---- mappings ----------------------------------------------------------------------------------
- */
+/* ---- mappings
+ * ---------------------------------------------------------------------------------- */
 
 /* Its extents are some of the mapping's, one after the other. */
 static bool holds_extents(const struct mapping *mapping, const struct br_ipc_note *note,

@@ -57,8 +57,8 @@ int br_ipc_create(int ranks, struct br_ipc **out); /* of the job; -ENOMEM with a
 /* Closes all; lost: a GPU does not answer any more, so all stays mapped. NULL allowed. */
 void br_ipc_destroy(struct br_ipc *ipc, bool lost);
 
-/* ---- descriptors -------------------------------------------------------------------------------
- */
+/* ---- descriptors
+ * ------------------------------------------------------------------------------- */
 
 /* Ours: does `rank` lack it? Then it can be opened, and when it has been sent that is said here.
  * gpu: it lies there. Errors as br_exports_open(). */
@@ -74,8 +74,8 @@ bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *ex
 int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd);
 void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 
-/* ---- mappings ----------------------------------------------------------------------------------
- */
+/* ---- mappings
+ * ---------------------------------------------------------------------------------- */
 
 /* Is it mapped already, so that br_ipc_map() calls nothing of CUDA? */
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,

@@ -95,8 +95,8 @@ void br_offload_destroy(struct br_offload *offload)
     free(offload);
 }
 
-/* ---- a reduction ------------------------------------------------------------------------------
- */
+/* ---- a reduction
+ * ------------------------------------------------------------------------------ */
 
 static size_t offload_room(size_t bytes)
 {
@@ -272,8 +272,8 @@ int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *
     return 0;
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening
+ * ----------------------------------------------------------------------------------- */
 
 /* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the
  * program's may have them all and wait for what the program does after this very call. Then all
@@ -400,8 +400,8 @@ int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost 
     return rc;
 }
 
-/* ---- the choice --------------------------------------------------------------------------------
- */
+/* ---- the choice
+ * -------------------------------------------------------------------------------- */
 
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost)
 {

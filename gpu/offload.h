@@ -89,8 +89,8 @@ bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type 
  *
  * Returns 0. 1: part of it is under way and the rest was refused: marked and ended as the whole, as
  * it reads the sources and the arena until then, but dst stays as it is. Negative errno: nothing is
- * under way. -EAGAIN, without words: no room now; anything else, with a message. After 1, and after
- * these, the GPU is not asked any more.
+ * under way. -EAGAIN, without a message: no room now; anything else, with a message. After 1, and
+ * after these, the GPU is not asked any more.
  */
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       enum braid_reduction reduction, void *dst,

@@ -31,8 +31,8 @@ struct br_reducer {
 #define NAME(type, suffix, TYPE, REDUCTION) [TYPE][REDUCTION] = "braid_reduce_" #type "_" #suffix,
 static const char *const names[BRAID_TYPES][BRAID_REDUCTIONS] = {BR_GPU_KERNELS(NAME)};
 
-/* ---- create and destroy ------------------------------------------------------------------------
- */
+/* ---- create and destroy
+ * ------------------------------------------------------------------------ */
 
 static int gpu_reduce_load(struct br_reducer *r, const struct br_gpu_image *image, int device)
 {
@@ -130,8 +130,8 @@ void br_reducer_abandon(struct br_reducer *r)
     free(r);
 }
 
-/* ---- reductions --------------------------------------------------------------------------------
- */
+/* ---- reductions
+ * -------------------------------------------------------------------------------- */
 
 static int gpu_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src,
                             int divisor)

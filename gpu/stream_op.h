@@ -91,8 +91,8 @@ bool br_stream_ops_idle(const struct br_stream_ops *passages);
  */
 int br_stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out);
-/* The host memory that plan.send is copied to, and plan.recv from; NULL where the plan has neither.
- */
+/* The host memory that plan.send is copied to, and plan.recv from; NULL where the plan has
+ * neither. */
 void *br_stream_op_memory(const struct br_stream_op *passage);
 bool br_stream_op_arrived(
     const struct br_stream_op *passage); /* the work before it is done, the input is there */

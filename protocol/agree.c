@@ -26,8 +26,8 @@
 
 #include "base/clock.h"
 
-#define DISPUTE                                                                                    \
-    BR_SEC /* for the other rank, which may stand still, to report what it and we have called */
+/* For the other rank, which may stand still, to report what it and we have called. */
+#define DISPUTE BR_SEC
 
 static void message_words(const struct br_worker *w, const struct br_transfer *t,
                           const struct br_message *m, char *text, size_t bytes)

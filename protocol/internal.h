@@ -38,8 +38,8 @@ enum br_credit {
 bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
 void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
 
-/* rail.c, too: memory for the copies of its messages, when it is first used. -ENOMEM with a message
- */
+/* rail.c, too: memory for the copies of its messages, when it is first used. -ENOMEM with a
+ * message */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
 
 /* connect.c: links, handshakes, unauthenticated peers */
@@ -155,8 +155,8 @@ void br_left_unreachable(struct br_worker *w,
 void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slot);
 void br_rkey_release(struct br_worker *w, struct br_slot *slot);
 void br_rkey_release_all(struct br_worker *w); /* of a worker that has failed */
-/* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of that.
- */
+/* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of
+ * that. */
 uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
                         struct br_message *ready, uint8_t *out);
 void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
@@ -220,8 +220,8 @@ void br_relay_timers(struct br_worker *w, bool stopped);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
-/* shutdown.c: the turns of a worker that has failed but whose links are not yet closed (fail_due)
- */
+/* shutdown.c: the turns of a worker that has failed but whose links are not yet closed
+ * (fail_due) */
 int br_worker_tell_error(struct br_worker *w);
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 

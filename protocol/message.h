@@ -31,10 +31,10 @@
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
-#define BR_MAX_GROUPS                                                                              \
-    1024u /* of which a rank is a member at a time; number 0: all ranks of the job */
-#define BR_OPERATIONS                                                                              \
-    (1u << 20)                 /* collectives of a group before their numbers in tags come again */
+/* Of which a rank is a member at a time; number 0: all ranks of the job. */
+#define BR_MAX_GROUPS 1024u
+/* Collectives of a group before their numbers in tags come again. */
+#define BR_OPERATIONS      (1u << 20)
 #define BR_MAX_RAILS       8u  /* to one peer */
 #define BR_CREDITS         64u /* credited messages of a link that may be unreleased */
 #define BR_CREDITS_P2P     32u /* of these, point-to-point ones, at most */
@@ -45,11 +45,11 @@
 #define BR_RELAY_HOSTS     (BR_RELAY_HOPS + 1u) /* on it, both ends included */
 /* of a relayed frame, unless a job's small messages or granules are larger */
 #define BR_RELAY_PAYLOAD (16u << 10)
-#define BR_MAX_TRANSFER                                                                            \
-    (16u << 20)                  /* bytes; longer sends and receives are cut by the layers above */
-#define BR_MAX_EAGER (64u << 10) /* upper bound of the eager limit */
-#define BR_MAX_TEXT  240u        /* text of ABORT */
-#define BR_MAX_RKEYS (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
+/* Bytes; longer sends and receives are cut by the layers above. */
+#define BR_MAX_TRANSFER (16u << 20)
+#define BR_MAX_EAGER    (64u << 10)                    /* upper bound of the eager limit */
+#define BR_MAX_TEXT     240u                           /* text of ABORT */
+#define BR_MAX_RKEYS    (BR_MAX_RAILS * BR_RKEY_BYTES) /* payload of READY */
 
 enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */
@@ -99,8 +99,8 @@ enum br_call_by {
     BR_CALL_ENGINE,  /* messages between the ranks */
     BR_CALL_SHARED,  /* memory that the ranks of a host share */
     BR_CALL_EITHER,  /* the ranks are about to find out (GPU memory of one host) */
-    BR_CALL_ASKED,   /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still
-                      */
+    /* messages, as the ranks have found out: others may be at BR_CALL_EITHER still */
+    BR_CALL_ASKED,
 };
 
 /* WAITING of a collective: the call that it is about, for the error message. */
@@ -172,8 +172,8 @@ struct br_body_bye {
 
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
-    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in vain
-     */
+    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in
+     * vain */
     uint32_t lost;
     uint32_t reserved[4];
 };
@@ -199,8 +199,8 @@ struct br_body_abort {
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
-    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks disagree
-     */
+    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks
+     * disagree */
     uint16_t check;
     /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
@@ -239,8 +239,8 @@ enum br_relay_kind {
 #define BR_RELAY_KIND 0x7fu /* of `what`: the kind */
 #define BR_RELAY_ACK  0x80u /* of `what`: send an ACK on this link now, as BR_DATA_ACK does */
 
-/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's window.
- */
+/* A message of type RELAY, in place of struct br_message. Its payload counts in the rail's
+ * window. */
 struct br_message_relay {
     uint8_t type;  /* BR_MESSAGE_RELAY */
     uint8_t what;  /* kind and flag */
@@ -272,8 +272,8 @@ static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline are
 
 /* Tags: bits 63..62 the family, then what numbers the transfer within it. */
 enum br_tag_family {
-    /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks (16)
-     */
+    /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks
+     * (16) */
     BR_TAG_COLLECTIVE = 0,
     BR_TAG_P2P = 2, /* group (10 bits), number within (group, peer, user tag) (20), user tag (32) */
     /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum

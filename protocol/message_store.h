@@ -35,12 +35,11 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire formats are r
 #define BR_STORE_KEY_MAX    128         /* bytes of a key, at least 1; no final zero on the wire */
 #define BR_STORE_VALUE_MAX  (64u << 10) /* bytes of one value or of one rank's part of a gather */
 #define BR_STORE_GATHER_MAX (64u << 20) /* bytes of a whole gather */
-#define BR_STORE_UNPROVED_MAX                                                                      \
-    256                          /* bytes of a body that a rank takes before the store's WELCOME   \
-                                  */
-#define BR_STORE_TEXT_MAX    240 /* bytes of an error's message */
-#define BR_STORE_TOTAL_MAX   (256u << 20) /* bytes of all values the store keeps */
-#define BR_STORE_TIMEOUT_MAX 86400000u    /* ms, a day */
+/* Bytes of a body that a rank takes before the store's WELCOME. */
+#define BR_STORE_UNPROVED_MAX 256
+#define BR_STORE_TEXT_MAX     240          /* bytes of an error's message */
+#define BR_STORE_TOTAL_MAX    (256u << 20) /* bytes of all values the store keeps */
+#define BR_STORE_TIMEOUT_MAX  86400000u    /* ms, a day */
 
 enum br_store_kind {
     BR_STORE_HELLO = 1,

@@ -83,8 +83,8 @@ enum br_rail_state {
     BR_RAIL_CONNECTING, /* link_connect() is under way */
     BR_RAIL_HANDSHAKE,  /* proofs are exchanged */
     BR_RAIL_UP,
-    BR_RAIL_FENCING, /* lost: the peer has not yet confirmed that it writes nothing more through it
-                      */
+    /* lost: the peer has not yet confirmed that it writes nothing more through it */
+    BR_RAIL_FENCING,
 };
 
 /* Which of several messages of collectives is the oldest: note 4. */
@@ -126,7 +126,7 @@ struct br_probe {
     uint64_t tx_bytes;              /* rail.tx_bytes right after it */
     uint64_t posted_at;             /* ns */
     uint64_t acked_bytes, acked_at; /* rail's when it was posted */
-    uint64_t acked_posted_at;       /* likewise */
+    uint64_t acked_posted_at;       /* the same */
     bool alone;                     /* nothing else was in flight */
 };
 #define BR_PROBES 16u
@@ -182,11 +182,11 @@ struct br_rail {
     /* bytes/s, largest of the present and the last period; 0 unknown */
     uint64_t rate;
     uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
-    /* likewise: bytes delivered in a window as long as the window's delay */
+    /* the same: bytes delivered in a window as long as the window's delay */
     uint64_t volume, volume_now;
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
-    /* the peer's `uses` at the last frame: of equally free rails the one that waited longest goes
-     */
+    /* the peer's `uses` at the last frame: of equally free rails the one that waited longest
+     * goes */
     uint64_t used;
     /* when `rate` was measured the window was used up: it is what the rail can carry */
     bool was_full;
@@ -281,7 +281,7 @@ struct br_peer {
     struct br_list moving;             /* sends in MOVING or CONFIRMING */
     /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list waiting;
-    struct br_list expecting; /* likewise, small point-to-point receives */
+    struct br_list expecting; /* small point-to-point receives, in the same order */
     bool waiting_due;         /* the first of them is to be said, or `call` */
     /* WAITING with our arguments of a collective; type 0: there is none to say */
     struct br_message call;

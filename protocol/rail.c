@@ -343,8 +343,8 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
     }
 }
 
-/* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones too.
- */
+/* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones
+ * too. */
 static void rail_newer(uint32_t *mine, uint32_t said, uint32_t most)
 {
     if (said - *mine <= most - *mine)

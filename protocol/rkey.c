@@ -159,9 +159,9 @@ const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
     uint64_t have = m->ready.have;
 
     if (m->rkeys & ~peer->rkey_rails)
-        return "a READY has a place token for a rail that takes none";
+        return "a READY has a remote key for a rail that takes none";
     if (length != (uint32_t)__builtin_popcount(m->rkeys) * BR_RKEY_BYTES)
-        return "a READY is not as long as its place tokens";
+        return "a READY is not as long as its remote keys";
     if (m->ready.renews ? (have & ~protocol_rkey_slices_of(w, m->bytes)) ||
                               have == protocol_rkey_slices_of(w, m->bytes)
                         : have != 0)

@@ -303,8 +303,8 @@ static bool goes_before(const struct br_queued *head, int k, const struct br_que
     return br_queued_before(head, best);
 }
 
-/* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has any.
- */
+/* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has
+ * any. */
 static int next_queue(const struct br_peer *peer, const bool *stuck, struct br_queued **best)
 {
     int which = BR_QUEUES;

@@ -65,9 +65,9 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
     rail->retry_at = UINT64_MAX;
 }
 
-/* Closes the rails to all peers; those that are not UP only, unless `all`. Alternate routes too: a
- * worker that has failed relays nothing, and the words reach everybody from neighbour to neighbour.
- */
+/* Closes the rails to all peers; those that are not UP only, unless `all`. Alternate routes too:
+ * a worker that has failed relays nothing, and the words reach everybody from neighbour to
+ * neighbour. */
 static void close_rails(struct br_worker *w, bool all)
 {
     br_list_for_each (node, &w->known) {

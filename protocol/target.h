@@ -43,8 +43,8 @@ struct br_target {
 };
 
 struct br_target_hooks {
-    /* memory may be used; for a put it always may. false: resume() comes, or the worker has failed
-     */
+    /* memory may be used; for a put it always may. false: resume() comes, or the worker has
+     * failed */
     bool (*begin)(void *context, struct br_target *target);
     /* put: all bytes are in memory. true: they stand on the GPU. false: resume() comes, or the
      * worker has failed */

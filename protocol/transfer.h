@@ -67,8 +67,8 @@ struct br_transfer {
     uint64_t submitted; /* ns */
     bool wants_done;    /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or `done`
-     */
+    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or
+     * `done` */
     struct br_list node;
     /* ns; in `waiting` and `expecting`: since then, or since it was last said */
     uint64_t waits_since;

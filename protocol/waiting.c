@@ -21,9 +21,8 @@
 #include "base/clock.h"
 
 #define PATIENCE BR_WAITING_PATIENCE
-#define FEW                                                                                        \
-    BR_CREDITS_P2P_OWN /* with fewer messages held by this end the other one has credits           \
-                        */
+/* With fewer messages held by this end the other one has credits. */
+#define FEW  BR_CREDITS_P2P_OWN
 #define MANY (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
 /* Do we hold so many point-to-point messages on each rail that the peer may use? */

@@ -13,8 +13,8 @@
 #define EVENTS       32
 #define TIMER_PERIOD (1 * BR_MS)
 #define ACK_DELAY    (200 * BR_US) /* credits are given back after this at the latest */
-#define EAGER_WITH_MAPS                                                                            \
-    (2u << 10) /* bytes; measured with shm: reading in place costs less from here on */
+/* Bytes; measured with shm: reading in place costs less from here on. */
+#define EAGER_WITH_MAPS (2u << 10)
 #define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
 /* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */

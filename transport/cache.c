@@ -17,8 +17,8 @@
 #include "transport/region.h"
 
 #define ENTRIES 4096
-#define PATIENCE                                                                                   \
-    1000 /* yields while somebody changes memory, before the operation goes without a region */
+/* Yields while somebody changes memory, before the operation goes without a region. */
+#define PATIENCE 1000
 
 struct entry {
     struct br_region region; /* first: what the user of the entry has */

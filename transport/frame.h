@@ -37,8 +37,8 @@ enum br_frame_kind {
 };
 
 #define BR_FRAME_INLINE 48 /* bytes of a message that ride in the header */
-#define BR_FRAME_MAX_PAYLOAD                                                                       \
-    (16u << 20) /* no back end offers larger frames; a longer length is malformed */
+/* No back end offers larger frames; a longer length is malformed. */
+#define BR_FRAME_MAX_PAYLOAD (16u << 20)
 
 struct br_frame_header {
     uint16_t magic;

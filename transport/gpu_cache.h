@@ -12,7 +12,7 @@
  *    or the GPU has no room for it refuses: then what is not in use goes, and it is tried once
  *    more. BRAID_CACHE_BYTES does not count them.
  * 3. An allocation that cannot be registered is remembered as that, and not tried again while it
- *    lives. Said once, with the words of the first, and counted for each (downgrade_gpu_direct).
+ *    lives. Said once, with the message of the first, and counted for each (downgrade_gpu_direct).
  *    What is no allocation of the primary context, or a span over two, has no entry, and is counted
  *    at each use.
  *

@@ -52,7 +52,7 @@ static int no_rkey_make(struct br_device *device, struct br_slot *slot,
                         uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
-    return br_error(EOPNOTSUPP, "this back end makes no place tokens");
+    return br_error(EOPNOTSUPP, "this back end makes no remote keys");
 }
 
 static void no_rkey_release(struct br_device *device, struct br_slot *slot)

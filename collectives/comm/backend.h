@@ -6,7 +6,7 @@
  * 1. One answer for the whole job: with a choice for each pair of ranks, links of unequal speed
  *    would meet in every collective, and one rank with a cable out would go unnoticed.
  * 2. RDMA devices at all ranks do not prove that there is a way between them. Where there is none,
- *    braid_init() fails, as with TCP: the words name the ranks and both devices, and
+ *    braid_init() fails, as with TCP: the message names the ranks and both devices, and
  *    BRAID_BACKEND=tcp is the way out.
  */
 #ifndef BR_COLLECTIVES_COMM_BACKEND_H

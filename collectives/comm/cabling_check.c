@@ -22,8 +22,8 @@
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 
-/* What must be the same on all ranks, and what they must know of each other to look at the wires.
- */
+/* What must be the same on all ranks, and what they must know of each other to look at the
+ * wires. */
 struct agreement {
     uint32_t sizes[4];   /* slice, eager, chunk, shared segment */
     uint32_t n, k;       /* of the BCube; 0: a mesh */
@@ -44,7 +44,7 @@ static void topology_text(const struct agreement *a, char *out, size_t bytes)
         snprintf(out, bytes, "mesh");
 }
 
-/* Every rank compares all with rank 0, so that all find the same words. */
+/* Every rank compares all with rank 0, so that all find the same message. */
 static int cabling_check_compare(const struct agreement *first, const struct agreement *other,
                                  int rank)
 {

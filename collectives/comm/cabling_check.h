@@ -6,7 +6,7 @@
  * 1. What must be the same on all ranks is compared before anything is said of the network.
  * 2. In a BCube with real NICs every rank then announces itself on each of them
  *    (bootstrap/beacon.h). All get what all have heard, and judge it alone (bcube/wiring.h): the
- *    same words everywhere, before any data moves.
+ *    same message everywhere, before any data moves.
  * 3. Beacons get lost, and ranks on a busy machine start late. So it goes in rounds, and the first
  *    one without a finding is the last one.
  */
@@ -21,7 +21,7 @@ struct br_context;
 /*
  * Agrees with all other ranks, and in a BCube gives devices their levels. Collective; the store
  * must be open. Besides the errors of the store: -EPROTO (ranks disagree), -EINVAL, -ENODEV
- * (devices), -ENETUNREACH (a BCube that is wired wrongly: the words say where). Blocks until
+ * (devices), -ENETUNREACH (a BCube that is wired wrongly: the message says where). Blocks until
  * `until`, ns, at most.
  */
 int br_cabling_agree(struct br_context *context, struct br_devices *devices, uint64_t until);

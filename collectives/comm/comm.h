@@ -108,8 +108,8 @@ struct br_settings {
     int rails;           /* 0: one a device */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    /* up to this size a collective within the host takes the shared segment (executor.h); 0: never
-     */
+    /* up to this size a collective within the host takes the shared segment (executor.h); 0:
+     * never */
     uint64_t shm_collective_bytes;
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
@@ -133,7 +133,7 @@ struct br_context {
     struct br_worker *worker;
     struct br_engine *engine;
     struct br_copier *copier;   /* of memory of GPUs; what is open there is found out as it comes */
-    struct br_offload *offload; /* reductions on GPUs; likewise */
+    struct br_offload *offload; /* reductions on GPUs, opened as they come */
     /* NICs that read and write memory of GPUs; NULL: none can */
     struct br_gpudirect *gpudirect;
     struct br_ipc *ipc; /* memory of GPUs that other processes have shared */
@@ -301,8 +301,8 @@ int br_gpus_probe(struct br_context *context);
 bool br_gpus_may_share(const struct br_context *context);
 int br_gpus_create(struct br_context *context);
 void br_gpus_destroy(struct br_context *context);
-/* What the first operation on a GPU does before all else, with its errors. 0: host memory, nothing.
- */
+/* What the first operation on a GPU does before all else, with its errors. 0: host memory,
+ * nothing. */
 int br_gpus_open(struct br_context *context, int gpu);
 int br_comm_probe_memory(const char *name, struct br_operation *op);
 int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
@@ -338,8 +338,8 @@ bool br_operation_has_ended(struct braid_op *handle);
 /* zeroed; NULL with a message: -EAGAIN */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
 void br_comm_put_operation(struct br_operation *op);
-/* The result of an ended operation, its message in this thread; frees it unless it is persistent.
- */
+/* The result of an ended operation, its message in this thread; frees it unless it is
+ * persistent. */
 int br_comm_finish_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is under way */
 /* Both under the lock. start: gives it its place in the order; begin: that place has come, which
@@ -398,8 +398,8 @@ void br_progress_wake(struct br_context *context); /* all that sleep, and the pr
 int br_stats_server_open(struct br_context *context);
 void br_stats_server_close(struct br_context *context);
 
-/* statistics.c: the counters, under the lock; n_peers and n_rails say how many there is room for.
- */
+/* statistics.c: the counters, under the lock; n_peers and n_rails say how many there is room
+ * for. */
 void br_statistics_take(struct braid_comm *comm, struct br_snapshot *snapshot);
 
 /* progress.c */
@@ -409,20 +409,20 @@ void br_progress_stop(struct br_context *context);
 int br_progress_once(struct br_context *context, uint64_t now);
 /* under the lock: the operation has ended */
 void br_progress_end(struct br_operation *op);
-/* likewise, with the worker's failure */
+/* under the lock: the operation ends with the worker's failure */
 void br_progress_fail(struct br_operation *op);
 /* Submits, and returns: when the lock is free the first frames leave at once, else whoever drives
  * takes it. -EAGAIN with a message. */
 int br_progress_submit(struct br_operation *op);
-/* Submits and drives until the operation has ended. -EAGAIN with a message: it was not submitted.
- */
+/* Submits and drives until the operation has ended. -EAGAIN with a message: it was not
+ * submitted. */
 int br_progress_run(struct br_operation *op);
 /* Drives until the operation has ended or `most` ns have passed (UINT64_MAX: no limit); true: it
  * has ended. */
 bool br_progress_wait(struct br_operation *op, uint64_t most);
-/* Drives until something has happened since `seen` was read, or for `most` ns: an operation ended,
- * somebody nudged. What the caller waits for it looks at after reading `seen` and before waiting.
- */
+/* Drives until something has happened since `seen` was read, or for `most` ns: an operation
+ * ended, somebody nudged. What the caller waits for it looks at after reading `seen` and before
+ * waiting. */
 uint64_t br_progress_event_count(const struct br_context *context);
 void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most);
 /* any thread; wakes those who wait for an event */

@@ -21,8 +21,8 @@
 #include "transport/region.h"
 #include "transport/shm/segment.h"
 
-#define LINGER                                                                                     \
-    BR_SEC /* memory that is to be freed waits as long for peers that are being served from it */
+/* Memory that is to be freed waits as long for peers that are being served from it. */
+#define LINGER BR_SEC
 
 /* Index of the first region whose base is above address. */
 static int comm_memory_upper(const struct br_context *context, const void *address)

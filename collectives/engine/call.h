@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A collective call as ranks tell each other of it when they disagree (protocol/message.h), and the
- * words of that error. */
+ * message of that error. */
 #ifndef BR_COLLECTIVES_ENGINE_CALL_H
 #define BR_COLLECTIVES_ENGINE_CALL_H
 

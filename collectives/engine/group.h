@@ -42,8 +42,7 @@ static inline int br_group_in_job(const struct br_group *group, int rank)
     return group->ranks ? group->ranks[rank] : rank;
 }
 
-/* "rank 2", or "rank 2 of communicator 5 (rank 7 of the job)". rank: of the group. Returns words.
- */
+/* "rank 2", or "rank 2 of communicator 5 (rank 7 of the job)". rank: of the group. Returns text. */
 const char *br_group_name_rank(const struct br_group *group, int rank, char *text, size_t bytes);
 /* The same by rank in the job, which need not be in the group. */
 const char *br_group_name_job_rank(const struct br_group *group, int rank, char *text,

@@ -89,8 +89,8 @@ struct br_engine {
 void br_operation_end(struct br_engine *engine, struct br_operation *op, int status);
 
 /* scratch.c: memory of runs. take_memory: that back ends know. *pinned: for this GPU, as
- * br_gpu_of() names it; 0: nobody has tried; BR_NOT_PINNABLE: it cannot be, and is not tried again.
- */
+ * br_gpu_of() names it; 0: nobody has tried; BR_NOT_PINNABLE: it cannot be, and is not tried
+ * again. */
 #define BR_NOT_PINNABLE (-1)
 int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory,
                    struct br_region **region);
@@ -155,7 +155,7 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op);
 void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op,
                                 struct br_transfer *t);
 
-/* deadline.c: deadlines and words */
+/* deadline.c: deadlines and their messages */
 void br_deadline_expect(struct br_engine *engine, const struct br_operation *op);
 /* fails the worker when one has passed */
 void br_deadline_check(struct br_engine *engine, uint64_t now);

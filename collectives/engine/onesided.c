@@ -106,8 +106,8 @@ static void post_filled(struct br_engine *engine, struct br_operation *op)
     int rc;
 
     rc = br_transfer_receive(engine->worker, &t[STATUS]);
-    /* before a get's READY, so that no READY waits at the target for a request that has no credit
-     */
+    /* before a get's READY, so that no READY waits at the target for a request that has no
+     * credit */
     if (!rc)
         rc = br_transfer_send(engine->worker, &t[REQUEST]);
     if (!rc && !op->parts.released)

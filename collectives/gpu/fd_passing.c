@@ -9,9 +9,8 @@
 #include "collectives/shm/executor.h"
 #include "transport/shm/shm.h"
 
-#define TAG                                                                                        \
-    (1u << 31) /* and what follows; what is handed over besides has the number of a group          \
-                */
+/* And what follows; what is handed over besides has the number of a group. */
+#define TAG (1u << 31)
 
 /* The slot and, as a slot is used again, the last bits of the serial: what nobody has taken never
  * passes for what comes later. */

@@ -60,11 +60,11 @@ void br_gpus_destroy(struct br_context *context)
     br_copier_destroy(context->copier);
 }
 
-/* ---- where values are combined ----------------------------------------------------------------
- */
+/* ---- where values are combined
+ * ---------------------------------------------------------------- */
 
-#define TRIAL                                                                                      \
-    ((size_t)128 << 10) /* bytes of an array: what a step of a collective combines, about */
+/* Bytes of an array: what a step of a collective combines, about. */
+#define TRIAL ((size_t)128 << 10)
 #define TRIES 5
 
 /* Seconds of a sum on the CPU, for each byte read or written: the least of several. */
@@ -125,8 +125,8 @@ static void open_reductions(struct br_context *context, int gpu)
     br_offload_set(context->offload, gpu, &cost);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls
+ * ------------------------------------------------------------------------------------- */
 
 static int open_now(struct br_context *context, int gpu)
 {

@@ -74,8 +74,8 @@ bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *
     return true;
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------
- */
+/* ---- pieces
+ * ------------------------------------------------------------------------------------ */
 
 /* Bytes before piece `rank`. */
 static size_t gpu_local_offset(const struct br_shm_executor *shm, const struct br_operation *op,
@@ -90,8 +90,8 @@ static size_t piece_bytes(const struct br_shm_executor *shm, const struct br_ope
     return gpu_local_offset(shm, op, rank + 1) - gpu_local_offset(shm, op, rank);
 }
 
-/* ---- combine, fetch ----------------------------------------------------------------------------
- */
+/* ---- combine, fetch
+ * ---------------------------------------------------------------------------- */
 
 static void gpu_local_work_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
@@ -143,8 +143,8 @@ static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_e
     return rc;
 }
 
-/* ---- the rounds --------------------------------------------------------------------------------
- */
+/* ---- the rounds
+ * -------------------------------------------------------------------------------- */
 
 static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                               const struct br_operation *op, const void *data, size_t bytes)

@@ -7,8 +7,8 @@
 #include "collectives/gpu/gpu_local.h"
 #include "gpu/ipc.h"
 
-/* What a rank publishes in the first round, as much of it as there is; in the second, `has` alone.
- */
+/* What a rank publishes in the first round, as much of it as there is; in the second, `has`
+ * alone. */
 struct br_gpu_local_note {
     uint64_t has;              /* 1: send and recv are there */
     uint32_t lacks_fd, n_gone; /* another rank lacks a descriptor; extents that come first */

@@ -7,8 +7,8 @@
 #include "gpu/direct.h"
 #include "gpu/kernels.h"
 
-/* ---- may it be direct? ------------------------------------------------------------------------
- */
+/* ---- may it be direct?
+ * ------------------------------------------------------------------------ */
 
 /* The region of a buffer that the call has, if it lies on this GPU; NULL: NICs do not reach it. */
 static const struct br_region *on_gpu(const struct br_region *region, int lies_on, int gpu)
@@ -92,8 +92,8 @@ void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direc
     *direct = (struct br_gpu_pipeline){0};
 }
 
-/* ---- steps ------------------------------------------------------------------------------------
- */
+/* ---- steps
+ * ------------------------------------------------------------------------------------ */
 
 static void gpu_pipeline_step_done(struct br_engine *engine, struct br_copy_batch *batch)
 {

@@ -29,9 +29,9 @@
  *    Rejected: kernels that wait in the stream for what a NIC writes (cuStreamWaitValue). It saves
  *    the time between an arrival and a launch, and a rank that dies would leave streams that
  *    nothing can end.
- * 6. A launch or a copy that is refused fails the worker, with the driver's words. Rejected: to go
- *    on with that step on the CPU, as staged ones do. It needs host memory for all sources, on the
- *    data path, for an error that mostly is the context's: none of the copies would go, either.
+ * 6. A launch or a copy that is refused fails the worker, with the driver's message. Rejected: to
+ *    go on with that step on the CPU, as staged ones do. It needs host memory for all sources, on
+ *    the data path, for an error that mostly is the context's: none of the copies would go, either.
  * 7. When the worker has failed, its operations end after their links are closed, so no NIC writes
  *    any more, and after what is under way on the GPU (staging.h, note 6). Room in the workspace is
  *    given back only then.

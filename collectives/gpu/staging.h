@@ -83,7 +83,7 @@ struct br_staging {
     void *user;       /* a part's place in the user's memory; the transfer has the buffer instead */
     int gpu;          /* of it */
     const void *send; /* shared segment: the user's; the operation has the buffer instead */
-    void *recv;       /* likewise */
+    void *recv;       /* the same, of what is written */
     bool has_ended;   /* shared segment: it has ended, and waits for its copies */
     /* shared segment: what it was to publish has not come; the worker has failed */
     bool lost;

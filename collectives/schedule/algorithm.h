@@ -12,26 +12,26 @@
 #include "collectives/schedule/schedule.h"
 
 enum br_algorithm {
-    BR_FLAT,  /* allreduce, and where there is a root: all at once in one step */
-    BR_TREE,  /* where there is a root: binomial tree; digit by digit where the request has a shape
-               */
-    BR_CHAIN, /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
+    BR_FLAT, /* allreduce, and where there is a root: all at once in one step */
+    /* where there is a root: binomial tree; digit by digit where the request has a shape */
+    BR_TREE,
+    BR_CHAIN,       /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
-    BR_DOUBLE_TREE, /* likewise, halves of the buffer on two trees */
+    BR_DOUBLE_TREE, /* the same, halves of the buffer on two trees */
     BR_DOUBLING,    /* allreduce: recursive doubling of whole sums */
     BR_HOST_TREE,   /* allreduce: binary trees in hosts, doubling between them; the shape says ranks
                        of a host, hosts */
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter,
                    gather */
-    BR_RING,    /* one dimension, a ring; likewise */
+    BR_RING,    /* one dimension, a ring */
     BR_HALVING, /* recursive halving and doubling */
-    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks; likewise */
+    BR_BRUCK,   /* alltoall: lg n rounds of packed blocks */
     BR_DIMENSIONAL,    /* the shape in the request, as are the two that follow (method.h) */
     BR_BML,            /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,    /* a stage for each factor of the number of ranks */
     BR_DISJOINT_TREES, /* allreduce: spanning trees over the links that work, of the forest in the
                           request */
-    BR_DISSEMINATION,  /* barrier; likewise */
+    BR_DISSEMINATION,  /* barrier */
     BR_ALGORITHMS,
 };
 
@@ -40,8 +40,8 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
-    /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the ranks
-     */
+    /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the
+     * ranks */
     struct br_shape shape;
     const struct br_forest *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
 };
@@ -65,10 +65,10 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
 /* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
 
-/* How many blocks a message of them holds at most (br_schedule.packed). Likewise. */
+/* How many blocks a message of them holds at most (br_schedule.packed). */
 uint32_t br_algorithm_packed(const struct br_schedule_request *request);
 
-/* The schedule of request->rank; the caller frees it. -EINVAL (words), -ENOMEM. */
+/* The schedule of request->rank; the caller frees it. -EINVAL (with a message), -ENOMEM. */
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule);
 
 #endif

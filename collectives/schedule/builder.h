@@ -22,8 +22,8 @@ const struct br_schedule *br_builder_schedule(const struct br_builder *builder);
 /* Cuts each block into `pieces` pieces. Once, before the first step. */
 void br_builder_set_pieces(struct br_builder *builder, uint32_t pieces);
 
-/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece.
- */
+/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1
+ * piece. */
 void br_builder_set_packed(struct br_builder *builder, uint32_t blocks);
 
 /* Fragments go one behind the other (br_schedule.follows). */

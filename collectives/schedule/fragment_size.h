@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_CHUNK_MIN_BYTES                                                                         \
-    (64u << 10) /* smaller pieces cost more in messages than pipelining gains */
+/* Smaller pieces cost more in messages than pipelining gains. */
+#define BR_CHUNK_MIN_BYTES (64u << 10)
 
 /*
  * How many fragments: elements of one block, bytes of one element (of all the blocks that a message

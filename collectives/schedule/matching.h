@@ -19,9 +19,9 @@ struct br_matching {
     uint32_t *partner;
 };
 
-/* Pairs the messages. schedules stays borrowed; free with br_matching_destroy, after an error too.
- * -EINVAL with a message: a message has one end only, or its ends have different pieces; -ENOMEM.
- */
+/* Pairs the messages. schedules stays borrowed; free with br_matching_destroy, after an error
+ * too. -EINVAL with a message: a message has one end only, or its ends have different pieces;
+ * -ENOMEM. */
 int br_matching_init(struct br_matching *matching, const struct br_schedule *const *schedules);
 void br_matching_destroy(struct br_matching *matching);
 

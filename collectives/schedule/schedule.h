@@ -196,7 +196,7 @@ static inline size_t br_piece_max(size_t elements, uint32_t pieces)
  */
 struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span);
 
-/* What is wrong with a span for reading or writing in this schedule, in words, or NULL. */
+/* What is wrong with a span for reading or writing in this schedule, as text, or NULL. */
 const char *br_span_fault(const struct br_schedule *schedule, struct br_span span, bool write);
 
 bool br_span_overlap(struct br_span a, struct br_span b);

@@ -191,8 +191,8 @@ static bool in_box(const struct drawing *d, uint32_t number, uint32_t row)
     return d->rounds[number] == row && br_matching_step(&d->m, number)->kind != BR_STEP_RECV;
 }
 
-/* What is computed, then what is sent; a dot when there is nothing. The first box names the rank.
- */
+/* What is computed, then what is sent; a dot when there is nothing. The first box names the
+ * rank. */
 static void show_box(const struct drawing *d, uint32_t rank, uint32_t row, FILE *stream)
 {
     uint32_t first = d->m.base[rank], end = d->m.base[rank + 1], lines = row == 0;

@@ -8,7 +8,7 @@
 #include "collectives/schedule/schedule.h"
 
 /* One line a step: number, what it does, what waits for it. Blocks as the stream does. 0; -EIO
- * (words). */
+ * (with a message). */
 int br_show_text(const struct br_schedule *schedule, FILE *stream);
 
 /*

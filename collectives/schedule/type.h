@@ -27,8 +27,8 @@ static inline bool br_type_is_integer(enum braid_type type)
     return type >= BRAID_INT8;
 }
 
-/* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static strings.
- */
+/* "float32", "int8", ... and "sum", "prod", ...; "?" for a value outside the enum. Static
+ * strings. */
 const char *br_type_name(enum braid_type type);
 const char *br_reduction_name(enum braid_reduction reduction);
 

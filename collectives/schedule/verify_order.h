@@ -6,8 +6,8 @@
 #include "collectives/schedule/schedule.h"
 
 /* Any two steps on one chunk of which one writes must be ordered by the edges. The form of the
- * schedule has been checked. -EINVAL with a message that names rank, chunk and both steps; -ENOMEM.
- */
+ * schedule has been checked. -EINVAL with a message that names rank, chunk and both steps;
+ * -ENOMEM. */
 int br_verify_order(const struct br_schedule *schedule);
 
 #endif

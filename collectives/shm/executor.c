@@ -108,8 +108,8 @@ static size_t block_bytes(const struct br_operation *op)
     return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
 }
 
-/* What a rank publishes; the lengths follow from the call, nothing on the shared segment says them.
- */
+/* What a rank publishes; the lengths follow from the call, nothing on the shared segment says
+ * them. */
 static size_t published_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
                               uint32_t rank)
 {

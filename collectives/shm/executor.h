@@ -99,7 +99,7 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
 /* Before the engine begins an operation: what has been published since is known to the worker. */
 void br_shm_executor_report_last(struct br_shm_executor *shm, struct br_worker *w);
 /* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or
- * in the queue. Returns words. */
+ * in the queue. Returns text. */
 const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
                                         const struct br_operation *op, char *text, size_t bytes);
 

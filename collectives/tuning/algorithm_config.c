@@ -20,8 +20,8 @@
 
 static const char letters[] = "drh"; /* by enum br_method */
 
-#define MOST_FACTORS                                                                               \
-    6 /* of a factoring that is compared: 65,536 ranks are best in 5, by the default figures */
+/* Of a factoring that is compared: 65,536 ranks are best in 5, by the default figures. */
+#define MOST_FACTORS  6
 #define MOST_DIVISORS 128 /* numbers up to 65,536 have 120 at most */
 /* Divisors on each side of the square root: all that numbers up to 64 have */
 #define NEAR_ROOT 5

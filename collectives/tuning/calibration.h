@@ -48,8 +48,8 @@ struct br_calibration {
     uint32_t n_links;
 };
 
-/* -ENOENT and others, -EINVAL with a message that names the file and what is wrong in it; -ENOMEM.
- */
+/* -ENOENT and others, -EINVAL with a message that names the file and what is wrong in it;
+ * -ENOMEM. */
 int br_calibration_read(const char *path, struct br_calibration *calibration);
 int br_calibration_write(const char *path, const struct br_calibration *calibration);
 
@@ -58,7 +58,7 @@ int br_calibration_write(const char *path, const struct br_calibration *calibrat
 int br_calibration_check(const struct br_calibration *calibration,
                          const struct br_topology *topology);
 
-/* What has changed since, in words for a warning; false: nothing. devices: as in the calibration,
+/* What has changed since, as text for a warning; false: nothing. devices: as in the calibration,
  * "": not known. crowded: do all ranks share fewer cores of one machine? NULL: not known. */
 bool br_calibration_stale(const struct br_calibration *calibration,
                           const struct br_topology *topology, const char *devices,

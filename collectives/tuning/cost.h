@@ -75,19 +75,19 @@ struct br_cost_model {
     double copy;                    /* s for a byte of a COPY */
     double relay; /* s by which each rank in between delays a relayed message, besides the links */
     bool serial;  /* one core moves a rank's bytes and adds them up: fragments overlap nothing */
-    bool shared;  /* likewise, and the figures of the levels do not have it in them */
+    bool shared;  /* the same, and the figures of the levels do not have it in them */
 };
 
 /* What lies between the ranks, for the default figures: shared memory of one host, TCP between
  * processes of one machine, a network. */
 enum br_cost_locality { BR_COST_HOST, BR_COST_MACHINE, BR_COST_NETWORK };
 
-/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to BR_COST_LEVELS).
- */
+/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to
+ * BR_COST_LEVELS). */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality place,
                            uint32_t rails);
 
-/* Likewise for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for
+/* The same for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for
  * FLAT and between HOSTS. */
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_locality place, uint32_t rails);
@@ -118,8 +118,8 @@ double br_cost_latency(const struct br_cost_model *model, const struct br_hop *h
 /* Seconds for which a message of so many bytes occupies one of these links. */
 double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *hop, double bytes);
 
-/* Seconds for which all the links of a message, as br_topology_route says them, occupy the machine.
- */
+/* Seconds for which all the links of a message, as br_topology_route says them, occupy the
+ * machine. */
 double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                           double bytes);
 

@@ -74,7 +74,7 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
                          const struct br_plan_tuning **tuning);
 
 /* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL
- * (words; the same on all ranks), -ENOMEM. */
+ * (with a message; the same on all ranks), -ENOMEM. */
 int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
                       const struct br_plan_config *config, uint32_t root, bool in_place,
                       struct br_plan **plan);

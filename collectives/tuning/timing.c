@@ -193,8 +193,8 @@ static double timing_open_work(const struct state *s, struct flow *flow)
                                       : bytes * s->model->gamma * (step->n_sources - 1);
 }
 
-/* The first job of a queue is under way from now on, in the place of another flow or in a new one.
- */
+/* The first job of a queue is under way from now on, in the place of another flow or in a new
+ * one. */
 static void set_flow(struct state *s, uint32_t queue, uint32_t at)
 {
     uint32_t job = s->queues[queue];

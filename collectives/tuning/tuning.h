@@ -13,8 +13,8 @@
 struct br_tuning {
     struct br_algorithm_config config;
     uint32_t fragments; /* at least 1 */
-    /* by which br_fragment_count cuts into so many; 0: the model does not say how the engine cuts
-     */
+    /* by which br_fragment_count cuts into so many; 0: the model does not say how the engine
+     * cuts */
     size_t chunk_bytes;
     double seconds;
 };
@@ -34,7 +34,7 @@ int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collecti
 int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective,
                          uint32_t n, double bytes, struct br_tuning tunings[BR_ALGORITHM_CONFIGS]);
 
-/* Why a choice takes as long as it does, in words: "latency bound", "bandwidth bound on level 1",
+/* Why a choice takes as long as it does, as text: "latency bound", "bandwidth bound on level 1",
  * ... */
 #define BR_TUNING_TEXT 80
 int br_tuning_explain(const struct br_cost_model *model, enum br_collective collective, uint32_t n,

@@ -9,7 +9,7 @@
  *     braid_finalize(comm);
  *
  * Return values. Every function that can fail returns 0 or a negative errno; braid_last_error()
- * then has the words.
+ * then has the message.
  *
  * Threads. Any thread may call any function on a communicator. Collective operations must be
  * submitted in the same order on every rank, so a program that submits from several threads must
@@ -43,12 +43,12 @@
  * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, and a
  * call that is under way in another thread while the handle ends.
  *
- * Errors common to all operations: -EINVAL (an argument; the words say which), -ETIMEDOUT
+ * Errors common to all operations: -EINVAL (an argument; the message says which), -ETIMEDOUT
  * (deadline), -EPERM (this process is a fork of the one that the communicator belongs to),
- * -ECONNRESET (a peer or its last rail was lost; words name rank, level and device), -ECANCELED
- * (the communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024 operations
- * are outstanding), -EPROTO (the ranks disagree: different collective, count, type or order; where
- * memory of GPUs is shared some of that is found at the deadline only, doc/gpu.md).
+ * -ECONNRESET (a peer or its last rail was lost; the message names rank, level and device),
+ * -ECANCELED (the communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024
+ * operations are outstanding), -EPROTO (the ranks disagree: different collective, count, type or
+ * order).
  */
 #ifndef BRAID_BRAID_H
 #define BRAID_BRAID_H
@@ -133,8 +133,8 @@ struct braid_config {
  * Blocks up to init_timeout_ms. config may be NULL. On success *comm belongs to the caller until
  * braid_finalize(); on failure it is NULL. Errors besides the common ones: -EINVAL (environment),
  * -ENFILE (the process is in 256 jobs already), -EEXIST (two processes with one rank), -ETIMEDOUT
- * (words name the ranks that did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another braid
- * version).
+ * (the message names the ranks that did not come), -EPERM (wrong secret), -EPROTONOSUPPORT (another
+ * braid version).
  */
 int braid_init(const struct braid_config *config, struct braid_comm **comm);
 
@@ -144,15 +144,15 @@ int braid_init(const struct braid_config *config, struct braid_comm **comm);
  * deadlines; peers learn that this rank left in good order, and operations of theirs that still
  * wait for it end with -ECONNRESET. NULL is allowed. For a communicator made by braid_comm_split()
  * see there. Everything has been freed whatever it returns: 0, or the first error of those
- * operations that nobody has waited for; the words say how many there are, which is the first of
+ * operations that nobody has waited for; the message says how many there are, which is the first of
  * them, and that error. Where all of them ended well it returns 0 and a warning is logged. -EINVAL:
  * finalized before.
  */
 int braid_finalize(struct braid_comm *comm);
 
-/* Ends every operation of the communicator and of its context (braid_comm_split()) with -ECANCELED,
- * here and at all peers, with `reason` (may be NULL) in the words. From any thread; does not wait.
- */
+/* Ends every operation of the communicator and of its context (braid_comm_split()) with
+ * -ECANCELED, here and at all peers, with `reason` (may be NULL) in the message. From any
+ * thread; does not wait. */
 int braid_comm_abort(struct braid_comm *comm, const char *reason);
 
 /*
@@ -220,7 +220,7 @@ int braid_deregister(struct braid_region *region);
  * buffer belongs to braid from the call on: who has written it on a stream synchronises that stream
  * first or gives the stream (gpu.h), and what is read after the operation has ended needs no more.
  * Errors of the first operation on a GPU, besides the common ones: -ENODEV, -EIO, -ENOMEM with the
- * driver's words; nothing has left then. Managed memory counts as host memory.
+ * driver's message; nothing has left then. Managed memory counts as host memory.
  */
 
 /* ---- operations ------------------------------------------------------------------------------ */

@@ -95,8 +95,8 @@ struct braid_parameters_options {
     float own, sync, local_rate;
     const int *servers; /* ranks, each once; NULL: all */
     int n_servers;
-    /* of a push or pull at most; default 200,000. They become larger where there would be too many
-     */
+    /* of a push or pull at most; default 200,000. They become larger where there would be too
+     * many */
     uint32_t slice_bytes;
     int32_t priority; /* of the least urgent messages; default 0 */
     /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare

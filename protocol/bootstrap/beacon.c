@@ -226,8 +226,8 @@ static int beacon_send4(const struct br_beacon *b, int fd, int index, struct in_
     return sendmsg(fd, &header, 0) < 0 ? errno : 0;
 }
 
-/* Out of one NIC; by IPv4 with every address that the host has (note 1). 0 or errno: none has left.
- */
+/* Out of one NIC; by IPv4 with every address that the host has (note 1). 0 or errno: none has
+ * left. */
 static int send_out(const struct br_beacon *b, int f, int index, const struct br_beacon_message *m)
 {
     int error;

@@ -52,7 +52,7 @@ struct br_beacon_config {
 struct br_beacon;
 
 /* On success *out is the caller's until br_beacon_close(). -ENODEV (no such NIC), -ENOMEM, or why
- * there is no socket; words. */
+ * there is no socket; with a message. */
 int br_beacon_open(const struct br_beacon_config *config, struct br_beacon **out);
 void br_beacon_close(struct br_beacon *beacon); /* NULL allowed */
 
@@ -60,8 +60,8 @@ void br_beacon_close(struct br_beacon *beacon); /* NULL allowed */
 void br_beacon_listen(struct br_beacon *beacon, uint64_t ns);
 
 bool br_beacon_nic_up(const struct br_beacon *beacon, int nic); /* up, and with carrier */
-/* It is up, but the kernel takes beacons neither by IPv6 nor by IPv4: why, in words; NULL: it does.
- */
+/* It is up, but the kernel takes beacons neither by IPv6 nor by IPv4: why, as text; NULL: it
+ * does. */
 const char *br_beacon_nic_blind(const struct br_beacon *beacon, int nic);
 /* Copies up to max; returns how many there are. In the order of NICs. */
 uint32_t br_beacon_sightings(const struct br_beacon *beacon, struct br_beacon_sighting *out,

@@ -18,7 +18,7 @@ typedef void br_inventory_report(void *user, uint32_t line, const char *text);
 int br_inventory_check(const struct br_inventory *inventory, br_inventory_report *report,
                        void *user);
 
-/* The same as an error: 0, or -EINVAL with the words of the first contradiction, "FILE:LINE:
+/* The same as an error: 0, or -EINVAL with the message of the first contradiction, "FILE:LINE:
  * words", and how many more there are. */
 int br_inventory_sound(const struct br_inventory *inventory);
 

@@ -158,8 +158,7 @@ static int store_greet(struct br_store *store, const struct br_secret *secret, u
     rc = receive_kind(store, BR_STORE_WELCOME, &message, deadline);
     if (rc == 0 && !br_store_proof_equal(&message.proof, &expected))
         return store_broken(
-            store,
-            br_error(EPERM, "it does not know the job's secret: another job's or a stranger's?"));
+            store, br_error(EPERM, "it does not know the job's secret: is it another job's?"));
     return rc;
 }
 

@@ -9,7 +9,7 @@
  *    store.
  * 2. What goes wrong with one rank is told to all. Two processes with one rank, different world
  *    sizes, a rank that is lost or never comes: the store fails as a whole, and every call of every
- *    rank ends with the same words.
+ *    rank ends with the same message.
  * 3. A rank that waits, waits in one request at the store, which answers within the caller's
  *    deadline. Rejected: clients that poll, and a server with callbacks per key.
  * 4. The proof keeps unauthenticated peers out, it does not encrypt; see handshake.h, note 3.
@@ -18,7 +18,7 @@
  * store that does not answer (2 s more) aside. Any thread may call, the calls of one store come one
  * after the other.
  *
- * Errors of all calls, with a message: -ETIMEDOUT (the words name the ranks that did not come),
+ * Errors of all calls, with a message: -ETIMEDOUT (the message names the ranks that did not come),
  * -ECONNRESET (a rank or the store is lost), -EEXIST (two processes with one rank), -EPROTO (ranks
  * disagree; an unauthenticated peer's program at the port), -EPERM (wrong secret), -EPROTONOSUPPORT
  * (another version), -ENOMEM.

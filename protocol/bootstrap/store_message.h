@@ -41,9 +41,9 @@ size_t br_store_write_request(void *out, enum br_store_kind kind, uint32_t timeo
                               const char *key, const void *value, size_t value_bytes);
 size_t br_store_write_error(void *out, int err, const char *text);
 
-/* What a rank (or, with from_store, the store) sends to prove that it knows the secret: BLAKE2b-256
- * keyed with it, over a label of 16 bytes that tells the roles apart, the hello and the challenge.
- */
+/* What a rank (or, with from_store, the store) sends to prove that it knows the secret:
+ * BLAKE2b-256 keyed with it, over a label of 16 bytes that tells the roles apart, the hello and
+ * the challenge. */
 void br_store_prove(const struct br_secret *secret, bool from_store,
                     const struct br_store_hello *hello, const struct br_store_challenge *challenge,
                     struct br_store_proof *out);

@@ -6,8 +6,8 @@
 
 #include "protocol/bootstrap/store.h"
 
-#define BR_STORE_UNAUTHENTICATED_MAX                                                               \
-    64 /* connections that have not proved the secret, beside one for each rank */
+/* Connections that have not proved the secret, beside one for each rank. */
+#define BR_STORE_UNAUTHENTICATED_MAX  64
 #define BR_STORE_UNAUTHENTICATED_TIME (5 * BR_SEC)
 
 struct br_store_server;

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define BACKLOG 1024
-#define CONNECT_TIME                                                                               \
-    (3 * BR_SEC) /* for one address; the next may answer where this one is filtered */
+/* For one address; the next may answer where this one is filtered. */
+#define CONNECT_TIME (3 * BR_SEC)
 
 static void store_socket_set(int fd, int level, int option, int value)
 {

@@ -34,8 +34,8 @@ int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int
 int br_socket_send(int fd, const void *bytes, size_t n, uint64_t deadline);
 int br_socket_receive(int fd, void *bytes, size_t n, uint64_t deadline);
 
-/* Options of every connection: no delay, keepalive that notices a dead host within half a minute.
- */
+/* Options of every connection: no delay, keepalive that notices a dead host within half a
+ * minute. */
 void br_socket_tune(int fd);
 
 /* "10.0.0.1:29500", "[::1]:29500" */

@@ -264,8 +264,8 @@ static int goes_on_to(const struct br_relay_transit *transit, uint32_t from)
     return transit->path[transit->at + 1] == from ? transit->path[transit->at - 1] : -1;
 }
 
-/* Tells the end of the route that lies on the side of neighbour `side` that we cannot reach `to`.
- */
+/* Tells the end of the route that lies on the side of neighbour `side` that we cannot reach
+ * `to`. */
 static void tell_end(struct br_relay *relay, const struct br_relay_transit *transit, uint32_t side,
                      uint32_t to)
 {

@@ -23,7 +23,7 @@
  *    the other rail still reads it.
  * 5. Hosts in between know the routes that are open through them. When a rail is lost, they tell
  *    both ends of each (UNREACHABLE, which names the hop), so that the ends need not wait for
- *    silence. What cannot be forwarded is answered likewise.
+ *    silence. What cannot be forwarded is answered in the same way.
  * 6. The larger rank connects, as always; the smaller one, when it has no rail left, connect
  *    requests (KNOCK).
  * 7. A peer without any rail is cut, not yet lost: both sides keep trying, and only after

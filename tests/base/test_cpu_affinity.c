@@ -24,8 +24,8 @@ static int restore(void **state)
     return sched_setaffinity(0, sizeof all, &all);
 }
 
-/* The test is about machines on which nobody has been bound, and which have cores to choose from.
- */
+/* The test is about machines on which nobody has been bound, and which have cores to choose
+ * from. */
 static void need_whole_machine(void)
 {
     if (cpus() < 2 || cpus() != sysconf(_SC_NPROCESSORS_ONLN))

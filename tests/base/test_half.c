@@ -47,8 +47,8 @@ static void br_half_of_float__inverts(void **state)
     }
 }
 
-/* The midpoint of each two neighbours goes to the even one, what is next to it to the nearer one.
- */
+/* The midpoint of each two neighbours goes to the even one, what is next to it to the nearer
+ * one. */
 static void br_half_of_float__rounds_to_nearest_even(void **state)
 {
     (void)state;

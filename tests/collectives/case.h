@@ -24,8 +24,8 @@
 #define CASE_SENDRECV ((enum br_collective)BR_COLLECTIVES)
 #define CASE_KINDS    (BR_COLLECTIVES + 1)
 
-#define CASE_GUARD                                                                                 \
-    64 /* bytes on both sides of a buffer, which the caller provides and nobody may touch */
+/* Bytes on both sides of a buffer, which the caller provides and nobody may touch. */
+#define CASE_GUARD 64
 
 /* The same on all ranks. */
 struct collective_case {

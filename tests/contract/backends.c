@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The back ends under test. A new one adds its row, and hooks for what differs from the defaults.
- */
+/* The back ends under test. A new one adds its row, and hooks for what differs from the
+ * defaults. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -232,8 +232,8 @@ static int verbs_stranger(struct contract *contract, const struct br_address *ad
     return uring_stranger(contract, &inner);
 }
 
-/* ---- memory of a GPU: regions lie there, what is in no region on the host -----------------------
- */
+/* ---- memory of a GPU: regions lie there, what is in no region on the host
+ * ----------------------- */
 
 static int gpu_alloc(struct br_region *region, size_t bytes)
 {
@@ -332,8 +332,8 @@ static void dpdk_configure(struct contract *contract, int side, struct br_device
 }
 
 #ifdef BRAID_VERBS
-/* Devices that exist in this process only: the whole back end without a NIC, also under sanitizers.
- */
+/* Devices that exist in this process only: the whole back end without a NIC, also under
+ * sanitizers. */
 static int verbs_fake_setup(struct contract *contract)
 {
     static const char *names[CONTRACT_SIDES] = {"fake0", "fake1", "fake2"};

@@ -143,8 +143,8 @@ void contract_slot_put(struct contract *contract, int side, struct br_slot *slot
 void contract_place(struct contract *contract, int side,
                     struct br_slot *slot); /* its token, if it needs one */
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot);
-/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at `side`.
- */
+/* The frame for [offset, +length) of a transfer from `base` into the slot of this number at
+ * `side`. */
 struct br_frame contract_placed(struct contract *contract, int side, uint32_t slot,
                                 const uint8_t *base, uint32_t offset, uint32_t length,
                                 uint64_t cookie);

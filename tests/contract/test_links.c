@@ -289,8 +289,8 @@ static void close__with_work_in_flight(void **state)
     free(to);
 }
 
-/* Closes the receiving end after `rounds` rounds; then nothing may be written or reported any more.
- */
+/* Closes the receiving end after `rounds` rounds; then nothing may be written or reported any
+ * more. */
 static void fence_after(struct contract *contract, int rounds)
 {
     uint32_t n = 256 * 1024, slot;

@@ -316,8 +316,8 @@ static bool is_readable(int fd, int timeout_ms)
     return poll(&wanted, 1, timeout_ms) == 1;
 }
 
-/* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing does.
- */
+/* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing
+ * does. */
 static void wait__wakes_when_something_comes(void **state)
 {
     struct contract *contract = *state;

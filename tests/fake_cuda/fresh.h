@@ -18,8 +18,8 @@ const struct br_cuda *fake_fresh_gpu(void);
 uint8_t *fake_allocate(size_t bytes);
 void fake_release(const void *memory);
 
-/* Undoes that. Fails the test if not exactly `stays` more objects and allocations live than before.
- */
+/* Undoes that. Fails the test if not exactly `stays` more objects and allocations live than
+ * before. */
 void fake_leave_gpu(unsigned stays);
 
 #endif

@@ -52,7 +52,7 @@ static void open__once(void **state)
     assert_int_equal(br_copier_open(copier, 65), -ENODEV);
 }
 
-/* Whatever fails, nothing is left, the words name GPU and call, and another try may succeed. */
+/* Whatever fails, nothing is left, the message names GPU and call, and another try may succeed. */
 static void open__fails_cleanly(void **state)
 {
     static const char *const symbols[] = {"cuCtxPushCurrent_v2",
@@ -105,7 +105,7 @@ static void copy__there_and_back(void **state)
     assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 100);
 }
 
-/* Neither way, so it counts as none; words name what it was. */
+/* Neither way, so it counts as none; the message names what it was. */
 static void move__within_the_memory(void **state)
 {
     struct br_copy moved = {0};
@@ -298,7 +298,7 @@ static void open__beside_work_that_waits(void **state)
     assert_int_equal(cuda->stream_destroy(stream), 0);
 }
 
-/* Likewise of all that is to be closed, once somebody knows that a kernel hangs. */
+/* The same of all that is to be closed, once somebody knows that a kernel hangs. */
 static void lose__waits_for_nothing(void **state)
 {
     static _Atomic uint32_t gate;

@@ -188,8 +188,8 @@ static void drop__what_is_gone(void **state)
     assert_false(br_ipc_is_stale(ipc));
 }
 
-/* That it is gone was told on another communicator, and is heard later than what has its slot now.
- */
+/* That it is gone was told on another communicator, and is heard later than what has its slot
+ * now. */
 static void take__in_a_slot_of_before(void **state)
 {
     struct br_extent old, new;

@@ -20,8 +20,8 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
-#define BYTES                                                                                      \
-    (3u << 20) /* five arrays fit into the arena, and the sixth begins at its start again */
+/* Five arrays fit into the arena, and the sixth begins at its start again. */
+#define BYTES (3u << 20)
 #define COUNT (BYTES / sizeof(uint32_t))
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image. */

@@ -316,8 +316,8 @@ static void begin__capture_is_refused(void **state)
     assert_int_equal(count_blocks(), 0);
 }
 
-/* NULL and cudaStreamPerThread mean something in a context only; every other stream brings its own.
- */
+/* NULL and cudaStreamPerThread mean something in a context only; every other stream brings its
+ * own. */
 static void begin__default_streams(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();

@@ -170,8 +170,8 @@ static int offer(struct braid_comm *comm, void *memory, size_t bytes, struct bra
     return 0;
 }
 
-/* n messages; or puts to where they would be received, which the other rank has nothing to do for.
- */
+/* n messages; or puts to where they would be received, which the other rank has nothing to do
+ * for. */
 static int many(struct braid_comm *comm, const struct braid_key *key, uint8_t *memory, size_t bytes,
                 struct braid_op **ops)
 {

@@ -70,8 +70,8 @@ static void connector__connects_by_itself(void **state)
     assert_int_equal(x->w->peers[0].rails[1].incarnation, 1);
 }
 
-/* Nobody answers: again and again, each attempt with a time limit and a larger pause; the words say
- * why. */
+/* Nobody answers: again and again, each attempt with a time limit and a larger pause; the message
+ * says why. */
 static void connector__tries_again(void **state)
 {
     char text[200];
@@ -189,8 +189,8 @@ static void stranger__ten_thousand_leave_few_lines(void **state)
     assert_in_range(lines, BR_LOG_LIMIT_LINES, 49);
 }
 
-/* Refused once, it is not heard any more, however much it says; and it cannot stay by saying more.
- */
+/* Refused once, it is not heard any more, however much it says; and it cannot stay by saying
+ * more. */
 static void stranger__goes_on_after_it_was_refused(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .bytes = 8};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages without a credit: ahead of all others, built when they leave, said until they have left.
- */
+/* Messages without a credit: ahead of all others, built when they leave, said until they have
+ * left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -226,8 +226,8 @@ static void handshake_receive__wrong_secret(void **state)
     says("we do not|secret");
 }
 
-/* An acceptor without the secret cannot make a WELCOME, not even from the PROOF that it was given.
- */
+/* An acceptor without the secret cannot make a WELCOME, not even from the PROOF that it was
+ * given. */
 static void handshake_receive__reflected_proof(void **state)
 {
     struct br_handshake_header header;

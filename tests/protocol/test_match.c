@@ -146,8 +146,8 @@ static void sequence__wraps(void **state)
     }
 }
 
-/* No peer is so far ahead: it has not that many credits. It must not keep us busy counting, either.
- */
+/* No peer is so far ahead: it has not that many credits. It must not keep us busy counting,
+ * either. */
 static void sequence__far_ahead_fails_the_rail(void **state)
 {
     static const uint32_t ahead[] = {BR_SEEN, INT32_MAX};

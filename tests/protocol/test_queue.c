@@ -156,8 +156,8 @@ static void starved__waits_for_its_next_turn(void **state)
     assert_int_equal(turns, 9);
 }
 
-/* Of several starved entries the one that waits longest goes first, whatever their priorities are.
- */
+/* Of several starved entries the one that waits longest goes first, whatever their priorities
+ * are. */
 static void starved__in_order_of_their_last_turn(void **state)
 {
     struct br_queued a, b, c;
@@ -203,8 +203,8 @@ static void starved__equal_entries_do_not_take_turns(void **state)
     }
 }
 
-/* A priority that has waited as long sends its first, once, whoever of it has come when, or gone.
- */
+/* A priority that has waited as long sends its first, once, whoever of it has come when, or
+ * gone. */
 static void starved__the_first_of_a_priority(void **state)
 {
     struct br_queued urgent, items[3];

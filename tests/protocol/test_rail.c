@@ -274,8 +274,8 @@ static void probe__more_than_there_is_room_for(void **state)
     assert_in_range(rail->rate, 1, 10 * BR_PROBES * 1000 * 1000ull);
 }
 
-/* Idle time says nothing about the rate: the first frame after it starts a measurement of its own.
- */
+/* Idle time says nothing about the rate: the first frame after it starts a measurement of its
+ * own. */
 static void probe__idle_time_does_not_count(void **state)
 {
     struct bench b;
@@ -327,8 +327,8 @@ static void probe__acks_in_a_bunch_show_no_rate(void **state)
     assert_in_range(rail->rate, 1, 140000000);
 }
 
-/* A queue of our own is no longer path: the window of a rail that is always full stays what it is.
- */
+/* A queue of our own is no longer path: the window of a rail that is always full stays what it
+ * is. */
 static void probe__a_full_rail_measures_the_round_trip_alone(void **state)
 {
     struct bench b;

@@ -229,8 +229,8 @@ static void ready__before_the_send(void **state)
     assert_non_null(wire_take_placed(x->links[0]));
 }
 
-/* Between two frames the queue is asked anew: who is more urgent goes on where the other one was.
- */
+/* Between two frames the queue is asked anew: who is more urgent goes on where the other one
+ * was. */
 static void frames__the_urgent_overtakes(void **state)
 {
     struct br_transfer bulk = send_of(1, 8 << 20), urgent = send_of(2, SLICE);
@@ -398,8 +398,8 @@ static void done__of_nobody(void **state)
     assert_int_equal(x->wires[0].buffers, 0);
 }
 
-/* A slot number that the peer gives twice: the second send waits, the first one is not disturbed.
- */
+/* A slot number that the peer gives twice: the second send waits, the first one is not
+ * disturbed. */
 static void ready__one_slot_for_two_sends(void **state)
 {
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
@@ -420,7 +420,7 @@ static void ready__one_slot_for_two_sends(void **state)
     assert_int_equal(b.state, BR_TRANSFER_CONFIRMING); /* now it could leave */
 }
 
-/* Neither a send nor a receive to somebody who has left; the words say who. */
+/* Neither a send nor a receive to somebody who has left; the message says who. */
 /* Every 10 s, and no frame goes alone for it. */
 static void rail__asks_the_back_end_for_the_round_trip(void **state)
 {

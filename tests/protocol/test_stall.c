@@ -45,8 +45,8 @@ static uint64_t time_of(const struct bench *b, int rail, enum br_stall stall, ui
     return br_stall_time(&b->rails[rail], stall, now);
 }
 
-/* Each rail its own cause; a time lasts until another cause is found, and the running one counts.
- */
+/* Each rail its own cause; a time lasts until another cause is found, and the running one
+ * counts. */
 static void note__causes(void **state)
 {
     struct bench b;

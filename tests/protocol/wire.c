@@ -172,7 +172,7 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
                "a placed frame without bytes or trust");
     wire_check((frame->rkey != NULL) ==
                    (frame->kind == BR_FRAME_DATA && wire->device.caps.needs_rkey),
-               "a frame without place token, or with one too many");
+               "a frame without a remote key, or with one too many");
     *mine =
         (struct wire_frame){.link = link, .frame = *frame, .payload = allocate(frame->length + 1)};
     if (frame->inline_)

@@ -192,8 +192,8 @@ static bool all_bytes(const uint8_t *at, size_t bytes, uint8_t value)
     return true;
 }
 
-/* false: the words say what is wrong. A call that has failed leaves what it only reads, and what is
- * around it. */
+/* false: the message says what is wrong. A call that has failed leaves what it only reads, and what
+ * is around it. */
 static bool collective_right(struct storm *s, int call, int rank, struct case_buffers b, char *text,
                              size_t bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plan from a seed. Extremes are drawn more often than their share: that is where the bugs live.
- */
+/* A plan from a seed. Extremes are drawn more often than their share: that is where the bugs
+ * live. */
 #include "storm.h"
 
 #include <math.h>
@@ -355,8 +355,8 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     } else if (plan->rails > 1 && chance(r, 60)) {
         int level = (int)below(r, (uint64_t)plan->rails);
 
-        /* The other levels stay whole; in a cube whatever breaks is back before the peer timeout.
-         */
+        /* The other levels stay whole; in a cube whatever breaks is back before the peer
+         * timeout. */
         for (uint64_t n = 1 + below(r, 4); n; n--)
             draw_outage(r, plan, plan->cube.hosts ? (int)below(r, (uint64_t)plan->rails) : level,
                         duration);
@@ -399,7 +399,7 @@ void storm_show(const struct storm_plan *plan)
             plan->rails, plan->cube.hosts ? "levels of a cube" : "rails",
             plan->calm ? "calm" : "not calm");
     fprintf(stderr,
-            "# network: place tokens on ports %x (%u ppm refused), combining on ports %x, "
+            "# network: remote keys on ports %x (%u ppm refused), combining on ports %x, "
             "%s%s%s%llu b/s, "
             "latency %llu ns, frames "
             "to %u, depth %u, loss %u, corrupt %u, "

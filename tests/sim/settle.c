@@ -192,6 +192,6 @@ void storm_settle(struct storm *s)
             s, "%llu frames were read by their receiver after the sender had got its memory back",
             (unsigned long long)br_sim_counters(s->sim)->payload_changed);
     if (br_sim_counters(s->sim)->bad_rkeys)
-        storm_wrong(s, "%llu place tokens, or frames that came with one, were not as they must be",
+        storm_wrong(s, "%llu remote keys, or frames that came with one, were not as they must be",
                     (unsigned long long)br_sim_counters(s->sim)->bad_rkeys);
 }

@@ -33,8 +33,8 @@ struct storm_comm {
     int n, ranks[STORM_RANKS]; /* of the job, in its order */
 };
 
-/* One line of the program. Both ends of a message are one call; a put or get concerns `from` alone.
- */
+/* One line of the program. Both ends of a message are one call; a put or get concerns `from`
+ * alone. */
 struct storm_call {
     enum br_operation_kind kind;
     enum br_collective collective;

@@ -147,8 +147,8 @@ static void __attribute__((noreturn)) complain(struct job *job, const char *what
     abort();
 }
 
-/* Takes more output, waiting until `deadline` at most; false: it has come, or the output has ended.
- */
+/* Takes more output, waiting until `deadline` at most; false: it has come, or the output has
+ * ended. */
 static bool read_more(struct job *job, uint64_t deadline)
 {
     struct pollfd fd = {.fd = job->from, .events = POLLIN};

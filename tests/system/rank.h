@@ -11,8 +11,8 @@
 #define RANK_LEAKS  8 /* descriptors or threads are left after braid_finalize() */
 #define RANK_WRONG  7 /* a wrong result */
 
-/* What a signal makes it do. Once it works SIGTERM is ignored, so that it gets to say how it ends.
- */
+/* What a signal makes it do. Once it works SIGTERM is ignored, so that it gets to say how it
+ * ends. */
 #define RANK_CUT   SIGUSR1 /* shuts one connected socket of the process down */
 #define RANK_ABORT SIGUSR2 /* braid_comm_abort() from another thread */
 #define RANK_END   SIGHUP  /* its time is over */

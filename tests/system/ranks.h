@@ -14,11 +14,11 @@
 #include "tests/says.h"
 
 #define RANKS_LIMIT 60
-#define RANKS_PATIENCE                                                                             \
-    45000 /* ms of a call whose deadline is not what is tested: one that hangs says so before its  \
-             rank is killed */
-#define RANKS_MOST    16
-#define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
+/* Ms of a call whose deadline is not what is tested: one that hangs says so before its rank is
+ * killed. */
+#define RANKS_PATIENCE 45000
+#define RANKS_MOST     16
+#define RANKS_KIND(j)  (j)->backend, (j)->devices ? (j)->devices : "-"
 
 /* A job; zeros are defaults. */
 struct ranks {

@@ -18,8 +18,8 @@
 #include "tests/system/ranks.h"
 
 #define RAILS_MOST 64
-/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of it
- */
+/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of
+ * it */
 #define PATIENT_MS 60000
 
 /* Those that are no alternate routes over others. */

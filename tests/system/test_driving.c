@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whatever a program calls, and however it waits: somebody drives progress for what is under way.
- */
+/* Whatever a program calls, and however it waits: somebody drives progress for what is under
+ * way. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

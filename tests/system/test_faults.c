@@ -33,7 +33,7 @@ static void start(const char *backend, int n, const char *environment)
 }
 
 /* Every rank but `victim` must have failed with this error and have named who is to blame and what
- * else matters. Who was between two calls gets the same words, but of a failure of before:
+ * else matters. Who was between two calls gets the same message, but of a failure of before:
  * -ECANCELED. */
 static void expect_errors(int n, int victim, int error, const char *nouns, bool link)
 {

@@ -235,8 +235,8 @@ static void created__freed(void **state)
     run(freed, NULL);
 }
 
-/* Mapping may wait for all streams: not while an operation of another communicator stands in one.
- */
+/* Mapping may wait for all streams: not while an operation of another communicator stands in
+ * one. */
 static int beside_a_stream(struct braid_comm *comm, void *context)
 {
     static _Atomic uint32_t gate;

@@ -133,11 +133,11 @@ static void hosts__results(void **state)
     run(results, NULL);
 }
 
-#define HALF                                                                                       \
-    (8 * FAKE_CUDA_GRAIN) /* bytes of each of the two allocations that hold LARGE elements */
+/* Bytes of each of the two allocations that hold LARGE elements. */
+#define HALF (8 * FAKE_CUDA_GRAIN)
 
-/* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host alone.
- */
+/* Of cuMemCreate(), over two allocations: their descriptors go to the other rank of the host
+ * alone. */
 static int created(struct braid_comm *comm, void *context)
 {
     char *at = own_gpu_reserve(2 * HALF);
@@ -295,7 +295,7 @@ struct fault {
 };
 
 /* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU.
- * The job ends with the driver's words, everywhere. */
+ * The job ends with the driver's message, everywhere. */
 static int failing(struct braid_comm *comm, void *context)
 {
     const struct fault *fault = context;

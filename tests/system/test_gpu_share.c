@@ -312,7 +312,8 @@ static void gpu_local__beside_a_stream(void **state)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* A kernel that is refused when all have agreed, or fails, ends the job with the driver's words. */
+/* A kernel that is refused when all have agreed, or fails, ends the job with the driver's message.
+ */
 static int failing(struct braid_comm *comm, void *context)
 {
     const char *symbol = context;

@@ -49,8 +49,8 @@ static const struct way ways[] = {
 
 /* ---- what is counted ------------------------------------------------------------------------- */
 
-/* Of this rank: what NICs read and wrote on its GPU, and what was copied from there and to there.
- */
+/* Of this rank: what NICs read and wrote on its GPU, and what was copied from there and to
+ * there. */
 struct tally {
     bool nics;
     uint64_t nic_from, nic_to, from, to;
@@ -85,8 +85,8 @@ static int check_tally(struct braid_comm *comm, const struct tally *expected)
     return 0;
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------
- */
+/* ---- bytes
+ * ------------------------------------------------------------------------------------ */
 
 static int check(const char *what, const void *memory, size_t bytes, uint32_t seed)
 {
@@ -101,8 +101,8 @@ static int check(const char *what, const void *memory, size_t bytes, uint32_t se
 static const size_t sizes[] = {1, EAGER, EAGER + 1, 300007, PART + EAGER + 5, PART + 100};
 #define SIZES (sizeof sizes / sizeof *sizes)
 
-/* ---- what every way has to do ------------------------------------------------------------------
- */
+/* ---- what every way has to do
+ * ------------------------------------------------------------------ */
 
 /* From rank 0 to rank 1, and back. */
 static int messages(struct braid_comm *comm, struct tally *tally, uint8_t *memory)
@@ -278,8 +278,8 @@ static int everything(struct braid_comm *comm, void *context)
     return 0;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows
+ * -------------------------------------------------------------------------------------- */
 
 static void run(const struct way *way)
 {

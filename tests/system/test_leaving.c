@@ -47,8 +47,8 @@ static int uneven(struct braid_comm *comm, void *context)
     free(data);
     if (braid_rank(comm) == 1)
         return rc;
-    /* The tenth may be cut off here: another rank may be through with it, and report the eleventh.
-     */
+    /* The tenth may be cut off here: another rank may be through with it, and report the
+     * eleventh. */
     CHECK(n >= 10, "number %d failed", n);
     LEFT("allreduce", rc);
     return 0;

@@ -100,9 +100,8 @@ static void messages__tags_and_order(void **state)
     ranks_everywhere(RANKS_KINDS, 2, tags_and_order);
 }
 
-#define NOTICED_MS                                                                                 \
-    15000 /* and not by missing the deadline; a rank may stand still for a moment                  \
-           */
+/* And not by missing the deadline; a rank may stand still for a moment. */
+#define NOTICED_MS 15000
 
 static int other_size(struct braid_comm *comm, void *context)
 {

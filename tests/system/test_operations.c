@@ -204,9 +204,8 @@ static void operations__deadline(void **state)
 
 /* ---- disagreement ---------------------------------------------------------------------------- */
 
-#define NOTICED_MS                                                                                 \
-    15000 /* and not by missing the deadline; a rank may stand still for a moment                  \
-           */
+/* And not by missing the deadline; a rank may stand still for a moment. */
+#define NOTICED_MS 15000
 
 /* The last three: rank 2 has other numbers of elements, on the other side of what small collectives
  * in shared memory take. */
@@ -223,7 +222,7 @@ enum {
     DISAGREEMENTS
 };
 
-/* What the words name: the difference, there and here, in either order. */
+/* What the message names: the difference, there and here, in either order. */
 static const char *const named[DISAGREEMENTS][3] = {
     [OTHER_COUNT] = {"(count)", "", ""},
     [OTHER_TYPE] = {"(type)", "uint32", " int32"},

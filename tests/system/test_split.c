@@ -69,8 +69,8 @@ static void split__by_color_and_key(void **state)
     everywhere(1, 9, 1, by_color_and_key);
 }
 
-/* ---- every collective, on several at once -----------------------------------------------------
- */
+/* ---- every collective, on several at once
+ * ----------------------------------------------------- */
 
 enum { COMMS = 4, KINDS = 9, EACH = COMMS * KINDS };
 
@@ -251,8 +251,8 @@ static void split__rows_and_columns(void **state)
     everywhere(2, 6, 2, in_turns);
 }
 
-/* ---- what they share and what they do not ------------------------------------------------------
- */
+/* ---- what they share and what they do not
+ * ------------------------------------------------------ */
 
 /* The same two ranks, the same tag, three communicators; received in another order than sent. */
 static int messages(struct braid_comm *comm, void *context)
@@ -338,8 +338,8 @@ static void split__memory_is_the_family_s(void **state)
     everywhere(1, 5, 2, memory);
 }
 
-/* ---- the end, and numbers ---------------------------------------------------------------------
- */
+/* ---- the end, and numbers
+ * --------------------------------------------------------------------- */
 
 static int again_and_again(struct braid_comm *comm, void *context)
 {
@@ -449,11 +449,11 @@ static void split__wrong_color(void **state)
     everywhere(2, 3, 1, wrong_color);
 }
 
-/* ---- failure ----------------------------------------------------------------------------------
- */
+/* ---- failure
+ * ---------------------------------------------------------------------------------- */
 
-/* What ends one ends all, and the words say which communicator, and whom the deadline was waiting
- * for. */
+/* What ends one ends all, and the message says which communicator, and whom the deadline was
+ * waiting for. */
 static int late(struct braid_comm *comm, void *context)
 {
     struct braid_options hasty = {.timeout_ms = 300, .algorithm = "ring"};

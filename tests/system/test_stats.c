@@ -69,8 +69,8 @@ static int sum_up(struct braid_comm *comm, struct sums *sums)
     return 0;
 }
 
-#define UNDER_WAY                                                                                  \
-    1000 /* bytes of the barrier and the allgather; less than any transfer of work() */
+/* Bytes of the barrier and the allgather; less than any transfer of work(). */
+#define UNDER_WAY 1000
 
 /* Frames are exact: what is sent while ranks look and compare goes in messages. */
 static int adds_up(struct braid_comm *comm, void *context)

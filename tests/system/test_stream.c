@@ -426,8 +426,8 @@ static void stream__work_before_that_hangs(void **state)
     once(2, hangs);
 }
 
-/* The kernel ends after all: copies that stood behind it write to the memory that they were given.
- */
+/* The kernel ends after all: copies that stood behind it write to the memory that they were
+ * given. */
 static void go_on(void)
 {
     open_gate();

@@ -210,8 +210,8 @@ static void *churn(void *unused)
     return unused;
 }
 
-/* Threads that change armed memory all the time, and one that asks, and watches that come and go.
- */
+/* Threads that change armed memory all the time, and one that asks, and watches that come and
+ * go. */
 static void monitor__nobody_waits_for_ever(void **state)
 {
     struct br_watch other = {.gone = gone};

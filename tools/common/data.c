@@ -15,8 +15,8 @@
 
 #define BLOCK 512 /* elements */
 
-/* What is inlined into a loop for one type, so that nothing is decided for each element (note 2).
- */
+/* What is inlined into a loop for one type, so that nothing is decided for each element (note
+ * 2). */
 #define INLINED static inline __attribute__((always_inline))
 
 INLINED uint64_t raw(uint64_t seed, int rank, size_t i)

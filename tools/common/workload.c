@@ -4,7 +4,7 @@
  *    of the input.
  * 2. a and b of the cost model are fitted to the times of all-reduces of the sizes that merged
  *    layers may have, from the smallest layer to all of them. The model changes the algorithm with
- *    the size, so no line fits all; how far off it is stands in the words.
+ *    the size, so no line fits all; how far off it is stands in the message.
  */
 #include "tools/common/workload.h"
 

@@ -9,7 +9,7 @@
 #include "tools/plan/settings.h"
 #include "training/session/workload.h"
 
-/* n numbers with commas between, none negative, and nothing else; or -EINVAL without words. */
+/* n numbers with commas between, none negative, and nothing else; or -EINVAL without a message. */
 int br_tool_numbers(const char *text, int n, double *numbers);
 
 struct br_tool_workload {

@@ -21,7 +21,7 @@ struct br_demo_result {
     double whole_bytes;     /* of the model; more than `bytes` when it was scaled down */
     /* from the first submission to the end on the slowest rank; mean of `rounds` */
     double seconds;
-    /* likewise, until the layer is ready that the next forward pass begins with */
+    /* the same, until the layer is ready that the next forward pass begins with */
     double first_seconds;
     double goodput;          /* bytes/s that one link carried alone, one way, in this run */
     uint64_t checked, wrong; /* values on all ranks */

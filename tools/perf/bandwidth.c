@@ -65,8 +65,8 @@ static int post_receives(struct stream *s)
     return rc;
 }
 
-/* The sender has said how many there are, and all of them are here: it hears how many are awaited.
- */
+/* The sender has said how many there are, and all of them are here: it hears how many are
+ * awaited. */
 static int bandwidth_tell(struct stream *s)
 {
     if (s->told || s->pair->stop || s->arrived < s->pair->heard.sent)

@@ -50,8 +50,8 @@ void br_cost_close(struct br_cost_counters *c)
         close(c->instructions_fd);
 }
 
-/* The kernel shares few counters among many who ask: it says for how much of the time it counted.
- */
+/* The kernel shares few counters among many who ask: it says for how much of the time it
+ * counted. */
 static double read_counter(int fd)
 {
     struct {

@@ -19,8 +19,8 @@
 #include "tools/common/config_check.h"
 
 #define TRIP_BYTES 8
-#define LEAD                                                                                       \
-    (256u << 10) /* bytes that do not count: what a shaped link lets through after a pause */
+/* Bytes that do not count: what a shaped link lets through after a pause. */
+#define LEAD       (256u << 10)
 #define ENOUGH     (768u << 10) /* bytes that count, at least */
 #define EACH       (10 * BR_MS) /* a pair alone */
 #define TOGETHER   0.3          /* s of all at once, as the pairs alone predict it */

@@ -21,8 +21,8 @@ struct br_perf_rails {
 
 void br_perf_rails_read(struct br_perf_rails *rails, struct braid_comm *comm);
 
-/* A line each: its share of the row's average, by the bytes that it carried between the two looks.
- */
+/* A line each: its share of the row's average, by the bytes that it carried between the two
+ * looks. */
 void br_perf_rails_print(const struct br_perf_settings *settings,
                          const struct br_perf_rails *before, const struct br_perf_rails *after,
                          const struct br_perf_row *row, FILE *out);

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #define BR_PERF_MOST_BYTES (1ll << 30)
-#define BR_PERF_MOST_DEPTH                                                                         \
-    1000 /* operations under way, below BR_MAX_OPERATIONS with room for control */
+/* Operations under way, below BR_MAX_OPERATIONS with room for control. */
+#define BR_PERF_MOST_DEPTH       1000
 #define BR_PERF_MOST_AHEAD       500 /* receives posted ahead, all rails together */
 #define BR_PERF_LEAST_ITERATIONS 5
 #define BR_PERF_MOST_ITERATIONS  1000000000

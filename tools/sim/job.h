@@ -36,8 +36,8 @@ struct br_sim_job_config {
 struct br_sim_job_program {
     void *with;
     void (*ended)(void *with, uint32_t rank, struct br_operation *op, uint64_t now);
-    /* Returns when it wants the next turn at the latest; UINT64_MAX: when something has happened.
-     */
+    /* Returns when it wants the next turn at the latest; UINT64_MAX: when something has
+     * happened. */
     uint64_t (*turn)(void *with, uint32_t rank, uint64_t now);
 };
 
@@ -62,8 +62,8 @@ struct br_sim_job {
 int br_sim_job_open(struct br_sim_job *job, const struct br_sim_job_config *config);
 void br_sim_job_close(struct br_sim_job *job);
 
-/* Links everybody with everybody, or in a BCube with its neighbours; returns when all links are up.
- */
+/* Links everybody with everybody, or in a BCube with its neighbours; returns when all links are
+ * up. */
 int br_sim_job_connect(struct br_sim_job *job);
 
 /* In a FLAT job only the links that this collective takes, as far as they are missing: among

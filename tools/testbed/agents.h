@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The agents on all hosts, and questions to many of them at once. Not thread-safe; asking blocks.
- */
+/* The agents on all hosts, and questions to many of them at once. Not thread-safe; asking
+ * blocks. */
 #ifndef BR_TOOLS_TESTBED_AGENTS_H
 #define BR_TOOLS_TESTBED_AGENTS_H
 

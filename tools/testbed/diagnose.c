@@ -43,7 +43,7 @@ static bool diagnose_unanswered(const struct br_survey_host *host)
     return !host->reached && !host->absent;
 }
 
-/* Hosts that fail with the same words are one finding. */
+/* Hosts that fail with the same message are one finding. */
 static void report_unanswered(const struct br_survey *survey, struct br_findings *findings,
                               int first)
 {

@@ -224,9 +224,9 @@ static void check_answers(const struct br_survey *survey, struct br_findings *fi
             continue;
         const uint8_t *m = answer->mac;
         struct br_finding *finding = diagnose_addresses_at_port(
-            br_finding_add(findings, "BC042", BR_ERROR, "a stranger has %s, the address of %s",
-                           ip_text(answer->ip, ip),
-                           br_survey_nic_text(survey, (uint32_t)port, text)),
+            br_finding_add(
+                findings, "BC042", BR_ERROR, "a host outside the testbed has %s, the address of %s",
+                ip_text(answer->ip, ip), br_survey_nic_text(survey, (uint32_t)port, text)),
             (uint32_t)port, true);
         br_finding_evidence(finding, "%02x:%02x:%02x:%02x:%02x:%02x answers for it on %s", m[0],
                             m[1], m[2], m[3], m[4], m[5], text);

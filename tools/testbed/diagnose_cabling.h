@@ -12,7 +12,7 @@ enum br_mishap_kind {
     BR_MISHAP_HOSTS,  /* all cables of two hosts; a, b: hosts */
     BR_MISHAP_CROSS,  /* two cables of two hosts; a, b: ports */
     BR_MISHAP_MOVE,   /* one cable; a: port, b: the segment it belongs into */
-    BR_MISHAP_SILENT, /* nothing passes through a port; likewise */
+    BR_MISHAP_SILENT, /* nothing passes through a port */
     BR_MISHAP_SWITCH, /* nothing passes through a switch; a: switch */
     BR_MISHAP_JOIN,   /* several switches are one; a: segment */
     BR_MISHAP_SPLIT,  /* one switch is several; a: switch */

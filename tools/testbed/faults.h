@@ -90,8 +90,8 @@ void br_fault_help(FILE *out);
 
 /* Plants; one of the same kind at the same place is replaced. -ENOSPC with a message. */
 int br_faults_plant(struct br_faults *faults, const struct br_fault *fault);
-/* Mends what is planted of this kind at this place. -ENOENT with a message when there is nothing.
- */
+/* Mends what is planted of this kind at this place. -ENOENT with a message when there is
+ * nothing. */
 int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
                    const struct br_testbed *testbed);
 

@@ -19,8 +19,8 @@ struct br_matrix {
     const char *title;
 };
 
-/* From the times of trips: alpha is half of the smallest message's, beta the slope over the others.
- */
+/* From the times of trips: alpha is half of the smallest message's, beta the slope over the
+ * others. */
 struct br_matrix_cell br_matrix_fit(const double sizes[BR_TRIP_SIZES],
                                     const double us[BR_TRIP_SIZES]);
 

@@ -311,8 +311,8 @@ static struct rtnl_addr *netlink_address_of(int link, struct nl_addr *local)
     return address;
 }
 
-/* Deletes the IPv4 addresses of the link but `keep` (NULL: all). Returns 1 when that one is there.
- */
+/* Deletes the IPv4 addresses of the link but `keep` (NULL: all). Returns 1 when that one is
+ * there. */
 static int delete_others(struct br_net *net, int link, struct nl_addr *keep)
 {
     struct nl_cache *all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one job.
- */
+/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one
+ * job. */
 #include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/testbed/arguments.h"

@@ -26,8 +26,8 @@ struct br_cidr {
     int prefix;
 };
 
-/* An interface as its host describes it. Texts are "" and numbers -1 where the host does not say.
- */
+/* An interface as its host describes it. Texts are "" and numbers -1 where the host does not
+ * say. */
 struct br_nic {
     char name[16];
     uint8_t mac[6];
@@ -122,8 +122,8 @@ struct br_survey {
     bool probed, arped, loaded; /* these parts were measured */
 };
 
-/* An empty survey of `hosts` hosts; ports named eth<level>, nothing found. -ENOMEM with a message.
- */
+/* An empty survey of `hosts` hosts; ports named eth<level>, nothing found. -ENOMEM with a
+ * message. */
 int br_survey_init(struct br_survey *survey, const struct br_bcube *cube, int hosts);
 void br_survey_destroy(struct br_survey *survey); /* also of a zeroed one */
 

@@ -26,7 +26,7 @@ struct br_train_layer {
     float *input;     /* [in][side][side][batch]: borrowed from the layer before */
     float *result;    /* [out][...][...][batch] before `halve` */
     float *output;    /* [out][...][...][batch] */
-    float *slope;     /* of the loss by the output, likewise */
+    float *slope;     /* of the loss by the output */
 };
 
 struct br_train_network {

@@ -20,8 +20,8 @@ struct br_delay_times {
  * waits. */
 double br_delay_ssgd(const struct br_delay_times *times);
 
-/* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes take.
- */
+/* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes
+ * take. */
 double br_delay_iteration(const struct br_delay_times *times, int k);
 
 /* Ours: and never less than a link takes for k iterations' pushes and one's pulls, as where every

@@ -63,8 +63,8 @@ struct br_parameters_layer {
     float *pre_weight;
     float *velocity; /* local */
     _Atomic int state;
-    /* iterations until the one in which the program asked for the gradient's place, itself counted
-     */
+    /* iterations until the one in which the program asked for the gradient's place, itself
+     * counted */
     uint64_t asked;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
@@ -99,7 +99,7 @@ struct braid_parameters {
     struct br_parameters_layer *layers; /* [n] */
     struct br_shards shards;
     struct braid_op **pulls; /* [shards.n] this worker's; NULL: none under way */
-    /* likewise, of even and odd iterations; the same but with ssd */
+    /* the same, of even and odd iterations; the same but with ssd */
     struct braid_op **pushes[2];
     uint32_t n_pushes;                  /* of both, from pushes[0] on */
     struct br_parameters_slice *slices; /* [n_slices] by layer */
@@ -148,7 +148,7 @@ int br_parameters_work(struct braid_parameters *p);
 int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_t iteration,
                              const float *from, struct braid_op **pushes);
 
-/* server.c, our thread: the most urgent slice for which something can be done; likewise. */
+/* server.c, our thread: the most urgent slice for which something can be done. */
 int br_parameters_serve(struct braid_parameters *p);
 /* posts the receives; before there is a thread */
 int br_parameters_serve_start(struct braid_parameters *p);
@@ -166,6 +166,6 @@ int br_parameters_give_up(struct braid_parameters *p, int rc);
 int br_parameters_start(struct braid_parameters *p); /* -EAGAIN with a message */
 void br_parameters_stop(struct braid_parameters *p);
 void br_parameters_fail(struct braid_parameters *p,
-                        int rc); /* with the words of this thread; the first counts */
+                        int rc); /* with the message of this thread; the first counts */
 
 #endif

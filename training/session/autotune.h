@@ -10,8 +10,8 @@
 
 #include "training/session/policy.h"
 
-#define BR_AUTOTUNE_TURNS                                                                          \
-    4 /* of each plan; the first does not count: buffers are made, memory is registered */
+/* Of each plan; the first does not count: buffers are made, memory is registered. */
+#define BR_AUTOTUNE_TURNS 4
 
 struct br_autotune_plan {
     uint32_t policies;         /* a bit for each that makes it (enum br_policy) */

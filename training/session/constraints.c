@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is the same on all ranks in an iteration, or for a slice; and the operations of one slice.
- */
+/* What is the same on all ranks in an iteration, or for a slice; and the operations of one
+ * slice. */
 #include <limits.h>
 
 #include "collectives/comm/comm.h"
@@ -68,8 +68,8 @@ static int32_t constraints_urgency(const struct braid_parameters *p, uint32_t sl
     return delayed ? br_parameters_pulls(p, iteration) : by_layer(p, slice);
 }
 
-/* However long the program pauses between two iterations; a peer that has died is noticed anyway.
- */
+/* However long the program pauses between two iterations; a peer that has died is noticed
+ * anyway. */
 static struct braid_options constraints_options(const struct braid_parameters *p, uint32_t slice,
                                                 bool pull, int32_t urgent)
 {

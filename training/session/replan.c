@@ -42,7 +42,7 @@
 #define SIZES       5    /* each four times the one before */
 #define ROUNDS      3    /* after one that is not timed; the fastest counts */
 #define LONG_ENOUGH 0.05 /* s for all at once: larger sizes are not measured */
-#define LONGEST     0.2  /* likewise, of those that something more urgent overtakes */
+#define LONGEST     0.2  /* the same, of those that something more urgent overtakes */
 #define GAIN        0.01
 #define DRIFT       0.1
 #define WORTH       1.5 /* times what `auto` is predicted to take: a plan beyond is not tried */

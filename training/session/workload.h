@@ -34,8 +34,8 @@ struct br_workload {
     double behind;
 };
 
-/* -EINVAL with a message, counting layers from 1: a number of layers, time or size that cannot be.
- */
+/* -EINVAL with a message, counting layers from 1: a number of layers, time or size that cannot
+ * be. */
 int br_workload_check(const struct br_workload *work);
 
 /* Seconds of both passes without any communication. */

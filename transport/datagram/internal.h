@@ -49,8 +49,8 @@ struct br_dgram_sent {
 };
 enum { BR_DGRAM_DONE, BR_DGRAM_FLYING, BR_DGRAM_LOST };
 #define BR_DGRAM_NO_PART 0xffu
-#define BR_DGRAM_DEAD                                                                              \
-    3u /* timeouts in a row after which a path carries only PINGs, if another one lives */
+/* Timeouts in a row after which a path carries only PINGs, if another one lives. */
+#define BR_DGRAM_DEAD 3u
 
 /* Numbers first..last have arrived. */
 struct br_dgram_run {

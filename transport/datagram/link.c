@@ -345,8 +345,8 @@ void br_dgram_link_release(struct br_dgram_link *link, void *buffer)
 {
     br_pool_put(&link->pool, buffer);
     link->held--;
-    /* The peer may be waiting for it, once half of the buffers are free that it does not know of.
-     */
+    /* The peer may be waiting for it, once half of the buffers are free that it does not know
+     * of. */
     if (br_dgram_receive_limit(link) - link->limit_told >= (link->config.message_buffers + 1) / 2)
         br_dgram_receive_tell(link);
 }

@@ -140,8 +140,8 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
  * takes in packets first and gives out packets then. false: none.
  */
 bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event);
-/* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call next().
- */
+/* Buffer of a MESSAGE event. May make an acknowledgement due (room for more messages): call
+ * next(). */
 void br_dgram_link_release(struct br_dgram_link *link, void *buffer);
 /* why it failed; "" while it has not */
 const char *br_dgram_link_message(const struct br_dgram_link *link);

@@ -6,8 +6,8 @@
 #include "transport/datagram/internal.h"
 
 #define BACKOFF_MOST (200 * BR_MS)
-#define LEAST_SILENCE                                                                              \
-    (100 * BR_MS) /* before all counts as lost: a peer may have to wait for a core */
+/* Before all counts as lost: a peer may have to wait for a core. */
+#define LEAST_SILENCE (100 * BR_MS)
 #define LEAST_REORDER (20 * BR_US)
 #define REMEMBERED    512u /* packets for which a late acknowledgement is still recognised */
 

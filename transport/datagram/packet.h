@@ -71,8 +71,8 @@ struct br_dgram_open {
     struct br_dgram_header header;
     /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
     uint64_t from;
-    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in CONFIRM*
-     */
+    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in
+     * CONFIRM* */
     uint32_t size;
     uint8_t paths; /* that the sender can use and take; both use the smaller number */
     uint8_t reserved[3];
@@ -132,8 +132,8 @@ struct br_dgram_view {
     uint32_t content_bytes;
 };
 
-/* Checks and opens any bytes. 0, or -EBADMSG without words: not a packet of ours, or damaged: drop
- * and count it. A link checks what it says (slot, numbers). */
+/* Checks and opens any bytes. 0, or -EBADMSG without a message: not a packet of ours, or damaged:
+ * drop and count it. A link checks what it says (slot, numbers). */
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out);
 
 /* Fills in magic, version and checksum of a packet that consists of head[0..head_bytes) and

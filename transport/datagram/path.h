@@ -39,8 +39,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_DGRAM_PACKETS                                                                           \
-    2048u /* numbers of a path from the oldest that matters to the newest, at most */
+/* Numbers of a path from the oldest that matters to the newest, at most. */
+#define BR_DGRAM_PACKETS 2048u
 
 /* How a path is doing; times in ns, windows in packets. */
 struct br_dgram_pace {

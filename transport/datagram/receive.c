@@ -9,8 +9,8 @@
 
 #define ACK_EVERY 8u           /* packets, at most, that share an acknowledgement */
 #define ACK_DELAY (25 * BR_US) /* for which one waits for more */
-#define ACK_BEHIND                                                                                 \
-    (25 * BR_US) /* for which one that is due lets data go ahead (internal.h note 5) */
+/* For which one that is due lets data go ahead (internal.h note 5). */
+#define ACK_BEHIND  (25 * BR_US)
 #define EARLY_GRACE (20 * BR_MS) /* for the protocol to say that it trusts the peer */
 
 uint32_t br_dgram_receive_limit(const struct br_dgram_link *link)
@@ -145,8 +145,8 @@ static bool datagram_receive_fits(const struct br_dgram_link *link,
     return view->content_bytes == (left < link->part_bytes ? left : link->part_bytes);
 }
 
-/* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has failed.
- */
+/* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has
+ * failed. */
 static uint8_t *datagram_receive_place(struct br_dgram_link *link, struct br_dgram_rx_frame *frame)
 {
     struct br_slot *slot;

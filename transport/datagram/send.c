@@ -6,9 +6,8 @@
 
 #define REVIVE_EVERY (200 * BR_MS)
 #define PING_EVERY   (20 * BR_MS) /* while messages wait for room at the peer */
-#define ALIVE_EVERY                                                                                \
-    (500 * BR_MS) /* an idle link: an end that has died without a word is noticed                  \
-                   */
+/* An idle link: an end that has died without a word is noticed. */
+#define ALIVE_EVERY (500 * BR_MS)
 
 static struct br_dgram_tx_frame *datagram_send_first(const struct br_list *queue, bool again)
 {

@@ -47,8 +47,8 @@ struct br_dpdk_outbox {
     struct br_dpdk_leaving packets[BR_DPDK_BURST];
     uint8_t heads[BR_DPDK_BURST][BR_DPDK_HEADERS + BR_DGRAM_HEAD];
     uint64_t copied; /* bytes, since the beginning, to payloads */
-    /* of packets whose own may not be read any more (note 4); pages that nobody writes cost nothing
-     */
+    /* of packets whose own may not be read any more (note 4); pages that nobody writes cost
+     * nothing */
     uint8_t payloads[BR_DPDK_BURST][BR_DGRAM_MAX_PACKET];
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Finds and loads braid_dpdk.so when it is first needed, so that braid runs on hosts without DPDK.
- */
+/* Finds and loads braid_dpdk.so when it is first needed, so that braid runs on hosts without
+ * DPDK. */
 #ifndef BR_TRANSPORT_DPDK_LIBRARY_H
 #define BR_TRANSPORT_DPDK_LIBRARY_H
 

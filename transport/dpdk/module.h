@@ -35,8 +35,8 @@
 #define BR_DPDK_BURST   32  /* packets of one call, at most */
 #define BR_DPDK_MESSAGE 400 /* bytes of an error in words */
 #define BR_DPDK_ALLOWED 16  /* PCI devices */
-#define BR_DPDK_COPIED                                                                             \
-    1024 /* bytes of payload up to which a copy costs less than a second buffer */
+/* Bytes of payload up to which a copy costs less than a second buffer. */
+#define BR_DPDK_COPIED 1024
 
 struct br_dpdk_start {
     const char *pci[BR_DPDK_ALLOWED]; /* addresses of the PCI devices that may be touched */

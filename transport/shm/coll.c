@@ -48,14 +48,14 @@ int br_shm_coll_attach(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
 
     memset(board, 0, sizeof *board);
     if (!ranks || ranks > BR_SHM_COLL_RANKS || rank >= ranks)
-        return br_error(EINVAL, "a board for rank %u of %u: at most %u", rank, ranks,
-                        BR_SHM_COLL_RANKS);
+        return br_error(EINVAL, "shared memory of collectives for rank %u of %u: at most %u", rank,
+                        ranks, BR_SHM_COLL_RANKS);
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
     if (bytes < board_bytes(ranks))
-        return br_error(EPROTO, "a board for %u ranks has %zu bytes, not %zu", ranks,
-                        board_bytes(ranks), bytes);
+        return br_error(EPROTO, "shared memory of collectives for %u ranks has %zu bytes, not %zu",
+                        ranks, board_bytes(ranks), bytes);
     board->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!board->base)
         return -ENOMEM;
@@ -70,7 +70,7 @@ int br_shm_coll_create(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
     int rc;
 
     memset(board, 0, sizeof *board);
-    *fd = br_segment_create("braid-board",
+    *fd = br_segment_create("braid-coll",
                             board_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
     if (*fd < 0)
         return *fd;

@@ -29,8 +29,8 @@
 
 #define BR_SHM_SEGMENTS    128 /* segments announced on one link in one direction, at most */
 #define BR_SHM_POLL_EVENTS 64
-#define BR_SHM_POLL_BYTES                                                                          \
-    (256u << 10) /* moved by one poll of one link, so that a worker stays responsive */
+/* Moved by one poll of one link, so that a worker stays responsive. */
+#define BR_SHM_POLL_BYTES (256u << 10)
 
 struct br_shm_device {
     struct br_device base;

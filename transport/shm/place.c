@@ -129,8 +129,8 @@ static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t wa
     return (int)want;
 }
 
-/* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must go.
- */
+/* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must
+ * go. */
 static int shm_place_drop(struct br_shm_link *link, struct br_event *event)
 {
     struct br_shm_arriving *arriving = &link->arriving;

@@ -9,8 +9,8 @@
 #include <sys/types.h>
 
 #define BR_PACKET_VERSION 2u
-#define BR_SOCKET_NAME                                                                             \
-    64 /* bytes of a name in the abstract name space, its leading zero left out */
+/* Bytes of a name in the abstract name space, its leading zero left out. */
+#define BR_SOCKET_NAME 64
 
 enum br_packet_kind {
     BR_PACKET_HELLO = 1, /* both ways, with the sender's inbox */
@@ -47,8 +47,8 @@ int br_shm_socket_accept(int listener);
  * uid. */
 int br_shm_socket_peer(int fd, pid_t *pid);
 
-/* passed: a descriptor to go along, or -1. 0, -EAGAIN: full, or -errno (words). Copies nothing but
- * the packet. */
+/* passed: a descriptor to go along, or -1. 0, -EAGAIN: full, or -errno (with a message). Copies
+ * nothing but the packet. */
 int br_shm_packet_send(int fd, struct br_packet *packet, int passed);
 /* 1: *packet and, where its kind has one, *passed (the caller's, else -1); 0: none there;
  * -ECONNRESET: the peer has gone; -EPROTO with a message. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the simulator share; nobody else includes it. See sim.h for the design notes.
- */
+/* What the files of the simulator share; nobody else includes it. See sim.h for the design
+ * notes. */
 #ifndef BR_TRANSPORT_SIM_INTERNAL_H
 #define BR_TRANSPORT_SIM_INTERNAL_H
 
@@ -113,7 +113,7 @@ struct br_sim_rkey {
 struct br_sim_token {
     uint32_t magic, device, slot, serial;
 };
-static_assert(sizeof(struct br_sim_token) == BR_RKEY_BYTES, "fills a place token");
+static_assert(sizeof(struct br_sim_token) == BR_RKEY_BYTES, "fills a remote key");
 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {

@@ -57,9 +57,9 @@ int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t out[
 
     if (!slot->used || !slot->base || place->serial)
         return sim_place_bad(device, EINVAL,
-                             "a place token for a slot that has no memory, or has one already");
+                             "a remote key for a slot that has no memory, or has one already");
     if (!has_keys(base, slot))
-        return sim_place_bad(device, EINVAL, "a place token for memory that is not registered");
+        return sim_place_bad(device, EINVAL, "a remote key for memory that is not registered");
     if (device->sim->config.rkey_refused_ppm &&
         br_random_below(&device->sim->random, 1000000) < device->sim->config.rkey_refused_ppm)
         return br_error(ENOMEM, "%s: cannot pin the place, as the simulation wants it", base->name);
@@ -87,7 +87,7 @@ int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame)
     if (needs == (frame->rkey != NULL))
         return 0;
     return sim_place_bad(device, EINVAL,
-                         needs ? "a frame without place token" : "a place token that nobody needs");
+                         needs ? "a frame without a remote key" : "a remote key that nobody needs");
 }
 
 int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame)
@@ -100,9 +100,9 @@ int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame
 
     if (token->magic != TOKEN_MAGIC || token->device != device->number ||
         token->slot != frame->header.slot || index >= slots->count)
-        return sim_place_bad(device, EPROTO, "a frame with a wrong place token");
+        return sim_place_bad(device, EPROTO, "a frame with a wrong remote key");
     if (token->serial != device->rkeys[index].serial)
-        return sim_place_bad(device, EPROTO, "a frame with a place token that is void");
+        return sim_place_bad(device, EPROTO, "a frame with a remote key that is void");
     slot = br_slot_find(slots, frame->header.slot);
     if (!slot)
         return sim_place_bad(device, EPROTO,

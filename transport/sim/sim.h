@@ -74,8 +74,8 @@ struct br_sim_config {
     uint64_t retransmit_ns; /* [4 ms] */
     uint32_t retry_limit;   /* [7] */
 
-    /* Each host's clock differs by up to this from virtual time [0] and drifts by up to this [0].
-     */
+    /* Each host's clock differs by up to this from virtual time [0] and drifts by up to this
+     * [0]. */
     uint64_t clock_offset_ns;
     uint32_t clock_drift_ppm;
 

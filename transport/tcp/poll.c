@@ -10,9 +10,9 @@
 
 #define EPOLL_EVERY 16           /* polls of a device with one link (tcp.h, note 2) */
 #define SEND_BYTES  (512u << 10) /* of one link and poll */
-#define RECEIVE_BYTES                                                                              \
-    (256u << 10)  /* of one call, so that a large frame does not keep the others waiting */
-#define ROUNDS 16 /* of receives in one poll */
+/* Of one call, so that a large frame does not keep the others waiting. */
+#define RECEIVE_BYTES (256u << 10)
+#define ROUNDS        16 /* of receives in one poll */
 
 struct report {
     struct br_event *events;

@@ -18,13 +18,13 @@
 #include "transport/backends.h"
 #include "transport/udp/udp.h"
 
-#define TARGET                                                                                     \
-    (500 * BR_US) /* of queueing; in it are a train that passes as one, and what a call takes */
+/* Of queueing; in it are a train that passes as one, and what a call takes. */
+#define TARGET (500 * BR_US)
 #define FLIGHT (2u << 20) /* bytes of a link under way; a socket holds those of several peers */
-#define FRAME                                                                                      \
-    (60u << 10) /* at most: with all its headers it is one train, however long packets are */
-#define LEAST_ROOM                                                                                 \
-    (1u << 20) /* of a socket's queue, in bytes; with less, bursts of several peers get lost */
+/* At most: with all its headers it is one train, however long packets are. */
+#define FRAME (60u << 10)
+/* Of a socket's queue, in bytes; with less, bursts of several peers get lost. */
+#define LEAST_ROOM (1u << 20)
 
 static_assert(FRAME + BR_FRAME_INLINE + BR_DGRAM_PARTS * sizeof(struct br_dgram_data) <=
                   BR_UDP_TRAIN_BYTES,

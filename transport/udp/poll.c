@@ -12,8 +12,8 @@
 #define ROUNDS     16          /* of receives in one poll, at most */
 #define MOST_BYTES (4u << 20)  /* after which it receives no more */
 #define SOON       (5 * BR_US) /* to sleep for less is not worth it */
-#define NO_ROOM                                                                                    \
-    (1 * BR_MS) /* likewise where what is due cannot leave: the kernel says when there is room */
+/* The same where what is due cannot leave: the kernel says when there is room. */
+#define NO_ROOM (1 * BR_MS)
 
 static struct br_udp_device *udp_poll_device_of(struct br_dgram_device *device)
 {

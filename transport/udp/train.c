@@ -87,8 +87,8 @@ static void udp_train_prepare(struct br_udp_train *train, uint8_t *control, stru
     }
 }
 
-/* The trains from `first` on that leave by one socket. Returns how many the kernel took, or -errno.
- */
+/* The trains from `first` on that leave by one socket. Returns how many the kernel took, or
+ * -errno. */
 static int udp_train_send_some(struct br_udp_outbox *outbox)
 {
     uint8_t control[BR_UDP_TRAINS][CONTROL_BYTES] __attribute__((aligned(8)));

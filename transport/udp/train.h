@@ -26,9 +26,9 @@
 
 #define BR_UDP_TRAINS        16 /* of one batch, each way */
 #define BR_UDP_TRAIN_PACKETS 64 /* what every kernel with UDP_SEGMENT takes */
-#define BR_UDP_TRAIN_BYTES                                                                         \
-    65000u /* of several packets: a little less than the length field of IP can say */
-#define BR_UDP_TRAIN_ROOM 65536u /* for a single packet, too, however long */
+/* Of several packets: a little less than the length field of IP can say. */
+#define BR_UDP_TRAIN_BYTES 65000u
+#define BR_UDP_TRAIN_ROOM  65536u /* for a single packet, too, however long */
 
 struct br_udp_train {
     const void *link; /* whose packets these are; NULL: dropped */

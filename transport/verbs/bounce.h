@@ -7,7 +7,7 @@
  *    pins nothing here.
  * 2. Where the limit of locked memory forbids the whole arena, it is made half as large until it
  *    can be pinned, down to 1 MiB; logged once. What is larger than the arena cannot travel:
- *    -ENOMEM with the words of that limit.
+ *    -ENOMEM with the message of that limit.
  * 3. Pieces are whole units of 16 KiB, first fit; few are in use at a time (frames in flight, slots
  *    that wait). Rejected: fixed buffers of the largest size (a slot may have 16 MiB).
  * 4. Sending and receiving have an arena each: receivers who hold everything while they wait for
@@ -37,8 +37,8 @@ void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_regist
 /* Safe on one that was never needed. All pieces die. */
 void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce);
 
-/* *memory = room for `bytes` > 0 bytes. -EAGAIN without words: not before another piece is put back
- * (never when none is out); other -errno with a message: never. */
+/* *memory = room for `bytes` > 0 bytes. -EAGAIN without a message: not before another piece is put
+ * back (never when none is out); other -errno with a message: never. */
 int br_verbs_bounce_get(struct br_verbs_bounce *bounce, size_t bytes, void **memory);
 void br_verbs_bounce_put(struct br_verbs_bounce *bounce, void *memory);
 

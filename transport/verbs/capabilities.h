@@ -25,9 +25,9 @@ struct br_verbs_capabilities {
     char why_not[156]; /* "": usable */
 };
 
-/* names[0..n): what the user or an inventory names, "" for none on this level; n == 0: nothing was
- * named. gids[i]: as in br_device_config. Blocks in the file system and the kernel; for any thread.
- */
+/* names[0..n): what the user or an inventory names, "" for none on this level; n == 0: nothing
+ * was named. gids[i]: as in br_device_config. Blocks in the file system and the kernel; for any
+ * thread. */
 void br_verbs_capabilities(const char (*names)[BR_DEVICE_NAME], const uint32_t *gids, int n,
                            struct br_verbs_capabilities *out);
 

@@ -248,8 +248,8 @@ void br_verbs_main_netdev(const char *root, const char *device, int port, char o
 {
     char line[IF_NAMESIZE + 1];
 
-    /* Entry 0 is the default GID of the port's own interface; a device whose port is down has none.
-     */
+    /* Entry 0 is the default GID of the port's own interface; a device whose port is down has
+     * none. */
     *out = '\0';
     if (!*br_verbs_line(line, sizeof line, root,
                         "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", device, port))

@@ -13,7 +13,7 @@
  * 3. GPU memory goes in by its dma-buf. Without one (-1), or where kernel, provider or device
  *    cannot import it (EOPNOTSUPP, EPROTONOSUPPORT, ENOSYS), by its address, which works when a
  *    peer-memory module (nvidia_peermem) answers for it; the log names that way once. Failing both,
- *    the words name both. The copies of braid's own stay out of this: the CPU cannot read such
+ *    the message names both. The copies of braid's own stay out of this: the CPU cannot read such
  *    memory.
  * 4. fork(): ibv_fork_init() is not called. From Linux 5.12 on (ibv_is_fork_initialized() =
  *    IBV_FORK_UNNEEDED) the kernel copies pinned pages for the child, and the parent keeps those
@@ -69,8 +69,8 @@ int br_verbs_region_register(struct br_verbs_registrar *registrar, int index,
 void br_verbs_region_release(struct br_verbs_registrar *registrar, int index,
                              struct br_region *region);
 
-/* The keys of a frame's or slot's region; NULL: it has none with this device (region may be NULL).
- */
+/* The keys of a frame's or slot's region; NULL: it has none with this device (region may be
+ * NULL). */
 static inline struct ibv_mr *br_verbs_region_mr(const struct br_region *region, int index)
 {
     return region ? region->keys[index] : NULL;

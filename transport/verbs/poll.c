@@ -18,8 +18,8 @@
 #define LOOK_EVERY   256 /* polls, at the latest: the clock of the caller may be slow */
 #define BATCH        64  /* completions of one poll: it must come back */
 #define EPOLL_EVENTS 32
-#define INBOX                                                                                      \
-    1024u /* frames that may wait in the inbox of a link: it takes buffers from the others */
+/* Frames that may wait in the inbox of a link: it takes buffers from the others. */
+#define INBOX          1024u
 #define INBOX_AT_FIRST 64u /* of one that is not trusted */
 
 /* ---- events for the caller ------------------------------------------------------------------- */
@@ -109,8 +109,8 @@ static void verbs_poll_report_sent(struct br_verbs_link *link, struct br_verbs_l
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-/* May something be reported without a turn in device->ready? Half of the room is for what has one.
- */
+/* May something be reported without a turn in device->ready? Half of the room is for what has
+ * one. */
 static bool is_next(const struct br_verbs_link *link, const struct report *report)
 {
     return 2 * report->n < report->max && link->state == BR_VLINK_UP && link->reported;

@@ -131,8 +131,8 @@ static inline struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm)
 /* The inline bytes of a written frame, by the flags of its immediate; static. */
 extern const uint8_t br_verbs_imm_inline[1 << BR_VERBS_FLAG_BITS][BR_FRAME_INLINE];
 
-/* The slot that a frame was posted for; NULL: it has another use by now. *number: its number then.
- */
+/* The slot that a frame was posted for; NULL: it has another use by now. *number: its number
+ * then. */
 static inline struct br_slot *br_verbs_imm_slot(const struct br_slot_table *slots,
                                                 struct br_verbs_imm imm, uint32_t *number)
 {

@@ -139,8 +139,8 @@ static void dimensional_reduce(struct plan *p, struct range range, const struct 
     dimensional_put(p, range, sum);
 }
 
-/* Each member sends every other one its run and adds up what it gets, in the order of the members.
- */
+/* Each member sends every other one its run and adds up what it gets, in the order of the
+ * members. */
 static void reduce_direct(struct plan *p, uint32_t thread, uint32_t w)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
@@ -197,8 +197,8 @@ static bool has_all(const struct plan *p, uint32_t rank)
     return p->head->collective == BR_BROADCAST && rank == p->head->root;
 }
 
-/* One step of the gathering: sends the run with digit `to_run`, gets the one with digit `from_run`.
- */
+/* One step of the gathering: sends the run with digit `to_run`, gets the one with digit
+ * `from_run`. */
 static void gather_step(struct plan *p, uint32_t thread, uint32_t w, uint32_t to, uint32_t to_run,
                         uint32_t from, uint32_t from_run)
 {
@@ -308,8 +308,8 @@ static void fold_blocks(struct plan *p)
     }
 }
 
-/* The chunk of a thread that a rank of the core owns after the reduction, where chunks lie whole.
- */
+/* The chunk of a thread that a rank of the core owns after the reduction, where chunks lie
+ * whole. */
 static struct range own_chunk(const struct plan *p, uint32_t thread, uint32_t rank)
 {
     return (struct range){
@@ -350,8 +350,8 @@ static void gather_to_root(struct plan *p)
     }
 }
 
-/* Chunks of the larger user buffer start in INPUT; in an allgather this has only those of the rank.
- */
+/* Chunks of the larger user buffer start in INPUT; in an allgather this has only those of the
+ * rank. */
 static void place_input(struct plan *p)
 {
     bool all = p->head->collective != BR_ALLGATHER;

@@ -78,8 +78,8 @@ static void send__sizes(void **state)
     job_destroy(&job);
 }
 
-/* Many messages over several tags, received in another order of tags; more than there are credits.
- */
+/* Many messages over several tags, received in another order of tags; more than there are
+ * credits. */
 static void send__order_within_a_tag(void **state)
 {
     enum { TAGS = 300, EACH = 4, MESSAGES = TAGS * EACH };

@@ -92,8 +92,8 @@ static void put_float(enum braid_type type, void *array, size_t i, double value)
         memcpy(p, &half, 2);
 }
 
-/* Lets each source start at a random place and fills it with random bits: subnormals, NaNs and all.
- */
+/* Lets each source start at a random place and fills it with random bits: subnormals, NaNs and
+ * all. */
 static void fill_bits(int n_src, size_t bytes)
 {
     for (int s = 0; s < n_src; s++) {
@@ -105,8 +105,8 @@ static void fill_bits(int n_src, size_t bytes)
     }
 }
 
-/* The same with floats of moderate size in [1/2, 2), of either sign, some of them special values.
- */
+/* The same with floats of moderate size in [1/2, 2), of either sign, some of them special
+ * values. */
 static void fill_floats(enum braid_type type, int n_src, size_t count, bool special)
 {
     static const double specials[] = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,

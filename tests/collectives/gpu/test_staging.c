@@ -156,7 +156,7 @@ static void collective__without_pinning(void **state)
     job_destroy(&job);
 }
 
-/* A copy fails: the operation does, with the driver's words; nothing is left under way. */
+/* A copy fails: the operation does, with the driver's message; nothing is left under way. */
 static void failing(const char *symbol, br_cuda_result result, const char *text)
 {
     struct call c = {

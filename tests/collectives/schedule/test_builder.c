@@ -61,7 +61,7 @@ static void br_builder_finish__derives_raw_war_and_waw(void **state)
     (void)state;
     br_builder_copy(builder, output, input);           /* 0 */
     br_builder_send(builder, 0, BR_LEVEL_ANY, output); /* 1 reads what 0 wrote */
-    br_builder_send(builder, 2, BR_LEVEL_ANY, output); /* 2 likewise, not ordered with 1 */
+    br_builder_send(builder, 2, BR_LEVEL_ANY, output); /* of 2, not ordered with 1 */
     br_builder_recv(builder, 0, BR_LEVEL_ANY, output); /* 3 overwrites what 1 and 2 read */
     br_builder_recv(builder, 2, BR_LEVEL_ANY, output); /* 4 overwrites 3 unread */
     schedule = finish(builder);

@@ -83,8 +83,8 @@ static void br_timing_run__product_is_blueconnect_formula(void **state)
     assert_near(simulated(&two, request, BYTES, 1), 2 * (first + second), 0.01);
 }
 
-/* BML on BCube(3,2): 16/18 of the time to send the gradients once over one link, as in the paper.
- */
+/* BML on BCube(3,2): 16/18 of the time to send the gradients once over one link, as in the
+ * paper. */
 static void br_timing_run__bml_is_the_papers_time(void **state)
 {
     const struct br_cost_model two = {.n_levels = 2, .levels = {{0, 0, BETA}, {0, 0, BETA}}};

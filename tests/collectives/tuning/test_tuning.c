@@ -243,9 +243,9 @@ static void br_cost_estimate__counts_every_link_of_a_relayed_message(void **stat
     open_network(&network, "bcube:4,3");
     price(&network, "direct", 640e6, &direct);
     price(&network, "blueconnect", 640e6, &blueconnect);
-    /* A rank sends 63/64 of its buffer to others. Of 64 parts 9 go over 1 link, 27 over 2, 2 or 4
-     * links, a third each, 27 over 3: 54 for each of 3 levels at once. Digit by digit 63/64 in all.
-     */
+    /* A rank sends 63/64 of its buffer to others. Of 64 parts 9 go over 1 link, 27 over 2, 2 or
+     * 4 links, a third each, 27 over 3: 54 for each of 3 levels at once. Digit by digit 63/64 in
+     * all. */
     assert_true(fabs(direct.seconds / (2 * 54.0 / 64 * 640e6 * network.model.levels[0].beta) - 1) <
                 0.1);
     assert_true(blueconnect.seconds < direct.seconds);

@@ -94,8 +94,8 @@ static void store_open__a_silent_stranger_is_sent_away(void **state)
     assert_int_equal(store_ranks[0].counters.timed_out, 1);
 }
 
-/* An unauthenticated peer gets nothing but an end for a request, or for a hello that is too long.
- */
+/* An unauthenticated peer gets nothing but an end for a request, or for a hello that is too
+ * long. */
 static void store_open__requests_without_proof(void **state)
 {
     struct br_store_header header = {.magic = BR_STORE_MAGIC,

@@ -50,8 +50,8 @@ static void data_wrong_reduced__accepts_every_order(void **state)
             }
 }
 
-/* A rank's part left out shows in most elements of a sum, even where bfloat16's 8 bits allow much.
- */
+/* A rank's part left out shows in most elements of a sum, even where bfloat16's 8 bits allow
+ * much. */
 static void data_wrong_reduced__catches_a_missing_rank(void **state)
 {
     (void)state;

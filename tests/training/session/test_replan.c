@@ -22,7 +22,7 @@
 #define FEW       6
 #define STARTS_UP (20 * BR_US) /* each all-reduce; its bytes take no time */
 #define WARMUP    2            /* iterations */
-#define REVIEW    40           /* likewise, longer than a trial */
+#define REVIEW    40           /* iterations, longer than a trial */
 #define TRIED     (WARMUP + 1 + BR_AUTOTUNE_TURNS * BR_POLICIES) /* the first trial is over */
 
 static struct br_context family;
@@ -180,8 +180,8 @@ static struct braid_session_report report_of(struct braid_session *session)
     return report;
 }
 
-/* A job has operations for one session that sends each of so many layers for itself, and no more.
- */
+/* A job has operations for one session that sends each of so many layers for itself, and no
+ * more. */
 static void session_review__a_trial_leaves_operations_to_others(void **state)
 {
     struct braid_session *sessions[2] = {open_session(MANY), open_session(MANY)};

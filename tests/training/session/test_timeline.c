@@ -79,8 +79,8 @@ static void timeline_run__overtaking_takes_its_time(void **state)
     br_timeline_close(&line);
 }
 
-/* Slices of 2: nothing overtakes within a layer, and layer 1 comes after the first layer that left.
- */
+/* Slices of 2: nothing overtakes within a layer, and layer 1 comes after the first layer that
+ * left. */
 static void timeline_run__overtaking_waits_for_the_slice(void **state)
 {
     struct br_workload coarse = p3;

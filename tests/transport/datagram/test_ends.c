@@ -371,8 +371,8 @@ static void slots__one_that_dies_in_the_middle(void **state)
         assert_int_equal(scene->place[i], 0xee);
 }
 
-/* Nothing is lost and nothing is sent again for want of buffers, even if the news of room is lost.
- */
+/* Nothing is lost and nothing is sent again for want of buffers, even if the news of room is
+ * lost. */
 static void messages__wait_for_room(void **state)
 {
     struct scene *scene = *state;

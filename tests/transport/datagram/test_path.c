@@ -19,8 +19,8 @@ static void congest(struct br_dgram_pace *pace, uint64_t now)
         br_dgram_pace_timeout(pace);
 }
 
-/* Packets that leave without asking, such as probes, are no reason for others to wait for seconds.
- */
+/* Packets that leave without asking, such as probes, are no reason for others to wait for
+ * seconds. */
 static void left__waits_are_bounded(void **state)
 {
     struct br_dgram_pace pace;

@@ -187,8 +187,8 @@ static void message__numbers_wrap(void **state)
     }
 }
 
-/* ---- a peer that means harm --------------------------------------------------------------------
- */
+/* ---- a peer that means harm
+ * -------------------------------------------------------------------- */
 
 /* An end alone, whose packets are looked at here. */
 struct lone {

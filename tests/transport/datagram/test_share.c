@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Congestion control on shared bottlenecks, in virtual time: use, queues, fairness, incast, loss.
- */
+/* Congestion control on shared bottlenecks, in virtual time: use, queues, fairness, incast,
+ * loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -31,8 +31,8 @@ struct cable_end {
 };
 void cable_connect(struct cable_end ends[2], uint64_t *now);
 void cable_disconnect(struct cable_end ends[2]);
-/* Posts `bytes` of our place, a multiple of 1024 (or all), to the same offset of the other end's.
- */
+/* Posts `bytes` of our place, a multiple of 1024 (or all), to the same offset of the other
+ * end's. */
 void cable_write(struct cable_end *from, struct cable_end *to, uint32_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small simulated network for tests: every host has one device, and a link to every other host.
- */
+/* A small simulated network for tests: every host has one device, and a link to every other
+ * host. */
 #ifndef BR_TESTS_TRANSPORT_SIM_NET_H
 #define BR_TESTS_TRANSPORT_SIM_NET_H
 

@@ -15,8 +15,8 @@
 #include "transport/verbs/library.h"
 
 #define FAKE_DEVICES 3
-#define FAKE_SILENT                                                                                \
-    0 /* as errno of a fault: a call that returns a pointer returns NULL and says nothing */
+/* As errno of a fault: a call that returns a pointer returns NULL and says nothing. */
+#define FAKE_SILENT 0
 
 /* What a test may set at any time. */
 extern struct fake_device {

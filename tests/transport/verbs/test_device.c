@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening and closing the device: each call of libibverbs fails once, and nothing is left behind.
- */
+/* Opening and closing the device: each call of libibverbs fails once, and nothing is left
+ * behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -220,8 +220,8 @@ static void close__fences_every_class(void **state)
     rig_slot_put(rig, slot);
 }
 
-/* One queue pair of the link breaks: the link has failed, and the other carries nothing any more.
- */
+/* One queue pair of the link breaks: the link has failed, and the other carries nothing any
+ * more. */
 static void close__class_fails(void **state)
 {
     struct rig *rig = *state;
@@ -259,8 +259,8 @@ static void close__no_error_state(void **state)
     rig_connect(rig);
 }
 
-/* It cannot be destroyed: nothing says that it is fenced, so the device is not to be used any more.
- */
+/* It cannot be destroyed: nothing says that it is fenced, so the device is not to be used any
+ * more. */
 static void close__cannot_be_destroyed(void **state)
 {
     struct rig *rig = *state;

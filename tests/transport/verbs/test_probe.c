@@ -14,8 +14,8 @@
 #include "tests/says.h"
 #include "transport/verbs/probe.h"
 
-/* mlx5_0 with two ports, the second one with a VLAN; rxe0, which is down; both ports of one subnet.
- */
+/* mlx5_0 with two ports, the second one with a VLAN; rxe0, which is down; both ports of one
+ * subnet. */
 static struct br_gid first[2], second[3];
 static struct br_verbs_port ports[3];
 static struct br_verbs_host host;

@@ -10,9 +10,9 @@
 #include "transport/dpdk/module/module.h"
 #include "transport/dpdk/module/port.h"
 
-#define CACHES                                                                                     \
-    4 /* threads that have one at a time: what lies in them idle stays below the MORE of port.c */
-#define RIGHT (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
+/* Threads that have one at a time: what lies in them idle stays below the MORE of port.c. */
+#define CACHES 4
+#define RIGHT  (RTE_MBUF_F_RX_IP_CKSUM_GOOD | RTE_MBUF_F_RX_L4_CKSUM_GOOD)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 

@@ -20,8 +20,8 @@
 #define ANY_SOCKET  ((unsigned)SOCKET_ID_ANY)
 #define ETHERNET    18u /* header with a VLAN tag */
 #define AGAIN_MS    20  /* between two attempts to reach the server of net_memif */
-#define ATTEMPTS                                                                                   \
-    1500 /* half a minute: as long as the other one may take to start DPDK (PATIENCE of eal.c) */
+/* Half a minute: as long as the other one may take to start DPDK (PATIENCE of eal.c). */
+#define ATTEMPTS 1500
 #define PATIENCE 5 /* times AGAIN_MS for the server to answer a client */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* opening and closing */
