@@ -21,30 +21,30 @@ static int file_failed(const char *what, const char *path, int err)
 static void file_release(struct br_file *file)
 {
     free(file->target);
-    free(file->aside);
+    free(file->temporary);
     *file = (struct br_file){0};
 }
 
 /* A new file beside the target; its descriptor or a negative errno without a message. */
-static int create_aside(struct br_file *file)
+static int create_temporary(struct br_file *file)
 {
     size_t room = strlen(file->target) + 32;
     int fd = -1;
 
-    file->aside = malloc(room);
-    if (!file->aside)
+    file->temporary = malloc(room);
+    if (!file->temporary)
         return -ENOMEM;
     for (int i = 0; i < ATTEMPTS && fd < 0; i++) {
-        snprintf(file->aside, room, "%s.%d-%d.new", file->target, (int)getpid(), i);
-        fd = open(file->aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+        snprintf(file->temporary, room, "%s.%d-%d.new", file->target, (int)getpid(), i);
+        fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (fd < 0 && errno != EEXIST)
             break;
     }
     if (fd >= 0)
         return fd;
     fd = -errno;
-    free(file->aside);
-    file->aside = NULL;
+    free(file->temporary);
+    file->temporary = NULL;
     return fd;
 }
 
@@ -71,12 +71,12 @@ static int open_target(struct br_file *file, const char *path, bool fresh)
     if (exists && S_ISREG(st.st_mode) && access(path, W_OK) != 0)
         return -errno; /* a rename would replace it all the same */
     if (!exists || S_ISREG(st.st_mode)) {
-        fd = create_aside(file);
+        fd = create_temporary(file);
         if (fd >= 0 && exists && fchmod(fd, st.st_mode & 0777) != 0) {
             int err = errno;
 
             close(fd);
-            unlink(file->aside);
+            unlink(file->temporary);
             return -err;
         }
         if (fd >= 0 || !exists || (fd != -EACCES && fd != -EPERM && fd != -EROFS))
@@ -101,8 +101,8 @@ int br_file_open(struct br_file *file, const char *what, const char *path, bool 
         fclose(file->stream);
     else if (fd >= 0)
         close(fd);
-    if (fd >= 0 && file->aside)
-        unlink(file->aside);
+    if (fd >= 0 && file->temporary)
+        unlink(file->temporary);
     file_release(file);
     return rc;
 }
@@ -114,7 +114,7 @@ static int file_reason(const struct br_file *file)
     static const char page[4096];
 
     errno = EIO;
-    return file->aside && write(fileno(file->stream), page, sizeof page) < 0 ? errno : EIO;
+    return file->temporary && write(fileno(file->stream), page, sizeof page) < 0 ? errno : EIO;
 }
 
 int br_file_publish(struct br_file *file, const char *what)
@@ -127,12 +127,12 @@ int br_file_publish(struct br_file *file, const char *what)
     if (!err && fsync(fileno(file->stream)) != 0 && errno != EINVAL && errno != EROFS &&
         errno != ENOTSUP)
         err = errno;
-    if (!err && file->aside && rename(file->aside, file->target) != 0)
+    if (!err && file->temporary && rename(file->temporary, file->target) != 0)
         err = errno;
     if (err)
         return file_failed(what, file->target, err);
-    free(file->aside);
-    file->aside = NULL;
+    free(file->temporary);
+    file->temporary = NULL;
     file->made = false;
     return 0;
 }
@@ -148,8 +148,8 @@ int br_file_close(struct br_file *file, const char *what, int rc)
     }
     if (fclose(file->stream) != 0 && rc >= 0)
         rc = file_failed(what, file->target, errno);
-    if (file->aside)
-        unlink(file->aside);
+    if (file->temporary)
+        unlink(file->temporary);
     else if (file->made)
         unlink(file->target);
     file_release(file);

@@ -21,10 +21,10 @@
 
 /* All zero: none. One thread at a time. */
 struct br_file {
-    FILE *stream; /* to write to; NULL once it is closed */
-    char *target; /* owned */
-    char *aside;  /* owned: the temporary file; NULL: written in place */
-    bool made;    /* target did not exist before: it goes when the writing fails */
+    FILE *stream;    /* to write to; NULL once it is closed */
+    char *target;    /* owned */
+    char *temporary; /* owned: the temporary file; NULL: written in place */
+    bool made;       /* target did not exist before: it goes when the writing fails */
 };
 
 /* Opens for writing. `fresh`: only if there is no such file yet. Negative errno with a message that

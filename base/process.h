@@ -32,7 +32,7 @@ int br_process_watch(void);
 void br_process_lock(void);
 void br_process_unlock(void);
 
-static inline int br_cancellation_hold(void)
+static inline int br_cancellation_disable(void)
 {
     int before;
 
@@ -47,8 +47,8 @@ static inline void br_cancellation_restore(const int *before)
 
 /* A declaration: pthread_cancel() of this thread takes effect only after the block around has been
  * left. For every public function that takes a lock. */
-#define BR_HOLD_CANCELLATION                                                                       \
+#define BR_DISABLE_CANCELLATION                                                                    \
     __attribute__((cleanup(br_cancellation_restore), unused)) const int br_cancellation_before =   \
-        br_cancellation_hold()
+        br_cancellation_disable()
 
 #endif

@@ -33,7 +33,7 @@ int br_ring_init(struct br_ring *ring, uint32_t capacity)
         return br_error(ENOMEM, "no memory for a ring of %u entries", capacity);
     ring->mask = n - 1;
     for (uint64_t i = 0; i < n; i++)
-        atomic_init(&ring->cells[i].turn, i);
+        atomic_init(&ring->cells[i].sequence, i);
     return 0;
 }
 
@@ -49,7 +49,7 @@ bool br_ring_push(struct br_ring *ring, void *item)
 
     for (;;) {
         struct br_ring_cell *cell = &ring->cells[at & ring->mask];
-        int64_t ahead = (int64_t)(atomic_load_explicit(&cell->turn, memory_order_acquire) - at);
+        int64_t ahead = (int64_t)(atomic_load_explicit(&cell->sequence, memory_order_acquire) - at);
 
         if (ahead < 0)
             return false; /* the consumer has not yet read this cell's item of one round ago */
@@ -61,7 +61,7 @@ bool br_ring_push(struct br_ring *ring, void *item)
         if (atomic_compare_exchange_weak_explicit(&ring->tail, &at, at + 1, memory_order_relaxed,
                                                   memory_order_relaxed)) {
             cell->item = item;
-            atomic_store_explicit(&cell->turn, at + 1, memory_order_release);
+            atomic_store_explicit(&cell->sequence, at + 1, memory_order_release);
             return true;
         }
     }
@@ -75,7 +75,7 @@ void *br_ring_pop(struct br_ring *ring)
     if (br_ring_empty(ring))
         return NULL;
     item = cell->item;
-    atomic_store_explicit(&cell->turn, ring->head + ring->mask + 1, memory_order_release);
+    atomic_store_explicit(&cell->sequence, ring->head + ring->mask + 1, memory_order_release);
     ring->head++;
     return item;
 }
@@ -84,7 +84,7 @@ bool br_ring_empty(struct br_ring *ring)
 {
     struct br_ring_cell *cell = &ring->cells[ring->head & ring->mask];
 
-    return atomic_load_explicit(&cell->turn, memory_order_acquire) != ring->head + 1;
+    return atomic_load_explicit(&cell->sequence, memory_order_acquire) != ring->head + 1;
 }
 
 bool br_ring_idle(struct br_ring *ring)

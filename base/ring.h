@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct br_ring_cell {
-    _Atomic uint64_t turn;
+    _Atomic uint64_t sequence;
     void *item;
 };
 

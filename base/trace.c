@@ -52,14 +52,14 @@ struct br_trace {
     void (*take)(void *with,
                  /* of a sink, which has none of the rest; else NULL */
                  const struct br_trace_event *event);
-    void *with;
+    void *arg;
     /* who adds events writes them, to the stream of `file`: no ring, thread or lock */
     bool in_virtual_time;
     uint64_t latest;                    /* in virtual time: ns, the last end of an event */
     _Alignas(64) _Atomic uint64_t tail; /* next to write, the producer's */
     uint64_t busy[BR_TRACE_GROUPS];     /* rows that have a span, the producer's */
     /* details of a tenth of a second, and what this one has left; the producer's */
-    uint64_t share, left;
+    uint64_t quota, left;
     uint64_t tenth;                     /* which it is; the producer's */
     _Atomic uint64_t lost;              /* the ring was full, or all rows were taken */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
@@ -72,8 +72,8 @@ struct br_trace {
     int fd, rank;                    /* fd: of `file` */
     uint32_t n_forms;                /* of `forms` */
     uint64_t shift;                  /* ns: from br_clock_now() to the time in the file */
-    uint64_t at, most;               /* where the next line goes; limit */
-    uint64_t said_lost;              /* of `lost`, and beyond the limit */
+    uint64_t at, limit;              /* where the next line goes; limit */
+    uint64_t logged_lost;            /* of `lost`, and beyond the limit */
     uint64_t beyond;                 /* events that the file has no room for */
     uint64_t named[BR_TRACE_GROUPS]; /* rows that have a name in the file */
     bool broken;                     /* a write has failed */
@@ -319,25 +319,25 @@ static void event_line(struct br_trace *t, const struct br_trace_event *e)
 }
 
 /* An instant that says how many events are missing up to here. */
-static void say_lost(struct br_trace *t, uint64_t now)
+static void log_lost(struct br_trace *t, uint64_t now)
 {
     uint64_t lost = atomic_load_explicit(&t->lost, memory_order_relaxed) + t->beyond;
     char *to;
 
-    if (lost == t->said_lost)
+    if (lost == t->logged_lost)
         return;
     to = base_trace_line(t, "i", 0);
     to = stpcpy(to, ",\"name\":\"events lost\",\"s\":\"p\",\"ts\":");
     to = put_time(to, now + t->shift);
     to = stpcpy(to, ",\"args\":{\"events\":");
-    to = put_number(to, lost - t->said_lost);
-    t->said_lost = lost;
+    to = put_number(to, lost - t->logged_lost);
+    t->logged_lost = lost;
     end_line(t, stpcpy(to, "}"));
 }
 
 static void write_event(struct br_trace *t, const struct br_trace_event *event)
 {
-    if (t->at + t->filled + LONGEST > t->most)
+    if (t->at + t->filled + LONGEST > t->limit)
         t->beyond++;
     else
         event_line(t, event);
@@ -353,7 +353,7 @@ static void base_trace_drain(struct br_trace *t)
         atomic_store_explicit(&t->head, head + 1, memory_order_release);
     }
     if (!t->beyond)
-        say_lost(t, br_clock_now());
+        log_lost(t, br_clock_now());
     base_trace_flush(t);
 }
 
@@ -372,7 +372,7 @@ static void *base_trace_serve(void *argument)
         pthread_cond_timedwait(&t->stopping, &t->lock, &until);
     }
     base_trace_drain(t);
-    say_lost(t, br_clock_now());
+    log_lost(t, br_clock_now());
     base_trace_flush(t);
     pthread_mutex_unlock(&t->lock);
     return NULL;
@@ -434,8 +434,8 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
     *t = (struct br_trace){.fd = -1,
                            .rank = rank,
-                           .most = most,
-                           .share = (details + SHARES - 1) / SHARES,
+                           .limit = most,
+                           .quota = (details + SHARES - 1) / SHARES,
                            .shift = shift_of_day()};
     t->ring = calloc(EVENTS, sizeof *t->ring);
     t->buffer = malloc(BUFFER);
@@ -475,7 +475,7 @@ int br_trace_open_sink(void (*take)(void *with, const struct br_trace_event *eve
 
     if (!t)
         return br_error(ENOMEM, "no memory for a timeline");
-    *t = (struct br_trace){.fd = -1, .take = take, .with = with};
+    *t = (struct br_trace){.fd = -1, .take = take, .arg = with};
     *out = t;
     return 0;
 }
@@ -492,8 +492,8 @@ int br_trace_open_virtual(const char *path, int rank, uint64_t most, uint64_t de
     /* The first tenth begins at 0. */
     *t = (struct br_trace){.fd = -1,
                            .rank = rank,
-                           .most = most,
-                           .share = share,
+                           .limit = most,
+                           .quota = share,
                            .left = share,
                            .in_virtual_time = true};
     t->buffer = malloc(BUFFER);
@@ -512,7 +512,7 @@ int br_trace_close_virtual(struct br_trace *t, int rc)
 {
     if (!t)
         return rc;
-    say_lost(t, t->latest);
+    log_lost(t, t->latest);
     t->filled = (size_t)(stpcpy(next_line(t), "\n]\n") - t->buffer);
     base_trace_flush(t);
     if (rc >= 0 && t->broken)
@@ -565,7 +565,7 @@ bool br_trace_in_detail(struct br_trace *t, uint64_t now)
 
     if (tenth != t->tenth) {
         t->tenth = tenth;
-        t->left = t->share;
+        t->left = t->quota;
     }
     return t->left > 0;
 }
@@ -580,7 +580,7 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
     uint64_t tail = atomic_load_explicit(&t->tail, memory_order_relaxed);
 
     if (t->take) {
-        t->take(t->with, event);
+        t->take(t->arg, event);
         return;
     }
     t->left -= event->kind->detail && t->left;

@@ -69,8 +69,8 @@ static void route_correct(const struct br_bcube *cube, uint32_t from, uint32_t t
 }
 
 /* Over `via`, the source's neighbour on a level, to b, ending on that level. */
-static void route_detour(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
-                         struct br_route *route)
+static void route_alternate(const struct br_bcube *cube, uint32_t b, uint32_t level, uint32_t via,
+                            struct br_route *route)
 {
     route->hops = 0;
     route->hosts[route->hops++] = (uint16_t)via;
@@ -111,7 +111,7 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b, struc
         if (br_bcube_digit(cube, a, i) != br_bcube_digit(cube, b, i))
             route_correct(cube, a, b, i, -1, &routes[i]);
         else
-            route_detour(cube, b, i, br_bcube_neighbour(cube, a, i, 0), &routes[i]);
+            route_alternate(cube, b, i, br_bcube_neighbour(cube, a, i, 0), &routes[i]);
     }
     return 0;
 }
@@ -133,8 +133,8 @@ static bool try_direct(const struct br_bcube *cube, uint32_t a, uint32_t b,
 
 /* Over the neighbours on levels that differ (`differs`; one hop more), or on those that do not (two
  * hops more). */
-static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
-                        const struct br_failures *failures, bool differs, struct br_route *route)
+static bool try_alternates(const struct br_bcube *cube, uint32_t a, uint32_t b,
+                           const struct br_failures *failures, bool differs, struct br_route *route)
 {
     for (uint32_t level = 0; level < cube->k; level++) {
         uint32_t last = br_bcube_with_digit(cube, b, level, br_bcube_digit(cube, a, level));
@@ -144,7 +144,7 @@ static bool try_detours(const struct br_bcube *cube, uint32_t a, uint32_t b,
             uint32_t via = br_bcube_neighbour(cube, a, level, i);
             if (!br_link_works(cube, failures, a, via, level))
                 continue;
-            route_detour(cube, b, level, via, route);
+            route_alternate(cube, b, level, via, route);
             if (br_route_works(cube, failures, a, route))
                 return true;
         }
@@ -190,8 +190,9 @@ int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b,
         rc = route_check_end(cube, b, failures);
     if (rc)
         return rc;
-    if (try_direct(cube, a, b, failures, route) || try_detours(cube, a, b, failures, true, route) ||
-        try_detours(cube, a, b, failures, false, route))
+    if (try_direct(cube, a, b, failures, route) ||
+        try_alternates(cube, a, b, failures, true, route) ||
+        try_alternates(cube, a, b, failures, false, route))
         return 0;
     return br_route_search(cube, a, b, failures, route);
 }

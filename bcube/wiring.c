@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/disjoint.h"
+#include "base/union_find.h"
 #include "base/error.h"
 #include "bcube/wiring_internal.h"
 
@@ -27,7 +27,7 @@ int br_wiring_init(struct br_wiring *w, const struct br_bcube *cube, uint32_t n_
         br_wiring_destroy(w);
         return br_error(ENOMEM, "no memory for the wiring of %u hosts", n_hosts);
     }
-    br_disjoint_init(w->parent, n);
+    br_union_find_init(w->parent, n);
     return 0;
 }
 
@@ -42,14 +42,14 @@ void br_wiring_destroy(struct br_wiring *w)
     *w = (struct br_wiring){0};
 }
 
-void br_wiring_hear(struct br_wiring *w, uint32_t host, uint32_t nic, uint32_t other,
-                    uint32_t other_nic)
+void br_wiring_add_neighbour(struct br_wiring *w, uint32_t host, uint32_t nic, uint32_t other,
+                             uint32_t other_nic)
 {
     if (host >= w->n_hosts || other >= w->n_hosts || nic >= w->hosts[host].n_nics ||
-        other_nic >= w->hosts[other].n_nics || w->hosts[host].nics[nic].blind ||
-        w->hosts[other].nics[other_nic].blind)
+        other_nic >= w->hosts[other].n_nics || w->hosts[host].nics[nic].cannot_listen ||
+        w->hosts[other].nics[other_nic].cannot_listen)
         return;
-    br_disjoint_join(w->parent, host * BR_WIRING_NICS + nic, other * BR_WIRING_NICS + other_nic);
+    br_union_find_join(w->parent, host * BR_WIRING_NICS + nic, other * BR_WIRING_NICS + other_nic);
 }
 
 uint32_t br_wiring_expected(const struct br_wiring *w, struct br_wiring_switch at)
@@ -89,10 +89,10 @@ static void wiring_gather(struct br_wiring *w)
     w->n_segments = 0;
     for (uint32_t p = 0; p < n; p++) {
         const struct br_wiring_host *host = &w->hosts[br_wiring_host_of(p)];
-        uint32_t nic = p % BR_WIRING_NICS, root = br_disjoint_root(w->parent, p);
+        uint32_t nic = p % BR_WIRING_NICS, root = br_union_find_root(w->parent, p);
 
         w->segment_of[p] = NONE;
-        if (nic >= host->n_nics || host->nics[nic].blind)
+        if (nic >= host->n_nics || host->nics[nic].cannot_listen)
             continue;
         if (root == p) { /* the smallest of its segment comes first */
             w->segments[w->n_segments] = (struct br_wiring_segment){0};
@@ -321,7 +321,7 @@ static void forget_levels(struct br_wiring_host *h)
         }
 }
 
-int br_wiring_judge(struct br_wiring *w)
+int br_wiring_analyse(struct br_wiring *w)
 {
     int rc;
 

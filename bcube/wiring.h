@@ -30,10 +30,10 @@
 
 struct br_wiring_nic {
     char name[16];
-    int level; /* that it is meant for, -1: to be found out; br_wiring_judge() fills it in */
+    int level; /* that it is meant for, -1: to be found out; br_wiring_analyse() fills it in */
     bool up;
-    bool found; /* level comes from br_wiring_judge() */
-    bool blind; /* could not listen and speak: nothing can be said of it */
+    bool found;         /* level comes from br_wiring_analyse() */
+    bool cannot_listen; /* could not listen and speak: nothing can be said of it */
 };
 
 struct br_wiring_host {
@@ -44,9 +44,10 @@ struct br_wiring_host {
 
 struct br_wiring {
     struct br_bcube cube;
-    uint32_t n_hosts;             /* <= cube.hosts; the last ones of a partial cube are missing */
-    struct br_wiring_host *hosts; /* [n_hosts], filled by the caller before br_wiring_hear() */
-    /* base/disjoint.h, by port (host * BR_WIRING_NICS + nic): the same order of segments
+    uint32_t n_hosts; /* <= cube.hosts; the last ones of a partial cube are missing */
+    /* [n_hosts], filled by the caller before br_wiring_add_neighbour() */
+    struct br_wiring_host *hosts;
+    /* base/union_find.h, by port (host * BR_WIRING_NICS + nic): the same order of segments
      * everywhere */
     uint32_t *parent;
     uint32_t *ports; /* those that take part, segment after segment */
@@ -63,15 +64,15 @@ void br_wiring_destroy(struct br_wiring *wiring);
 
 /* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are
  * ignored. */
-void br_wiring_hear(struct br_wiring *wiring, uint32_t host, uint32_t nic, uint32_t other,
-                    uint32_t other_nic);
+void br_wiring_add_neighbour(struct br_wiring *wiring, uint32_t host, uint32_t nic, uint32_t other,
+                             uint32_t other_nic);
 
 /* After all that was heard: levels for NICs that have none, and what is wrong, as text. May be
  * called again after more has been heard; it starts over. Returns the number of findings;
  * -ENOMEM. */
-int br_wiring_judge(struct br_wiring *wiring);
+int br_wiring_analyse(struct br_wiring *wiring);
 
-/* After br_wiring_judge(): the NIC of a host on a level; -1: none. */
+/* After br_wiring_analyse(): the NIC of a host on a level; -1: none. */
 int br_wiring_nic_on(const struct br_wiring *wiring, uint32_t host, uint32_t level);
 
 #endif

@@ -11,7 +11,7 @@
 #define LISTED 6 /* ranks that are named one by one */
 
 static void __attribute__((format(printf, 2, 3)))
-wiring_findings_say(struct br_wiring *w, const char *format, ...)
+wiring_findings_report(struct br_wiring *w, const char *format, ...)
 {
     va_list args;
 
@@ -61,7 +61,7 @@ struct place {
 };
 
 /* Of a host without a NIC on `level`: one that is on a switch where it does not belong. */
-static int stray_nic(const struct br_wiring *w, uint32_t host, uint32_t level)
+static int misplaced_nic(const struct br_wiring *w, uint32_t host, uint32_t level)
 {
     int found = -1;
 
@@ -76,15 +76,15 @@ static int stray_nic(const struct br_wiring *w, uint32_t host, uint32_t level)
     return found;
 }
 
-static struct place wiring_findings_place_of(const struct br_wiring *w, uint32_t host,
-                                             uint32_t level)
+static struct place wiring_findings_location_of(const struct br_wiring *w, uint32_t host,
+                                                uint32_t level)
 {
     struct place p = {.where = ALONE,
                       .nic = br_wiring_nic_on(w, host, level),
                       .belongs = {level, br_bcube_switch(&w->cube, host, level)}};
 
     if (p.nic < 0)
-        p.nic = stray_nic(w, host, level);
+        p.nic = misplaced_nic(w, host, level);
     if (p.nic < 0)
         return p;
     p.segment = br_wiring_segment_of(w, host, (uint32_t)p.nic);
@@ -136,13 +136,13 @@ static void judge_joined(struct br_wiring *w, const struct br_wiring_segment *se
     for (uint32_t i = 0; i < segment->n_is; i++)
         wiring_findings_add(&switches, "%s<%u,%u>", i ? " and " : "", segment->is[i].level,
                             segment->is[i].index);
-    wiring_findings_say(w,
-                        "%s %s %s joined: switches %s%s are one network; take out the cable "
-                        "between them, or give each a "
-                        "VLAN of its own",
-                        n_levels > 1 ? "levels" : "on level", levels.message,
-                        n_levels > 1 ? "are" : "switches are", switches.message,
-                        segment->n_is == BR_WIRING_JOINED ? " and more" : "");
+    wiring_findings_report(w,
+                           "%s %s %s joined: switches %s%s are one network; take out the cable "
+                           "between them, or give each a "
+                           "VLAN of its own",
+                           n_levels > 1 ? "levels" : "on level", levels.message,
+                           n_levels > 1 ? "are" : "switches are", switches.message,
+                           segment->n_is == BR_WIRING_JOINED ? " and more" : "");
 }
 
 static void list_ranks(const struct br_wiring *w, const struct br_wiring_segment *segment,
@@ -193,12 +193,12 @@ static void judge_split(struct br_wiring *w, uint32_t s)
             continue;
         list_ranks(w, other, one->is[0], &ours);
         list_ranks(w, one, one->is[0], &theirs);
-        wiring_findings_say(w,
-                            "switch <%u,%u> is split: ranks %s and ranks %s do not hear each "
-                            "other; it is two VLANs, or two "
-                            "switches "
-                            "without a cable between them",
-                            one->is[0].level, one->is[0].index, ours.message, theirs.message);
+        wiring_findings_report(w,
+                               "switch <%u,%u> is split: ranks %s and ranks %s do not hear each "
+                               "other; it is two VLANs, or two "
+                               "switches "
+                               "without a cable between them",
+                               one->is[0].level, one->is[0].index, ours.message, theirs.message);
         return;
     }
 }
@@ -219,7 +219,7 @@ static void count_lonely(const struct br_wiring *w, struct br_wiring_switch at, 
 
         if (host >= w->n_hosts)
             continue;
-        p = wiring_findings_place_of(w, host, at.level);
+        p = wiring_findings_location_of(w, host, at.level);
         out->others = out->others || p.where == RIGHT;
         out->n_down += p.where == DOWN;
         if (p.where != ALONE && p.where != DOWN)
@@ -246,16 +246,17 @@ static void judge_silent(struct br_wiring *w, struct br_wiring_switch at)
     if (!is_silent(&lonely))
         return;
     if (lonely.n_down)
-        wiring_findings_say(
+        wiring_findings_report(
             w, "switch <%u,%u>: no carrier at %s: it is off, or all its cables are out", at.level,
             at.index, lonely.text.message);
     else if (lonely.n == 2)
-        wiring_findings_say(w,
-                            "switch <%u,%u>: %s do not hear each other: a cable is missing, a port "
-                            "or the switch is dead",
-                            at.level, at.index, lonely.text.message);
+        wiring_findings_report(
+            w,
+            "switch <%u,%u>: %s do not hear each other: a cable is missing, a port "
+            "or the switch is dead",
+            at.level, at.index, lonely.text.message);
     else
-        wiring_findings_say(
+        wiring_findings_report(
             w, "switch <%u,%u>: nobody hears anybody (%s): it is off, or keeps its ports apart",
             at.level, at.index, lonely.text.message);
 }
@@ -276,7 +277,7 @@ static bool is_swapped(const struct br_wiring *w, uint32_t host, const struct pl
                        struct place *with)
 {
     for (uint32_t level = 0; level < w->cube.k; level++) {
-        *with = wiring_findings_place_of(w, host, level);
+        *with = wiring_findings_location_of(w, host, level);
         if (with->where == ELSEWHERE && with->nic != p->nic &&
             br_wiring_segment_is(p->segment, with->belongs) &&
             br_wiring_segment_is(with->segment, p->belongs))
@@ -296,21 +297,22 @@ static void judge_elsewhere(struct br_wiring *w, uint32_t host, const struct pla
     nic_name(w, host, p->nic, nic);
     if (is_swapped(w, host, p, &with)) {
         if (p->belongs.level < with.belongs.level)
-            wiring_findings_say(w, "%s: the cables of %s and %s are swapped", rank, nic,
-                                nic_name(w, host, with.nic, other));
+            wiring_findings_report(w, "%s: the cables of %s and %s are swapped", rank, nic,
+                                   nic_name(w, host, with.nic, other));
     } else if (both >= 0) {
-        wiring_findings_say(w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>",
-                            rank, nic_name(w, host, both, other), nic, is.level, is.index,
-                            w->hosts[host].nics[p->nic].name, p->belongs.level, p->belongs.index);
+        wiring_findings_report(
+            w, "%s: %s and %s are both on switch <%u,%u>; %s belongs into <%u,%u>", rank,
+            nic_name(w, host, both, other), nic, is.level, is.index,
+            w->hosts[host].nics[p->nic].name, p->belongs.level, p->belongs.index);
     } else {
-        wiring_findings_say(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>",
-                            rank, nic, is.level, is.index, p->belongs.level, p->belongs.index);
+        wiring_findings_report(w, "%s: %s is plugged into switch <%u,%u>, it belongs into <%u,%u>",
+                               rank, nic, is.level, is.index, p->belongs.level, p->belongs.index);
     }
 }
 
 /* Only where others of the switch do hear each other: else the switch, or the NICs that are
  * elsewhere, have been named. */
-static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *p)
+static void find_isolated_host(struct br_wiring *w, uint32_t host, const struct place *p)
 {
     struct lonely lonely;
     char rank[96], nic[48];
@@ -320,15 +322,15 @@ static void judge_alone(struct br_wiring *w, uint32_t host, const struct place *
         return;
     wiring_findings_name_of(w, host, rank);
     if (p->nic >= 0)
-        wiring_findings_say(
+        wiring_findings_report(
             w, "%s: %s hears nobody of switch <%u,%u>: its cable is missing, or a port is dead",
             rank, nic_name(w, host, p->nic, nic), p->belongs.level, p->belongs.index);
     else
-        wiring_findings_say(w,
-                            "%s: none of its NICs hears anybody of switch <%u,%u>, level %u: a "
-                            "cable is missing, a port "
-                            "dead, or a NIC down",
-                            rank, p->belongs.level, p->belongs.index, p->belongs.level);
+        wiring_findings_report(w,
+                               "%s: none of its NICs hears anybody of switch <%u,%u>, level %u: a "
+                               "cable is missing, a port "
+                               "dead, or a NIC down",
+                               rank, p->belongs.level, p->belongs.index, p->belongs.level);
 }
 
 static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p)
@@ -338,7 +340,7 @@ static void judge_down(struct br_wiring *w, uint32_t host, const struct place *p
 
     count_lonely(w, p->belongs, &lonely);
     if (!is_silent(&lonely))
-        wiring_findings_say(
+        wiring_findings_report(
             w, "%s: %s is down or has no carrier; plug its cable in, and say: ip link set %s up",
             wiring_findings_name_of(w, host, rank), nic_name(w, host, p->nic, nic),
             w->hosts[host].nics[p->nic].name);
@@ -348,14 +350,14 @@ static void judge_host(struct br_wiring *w, uint32_t host)
 {
 
     for (uint32_t level = 0; level < w->cube.k; level++) {
-        struct place p = wiring_findings_place_of(w, host, level);
+        struct place p = wiring_findings_location_of(w, host, level);
 
         if (p.where == ELSEWHERE)
             judge_elsewhere(w, host, &p);
         else if (p.where == DOWN)
             judge_down(w, host, &p);
         else if (p.where == ALONE)
-            judge_alone(w, host, &p);
+            find_isolated_host(w, host, &p);
     }
 }
 

@@ -172,7 +172,7 @@ fi
 
 # ---- on the machine ---------------------------------------------------------------------------------------------------
 
-for tool in braid bench/long_wire; do
+for tool in braid bench/link_delay; do
     [[ -x $build/$tool ]] || { echo "$build/$tool is not built" >&2; exit 2; }
 done
 # shellcheck source-path=SCRIPTDIR

@@ -35,7 +35,7 @@ static const char *const phase_names[PHASES] = {"idle", "bulk, priorities", "bul
 struct settings {
     size_t urgent_bytes, bulk_bytes, back_bytes;
     int messages, rounds; /* messages in each of the rounds of a phase */
-    long pace_us;
+    long interval_us;
     const char *json;
 };
 
@@ -45,7 +45,7 @@ struct bench {
     char *urgent, *bulk, *back; /* messages * urgent_bytes; bulk_bytes; back_bytes */
     struct braid_op *ops[MOST_MESSAGES];
     double *us[PHASES]; /* messages * rounds each */
-    double budget_us;   /* the most that one rail's window took to drain */
+    double window_us;   /* the most that one rail's window took to drain */
 };
 
 static int rank;
@@ -74,7 +74,7 @@ static int tell(int rc, const char *what)
 
 /* ---- one round ------------------------------------------------------------------------------- */
 
-static void note_budget(struct bench *bench)
+static void record_window(struct bench *bench)
 {
     struct braid_rail_stats rails[16];
     int count = braid_rail_stats(bench->comm, rails, 16);
@@ -82,8 +82,8 @@ static void note_budget(struct bench *bench)
         double us = rails[i].bytes_per_second
                         ? (double)rails[i].window_bytes * 1e6 / (double)rails[i].bytes_per_second
                         : 0;
-        if (us > bench->budget_us)
-            bench->budget_us = us;
+        if (us > bench->window_us)
+            bench->window_us = us;
     }
 }
 
@@ -100,13 +100,13 @@ static int send_round(struct bench *bench, int phase)
     uint64_t start = now_ns() + 20000000; /* the bulk is at full speed by then */
     for (int i = 0; i < s->messages && !rc; i++) {
         char *message = bench->urgent + (size_t)i * s->urgent_bytes;
-        sleep_until(start + (uint64_t)i * (uint64_t)s->pace_us * 1000);
+        sleep_until(start + (uint64_t)i * (uint64_t)s->interval_us * 1000);
         uint64_t stamp = now_ns();
         memcpy(message, &stamp, sizeof stamp);
         rc = tell(braid_send(bench->comm, message, s->urgent_bytes, 1, &urgent, &bench->ops[i]),
                   "urgent send");
         if (phase == PRIORITY)
-            note_budget(bench);
+            record_window(bench);
     }
     for (int i = 0; i < s->messages && !rc; i++)
         rc = tell(braid_wait(bench->ops[i], -1), "urgent send");
@@ -226,7 +226,7 @@ static int write_json(const struct bench *bench, const double (*q)[3], double al
         fprintf(file, "  \"%s\": {\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f},\n",
                 keys[p], q[p][0], q[p][1], q[p][2]);
     fprintf(file, "  \"budget_us\": %.1f,\n  \"allowed_p99_us\": %.1f,\n  \"met\": %s\n}\n",
-            bench->budget_us, allowed, met ? "true" : "false");
+            bench->window_us, allowed, met ? "true" : "false");
     return fclose(file) != 0;
 }
 
@@ -246,9 +246,9 @@ static int report(struct bench *bench)
         q[p][2] = bench->us[p][count - 1];
         printf("%-20s %10.0f %10.0f %10.0f\n", phase_names[p], q[p][0], q[p][1], q[p][2]);
     }
-    double allowed = 2 * q[IDLE][0] + bench->budget_us;
+    double allowed = 2 * q[IDLE][0] + bench->window_us;
     int met = q[PRIORITY][1] <= allowed;
-    printf("in-flight window     %10.0f\n", bench->budget_us);
+    printf("in-flight window     %10.0f\n", bench->window_us);
     printf("p99 with priorities %.0f us, allowed 2 x idle p50 + window = %.0f us: %s\n",
            q[PRIORITY][1], allowed, met ? "met" : "MISSED");
     fflush(stdout);
@@ -301,7 +301,7 @@ int main(int argc, char **argv)
         .back_bytes = (size_t)number(argv[3], 0, 1l << 36, "BACK_BYTES"),
         .messages = (int)number(argv[4], 1, MOST_MESSAGES, "MESSAGES"),
         .rounds = (int)number(argv[5], 1, 1000, "ROUNDS"),
-        .pace_us = number(argv[6], 1, 1000000, "PACE_US"),
+        .interval_us = number(argv[6], 1, 1000000, "PACE_US"),
         .json = argc == 8 ? argv[7] : NULL,
     };
     if (tell(braid_init(NULL, &bench.comm), "braid_init"))

@@ -89,7 +89,7 @@ static int run(struct braid_comm *comm, struct braid_parameters *p, struct devic
     return rc;
 }
 
-static bool is_way(const char *text)
+static bool is_method(const char *text)
 {
     for (int i = 0; ways[i]; i++)
         if (!strcmp(text, ways[i]))
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     struct device device = {0};
     int rc;
 
-    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_way(argv[4]) ||
+    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_method(argv[4]) ||
         atoi(argv[5]) < 4 || atoi(argv[6]) < 1) {
         fprintf(stderr, "usage: servers MODEL PERCENT COMPUTE_MS layers|split|slices|p3 SLICE "
                         "ITERATIONS        "

@@ -21,13 +21,13 @@
 
 #define TIMES 5000
 
-static struct br_shm_coll board;
-static uint64_t round_;
+static struct br_shm_coll coll;
+static uint64_t epoch_now;
 static int yields;
 
 static void await(uint32_t rank)
 {
-    while (!br_shm_coll_ready(&board, rank, round_)) {
+    while (!br_shm_coll_ready(&coll, rank, epoch_now)) {
         if (yields)
             sched_yield();
         else
@@ -41,9 +41,9 @@ typedef float vector
 /* out[first..last) = the sum of what all ranks have published, in rank order. */
 static void sum(float *out, size_t first, size_t last, size_t bytes)
 {
-    for (uint32_t rank = 1; rank < board.ranks; rank++) {
-        const float *a = rank > 1 ? out : br_shm_coll_data(&board, 0, round_, bytes);
-        const float *b = br_shm_coll_data(&board, rank, round_, bytes);
+    for (uint32_t rank = 1; rank < coll.ranks; rank++) {
+        const float *a = rank > 1 ? out : br_shm_coll_data(&coll, 0, epoch_now, bytes);
+        const float *b = br_shm_coll_data(&coll, rank, epoch_now, bytes);
         size_t i = first;
 
         for (; i + 4 <= last; i += 4)
@@ -55,24 +55,24 @@ static void sum(float *out, size_t first, size_t last, size_t bytes)
 
 static void direct(const float *in, float *out, size_t count)
 {
-    br_shm_coll_publish(&board, ++round_, 0, in, count * sizeof *in);
-    for (uint32_t rank = 0; rank < board.ranks; rank++)
+    br_shm_coll_publish(&coll, ++epoch_now, 0, in, count * sizeof *in);
+    for (uint32_t rank = 0; rank < coll.ranks; rank++)
         await(rank);
     sum(out, 0, count, count * sizeof *in);
 }
 
 static void split(const float *in, float *out, size_t count)
 {
-    size_t part = count / board.ranks, first = part * board.rank;
+    size_t part = count / coll.ranks, first = part * coll.rank;
 
-    br_shm_coll_publish(&board, ++round_, 0, in, count * sizeof *in);
-    for (uint32_t rank = 0; rank < board.ranks; rank++)
+    br_shm_coll_publish(&coll, ++epoch_now, 0, in, count * sizeof *in);
+    for (uint32_t rank = 0; rank < coll.ranks; rank++)
         await(rank);
     sum(out, first, first + part, count * sizeof *in);
-    br_shm_coll_publish(&board, ++round_, 0, out + first, part * sizeof *in);
-    for (uint32_t rank = 0; rank < board.ranks; rank++) {
+    br_shm_coll_publish(&coll, ++epoch_now, 0, out + first, part * sizeof *in);
+    for (uint32_t rank = 0; rank < coll.ranks; rank++) {
         await(rank);
-        memcpy(out + part * rank, br_shm_coll_data(&board, rank, round_, part * sizeof *in),
+        memcpy(out + part * rank, br_shm_coll_data(&coll, rank, epoch_now, part * sizeof *in),
                part * sizeof *in);
     }
 }
@@ -89,25 +89,25 @@ static void measure(const char *name, void (*reduce)(const float *, float *, siz
     static float in[BR_SHM_COLL_BYTES / sizeof(float)], out[BR_SHM_COLL_BYTES / sizeof(float)];
     static uint64_t took[TIMES];
     size_t count = bytes / sizeof(float);
-    float want = (float)(board.ranks * (board.ranks + 1) / 2);
+    float want = (float)(coll.ranks * (coll.ranks + 1) / 2);
 
     for (size_t i = 0; i < count; i++)
-        in[i] = (float)(board.rank + 1);
+        in[i] = (float)(coll.rank + 1);
     for (int i = 0; i < TIMES; i++) {
         uint64_t start = br_clock_now();
 
         reduce(in, out, count);
         took[i] = br_clock_now() - start;
     }
-    for (size_t i = 0; i < count / board.ranks * board.ranks; i++) {
+    for (size_t i = 0; i < count / coll.ranks * coll.ranks; i++) {
         if (out[i] < want || out[i] > want) {
-            fprintf(stderr, "shm_coll: rank %u has %g, not %g\n", board.rank, (double)out[i],
+            fprintf(stderr, "shm_coll: rank %u has %g, not %g\n", coll.rank, (double)out[i],
                     (double)want);
             exit(1);
         }
     }
     qsort(took, TIMES, sizeof took[0], by_value);
-    if (!board.rank)
+    if (!coll.rank)
         printf("%-7s %6zu bytes: min %7.2f us, median %7.2f us, p99 %7.2f us\n", name, bytes,
                (double)took[0] / 1e3, (double)took[TIMES / 2] / 1e3,
                (double)took[TIMES * 99 / 100] / 1e3);
@@ -117,7 +117,7 @@ static void run(uint32_t ranks, uint32_t rank, int fd)
 {
     static const size_t sizes[] = {8, 56, 64, 256, 1024, 4096, 16384, 32768, 65536, 131072};
 
-    if (br_numa_pin((int)rank % br_numa_cpus()) || br_shm_coll_attach(&board, ranks, rank, fd)) {
+    if (br_numa_pin((int)rank % br_numa_cpus()) || br_shm_coll_attach(&coll, ranks, rank, fd)) {
         fprintf(stderr, "shm_coll: %s\n", br_error_message());
         exit(1);
     }
@@ -126,7 +126,7 @@ static void run(uint32_t ranks, uint32_t rank, int fd)
         if (sizes[i] >= 1024)
             measure("split", split, sizes[i]);
     }
-    br_shm_coll_close(&board);
+    br_shm_coll_close(&coll);
 }
 
 int main(int argc, char **argv)
@@ -134,11 +134,11 @@ int main(int argc, char **argv)
     uint32_t ranks = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 2;
     int fd, status, rc = 0;
 
-    if (br_shm_coll_create(&board, ranks, 0, &fd)) {
+    if (br_shm_coll_create(&coll, ranks, 0, &fd)) {
         fprintf(stderr, "shm_coll: %s\n", br_error_message());
         return 2;
     }
-    br_shm_coll_close(&board);
+    br_shm_coll_close(&coll);
     yields = ranks > (uint32_t)br_numa_cpus();
     for (uint32_t rank = 1; rank < ranks; rank++) {
         if (!fork()) {

@@ -5,8 +5,8 @@
 # BACKENDS (tcp shm), SIZES (8 64K 1M 16M).
 set -euo pipefail
 braid=${BRAID_BUILD:-build/release}/braid
-# shellcheck source=bench/turns.sh
-. "$(dirname "$0")/turns.sh"
+# shellcheck source=bench/lib/alternate.sh
+. "$(dirname "$0")/lib/alternate.sh"
 work=$(mktemp -d)
 export BRAID_STATS=$work/stats
 looking=

@@ -4,8 +4,8 @@
 # ROUNDS (9), SECONDS_EACH (30, a row), BACKENDS (tcp shm), SIZES (64K 1M 2M 16M).
 set -euo pipefail
 braid=${BRAID_BUILD:-build/release}/braid
-# shellcheck source=bench/turns.sh
-. "$(dirname "$0")/turns.sh"
+# shellcheck source=bench/lib/alternate.sh
+. "$(dirname "$0")/lib/alternate.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

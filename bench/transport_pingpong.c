@@ -61,7 +61,7 @@ struct end {
     struct place theirs;
     uint8_t *memory;
     struct br_region region;
-    uint64_t placed, sent, messages; /* frames */
+    uint64_t data_frames, sent, messages; /* frames */
     uint8_t last[BR_FRAME_INLINE];
     uint64_t idle_since; /* ns */
     bool finished;       /* the peer may close */
@@ -85,7 +85,7 @@ static void handle(struct end *end, const struct br_event *event)
         end->sent++;
         break;
     case BR_EVENT_DATA:
-        end->placed++;
+        end->data_frames++;
         break;
     case BR_EVENT_MESSAGE:
         memcpy(end->last, event->inline_, sizeof end->last);
@@ -163,7 +163,7 @@ static int by_value(const void *a, const void *b)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static struct br_frame placed_frame(struct end *end)
+static struct br_frame data_frame(struct end *end)
 {
     return (struct br_frame){.kind = BR_FRAME_DATA,
                              .length = end->options->bytes,
@@ -175,7 +175,7 @@ static struct br_frame placed_frame(struct end *end)
 
 static void send_one(struct end *end)
 {
-    struct br_frame frame = placed_frame(end);
+    struct br_frame frame = data_frame(end);
 
     if (end->options->test == MESSAGES)
         say(end, "ping", 4);
@@ -187,7 +187,7 @@ static void send_one(struct end *end)
 static void trips(struct end *end, bool leads)
 {
     const struct options *options = end->options;
-    const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->placed;
+    const uint64_t *arrived = options->test == MESSAGES ? &end->messages : &end->data_frames;
     /* the peer's place; its first frame may have come as well */
     uint64_t goal = options->test == MESSAGES;
     uint64_t *took = calloc((size_t)options->count, sizeof *took), start = 0, calls = 0;
@@ -226,7 +226,7 @@ static void stream(struct end *end)
 {
     const struct options *options = end->options;
     uint64_t goal = end->messages + 1, calls = 0, start = 0, base = end->sent, posted = 0, took;
-    struct br_frame frame = placed_frame(end);
+    struct br_frame frame = data_frame(end);
 
     for (int i = -options->warm_up; i < options->count; i++) {
         if (!i) {
@@ -255,7 +255,7 @@ static void stream(struct end *end)
 
 static void sink(struct end *end)
 {
-    await(end, &end->placed, (uint64_t)(end->options->count + end->options->warm_up));
+    await(end, &end->data_frames, (uint64_t)(end->options->count + end->options->warm_up));
     say(end, "done", 4);
     if (end->device->counters.rx_copied_bytes)
         printf("receiver copied %llu bytes\n",
@@ -300,7 +300,7 @@ static void close_end(struct end *end)
 }
 
 /* Each end tells the other where it may write. */
-static void exchange_places(struct end *end)
+static void exchange_rkeys(struct end *end)
 {
     struct place ours;
 
@@ -318,7 +318,7 @@ static void run(struct end *end, bool leads)
 {
     while (!end->link)
         step(end);
-    exchange_places(end);
+    exchange_rkeys(end);
     if (end->options->test != STREAM)
         trips(end, leads);
     else if (leads)

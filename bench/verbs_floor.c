@@ -67,7 +67,7 @@ struct braid {
     struct br_slot *slot;
     struct br_region region;
     struct place theirs;
-    uint64_t expected, placed, messages; /* frames */
+    uint64_t expected, data_frames, messages; /* frames */
 };
 
 struct end {
@@ -297,7 +297,7 @@ static void handle(struct braid *braid, const struct br_event *event)
         braid->link->authenticated = true;
         break;
     case BR_EVENT_DATA:
-        braid->placed++;
+        braid->data_frames++;
         break;
     case BR_EVENT_MESSAGE:
         memcpy(&braid->theirs, event->inline_, sizeof braid->theirs);
@@ -342,7 +342,7 @@ static void trip_braid(struct end *end)
 
     if (end->leads)
         post_braid(braid, &frame);
-    for (braid->expected++; braid->placed < braid->expected;)
+    for (braid->expected++; braid->data_frames < braid->expected;)
         step_braid(braid);
     if (!end->leads)
         post_braid(braid, &frame);

@@ -24,8 +24,8 @@ struct lane {
     struct CUevent_st *events[EVENTS];
     int n_events;
     /* memory of the trial, which is kept: freeing it would wait (stream_op.h, note 7) */
-    br_cuda_pointer trial;
-    void *trial_host;
+    br_cuda_pointer check;
+    void *check_host;
 };
 
 struct br_copier {
@@ -33,7 +33,7 @@ struct br_copier {
     pthread_mutex_t lock;       /* of opening */
     struct lane lanes[GPUS];
     _Atomic uint64_t bytes[BR_COPY_COUNTERS]; /* copied, combined, read of others */
-    bool said_pageable;
+    bool logged_pageable;
 };
 
 int br_copier_create(struct br_copier **out)
@@ -86,24 +86,24 @@ static void copier_close_lane(struct br_copier *copier, struct lane *lane)
                 cuda->stream_synchronize(lane->streams[i]);
             cuda->stream_destroy(lane->streams[i]);
         }
-    if (lane->trial && !lost)
-        cuda->memory_free(lane->trial);
-    if (lane->trial_host && !lost)
-        cuda->host_free(lane->trial_host);
+    if (lane->check && !lost)
+        cuda->memory_free(lane->check);
+    if (lane->check_host && !lost)
+        cuda->host_free(lane->check_host);
     while (lane->n_events)
         cuda->event_destroy(lane->events[--lane->n_events]);
     br_cuda_leave(cuda);
     memset(lane->streams, 0, sizeof lane->streams);
-    lane->trial = 0;
-    lane->trial_host = NULL;
+    lane->check = 0;
+    lane->check_host = NULL;
 }
 
 /* There and back, over the streams that will carry everything. */
 static int copier_try_copies(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
-    br_cuda_pointer memory = lane->trial;
-    uint8_t *host = lane->trial_host;
+    br_cuda_pointer memory = lane->check;
+    uint8_t *host = lane->check_host;
     br_cuda_result result;
 
     for (size_t i = 0; i < TRIAL; i++)
@@ -130,11 +130,11 @@ static int copier_try_copies(struct br_copier *copier, struct lane *lane)
 static int copier_verify(struct br_copier *copier, struct lane *lane)
 {
     const struct br_cuda *cuda = copier->cuda;
-    br_cuda_result result = cuda->memory_alloc(&lane->trial, TRIAL);
+    br_cuda_result result = cuda->memory_alloc(&lane->check, TRIAL);
 
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "%d bytes for a trial copy", TRIAL);
-    result = cuda->host_alloc(&lane->trial_host, TRIAL, BR_CUDA_HOST_PORTABLE);
+    result = cuda->host_alloc(&lane->check_host, TRIAL, BR_CUDA_HOST_PORTABLE);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(cuda, result, "%d bytes of pinned host memory for a trial copy",
                              TRIAL);
@@ -209,7 +209,7 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
     if (result == BR_CUDA_SUCCESS)
         return true;
     br_downgrade(gpu_pinning);
-    if (!copier->said_pageable) {
+    if (!copier->logged_pageable) {
         br_cuda_error(cuda, result, "%zu bytes", bytes);
         br_log_warn(
             "GPU %d: host memory cannot be pinned, copies block and are slow: %s; `ulimit -l "
@@ -217,7 +217,7 @@ bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes
             "job may help",
             gpu - 1, br_error_message());
     }
-    copier->said_pageable = true;
+    copier->logged_pageable = true;
     return false;
 }
 
@@ -377,7 +377,7 @@ void br_copier_forget(struct br_copier *copier, struct br_copy *copy)
     destroy_event(copier, copy);
 }
 
-void br_copier_lose(struct br_copier *copier)
+void br_copier_set_all_lost(struct br_copier *copier)
 {
     for (int i = 0; i < GPUS; i++)
         atomic_store(&copier->lanes[i].lost, true);

@@ -109,7 +109,7 @@ int br_copier_done(struct br_copier *copier, struct br_copy *copy);
 void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
 
 /* The same of all GPUs: something other than a copy of ours does not end. */
-void br_copier_lose(struct br_copier *copier);
+void br_copier_set_all_lost(struct br_copier *copier);
 bool br_copier_is_lost(const struct br_copier *copier, int gpu);
 bool br_copier_has_lost(const struct br_copier *copier); /* any GPU */
 

@@ -51,7 +51,7 @@ int br_direct_find(const void *memory, size_t bytes, struct br_direct_memory *ou
     return rc;
 }
 
-bool br_direct_lives(const struct br_direct_memory *memory)
+bool br_direct_is_valid(const struct br_direct_memory *memory)
 {
     struct br_direct_memory now = {0};
     struct CUctx_st *context = NULL;

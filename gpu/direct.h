@@ -36,7 +36,7 @@ struct br_direct_memory {
  * that a NIC can be given. Any thread, at any rate: never blocks. */
 int br_direct_find(const void *memory, size_t bytes, struct br_direct_memory *out);
 /* Is it still the one that it was? */
-bool br_direct_lives(const struct br_direct_memory *memory);
+bool br_direct_is_valid(const struct br_direct_memory *memory);
 
 /* Notes 2 and 4, and a dma-buf of the pages that the allocation lies in: *dmabuf is the caller's to
  * close, *offset that of the allocation in it. -1 where the driver gives none, which is no error.

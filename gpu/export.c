@@ -11,17 +11,17 @@ struct offer {
     br_cuda_pointer at; /* where it is mapped */
     size_t bytes;
     unsigned long long handle; /* retained; not any more when it is gone */
-    bool gone;
+    bool freed;
     struct br_extent extent;
-    uint32_t given; /* ranks that have it */
-    uint64_t to[];  /* which: a bit for each */
+    uint32_t sent; /* ranks that have it */
+    uint64_t to[]; /* which: a bit for each */
 };
 
 struct br_exports {
     size_t words; /* of `to` */
     uint64_t serial;
     /* in by_address; in slots alone; the next that is looked at in passing */
-    uint32_t n, n_gone, look;
+    uint32_t n, n_freed, next_check;
     struct offer *by_address[BR_EXTENTS_ALL];
     struct offer *slots[BR_EXTENTS_ALL];
 };
@@ -46,13 +46,12 @@ void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda)
     free(exports);
 }
 
-/* ---- the table
- * --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void free_slot(struct br_exports *exports, struct offer *offer)
 {
     exports->slots[offer->extent.slot] = NULL;
-    exports->n_gone -= offer->gone;
+    exports->n_freed -= offer->freed;
     free(offer);
 }
 
@@ -65,9 +64,9 @@ static void export_forget(struct br_exports *exports, const struct br_cuda *cuda
     exports->n--;
     memmove(&exports->by_address[i], &exports->by_address[i + 1],
             (exports->n - i) * sizeof exports->by_address[0]);
-    offer->gone = true;
-    exports->n_gone++;
-    if (!offer->given)
+    offer->freed = true;
+    exports->n_freed++;
+    if (!offer->sent)
         free_slot(exports, offer);
 }
 
@@ -82,13 +81,13 @@ static bool is_there(const struct br_cuda *cuda, const struct offer *offer)
     return handle == offer->handle;
 }
 
-static void look_in_passing(struct br_exports *exports, const struct br_cuda *cuda)
+static void check_one_extent(struct br_exports *exports, const struct br_cuda *cuda)
 {
     if (!exports->n)
         return;
-    exports->look = (exports->look + 1) % exports->n;
-    if (!is_there(cuda, exports->by_address[exports->look]))
-        export_forget(exports, cuda, exports->look);
+    exports->next_check = (exports->next_check + 1) % exports->n;
+    if (!is_there(cuda, exports->by_address[exports->next_check]))
+        export_forget(exports, cuda, exports->next_check);
 }
 
 /* The first that ends behind an address. */
@@ -218,7 +217,7 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     if (!cuda->vmm_retain || !cuda->vmm_export || !cuda->vmm_release)
         return br_error(EOPNOTSUPP,
                         "this memory of a GPU has no IPC handle, and this CUDA driver no other");
-    look_in_passing(exports, cuda);
+    check_one_extent(exports, cuda);
     *n = 0;
     do {
         if (*n == BR_EXTENTS)
@@ -235,8 +234,7 @@ int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_c
     return 0;
 }
 
-/* ---- who has it
- * -------------------------------------------------------------------------------- */
+/* ---- who has it ------------------------------------------------------------------------------ */
 
 static struct offer *export_of(const struct br_exports *exports, const struct br_extent *extent)
 {
@@ -262,45 +260,47 @@ int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda
 {
     const struct offer *offer = export_of(exports, extent);
 
-    return offer && !offer->gone
+    return offer && !offer->freed
                ? open_handle(cuda, offer->handle)
                : br_error(ENOENT, "memory of cuMemCreate() that was unmapped meanwhile");
 }
 
-void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent)
+void br_exports_sent(struct br_exports *exports, int rank, const struct br_extent *extent)
 {
     struct offer *offer = export_of(exports, extent);
 
     if (!offer || export_has(offer, rank))
         return;
     offer->to[rank / 64] |= 1ull << rank % 64;
-    offer->given++;
+    offer->sent++;
 }
 
-static bool export_tell(struct offer *offer, const int *ranks, int n)
+static bool export_report_freed(struct offer *offer, const int *ranks, int n)
 {
-    uint32_t before = offer->given;
+    uint32_t before = offer->sent;
 
     for (int i = 0; i < n; i++) {
         if (!export_has(offer, ranks[i]))
             continue;
         offer->to[ranks[i] / 64] &= ~(1ull << ranks[i] % 64);
-        offer->given--;
+        offer->sent--;
     }
-    return offer->given < before;
+    return offer->sent < before;
 }
 
-uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n, struct br_extent *out)
+uint32_t br_exports_freed(struct br_exports *exports, const int *ranks, int n,
+                          struct br_extent *out)
 {
     uint32_t told = 0;
 
-    for (uint32_t slot = 0; slot < BR_EXTENTS_ALL && told < BR_GONE && exports->n_gone; slot++) {
+    for (uint32_t slot = 0; slot < BR_EXTENTS_ALL && told < BR_EXTENTS_FREED && exports->n_freed;
+         slot++) {
         struct offer *offer = exports->slots[slot];
 
-        if (!offer || !offer->gone || !export_tell(offer, ranks, n))
+        if (!offer || !offer->freed || !export_report_freed(offer, ranks, n))
             continue;
         out[told++] = offer->extent;
-        if (!offer->given)
+        if (!offer->sent)
             free_slot(exports, offer);
     }
     return told;

@@ -36,9 +36,9 @@
 
 #include "gpu/driver.h"
 
-#define BR_EXTENTS     256u  /* of one buffer: 5 GiB of PyTorch's */
-#define BR_EXTENTS_ALL 4096u /* of a process */
-#define BR_GONE        8u    /* told in one note */
+#define BR_EXTENTS       256u  /* of one buffer: 5 GiB of PyTorch's */
+#define BR_EXTENTS_ALL   4096u /* of a process */
+#define BR_EXTENTS_FREED 8u    /* told in one note */
 
 /* In notes. */
 struct br_extent {
@@ -49,8 +49,7 @@ struct br_extent {
     uint32_t unused;
 };
 
-/* ---- ours, for others
- * -------------------------------------------------------------------------- */
+/* ---- ours, for others ------------------------------------------------------------------------ */
 
 struct br_exports;
 
@@ -70,15 +69,14 @@ bool br_exports_has(const struct br_exports *exports, int rank, const struct br_
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent);
 /* it has now */
-void br_exports_given(struct br_exports *exports, int rank, const struct br_extent *extent);
+void br_exports_sent(struct br_exports *exports, int rank, const struct br_extent *extent);
 
-/* What is gone and one of these ranks has got, BR_GONE at most; they count as told. Returns how
- * many. */
-uint32_t br_exports_gone(struct br_exports *exports, const int *ranks, int n,
-                         struct br_extent *out);
+/* What is gone and one of these ranks has got, BR_EXTENTS_FREED at most; they count as told.
+ * Returns how many. */
+uint32_t br_exports_freed(struct br_exports *exports, const int *ranks, int n,
+                          struct br_extent *out);
 
-/* ---- others', here
- * ----------------------------------------------------------------------------- */
+/* ---- others', here --------------------------------------------------------------------------- */
 
 struct br_imports;
 

@@ -26,7 +26,7 @@ struct mapping {
 
 struct br_ipc {
     struct br_list mappings;
-    int holds, n_stale;
+    int refs, n_stale;
     const struct br_cuda *cuda; /* of what is exported and imported; NULL: nothing was yet */
     struct br_exports *exports;
     struct br_imports *imports;
@@ -43,8 +43,7 @@ static int ipc_enter(int gpu, const struct br_cuda **cuda)
     return rc ? rc : br_cuda_enter(*cuda, context);
 }
 
-/* ---- notes
- * ------------------------------------------------------------------------------------- */
+/* ---- notes ----------------------------------------------------------------------------------- */
 
 static int find_allocation(const struct br_cuda *cuda, br_cuda_pointer memory, size_t bytes,
                            struct br_ipc_note *out)
@@ -112,8 +111,7 @@ int br_ipc_note(struct br_ipc *ipc, int gpu, const void *memory, size_t bytes,
     return rc;
 }
 
-/* ---- create and destroy
- * ------------------------------------------------------------------------ */
+/* ---- create and destroy ---------------------------------------------------------------------- */
 
 int br_ipc_create(int ranks, struct br_ipc **out)
 {
@@ -163,10 +161,9 @@ void br_ipc_destroy(struct br_ipc *ipc, bool lost)
     free(ipc);
 }
 
-/* ---- descriptors
- * ------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
-bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
+bool br_ipc_must_send(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
     return !br_exports_has(ipc->exports, rank, extent);
 }
@@ -183,17 +180,17 @@ int br_ipc_open(const struct br_ipc *ipc, int gpu, const struct br_extent *exten
     return rc;
 }
 
-void br_ipc_given(struct br_ipc *ipc, int rank, const struct br_extent *extent)
+void br_ipc_sent(struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
-    br_exports_given(ipc->exports, rank, extent);
+    br_exports_sent(ipc->exports, rank, extent);
 }
 
-uint32_t br_ipc_gone(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out)
+uint32_t br_ipc_freed(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out)
 {
-    return br_exports_gone(ipc->exports, ranks, n, out);
+    return br_exports_freed(ipc->exports, ranks, n, out);
 }
 
-bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
+bool br_ipc_must_receive(const struct br_ipc *ipc, int rank, const struct br_extent *extent)
 {
     return !br_imports_has(ipc->imports, rank, extent);
 }
@@ -239,8 +236,7 @@ int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *e
     return rc;
 }
 
-/* ---- mappings
- * ---------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 /* Its extents are some of the mapping's, one after the other. */
 static bool holds_extents(const struct mapping *mapping, const struct br_ipc_note *note,
@@ -291,7 +287,7 @@ bool br_ipc_is_stale(const struct br_ipc *ipc)
 
 void br_ipc_clear(struct br_ipc *ipc)
 {
-    if (ipc->holds) /* note 2: that may be other extents of the same mapping */
+    if (ipc->refs) /* note 2: that may be other extents of the same mapping */
         return;
     br_list_for_each_safe (node, &ipc->mappings) {
         struct mapping *mapping = br_container_of(node, struct mapping, node);
@@ -313,7 +309,7 @@ static void ipc_make_room(struct br_ipc *ipc, int rank, const struct br_ipc_note
 {
     uint32_t kept = 0;
 
-    if (ipc->holds)
+    if (ipc->refs)
         return;
     br_list_for_each_safe (node, &ipc->mappings) { /* the last used first */
         struct mapping *mapping = br_container_of(node, struct mapping, node);
@@ -375,14 +371,14 @@ static int ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_no
     return 0;
 }
 
-void br_ipc_hold(struct br_ipc *ipc)
+void br_ipc_retain(struct br_ipc *ipc)
 {
-    ipc->holds++;
+    ipc->refs++;
 }
 
-void br_ipc_let_go(struct br_ipc *ipc)
+void br_ipc_release(struct br_ipc *ipc)
 {
-    ipc->holds--;
+    ipc->refs--;
 }
 
 int br_ipc_map(struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,

@@ -57,25 +57,23 @@ int br_ipc_create(int ranks, struct br_ipc **out); /* of the job; -ENOMEM with a
 /* Closes all; lost: a GPU does not answer any more, so all stays mapped. NULL allowed. */
 void br_ipc_destroy(struct br_ipc *ipc, bool lost);
 
-/* ---- descriptors
- * ------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* Ours: does `rank` lack it? Then it can be opened, and when it has been sent that is said here.
  * gpu: it lies there. Errors as br_exports_open(). */
-bool br_ipc_lacks(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
+bool br_ipc_must_send(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
 int br_ipc_open(const struct br_ipc *ipc, int gpu, const struct br_extent *extent);
-void br_ipc_given(struct br_ipc *ipc, int rank, const struct br_extent *extent);
-/* As br_exports_gone(). */
-uint32_t br_ipc_gone(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out);
+void br_ipc_sent(struct br_ipc *ipc, int rank, const struct br_extent *extent);
+/* As br_exports_freed(). */
+uint32_t br_ipc_freed(struct br_ipc *ipc, const int *ranks, int n, struct br_extent *out);
 
 /* Theirs: is it to come? It has; fd is closed, errors as br_imports_take(); what was in its slot is
  * gone. It is gone: what has it mapped is unmapped at the next br_ipc_clear(). */
-bool br_ipc_wants(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
+bool br_ipc_must_receive(const struct br_ipc *ipc, int rank, const struct br_extent *extent);
 int br_ipc_take(struct br_ipc *ipc, int gpu, int rank, const struct br_extent *extent, int fd);
 void br_ipc_drop(struct br_ipc *ipc, int rank, const struct br_extent *extent);
 
-/* ---- mappings
- * ---------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 /* Is it mapped already, so that br_ipc_map() calls nothing of CUDA? */
 bool br_ipc_has(const struct br_ipc *ipc, int gpu, int rank, const struct br_ipc_note *note,
@@ -87,8 +85,8 @@ bool br_ipc_is_stale(const struct br_ipc *ipc);
 void br_ipc_clear(struct br_ipc *ipc);
 
 /* What is mapped stays, until it has been let go as often. */
-void br_ipc_hold(struct br_ipc *ipc);
-void br_ipc_let_go(struct br_ipc *ipc);
+void br_ipc_retain(struct br_ipc *ipc);
+void br_ipc_release(struct br_ipc *ipc);
 
 /*
  * Where kernels and copies of this GPU find what the note of a rank names, `bytes` of it. Who does

@@ -31,7 +31,7 @@ struct lane {
     uint64_t head, tail;      /* positions in the ring, which only grow: [tail, head) is taken */
     struct CUevent_st *event; /* of the trial */
     /* pinned host memory, kept: freeing it would wait (stream_op.h, note 7) */
-    void *trial;
+    void *check;
     struct br_offload_cost cost;
 };
 
@@ -76,8 +76,8 @@ static void offload_close_lane(struct br_offload *offload, int gpu)
         offload->cuda->event_destroy(lane->event);
     if (lane->arena && !lost)
         offload->cuda->memory_free(lane->arena);
-    if (lane->trial && !lost)
-        offload->cuda->host_free(lane->trial);
+    if (lane->check && !lost)
+        offload->cuda->host_free(lane->check);
     br_cuda_leave(offload->cuda);
     if (lost)
         br_reducer_abandon(lane->reducer);
@@ -95,8 +95,7 @@ void br_offload_destroy(struct br_offload *offload)
     free(offload);
 }
 
-/* ---- a reduction
- * ------------------------------------------------------------------------------ */
+/* ---- a reduction ----------------------------------------------------------------------------- */
 
 static size_t offload_room(size_t bytes)
 {
@@ -272,8 +271,7 @@ int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *
     return 0;
 }
 
-/* ---- opening
- * ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Until the stream is through, but not for ever: kernels need multiprocessors, and one of the
  * program's may have them all and wait for what the program does after this very call. Then all
@@ -302,10 +300,10 @@ static int offload_try(struct br_offload *offload, int gpu, size_t bytes, double
 {
     struct lane *lane = &offload->lanes[gpu - 1];
     struct CUstream_st *stream = br_copier_reductions(offload->copier, gpu);
-    const struct br_offload_source src[] = {{lane->trial, false},
+    const struct br_offload_source src[] = {{lane->check, false},
                                             {(void *)(uintptr_t)(lane->arena + ARENA), true}};
-    const struct task task = {BRAID_UINT32, BRAID_SUM, lane->trial, src, 2, 0, bytes};
-    uint32_t *host = lane->trial;
+    const struct task task = {BRAID_UINT32, BRAID_SUM, lane->check, src, 2, 0, bytes};
+    uint32_t *host = lane->check;
     br_cuda_result result;
     uint64_t began;
     bool begun;
@@ -367,7 +365,7 @@ static int offload_allocate(struct br_offload *offload, struct lane *lane)
     br_cuda_result result = offload->cuda->memory_alloc(&lane->arena, ARENA + TRIAL);
 
     if (result == BR_CUDA_SUCCESS)
-        result = offload->cuda->host_alloc(&lane->trial, TRIAL, BR_CUDA_HOST_PORTABLE);
+        result = offload->cuda->host_alloc(&lane->check, TRIAL, BR_CUDA_HOST_PORTABLE);
     if (result != BR_CUDA_SUCCESS)
         return br_cuda_error(offload->cuda, result, "%u bytes for reductions",
                              lane->arena ? TRIAL : ARENA + TRIAL);
@@ -400,8 +398,7 @@ int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost 
     return rc;
 }
 
-/* ---- the choice
- * -------------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost)
 {
@@ -419,8 +416,8 @@ bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *m
            br_gpu_is_in(memory, lane->context);
 }
 
-bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes,
-                     int n_src, int n_host)
+bool br_offload_is_faster(const struct br_offload *offload, int gpu, enum braid_type type,
+                          size_t bytes, int n_src, int n_host)
 {
     const struct lane *lane = &offload->lanes[gpu - 1];
 

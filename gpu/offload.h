@@ -79,8 +79,8 @@ bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *m
 
 /* Is a reduction of so many bytes an array faster there? n_host of the n_src sources have to be
  * copied. false: not open. */
-bool br_offload_pays(const struct br_offload *offload, int gpu, enum braid_type type, size_t bytes,
-                     int n_src, int n_host);
+bool br_offload_is_faster(const struct br_offload *offload, int gpu, enum braid_type type,
+                          size_t bytes, int n_src, int n_host);
 
 /*
  * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does; dst is pinned host

@@ -24,15 +24,14 @@ struct br_reducer {
     struct CUstream_st *stream;
     struct CUevent_st *events[BR_REDUCER_TICKETS]; /* of ticket t: [t % BR_REDUCER_TICKETS] */
     /* the last ticket given; the last that is done */
-    uint64_t asked, done;
+    uint64_t submitted, done;
     struct kernel kernels[BRAID_TYPES][BRAID_REDUCTIONS];
 };
 
 #define NAME(type, suffix, TYPE, REDUCTION) [TYPE][REDUCTION] = "braid_reduce_" #type "_" #suffix,
 static const char *const names[BRAID_TYPES][BRAID_REDUCTIONS] = {BR_GPU_KERNELS(NAME)};
 
-/* ---- create and destroy
- * ------------------------------------------------------------------------ */
+/* ---- create and destroy ---------------------------------------------------------------------- */
 
 static int gpu_reduce_load(struct br_reducer *r, const struct br_gpu_image *image, int device)
 {
@@ -130,8 +129,7 @@ void br_reducer_abandon(struct br_reducer *r)
     free(r);
 }
 
-/* ---- reductions
- * -------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 static int gpu_reduce_check(enum braid_type type, enum braid_reduction reduction, int n_src,
                             int divisor)
@@ -203,7 +201,7 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
     br_cuda_result result = BR_CUDA_SUCCESS;
     int rc = gpu_reduce_check(type, op, n_src, divisor);
 
-    if (!rc && r->asked - r->done == BR_REDUCER_TICKETS)
+    if (!rc && r->submitted - r->done == BR_REDUCER_TICKETS)
         rc = br_error(EAGAIN, "%d reductions are under way on this GPU", BR_REDUCER_TICKETS);
     if (!rc)
         rc = br_cuda_enter(r->cuda, r->context);
@@ -215,12 +213,13 @@ int br_reducer_reduce(struct br_reducer *r, enum braid_type type, enum braid_red
     if (!rc)
         rc = br_reducer_submit(r, r->stream, type, op, &arrays);
     if (!rc)
-        result = r->cuda->event_record(r->events[(r->asked + 1) % BR_REDUCER_TICKETS], r->stream);
+        result =
+            r->cuda->event_record(r->events[(r->submitted + 1) % BR_REDUCER_TICKETS], r->stream);
     br_cuda_leave(r->cuda);
     if (result != BR_CUDA_SUCCESS)
         rc = br_cuda_error(r->cuda, result, "%s of %zu bytes", names[type][op], bytes);
     if (!rc)
-        *ticket = ++r->asked;
+        *ticket = ++r->submitted;
     return rc;
 }
 

@@ -20,9 +20,9 @@ struct words {
 
 struct br_stream_op {
     struct words *words;
-    uint32_t turn; /* of the use that is under way or was the last one */
-    void *memory;  /* of one of the blocks; NULL: has none yet */
-    size_t bytes;  /* of it */
+    uint32_t sequence; /* of the use that is under way or was the last one */
+    void *memory;      /* of one of the blocks; NULL: has none yet */
+    size_t bytes;      /* of it */
 };
 
 /* Pinned host memory. Those that have become too small for their passage are kept, too (note 7). */
@@ -40,7 +40,7 @@ struct br_stream_ops {
     struct block *blocks;
     bool tried; /* a stream has taken a wait */
     int n;      /* passages that have been used */
-    struct br_stream_op passages[BR_STREAM_OPS];
+    struct br_stream_op ops[BR_STREAM_OPS];
 };
 
 int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_stream_ops **out)
@@ -52,52 +52,52 @@ int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_str
     return 0;
 }
 
-static bool is_idle(const struct br_stream_op *passage)
+static bool is_idle(const struct br_stream_op *op)
 {
-    return atomic_load_explicit(&passage->words->idle, memory_order_acquire) == passage->turn;
+    return atomic_load_explicit(&op->words->idle, memory_order_acquire) == op->sequence;
 }
 
-bool br_stream_ops_idle(const struct br_stream_ops *passages)
+bool br_stream_ops_idle(const struct br_stream_ops *ops)
 {
-    for (int i = 0; i < passages->n; i++)
-        if (!is_idle(&passages->passages[i]))
+    for (int i = 0; i < ops->n; i++)
+        if (!is_idle(&ops->ops[i]))
             return false;
     return true;
 }
 
-static void stream_op_unpin(const struct br_stream_ops *passages, const struct block *block)
+static void stream_op_unpin(const struct br_stream_ops *ops, const struct block *block)
 {
-    if (!br_cuda_enter(passages->cuda, block->context)) {
-        passages->cuda->host_unregister(block->memory);
-        br_cuda_leave(passages->cuda);
+    if (!br_cuda_enter(ops->cuda, block->context)) {
+        ops->cuda->host_unregister(block->memory);
+        br_cuda_leave(ops->cuda);
     }
 }
 
-static void free_words(const struct br_stream_ops *passages)
+static void free_words(const struct br_stream_ops *ops)
 {
-    if (passages->words && !br_cuda_enter(passages->cuda, passages->context)) {
-        passages->cuda->host_free(passages->words);
-        br_cuda_leave(passages->cuda);
+    if (ops->words && !br_cuda_enter(ops->cuda, ops->context)) {
+        ops->cuda->host_free(ops->words);
+        br_cuda_leave(ops->cuda);
     }
 }
 
-void br_stream_ops_destroy(struct br_stream_ops *passages)
+void br_stream_ops_destroy(struct br_stream_ops *ops)
 {
     struct block *block;
     bool idle;
 
-    if (!passages)
+    if (!ops)
         return;
-    idle = br_stream_ops_idle(passages);
-    while ((block = passages->blocks)) {
-        passages->blocks = block->next;
+    idle = br_stream_ops_idle(ops);
+    while ((block = ops->blocks)) {
+        ops->blocks = block->next;
         if (idle)
-            stream_op_unpin(passages, block);
+            stream_op_unpin(ops, block);
         free(block);
     }
     if (idle)
-        free_words(passages);
-    free(passages);
+        free_words(ops);
+    free(ops);
 }
 
 /* ---- the stream ------------------------------------------------------------------------------ */
@@ -157,26 +157,25 @@ static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Words for all, the first time. */
-static int make_words(struct br_stream_ops *passages, struct CUctx_st *primary)
+static int make_words(struct br_stream_ops *ops, struct CUctx_st *primary)
 {
     size_t bytes = BR_STREAM_OPS * sizeof(struct words);
     br_cuda_result result;
     void *memory = NULL;
 
-    if (passages->words)
+    if (ops->words)
         return 0;
-    result =
-        passages->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
+    result = ops->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
     if (result != BR_CUDA_SUCCESS)
-        return br_cuda_error(passages->cuda, result, "%zu bytes of pinned host memory", bytes);
+        return br_cuda_error(ops->cuda, result, "%zu bytes of pinned host memory", bytes);
     memset(memory, 0, bytes);
-    passages->words = memory;
-    passages->context = primary;
+    ops->words = memory;
+    ops->context = primary;
     return 0;
 }
 
 /* Pinned, and in the list of blocks. */
-static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes,
+static int make_block(struct br_stream_ops *ops, struct CUctx_st *primary, size_t bytes,
                       void **memory)
 {
     struct block *block = malloc(sizeof *block);
@@ -184,57 +183,57 @@ static int make_block(struct br_stream_ops *passages, struct CUctx_st *primary, 
 
     if (!block)
         return br_error(ENOMEM, "no memory for passages of streams");
-    block->memory = passages->source.take(passages->source.context, bytes);
+    block->memory = ops->source.take(ops->source.context, bytes);
     if (!block->memory) {
         free(block);
         return -ENOMEM;
     }
-    result = passages->cuda->host_register(block->memory, bytes, BR_CUDA_REGISTER_PORTABLE);
+    result = ops->cuda->host_register(block->memory, bytes, BR_CUDA_REGISTER_PORTABLE);
     if (result != BR_CUDA_SUCCESS) {
-        passages->source.give_back(passages->source.context, block->memory);
+        ops->source.give_back(ops->source.context, block->memory);
         free(block);
         return br_cuda_error(
-            passages->cuda, result,
+            ops->cuda, result,
             "%zu bytes cannot be pinned for the copies of a stream; `ulimit -l unlimited` "
             "before the job may help",
             bytes);
     }
     block->context = primary;
-    block->next = passages->blocks;
-    passages->blocks = block;
+    block->next = ops->blocks;
+    ops->blocks = block;
     *memory = block->memory;
     return 0;
 }
 
 /* What it had stays in the list, as unpinning would wait (note 7); sizes double, so all that is
  * outgrown is less than what took its place. */
-static int make_memory(struct br_stream_ops *passages, struct br_stream_op *passage,
-                       struct CUctx_st *primary, size_t bytes)
+static int make_memory(struct br_stream_ops *ops, struct br_stream_op *op, struct CUctx_st *primary,
+                       size_t bytes)
 {
     size_t room = LEAST_BYTES;
     int rc;
 
-    if (passage->bytes >= bytes)
+    if (op->bytes >= bytes)
         return 0;
     if (bytes > SIZE_MAX / 2)
         return br_error(ENOMEM, "%zu bytes for the copies of a stream: so much memory there is not",
                         bytes);
     while (room < bytes)
         room *= 2;
-    rc = make_block(passages, primary, room, &passage->memory);
+    rc = make_block(ops, primary, room, &op->memory);
     if (!rc)
-        passage->bytes = room;
+        op->bytes = room;
     return rc;
 }
 
 /* A free one: the smallest that is large enough, else the largest, which will grow; NULL: all are
  * under way. */
-static struct br_stream_op *stream_op_choose(struct br_stream_ops *passages, size_t bytes)
+static struct br_stream_op *stream_op_choose(struct br_stream_ops *ops, size_t bytes)
 {
     struct br_stream_op *best = NULL;
 
-    for (int i = 0; i < passages->n; i++) {
-        struct br_stream_op *one = &passages->passages[i];
+    for (int i = 0; i < ops->n; i++) {
+        struct br_stream_op *one = &ops->ops[i];
         bool better =
             !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
                                            : one->bytes > best->bytes);
@@ -242,28 +241,28 @@ static struct br_stream_op *stream_op_choose(struct br_stream_ops *passages, siz
         if (better && is_idle(one))
             best = one;
     }
-    if (!best && passages->n < BR_STREAM_OPS) {
-        best = &passages->passages[passages->n];
-        best->words = &passages->words[passages->n++];
+    if (!best && ops->n < BR_STREAM_OPS) {
+        best = &ops->ops[ops->n];
+        best->words = &ops->words[ops->n++];
     }
     return best;
 }
 
-static int stream_op_take(struct br_stream_ops *passages, struct CUctx_st *primary, size_t bytes,
+static int stream_op_take(struct br_stream_ops *ops, struct CUctx_st *primary, size_t bytes,
                           struct br_stream_op **out)
 {
-    int rc = br_cuda_enter(passages->cuda, primary);
+    int rc = br_cuda_enter(ops->cuda, primary);
 
     if (rc)
         return rc;
-    rc = make_words(passages, primary);
+    rc = make_words(ops, primary);
     if (!rc) {
-        *out = stream_op_choose(passages, bytes);
-        rc = *out ? make_memory(passages, *out, primary, bytes)
+        *out = stream_op_choose(ops, bytes);
+        rc = *out ? make_memory(ops, *out, primary, bytes)
                   : br_error(EAGAIN, "%d operations are in streams; synchronise one of them",
                              BR_STREAM_OPS);
     }
-    br_cuda_leave(passages->cuda);
+    br_cuda_leave(ops->cuda);
     return rc;
 }
 
@@ -277,100 +276,99 @@ static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic u
 }
 
 /* Once, before anything hangs on it: does this driver do what check_driver() has found? */
-static br_cuda_result try_waiting(struct br_stream_ops *passages, struct CUstream_st *stream)
+static br_cuda_result try_waiting(struct br_stream_ops *ops, struct CUstream_st *stream)
 {
     br_cuda_pointer probe;
-    br_cuda_result result = passages->tried
-                                ? BR_CUDA_SUCCESS
-                                : stream_op_find(passages->cuda, &passages->words->probe, &probe);
+    br_cuda_result result =
+        ops->tried ? BR_CUDA_SUCCESS : stream_op_find(ops->cuda, &ops->words->probe, &probe);
 
-    if (passages->tried || result != BR_CUDA_SUCCESS)
+    if (ops->tried || result != BR_CUDA_SUCCESS)
         return result;
-    result = passages->cuda->stream_wait_32(stream, probe, 0, BR_CUDA_WAIT_GEQ);
-    passages->tried = result == BR_CUDA_SUCCESS;
+    result = ops->cuda->stream_wait_32(stream, probe, 0, BR_CUDA_WAIT_GEQ);
+    ops->tried = result == BR_CUDA_SUCCESS;
     return result;
 }
 
 /* *taken: the stream has some of it. */
-static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_stream_op *passage,
+static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_stream_op *op,
                                     const struct br_stream_op_plan *plan, bool *taken)
 {
-    br_cuda_pointer memory = (uintptr_t)passage->memory, ready, done, idle;
+    br_cuda_pointer memory = (uintptr_t)op->memory, ready, done, idle;
     struct CUstream_st *stream = plan->stream;
-    br_cuda_result result = stream_op_find(cuda, &passage->words->ready, &ready);
+    br_cuda_result result = stream_op_find(cuda, &op->words->ready, &ready);
 
     if (result == BR_CUDA_SUCCESS)
-        result = stream_op_find(cuda, &passage->words->done, &done);
+        result = stream_op_find(cuda, &op->words->done, &done);
     if (result == BR_CUDA_SUCCESS)
-        result = stream_op_find(cuda, &passage->words->idle, &idle);
+        result = stream_op_find(cuda, &op->words->idle, &idle);
     if (result == BR_CUDA_SUCCESS && plan->send)
         result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->bytes, stream);
     *taken = result == BR_CUDA_SUCCESS && plan->send;
     if (result == BR_CUDA_SUCCESS)
-        result = cuda->stream_write_32(stream, ready, passage->turn, 0);
+        result = cuda->stream_write_32(stream, ready, op->sequence, 0);
     *taken = *taken || result == BR_CUDA_SUCCESS;
     if (result == BR_CUDA_SUCCESS)
-        result = cuda->stream_wait_32(stream, done, passage->turn, BR_CUDA_WAIT_GEQ);
+        result = cuda->stream_wait_32(stream, done, op->sequence, BR_CUDA_WAIT_GEQ);
     if (result == BR_CUDA_SUCCESS && plan->recv)
         result = cuda->copy_async((uintptr_t)plan->recv, memory, plan->bytes, stream);
     if (result == BR_CUDA_SUCCESS)
-        result = cuda->stream_write_32(stream, idle, passage->turn, 0);
+        result = cuda->stream_write_32(stream, idle, op->sequence, 0);
     return result;
 }
 
-static int stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
-                           struct CUctx_st *context, struct br_stream_op *passage)
+static int stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
+                           struct CUctx_st *context, struct br_stream_op *op)
 {
-    const struct br_cuda *cuda = passages->cuda;
+    const struct br_cuda *cuda = ops->cuda;
     int rc = br_cuda_enter(cuda, context);
     br_cuda_result result;
     bool taken = false;
 
     if (rc)
         return rc;
-    passage->turn++;
-    result = try_waiting(passages, plan->stream);
+    op->sequence++;
+    result = try_waiting(ops, plan->stream);
     if (result == BR_CUDA_SUCCESS)
-        result = stream_op_put(cuda, passage, plan, &taken);
+        result = stream_op_put(cuda, op, plan, &taken);
     br_cuda_leave(cuda);
     if (result == BR_CUDA_SUCCESS)
         return 0;
     if (taken)
-        br_stream_op_release(passage); /* and it is never idle again */
+        br_stream_op_release(op); /* and it is never idle again */
     else
-        passage->turn--;
+        op->sequence--;
     return br_cuda_error(cuda, result, "what an operation puts into the stream");
 }
 
-int br_stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
+int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out)
 {
     size_t bytes = plan->send || plan->recv ? plan->bytes : 0;
     struct CUctx_st *context, *primary;
-    int rc = br_cuda_driver(&passages->cuda);
+    int rc = br_cuda_driver(&ops->cuda);
 
     if (!rc)
-        rc = check_driver(passages->cuda);
+        rc = check_driver(ops->cuda);
     if (!rc)
-        rc = check_capture(passages->cuda, plan->stream);
+        rc = check_capture(ops->cuda, plan->stream);
     if (!rc)
-        rc = look_at_stream(passages->cuda, plan->stream, &context, &primary);
+        rc = look_at_stream(ops->cuda, plan->stream, &context, &primary);
     if (!rc)
-        rc = stream_op_take(passages, primary, bytes, out);
-    return rc ? rc : stream_op_begin(passages, plan, context, *out);
+        rc = stream_op_take(ops, primary, bytes, out);
+    return rc ? rc : stream_op_begin(ops, plan, context, *out);
 }
 
-void *br_stream_op_memory(const struct br_stream_op *passage)
+void *br_stream_op_memory(const struct br_stream_op *op)
 {
-    return passage->memory;
+    return op->memory;
 }
 
-bool br_stream_op_arrived(const struct br_stream_op *passage)
+bool br_stream_op_arrived(const struct br_stream_op *op)
 {
-    return atomic_load_explicit(&passage->words->ready, memory_order_acquire) == passage->turn;
+    return atomic_load_explicit(&op->words->ready, memory_order_acquire) == op->sequence;
 }
 
-void br_stream_op_release(struct br_stream_op *passage)
+void br_stream_op_release(struct br_stream_op *op)
 {
-    atomic_store_explicit(&passage->words->done, passage->turn, memory_order_release);
+    atomic_store_explicit(&op->words->done, op->sequence, memory_order_release);
 }

@@ -78,9 +78,9 @@ struct br_stream_op_plan {
 int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_stream_ops **out);
 /* All that were begun have been released. Never waits for a GPU that is not through: then all stays
  * pinned (note 7). NULL allowed. */
-void br_stream_ops_destroy(struct br_stream_ops *passages);
+void br_stream_ops_destroy(struct br_stream_ops *ops);
 /* the GPUs are through with all of them */
-bool br_stream_ops_idle(const struct br_stream_ops *passages);
+bool br_stream_ops_idle(const struct br_stream_ops *ops);
 
 /*
  * Puts a passage into the stream and returns at once, but for the first time that so much memory is
@@ -89,15 +89,15 @@ bool br_stream_ops_idle(const struct br_stream_ops *passages);
  * knows, or no context is current; -ENOMEM; -EAGAIN: BR_STREAM_OPS are under way; those of
  * br_cuda_driver() and of the driver's calls.
  */
-int br_stream_op_begin(struct br_stream_ops *passages, const struct br_stream_op_plan *plan,
+int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out);
 /* The host memory that plan.send is copied to, and plan.recv from; NULL where the plan has
  * neither. */
-void *br_stream_op_memory(const struct br_stream_op *passage);
+void *br_stream_op_memory(const struct br_stream_op *op);
 bool br_stream_op_arrived(
-    const struct br_stream_op *passage); /* the work before it is done, the input is there */
+    const struct br_stream_op *op); /* the work before it is done, the input is there */
 /* Lets the stream go on, with what stands in the host memory. It is not the caller's any more. Any
  * thread; never blocks. */
-void br_stream_op_release(struct br_stream_op *passage);
+void br_stream_op_release(struct br_stream_op *op);
 
 #endif

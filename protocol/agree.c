@@ -29,8 +29,8 @@
 /* For the other rank, which may stand still, to report what it and we have called. */
 #define DISPUTE BR_SEC
 
-static void message_words(const struct br_worker *w, const struct br_transfer *t,
-                          const struct br_message *m, char *text, size_t bytes)
+static void message_text(const struct br_worker *w, const struct br_transfer *t,
+                         const struct br_message *m, char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     unsigned long long ours = t->total ? t->total : t->length, theirs = m->bytes;
@@ -51,7 +51,7 @@ static void message_words(const struct br_worker *w, const struct br_transfer *t
              t->is_send ? theirs : ours);
 }
 
-static struct br_agreed *protocol_agree_place_of(struct br_worker *w, uint32_t operation)
+static struct br_agreed *protocol_agree_entry_of(struct br_worker *w, uint32_t operation)
 {
     return &w->agreed[(operation + (operation >> 20) * 37) % BR_AGREED];
 }
@@ -63,13 +63,13 @@ static bool is_of(const struct br_agreed *a, uint32_t operation)
 
 const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag)
 {
-    const struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(tag >> 32));
+    const struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(tag >> 32));
 
     return is_of(a, (uint32_t)(tag >> 32)) && a->ours ? &a->call : NULL;
 }
 
-static void digest_words(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs,
-                         uint16_t ours, char *text, size_t bytes)
+static void digest_text(const struct br_worker *w, int rank, uint64_t tag, uint16_t theirs,
+                        uint16_t ours, char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(tag >> 52) & (BR_MAX_GROUPS - 1);
     char of[40] = "";
@@ -104,7 +104,7 @@ static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank,
 {
     char text[sizeof w->message];
 
-    digest_words(w, rank, tag, check, a->check, text, sizeof text);
+    digest_text(w, rank, tag, check, a->check, text, sizeof text);
     if (!w->disagreement_text || a->call.by == BR_CALL_UNKNOWN) {
         br_worker_fail(w, EPROTO, text);
     } else if (theirs) {
@@ -122,7 +122,7 @@ static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank,
 void br_worker_is_part(struct br_worker *w, uint32_t group, uint64_t sequence, uint64_t whole)
 {
     uint32_t operation = (uint32_t)(br_tag_of_group(group, sequence) >> 32);
-    struct br_agreed *a = protocol_agree_place_of(w, operation);
+    struct br_agreed *a = protocol_agree_entry_of(w, operation);
 
     if (!is_of(a, operation) || !a->ours)
         return;
@@ -138,14 +138,14 @@ void br_agree_timer(struct br_worker *w)
 
 bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
 {
-    const struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(t->tag >> 32));
+    const struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(t->tag >> 32));
     struct br_agreed digests = {.check = t->check};
     char text[sizeof w->message];
 
     if (t->length == m->bytes && t->check == m->check)
         return true;
-    if (br_tag_family(t->tag) == BR_TAG_P2P) {
-        message_words(w, t, m, text, sizeof text);
+    if (br_tag_class(t->tag) == BR_TAG_P2P) {
+        message_text(w, t, m, text, sizeof text);
         br_worker_fail(w, EPROTO, text);
     } else {
         bool known = is_of(a, (uint32_t)(t->tag >> 32)) && a->ours;
@@ -159,7 +159,7 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
                       const struct br_call *call)
 {
     uint64_t tag = br_tag_of_group(group, sequence);
-    struct br_agreed *a = protocol_agree_place_of(w, (uint32_t)(tag >> 32)), before = *a;
+    struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(tag >> 32)), before = *a;
 
     *a = (struct br_agreed){.operation = (uint32_t)(tag >> 32),
                             .check = check,
@@ -214,11 +214,11 @@ static bool is_agreed(const struct br_agreed *ours, const struct br_call *theirs
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);
-    struct br_agreed *a = protocol_agree_place_of(w, operation);
+    struct br_agreed *a = protocol_agree_entry_of(w, operation);
     struct br_call theirs = {.by = BR_CALL_UNKNOWN};
     bool described, same;
 
-    if (br_tag_family(m->tag) != BR_TAG_COLLECTIVE)
+    if (br_tag_class(m->tag) != BR_TAG_COLLECTIVE)
         return true;
     if (!is_of(a, operation)) {
         if (m->type != BR_MESSAGE_WAITING) /* note 4 */

@@ -117,7 +117,7 @@ static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
  * 1/2 of the time until a peer that is cut is lost. */
 static uint64_t protocol_connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
-    uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->late : 4u);
+    uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->timeouts : 4u);
 
     return w->relay && rail->peer->state == BR_PEER_UP && most < w->config.connect_timeout
                ? most
@@ -148,7 +148,7 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
 {
     snprintf(rail->message, sizeof rail->message, "%.110s", why);
     if (rail->link)
-        br_link_retire(w, rail->link);
+        br_link_defer_close(w, rail->link);
     rail->link = NULL;
     rail->doubtful = rail->doubtful || (rail->state == BR_RAIL_HANDSHAKE &&
                                         rail->handshake.state == BR_HANDSHAKE_AWAIT_WELCOME);
@@ -193,11 +193,11 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     rail->state = BR_RAIL_UP;
     rail->link->authenticated = true;
     br_rail_reset(rail, w->now);
-    rail->returns += rail->was_up;
+    rail->reconnects += rail->was_up;
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
-    rail->late = 0;
+    rail->timeouts = 0;
     rail->up = rail->incarnation;
     peer->cut_at = 0;
     if (rail->unfenced)
@@ -263,7 +263,7 @@ bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
 
 static void protocol_connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
 {
-    br_link_retire(w, s->link);
+    br_link_defer_close(w, s->link);
     s->link = NULL;
 }
 
@@ -426,8 +426,8 @@ static void rail_timer(struct br_worker *w, struct br_rail *rail)
         protocol_connect_start(w, rail);
     else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
              w->now >= rail->deadline) {
-        if (rail->late < BR_LATE_MOST)
-            rail->late++;
+        if (rail->timeouts < BR_RAIL_TIMEOUTS_MAX)
+            rail->timeouts++;
         attempt_failed(w, rail, -ETIMEDOUT,
                        rail->state == BR_RAIL_CONNECTING ? "no answer to the connection"
                                                          : "the handshake took too long");

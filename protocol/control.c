@@ -35,7 +35,7 @@ static bool post_ack(struct br_rail *rail)
                 .arrived = rail->arrived,
                 .released = rail->released,
                 .released_p2p = rail->released_p2p,
-                .ahead = br_rail_ahead(rail)},
+                .ack_backlog = br_rail_ack_backlog(rail)},
     };
 
     if (br_control_post(rail, &message, NULL, 0) != 1)
@@ -108,7 +108,7 @@ static bool pump_rail(struct br_rail *rail)
             return false;
         rail->ping_due = false;
     }
-    return !rail->relay_due || br_relay_post_back(rail);
+    return !rail->relay_due || br_relay_post_credits(rail);
 }
 
 bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
@@ -135,7 +135,7 @@ bool br_peer_has_work(const struct br_peer *peer)
             peer->rails[i].relay_due)
             return true;
     for (int k = 0; k < BR_QUEUES; k++)
-        if (!br_list_empty(&peer->queues[k].place))
+        if (!br_list_empty(&peer->queues[k].entries))
             return true;
     return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
            peer->waiting_due || peer->renew_due || (peer->bye_due && !peer->bye_sent) ||

@@ -17,7 +17,7 @@
 
 void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
-    bool p2p = br_tag_family(t->tag) == BR_TAG_P2P && !t->expected;
+    bool p2p = br_tag_class(t->tag) == BR_TAG_P2P && !t->expected;
 
     br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
     br_peer_activate(w, peer);
@@ -43,7 +43,7 @@ static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail,
              other != rail && other->state == BR_RAIL_UP && k != other->sent; k++) {
             const struct br_retained *sent = &other->retained[k % BR_CREDITS];
 
-            if (br_tag_family(sent->message.tag) != BR_TAG_COLLECTIVE ||
+            if (br_tag_class(sent->message.tag) != BR_TAG_COLLECTIVE ||
                 !br_age_before(&sent->age, age))
                 continue;
             ask_what_arrived(other);
@@ -94,7 +94,7 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
     if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
         return false;
     rail->sent++;
-    if (br_tag_family(m->tag) == BR_TAG_P2P)
+    if (br_tag_class(m->tag) == BR_TAG_P2P)
         rail->sent_p2p++;
     rail->total_tx += br_message_data(m, length);
     return true;
@@ -129,7 +129,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
             (struct br_body_ready){.slot = br_slot_number(&w->slots, t->slot), .total = t->total};
         if (peer->rkey_rails) {
             payload = places;
-            length = br_place_write(peer, t, &m, places);
+            length = br_rkey_write(peer, t, &m, places);
         }
     } else if (!t->request && t->length <= BR_EAGER_INLINE) {
         m.type = BR_MESSAGE_EAGER;
@@ -155,12 +155,12 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 }
 
 /* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
-static bool send_unacked(struct br_rail *rail, struct br_unacked *orphan)
+static bool send_unacked(struct br_rail *rail, struct br_unacked *unacked)
 {
-    if (!post_retained(rail, &orphan->message, &orphan->age, orphan->data, orphan->length))
+    if (!post_retained(rail, &unacked->message, &unacked->age, unacked->data, unacked->length))
         return false;
-    br_list_remove(&orphan->node);
-    free(orphan);
+    br_list_remove(&unacked->node);
+    free(unacked);
     return true;
 }
 
@@ -177,7 +177,7 @@ static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, 
 
 static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
 {
-    switch (br_tag_family(t->tag)) {
+    switch (br_tag_class(t->tag)) {
     case BR_TAG_P2P:
         return t->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
     case BR_TAG_ONESIDED:
@@ -192,8 +192,8 @@ static enum br_credit credit_of(const struct br_worker *w, const struct br_trans
 static struct br_transfer *credited_entitled(const struct br_worker *w,
                                              const struct br_queue *queue, enum br_credit least)
 {
-    br_list_for_each (node, &queue->place) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+    br_list_for_each (node, &queue->entries) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.node);
 
         if (credit_of(w, t) >= least)
             return t;
@@ -275,13 +275,13 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 }
 
 /* One message of a lost rail, on the first rail that takes it. */
-static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_unacked *orphan,
+static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_unacked *unacked,
                          enum br_credit credit, struct br_pump *pump)
 {
     struct br_rail *rail;
 
-    while ((rail = credited_rail(w, peer, pump->full, credit, &orphan->age))) {
-        if (send_unacked(rail, orphan)) {
+    while ((rail = credited_rail(w, peer, pump->full, credit, &unacked->age))) {
+        if (send_unacked(rail, unacked)) {
             pump->n++;
             return;
         }
@@ -290,17 +290,17 @@ static void pump_unacked(struct br_worker *w, struct br_peer *peer, struct br_un
 }
 
 /* oldest: no message of a collective in the list is older. */
-static enum br_credit credit_of_unacked(const struct br_worker *w, const struct br_unacked *orphan,
+static enum br_credit credit_of_unacked(const struct br_worker *w, const struct br_unacked *unacked,
                                         bool oldest)
 {
-    switch (br_tag_family(orphan->message.tag)) {
+    switch (br_tag_class(unacked->message.tag)) {
     case BR_TAG_P2P:
-        return orphan->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
+        return unacked->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
     case BR_TAG_ONESIDED:
         return BR_CREDIT_ONESIDED;
     default:
-        return oldest && !br_age_before(&w->oldest, &orphan->age) ? BR_CREDIT_OLDEST
-                                                                  : BR_CREDIT_ORDINARY;
+        return oldest && !br_age_before(&w->oldest, &unacked->age) ? BR_CREDIT_OLDEST
+                                                                   : BR_CREDIT_ORDINARY;
     }
 }
 
@@ -310,10 +310,10 @@ void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pu
 
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &peer->streams[k].resend) {
-            struct br_unacked *orphan = br_container_of(node, struct br_unacked, node);
-            enum br_credit credit = credit_of_unacked(w, orphan, oldest);
+            struct br_unacked *unacked = br_container_of(node, struct br_unacked, node);
+            enum br_credit credit = credit_of_unacked(w, unacked, oldest);
 
-            oldest = oldest && br_tag_family(orphan->message.tag) != BR_TAG_COLLECTIVE;
-            pump_unacked(w, peer, orphan, credit, pump); /* and frees it */
+            oldest = oldest && br_tag_class(unacked->message.tag) != BR_TAG_COLLECTIVE;
+            pump_unacked(w, peer, unacked, credit, pump); /* and frees it */
         }
 }

@@ -30,7 +30,7 @@
 #define BACKOFF_FIRST (10 * BR_MS)
 #define DETOURS_QUIET (60 * BR_SEC)
 
-void br_link_retire(struct br_worker *w, struct br_link *link)
+void br_link_defer_close(struct br_worker *w, struct br_link *link)
 {
     link->owner = NULL;
     w->deferred[w->n_deferred++] = link;
@@ -47,14 +47,14 @@ void br_links_close_deferred(struct br_worker *w)
     }
 }
 
-static void insert_by_age(struct br_list *resend, struct br_unacked *orphan)
+static void insert_by_age(struct br_list *resend, struct br_unacked *unacked)
 {
     struct br_list *behind = resend->prev;
 
     while (behind != resend &&
-           br_age_before(&orphan->age, &br_container_of(behind, struct br_unacked, node)->age))
+           br_age_before(&unacked->age, &br_container_of(behind, struct br_unacked, node)->age))
         behind = behind->prev;
-    br_list_insert_before(behind->next, &orphan->node);
+    br_list_insert_before(behind->next, &unacked->node);
 }
 
 /* Copies every message that may not have arrived; they leave on the next rail with a credit. */
@@ -62,20 +62,20 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
 {
     for (uint32_t i = rail->peer_arrived; i != rail->sent; i++) {
         const struct br_retained *keep = &rail->retained[i % BR_CREDITS];
-        struct br_unacked *orphan = malloc(sizeof *orphan + keep->length);
+        struct br_unacked *unacked = malloc(sizeof *unacked + keep->length);
 
-        if (!orphan) {
+        if (!unacked) {
             br_worker_fail(w, ENOMEM, "no memory to keep the messages of a lost rail");
             return;
         }
-        br_list_init(&orphan->node);
-        orphan->message = keep->message;
-        orphan->age = keep->age;
-        orphan->expected = false;
-        orphan->length = keep->length;
+        br_list_init(&unacked->node);
+        unacked->message = keep->message;
+        unacked->age = keep->age;
+        unacked->expected = false;
+        unacked->length = keep->length;
         if (keep->length)
-            memcpy(orphan->data, keep->memory, keep->length);
-        insert_by_age(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, orphan);
+            memcpy(unacked->data, keep->memory, keep->length);
+        insert_by_age(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, unacked);
     }
 }
 
@@ -168,7 +168,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     br_stall_set(rail, BR_STALL_NONE, w->now);
     if (rail->link) {
         rail->resent_packets += rail->device->ops->link_resent(rail->link);
-        br_link_retire(w, rail->link);
+        br_link_defer_close(w, rail->link);
     }
     rail->link = NULL;
     if (w->failed)

@@ -14,7 +14,8 @@ void br_worker_event(struct br_worker *w, const struct br_event *event);
 void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index);
 void br_rail_reset(struct br_rail *rail, uint64_t now); /* a new link is up */
 uint64_t br_rail_in_flight(const struct br_rail *rail);
-uint32_t br_rail_ahead(const struct br_rail *rail); /* bytes that an ACK of ours may come behind */
+/* bytes that an ACK of ours may come behind */
+uint32_t br_rail_ack_backlog(const struct br_rail *rail);
 /* for a frame of this length */
 bool br_rail_has_window(const struct br_rail *rail, uint32_t length);
 /* barred: rails that do not take frames of the transfer, a bit each */
@@ -25,8 +26,8 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length);
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 /* by the back end */
-void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
-void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
+void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
+void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 /* Who may use a credit (peer.h, note 4). */
 enum br_credit {
     BR_CREDIT_ORDINARY, /* collectives */
@@ -132,7 +133,7 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer,
                      struct br_rail *rail); /* false: link is full */
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer);
 uint64_t br_waiting_next_timer(const struct br_peer *peer);
-void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br_message *m);
+void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct br_message *m);
 
 /* receive.c */
 void br_receive_event(struct br_worker *w, struct br_rail *rail,
@@ -157,11 +158,12 @@ void br_rkey_release(struct br_worker *w, struct br_slot *slot);
 void br_rkey_release_all(struct br_worker *w); /* of a worker that has failed */
 /* What READY says of places, and its payload, into out[BR_MAX_RKEYS]. Returns the length of
  * that. */
-uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
-                        struct br_message *ready, uint8_t *out);
-void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew);
+uint32_t br_rkey_write(const struct br_peer *peer, const struct br_transfer *t,
+                       struct br_message *ready, uint8_t *out);
+void br_rkey_renew_requested(struct br_worker *w, struct br_peer *peer,
+                             const struct br_body_renew *renew);
 /* Sending half */
-const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
+const char *br_rkey_check(const struct br_worker *w, const struct br_peer *peer,
                           const struct br_message *ready,
                           uint32_t length); /* NULL: well-formed; length: of the payload */
 void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
@@ -195,9 +197,10 @@ void br_rail_fenced(struct br_worker *w, struct br_rail *rail);
 
 /* hop.c, peer.c: relaying (relay.h); w->relay is set where not said otherwise */
 void br_relay_arrived(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
-void br_relay_heard_back(struct br_rail *rail, const struct br_body_relay_back *back);
-void br_relay_rail_lost(struct br_worker *w, struct br_rail *rail);   /* a direct one */
-bool br_relay_post_back(struct br_rail *rail);                        /* false: the link is full */
+void br_relay_credits_received(struct br_rail *rail, const struct br_body_relay_credit *back);
+void br_relay_rail_lost(struct br_worker *w, struct br_rail *rail); /* a direct one */
+/* false: the link is full */
+bool br_relay_post_credits(struct br_rail *rail);
 void br_relay_sent(struct br_worker *w, struct br_flight *flight);    /* of a relayed frame */
 void br_relay_dropped(struct br_worker *w, struct br_flight *flight); /* its rail is lost */
 bool br_relay_send(struct br_worker *w, struct br_peer *peer,
@@ -222,10 +225,10 @@ void br_relay_leave(struct br_worker *w);
 
 /* shutdown.c: the turns of a worker that has failed but whose links are not yet closed
  * (fail_due) */
-int br_worker_tell_error(struct br_worker *w);
+int br_worker_send_aborts(struct br_worker *w);
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 
-void br_link_retire(struct br_worker *w, struct br_link *link);
+void br_link_defer_close(struct br_worker *w, struct br_link *link);
 void br_links_close_deferred(struct br_worker *w);
 
 /* onesided.c */

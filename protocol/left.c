@@ -27,7 +27,7 @@
 
 void br_left_check(struct br_worker *w, struct br_peer *peer)
 {
-    if (!peer->bye_heard || peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
+    if (!peer->bye_received || peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
         return;
     peer->state = BR_PEER_LEFT;
     peer->left_check = w->now + GRACE;
@@ -37,7 +37,7 @@ void br_left_check(struct br_worker *w, struct br_peer *peer)
  * the peer that we serve. */
 static bool left_is_wanted(const struct br_worker *w, const struct br_transfer *t, bool onesided)
 {
-    return t->owner != &w->services && (br_tag_family(t->tag) == BR_TAG_ONESIDED) == onesided;
+    return t->owner != &w->services && (br_tag_class(t->tag) == BR_TAG_ONESIDED) == onesided;
 }
 
 static struct br_transfer *left_posted(const struct br_worker *w, const struct br_table *table,
@@ -58,8 +58,8 @@ static struct br_transfer *left_posted(const struct br_worker *w, const struct b
 static struct br_transfer *left_queued(const struct br_worker *w, const struct br_queue *queue,
                                        bool onesided)
 {
-    br_list_for_each (node, &queue->place) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+    br_list_for_each (node, &queue->entries) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.node);
 
         if (t->is_send && left_is_wanted(w, t, onesided))
             return t;
@@ -101,9 +101,9 @@ static void left_fail(struct br_worker *w, const struct br_peer *peer, const str
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     char text[sizeof w->message], what[80], of[40] = "";
 
-    if (group && br_tag_family(t->tag) != BR_TAG_ONESIDED)
+    if (group && br_tag_class(t->tag) != BR_TAG_ONESIDED)
         snprintf(of, sizeof of, " of communicator %u", group);
-    switch (br_tag_family(t->tag)) {
+    switch (br_tag_class(t->tag)) {
     case BR_TAG_P2P:
         snprintf(what, sizeof what, "a %s%s with tag %u", t->is_send ? "send" : "receive", of,
                  (uint32_t)t->tag);

@@ -56,7 +56,7 @@ static void match_release(struct br_worker *w, struct br_rail *rail, struct br_l
                           void *buffer, uint64_t tag)
 {
     link->device->ops->message_release(link, buffer);
-    br_rail_message_released(rail, br_tag_family(tag) == BR_TAG_P2P, w->now);
+    br_rail_message_released(rail, br_tag_class(tag) == BR_TAG_P2P, w->now);
     if (rail->ack_due)
         br_peer_activate(w, rail->peer);
 }
@@ -235,7 +235,7 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
                                    const struct br_message *m, uint32_t length)
 {
     if (m->type == BR_MESSAGE_READY)
-        return br_rkey_wrong(w, rail->peer, m, length);
+        return br_rkey_check(w, rail->peer, m, length);
     if (m->type == BR_MESSAGE_EAGER && m->bytes > BR_EAGER_INLINE && m->bytes != length)
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
@@ -283,7 +283,7 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->arrived++;
-    rail->arrived_p2p += br_tag_family(m.tag) == BR_TAG_P2P;
+    rail->arrived_p2p += br_tag_class(m.tag) == BR_TAG_P2P;
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;

@@ -69,8 +69,8 @@ enum br_message_type {
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
     /* struct br_message_relay: for another rank, or from one, over hosts in between */
     BR_MESSAGE_RELAY = 14,
-    BR_MESSAGE_RELAY_BACK = 15, /* buffers for relayed frames that are free again */
-    BR_MESSAGE_WAITING = 16,    /* a transfer waits for its other end (waiting.c) */
+    BR_MESSAGE_RELAY_CREDIT = 15, /* buffers for relayed frames that are free again */
+    BR_MESSAGE_WAITING = 16,      /* a transfer waits for its other end (waiting.c) */
     /* asks what became of a slot that a lost rail has carried (place.c) */
     BR_MESSAGE_RENEW = 17,
     /* credited: changes 8 bytes of a region; payload: struct br_operands */
@@ -155,7 +155,7 @@ struct br_body_ack {
     uint32_t released;     /* credited messages given back, in all (mod 2^32) */
     uint32_t released_p2p; /* of these, point-to-point ones */
     /* DATA bytes of the sender that await ACK on this link, at most its window */
-    uint32_t ahead;
+    uint32_t ack_backlog;
 };
 
 struct br_body_rail {
@@ -178,7 +178,7 @@ struct br_body_renew {
     uint32_t reserved[4];
 };
 
-struct br_body_relay_back {
+struct br_body_relay_credit {
     uint8_t n[BR_RELAY_HOPS]; /* [i]: buffers of class i + 1 */
     uint32_t reserved[2];
 };
@@ -219,7 +219,7 @@ struct br_message {
         struct br_body_rail rail;
         struct br_body_bye bye;
         struct br_body_abort abort;
-        struct br_body_relay_back relay_back;
+        struct br_body_relay_credit relay_back;
         struct br_body_renew renew;
     };
 };
@@ -264,14 +264,14 @@ enum br_data_flag {
     BR_DATA_DONE = 2,
 };
 
-struct br_placed {
+struct br_data_header {
     uint8_t flags;        /* enum br_data_flag */
     uint8_t reserved[47]; /* zero */
 };
-static_assert(sizeof(struct br_placed) == BR_FRAME_INLINE, "fills the inline area");
+static_assert(sizeof(struct br_data_header) == BR_FRAME_INLINE, "fills the inline area");
 
 /* Tags: bits 63..62 the family, then what numbers the transfer within it. */
-enum br_tag_family {
+enum br_tag_class {
     /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks
      * (16) */
     BR_TAG_COLLECTIVE = 0,
@@ -281,9 +281,9 @@ enum br_tag_family {
     BR_TAG_ONESIDED = 3,
 };
 
-static inline enum br_tag_family br_tag_family(uint64_t tag)
+static inline enum br_tag_class br_tag_class(uint64_t tag)
 {
-    return tag >> 62 == 1 ? BR_TAG_COLLECTIVE : (enum br_tag_family)(tag >> 62);
+    return tag >> 62 == 1 ? BR_TAG_COLLECTIVE : (enum br_tag_class)(tag >> 62);
 }
 
 static inline uint64_t br_tag_of_group(uint32_t group, uint64_t number)

@@ -85,7 +85,7 @@ static int protocol_onesided_reach(struct br_worker *w, struct br_service *s,
     }
     if (gpu)
         s->target = (struct br_target){.gpu = gpu,
-                                       .place = memory,
+                                       .address = memory,
                                        .bytes = m->bytes,
                                        .peer = s->data.peer,
                                        .arrives = m->type == BR_MESSAGE_PUT,

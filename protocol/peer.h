@@ -40,7 +40,7 @@
  *    something else of ours: a few for point-to-point messages; one for what never waits for a
  *    program: puts and gets, and messages for which the peer says that it waits (waiting.c); and
  *    one for the oldest message of this process: of its oldest operation the first fragment, of
- *    that the first step that needs a credit and has not ended (br_worker_keep_for). Among the
+ *    that the first step that needs a credit and has not ended (br_worker_reserve_for). Among the
  *    messages that have not been received, on all ranks, take those of the oldest operation, of
  *    them those of the first fragment, and of them one of the earliest round of the schedule: all
  *    that it could wait for is through, so its other end has begun it or is about to, and here it
@@ -131,7 +131,7 @@ struct br_probe {
 };
 #define BR_PROBES 16u
 
-#define BR_LATE_MOST 2u
+#define BR_RAIL_TIMEOUTS_MAX 2u
 
 struct br_rail {
     struct br_peer *peer;
@@ -155,8 +155,8 @@ struct br_rail {
     /* its link is a route through other hosts (relay.h) */
     bool alternate;
     uint32_t attempts; /* alternate routes: routes tried */
-    uint8_t late;      /* alternate routes: attempts that ran out of time since it was up or the
-                        * peer was cut, at most BR_LATE_MOST */
+    uint8_t timeouts;  /* alternate routes: attempts that ran out of time since it was up or the
+                        * peer was cut, at most BR_RAIL_TIMEOUTS_MAX */
     /* of a peer that is cut: is this refused? NULL: none (probe.c) */
     struct br_link *probe;
     uint64_t probe_at;           /* ns; the next one, or the end of this one */
@@ -173,10 +173,10 @@ struct br_rail {
     /* ns; when the last frame left that is known to have arrived and had asked */
     uint64_t acked_posted_at;
     /* bytes that the next ACK may come behind, as the last one said (note 2) */
-    uint32_t peer_ahead;
+    uint32_t peer_ack_backlog;
     /* rx_bytes when that came, or when the first of what is in flight left */
-    uint64_t heard_rx_bytes;
-    uint64_t asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
+    uint64_t ack_rx_bytes;
+    uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;
     uint64_t target_delay; /* ns */
     /* bytes/s, largest of the present and the last period; 0 unknown */
@@ -220,7 +220,7 @@ struct br_rail {
     /* statistics over all incarnations */
     uint64_t total_tx, total_rx; /* payload bytes */
     uint64_t tx_frames, rx_frames, tx_messages, rx_messages;
-    uint64_t failures, returns;
+    uint64_t failures, reconnects;
     uint64_t resent_slices, resent_packets; /* resent_packets: of links that are lost */
     enum br_stall stall;
     uint64_t stalled_since, stalled[BR_STALLS]; /* ns; stalled: without the one that lasts */
@@ -290,12 +290,12 @@ struct br_peer {
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool renew_due;               /* some of `moving` have to ask (place.c) */
-    bool bye_due, bye_sent, bye_heard;
+    bool bye_due, bye_sent, bye_received;
     /* credited ones that have arrived, and as many as its BYE says */
     uint32_t messages, bye_messages;
     /* LEFT: when to look what still waits for it (left.c), ns; 0: that is done */
     uint64_t left_check;
-    bool abort_said;
+    bool abort_sent;
     struct br_list active; /* in the worker's list of peers with something to send */
 
     /* with relaying */
@@ -321,7 +321,7 @@ static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
 /* 1: point to point, 0: all others. */
 static inline int br_stream_of(uint64_t tag)
 {
-    return br_tag_family(tag) == BR_TAG_P2P;
+    return br_tag_class(tag) == BR_TAG_P2P;
 }
 
 #endif

@@ -3,13 +3,13 @@
 
 void br_queue_init(struct br_queue *queue)
 {
-    br_list_init(&queue->place);
+    br_list_init(&queue->entries);
     br_list_init(&queue->age);
 }
 
 void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within)
 {
-    br_list_init(&item->place);
+    br_list_init(&item->node);
     br_list_init(&item->age);
     item->priority = priority;
     item->order = order;
@@ -21,35 +21,35 @@ void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, ui
 static struct br_queued *equal_at(const struct br_queue *queue, const struct br_list *node,
                                   int32_t priority)
 {
-    struct br_queued *item = br_container_of(node, struct br_queued, place);
+    struct br_queued *item = br_container_of(node, struct br_queued, node);
 
-    return node != &queue->place && item->priority == priority ? item : NULL;
+    return node != &queue->entries && item->priority == priority ? item : NULL;
 }
 
 /* `heir` is the first of its priority in place of `first`. */
-static void queue_hand_over(struct br_queued *first, struct br_queued *heir)
+static void queue_promote_next(struct br_queued *first, struct br_queued *heir)
 {
-    heir->turn = first->turn;
+    heir->priority_served = first->priority_served;
     br_list_insert_before(&first->age, &heir->age);
     br_list_remove(&first->age);
 }
 
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now)
 {
-    struct br_list *behind = queue->place.prev;
+    struct br_list *behind = queue->entries.prev;
     struct br_queued *next;
 
-    while (behind != &queue->place &&
-           br_queued_before(item, br_container_of(behind, struct br_queued, place)))
+    while (behind != &queue->entries &&
+           br_queued_before(item, br_container_of(behind, struct br_queued, node)))
         behind = behind->prev;
-    br_list_insert_before(behind->next, &item->place);
+    br_list_insert_before(behind->next, &item->node);
     item->queue = queue;
-    item->served = item->turn = now;
+    item->served = item->priority_served = now;
     if (equal_at(queue, behind, item->priority))
         return;
-    next = equal_at(queue, item->place.next, item->priority);
+    next = equal_at(queue, item->node.next, item->priority);
     if (next)
-        queue_hand_over(next, item);
+        queue_promote_next(next, item);
     else
         br_list_push_back(&queue->age, &item->age);
 }
@@ -57,26 +57,27 @@ void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t no
 void br_queue_remove(struct br_queued *item)
 {
     struct br_queued *next =
-        br_list_empty(&item->age) ? NULL : equal_at(item->queue, item->place.next, item->priority);
+        br_list_empty(&item->age) ? NULL : equal_at(item->queue, item->node.next, item->priority);
 
     if (next)
-        queue_hand_over(item, next);
-    br_list_remove(&item->place);
+        queue_promote_next(item, next);
+    br_list_remove(&item->node);
     br_list_remove(&item->age);
 }
 
 struct br_queued *br_queue_first(const struct br_queue *queue)
 {
-    return br_list_empty(&queue->place)
+    return br_list_empty(&queue->entries)
                ? NULL
-               : br_container_of(queue->place.next, struct br_queued, place);
+               : br_container_of(queue->entries.next, struct br_queued, node);
 }
 
 struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound)
 {
     struct br_queued *oldest = br_container_of(queue->age.next, struct br_queued, age);
 
-    if (br_list_empty(&queue->age) || now <= oldest->turn || now - oldest->turn <= bound)
+    if (br_list_empty(&queue->age) || now <= oldest->priority_served ||
+        now - oldest->priority_served <= bound)
         return NULL;
     return oldest;
 }
@@ -86,9 +87,9 @@ void br_queue_served(struct br_queued *item, uint64_t now)
     struct br_queued *first = item, *before;
 
     item->served = now;
-    while ((before = equal_at(item->queue, first->place.prev, item->priority)))
+    while ((before = equal_at(item->queue, first->node.prev, item->priority)))
         first = before;
-    first->turn = now;
+    first->priority_served = now;
     br_list_remove(&first->age);
     br_list_push_back(&item->queue->age, &first->age);
 }

@@ -26,19 +26,19 @@
 
 /* Embedded in what is queued. */
 struct br_queued {
-    struct br_list place, age;
+    struct br_list node, age;
     int32_t priority; /* larger is more urgent */
     uint64_t order;   /* submission order of the operation in this process */
     uint64_t within;  /* of one operation, the one with less goes first */
     uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
     /* of the first of its priority, which alone is in `age`: when a frame of the priority left
      * last, ns */
-    uint64_t turn;
+    uint64_t priority_served;
     struct br_queue *queue; /* set while in one */
 };
 
 struct br_queue {
-    struct br_list place, age;
+    struct br_list entries, age;
 };
 
 void br_queue_init(struct br_queue *queue);

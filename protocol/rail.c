@@ -70,10 +70,10 @@ static void set_window(struct br_rail *rail, uint64_t budget)
 
 void br_rail_reset(struct br_rail *rail, uint64_t now)
 {
-    rail->tx_bytes = rail->acked_bytes = rail->asked_bytes = rail->rx_bytes = rail->heard_rx_bytes =
-        0;
+    rail->tx_bytes = rail->acked_bytes = rail->ack_asked_bytes = rail->rx_bytes =
+        rail->ack_rx_bytes = 0;
     rail->acked_at = now;
-    rail->peer_ahead = 0;
+    rail->peer_ack_backlog = 0;
     rail->probe_head = rail->probe_tail = 0;
     rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p =
         rail->sent_p2p = 0;
@@ -97,10 +97,10 @@ uint64_t br_rail_in_flight(const struct br_rail *rail)
     return rail->tx_bytes - rail->acked_bytes;
 }
 
-uint32_t br_rail_ahead(const struct br_rail *rail)
+uint32_t br_rail_ack_backlog(const struct br_rail *rail)
 {
     uint64_t awaited =
-        rail->asked_bytes > rail->acked_bytes ? rail->asked_bytes - rail->acked_bytes : 0;
+        rail->ack_asked_bytes > rail->acked_bytes ? rail->ack_asked_bytes - rail->acked_bytes : 0;
 
     return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
@@ -109,7 +109,7 @@ uint32_t br_rail_ahead(const struct br_rail *rail)
  * they have arrived, as their frames did not ask. Then one frame more may leave: it asks. */
 static bool waits_for_nobody(const struct br_rail *rail)
 {
-    return !rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->asked_bytes;
+    return !rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->ack_asked_bytes;
 }
 
 static uint64_t delay_of(const struct br_rail *rail)
@@ -122,8 +122,8 @@ static uint64_t delay_of(const struct br_rail *rail)
  * both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
-    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->heard_rx_bytes,
-             ahead = rail->peer_ahead;
+    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
+             ahead = rail->peer_ack_backlog;
 
     if (rail->device->caps.sent_means_arrived)
         return 0;
@@ -248,21 +248,21 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
     const struct br_caps *caps = &rail->device->caps;
 
     return !caps->window_free && !caps->sent_means_arrived &&
-           (rail->solo || rail->tx_bytes + length - rail->asked_bytes >= rail->window / 4);
+           (rail->solo || rail->tx_bytes + length - rail->ack_asked_bytes >= rail->window / 4);
 }
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
 {
     volume_posted(rail, now);
     if (!br_rail_in_flight(rail))
-        rail->heard_rx_bytes = rail->rx_bytes;
+        rail->ack_rx_bytes = rail->rx_bytes;
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
     if (!br_rail_has_window(rail, rail->frame_bytes))
         rail->limited = true;
     if (asks)
-        rail->asked_bytes = rail->tx_bytes;
+        rail->ack_asked_bytes = rail->tx_bytes;
     if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.window_free))
         remember_probe(rail, length, now);
 }
@@ -283,7 +283,7 @@ static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uin
     rail->solo = old;
 }
 
-void br_rail_told_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
+void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
 {
     if (!min_rtt)
         return;
@@ -351,15 +351,16 @@ static void rail_newer(uint32_t *mine, uint32_t said, uint32_t most)
         *mine = said;
 }
 
-void br_rail_heard_ack(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
+void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now)
 {
     rail_newer(&rail->peer_arrived, ack->arrived, rail->sent);
     rail_newer(&rail->peer_released, ack->released, rail->sent);
     rail_newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
     if (rail->device->caps.sent_means_arrived)
         return;
-    rail->peer_ahead = ack->ahead < BUDGET_MOST ? (uint32_t)ack->ahead : BUDGET_MOST;
-    rail->heard_rx_bytes = rail->rx_bytes;
+    rail->peer_ack_backlog =
+        ack->ack_backlog < BUDGET_MOST ? (uint32_t)ack->ack_backlog : BUDGET_MOST;
+    rail->ack_rx_bytes = rail->rx_bytes;
     br_rail_acknowledged(rail, ack->bytes, now);
 }
 

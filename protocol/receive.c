@@ -28,7 +28,7 @@ static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t
 }
 
 /* The place is free: take a slot and tell the sender, or wait for a slot. */
-static void offer_place(struct br_worker *w, struct br_transfer *t)
+static void send_rkey(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
@@ -57,7 +57,7 @@ void br_receive_slotless(struct br_worker *w)
         if (!may_have_slot(w, t))
             continue;
         br_list_remove(node);
-        offer_place(w, t);
+        send_rkey(w, t);
     }
 }
 
@@ -78,7 +78,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     t->expected = false;
     t->status = 0;
     t->mapped = NULL;
-    t->combined = false;
+    t->reduced = false;
     t->slot = NULL;
     t->renews = 0;
     br_transfer_queued(w, t);
@@ -88,18 +88,18 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
         return br_match_receive(w, t);
     rc = t->rendezvous ? 0 : br_match_large(w, t);
     if (!rc && !w->failed && !w->dispute_until) /* else the worker is about to fail */
-        offer_place(w, t);
+        send_rkey(w, t);
     return rc;
 }
 
 /* Not where the sender writes by itself: br_slot_renew() forgets what has come. */
 bool br_transfer_reduce(struct br_worker *w, struct br_transfer *t,
-                        const struct br_slot_reducer *combiner)
+                        const struct br_slot_reducer *reducer)
 {
     const struct br_peer *peer = &w->peers[t->peer];
 
     return peer->reduces && !peer->rkey_rails && t->slot && t->state != BR_TRANSFER_ENDED &&
-           br_slot_set_reducer(t->slot, combiner);
+           br_slot_set_reducer(t->slot, reducer);
 }
 
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
@@ -112,7 +112,7 @@ bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send,
     return is_send == br_transfer_is_eager(w, peer, length);
 }
 
-void br_worker_keep_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
+void br_worker_reserve_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
 {
     w->oldest = (struct br_age){.order = order, .fragment = fragment, .within = within};
     if (!w->failed)
@@ -180,7 +180,7 @@ static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail,
     if (wants_done)
         br_receive_confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
-    t->combined = slot->reducer && !slot->mapped;
+    t->reduced = slot->reducer && !slot->mapped;
     if (!t->mapped)
         put_slot(w, t);
     br_transfer_end(w, t, 0);
@@ -209,11 +209,11 @@ static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct 
     return NULL;
 }
 
-static void protocol_receive_placed(struct br_worker *w, struct br_rail *rail,
-                                    const struct br_event *event)
+static void protocol_receive_data(struct br_worker *w, struct br_rail *rail,
+                                  const struct br_event *event)
 {
     struct br_slot *slot = br_slot_find(&w->slots, event->slot);
-    struct br_placed flags;
+    struct br_data_header flags;
     const char *wrong;
 
     memcpy(&flags, event->inline_, sizeof flags);
@@ -299,7 +299,7 @@ static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail,
     else if (m->type == BR_MESSAGE_RELAY)
         br_relay_arrived(w, rail, event);
     else
-        br_relay_heard_back(rail, &m->relay_back);
+        br_relay_credits_received(rail, &m->relay_back);
 }
 
 /* Messages without credit: dealt with at once. */
@@ -315,7 +315,7 @@ static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
                 br_send_confirmed(w, peer, m->done.slots[i]);
         break;
     case BR_MESSAGE_ACK:
-        br_rail_heard_ack(rail, &m->ack, w->now);
+        br_rail_ack_received(rail, &m->ack, w->now);
         br_peer_activate(w, peer);
         break;
     case BR_MESSAGE_PING:
@@ -334,18 +334,18 @@ static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
         protocol_receive_aborted(w, rail, event, m->abort.reason);
         break;
     case BR_MESSAGE_BYE:
-        peer->bye_heard = true;
+        peer->bye_received = true;
         peer->bye_messages = m->bye.messages;
         br_left_check(w, peer);
         break;
     case BR_MESSAGE_WAITING:
-        br_waiting_heard(w, peer, m);
+        br_waiting_received(w, peer, m);
         break;
     case BR_MESSAGE_RENEW:
-        br_rkey_asked(w, peer, &m->renew);
+        br_rkey_renew_requested(w, peer, &m->renew);
         break;
     case BR_MESSAGE_RELAY:
-    case BR_MESSAGE_RELAY_BACK:
+    case BR_MESSAGE_RELAY_CREDIT:
         protocol_receive_relay(w, rail, event, m);
         break;
     default:
@@ -375,7 +375,7 @@ void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br
     rail->last_rx = w->now;
     if (event->kind == BR_EVENT_DATA) {
         rail->rx_frames++;
-        protocol_receive_placed(w, rail, event);
+        protocol_receive_data(w, rail, event);
     } else {
         rail->rx_messages++;
         protocol_receive_message(w, rail, event);

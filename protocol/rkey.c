@@ -105,8 +105,8 @@ void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slo
         protocol_rkey_give_up(w, unable, error);
 }
 
-uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
-                        struct br_message *ready, uint8_t *out)
+uint32_t br_rkey_write(const struct br_peer *peer, const struct br_transfer *t,
+                       struct br_message *ready, uint8_t *out)
 {
     const struct br_slot *slot = t->slot;
     uint32_t n = 0;
@@ -126,7 +126,8 @@ uint32_t br_place_write(const struct br_peer *peer, const struct br_transfer *t,
     return n;
 }
 
-void br_rkey_asked(struct br_worker *w, struct br_peer *peer, const struct br_body_renew *renew)
+void br_rkey_renew_requested(struct br_worker *w, struct br_peer *peer,
+                             const struct br_body_renew *renew)
 {
     struct br_slot *slot = br_slot_find(&w->slots, renew->slot);
     struct br_transfer *t = slot ? slot->owner : NULL;
@@ -153,7 +154,7 @@ static uint64_t protocol_rkey_slices_of(const struct br_worker *w, uint32_t leng
     return br_slot_all(length, br_slot_slice_bytes(length, w->config.slice_bytes));
 }
 
-const char *br_rkey_wrong(const struct br_worker *w, const struct br_peer *peer,
+const char *br_rkey_check(const struct br_worker *w, const struct br_peer *peer,
                           const struct br_message *m, uint32_t length)
 {
     uint64_t have = m->ready.have;

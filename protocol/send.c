@@ -187,7 +187,7 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
                        uint32_t offset, uint32_t length)
 {
     struct br_flight *flight = br_pool_get(&w->flights);
-    struct br_placed placed = {0};
+    struct br_data_header placed = {0};
     struct br_frame frame;
     bool asks;
 

@@ -3,8 +3,8 @@
  * The end of a worker that has failed.
  *
  * It tells its peers why, and keeps their links, on which it says nothing more, until each of them
- * has answered by its own ABORT or by closing, or BR_TELL_ERROR have passed. If it closed at once,
- * a peer that is behind with reading would lose the words and would blame us, who are alive,
+ * has answered by its own ABORT or by closing, or BR_ABORT_LINGER have passed. If it closed at
+ * once, a peer that is behind with reading would lose the words and would blame us, who are alive,
  * instead of the one that has died. Operations end after that: until the links are closed, bytes
  * may still arrive in their memory.
  */
@@ -38,7 +38,7 @@ static bool post_abort(struct br_worker *w, struct br_rail *rail)
 }
 
 /* Tells those who do not know yet. true: somebody has still to answer. */
-static bool say_abort(struct br_worker *w)
+static bool send_abort(struct br_worker *w)
 {
     bool open = false;
 
@@ -47,8 +47,8 @@ static bool say_abort(struct br_worker *w)
 
         for (int i = 0; i < peer->n_rails; i++) {
             open = open || peer->rails[i].link;
-            if (!peer->abort_said && peer->rails[i].link)
-                peer->abort_said = post_abort(w, &peer->rails[i]);
+            if (!peer->abort_sent && peer->rails[i].link)
+                peer->abort_sent = post_abort(w, &peer->rails[i]);
         }
     }
     return open;
@@ -57,9 +57,9 @@ static bool say_abort(struct br_worker *w)
 static void close_rail(struct br_worker *w, struct br_rail *rail)
 {
     if (rail->link)
-        br_link_retire(w, rail->link);
+        br_link_defer_close(w, rail->link);
     if (rail->probe)
-        br_link_retire(w, rail->probe);
+        br_link_defer_close(w, rail->probe);
     rail->link = rail->probe = NULL;
     rail->state = BR_RAIL_IDLE;
     rail->retry_at = UINT64_MAX;
@@ -109,7 +109,7 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         link->device->ops->message_release(link, event->buffer);
     }
     if (event->kind == BR_EVENT_ACCEPTED) {
-        br_link_retire(w, link);
+        br_link_defer_close(w, link);
         return;
     }
     if (!rail || br_connect_owns(w, link))
@@ -119,13 +119,13 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         close_peer(w, rail->peer);
 }
 
-int br_worker_tell_error(struct br_worker *w)
+int br_worker_send_aborts(struct br_worker *w)
 {
     struct br_event events[16];
     int n = 0;
 
     if (!w->fail_at) {
-        w->fail_at = w->now + BR_TELL_ERROR;
+        w->fail_at = w->now + BR_ABORT_LINGER;
         close_rails(w, false);
     }
     w->in_batch = true;
@@ -138,7 +138,7 @@ int br_worker_tell_error(struct br_worker *w)
         n += k;
     }
     w->in_batch = false;
-    if (say_abort(w) && w->now < w->fail_at)
+    if (send_abort(w) && w->now < w->fail_at)
         return n;
     close_rails(w, true);
     br_rkey_release_all(w);

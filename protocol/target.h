@@ -28,7 +28,7 @@ struct br_target {
     /* the worker's */
     /* that the memory lies on, numbered as region_find() does; 0: it is host memory */
     int gpu;
-    void *place;    /* its address there */
+    void *address;  /* its address there */
     uint32_t bytes; /* <= BR_MAX_TRANSFER */
     int peer;       /* rank */
     bool arrives;   /* put; else get */
@@ -39,7 +39,7 @@ struct br_target {
     /* what target_begin() gives */
     void *memory;             /* where bytes go to, or leave from */
     struct br_region *region; /* that it lies in, or NULL */
-    void *stage;              /* its own */
+    void *staging;            /* its own */
 };
 
 struct br_target_hooks {

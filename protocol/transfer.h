@@ -59,7 +59,7 @@ struct br_transfer {
     int status; /* 0 or negative errno */
     /* receive: read the bytes here, then br_transfer_release(); NULL: they are in memory */
     const uint8_t *mapped;
-    bool combined; /* receive: its reducer has had all bytes, memory holds nothing of use */
+    bool reduced; /* receive: its reducer has had all bytes, memory holds nothing of use */
 
     /* the worker's */
     enum br_transfer_state state;
@@ -111,7 +111,7 @@ uint64_t br_transfer_left(const struct br_transfer *transfer);
  * the transfer is the worker's. false: they come in memory, because no rail to the peer combines,
  * or because some have come already. */
 bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,
-                        const struct br_slot_reducer *combiner);
+                        const struct br_slot_reducer *reducer);
 
 /* After a mapped receive: the bytes are no longer read. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);

@@ -26,7 +26,7 @@
 #define MANY (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
 /* Do we hold so many point-to-point messages on each rail that the peer may use? */
-static bool waiting_holds(const struct br_peer *peer, uint32_t messages)
+static bool waiting_messages_held(const struct br_peer *peer, uint32_t messages)
 {
     bool direct = br_peer_direct(peer), any = false;
 
@@ -44,17 +44,17 @@ static bool waiting_holds(const struct br_peer *peer, uint32_t messages)
 
 static struct br_list *list_of(struct br_peer *peer, const struct br_transfer *t)
 {
-    return br_tag_family(t->tag) == BR_TAG_P2P && !t->is_send ? &peer->expecting : &peer->waiting;
+    return br_tag_class(t->tag) == BR_TAG_P2P && !t->is_send ? &peer->expecting : &peer->waiting;
 }
 
 void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
-    if (t->rendezvous || br_tag_family(t->tag) == BR_TAG_ONESIDED)
+    if (t->rendezvous || br_tag_class(t->tag) == BR_TAG_ONESIDED)
         return; /* of these the other end hears in any case */
     t->waits_since = w->now;
-    if (br_tag_family(t->tag) != BR_TAG_P2P || !waiting_holds(peer, MANY)) {
+    if (br_tag_class(t->tag) != BR_TAG_P2P || !waiting_messages_held(peer, MANY)) {
         br_list_push_back(list_of(peer, t), &t->node);
         return;
     }
@@ -74,7 +74,7 @@ static struct br_transfer *next_of(const struct br_peer *peer)
 {
     struct br_transfer *t = waiting_first(&peer->waiting), *small = waiting_first(&peer->expecting);
 
-    if (!small || !waiting_holds(peer, FEW))
+    if (!small || !waiting_messages_held(peer, FEW))
         return t;
     return !t || (int64_t)(small->waits_since - t->waits_since) < 0 ? small : t;
 }
@@ -139,14 +139,14 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
         m.bytes = t->length;
         m.waiting.total = t->total;
         m.waiting.receives = !t->is_send;
-        call = br_tag_family(t->tag) == BR_TAG_COLLECTIVE ? br_agree_call(w, t->tag) : NULL;
+        call = br_tag_class(t->tag) == BR_TAG_COLLECTIVE ? br_agree_call(w, t->tag) : NULL;
         if (call)
             br_waiting_describe(&m, call);
         if (br_control_post(rail, &m, NULL, 0) != 1)
             return false;
         br_list_remove(&t->node);
         t->waits_since = w->now;
-        if (br_tag_family(t->tag) == BR_TAG_P2P)
+        if (br_tag_class(t->tag) == BR_TAG_P2P)
             br_list_push_back(list_of(peer, t), &t->node);
     }
     peer->waiting_due = false;
@@ -158,8 +158,8 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
 /* A small send that has not left yet, or NULL. */
 static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
 {
-    br_list_for_each (node, &peer->queues[BR_QUEUE_P2P].place) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.place);
+    br_list_for_each (node, &peer->queues[BR_QUEUE_P2P].entries) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, queued.node);
 
         if (t->is_send && t->tag == tag)
             return t;
@@ -180,23 +180,23 @@ static void waiting_await(struct br_worker *w, struct br_peer *peer, struct br_t
     }
 }
 
-void br_waiting_heard(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
+void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
 {
     struct br_transfer *t;
 
-    if (br_tag_family(m->tag) == BR_TAG_COLLECTIVE)
+    if (br_tag_class(m->tag) == BR_TAG_COLLECTIVE)
         br_agree_operation(w, peer->rank, m);
-    if (br_tag_family(m->tag) != BR_TAG_P2P)
+    if (br_tag_class(m->tag) != BR_TAG_P2P)
         return;
     t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
     if (t && br_agree_transfer(w, t, m))
         waiting_await(w, peer, t);
     br_list_for_each (node, &peer->streams[1].resend) {
-        struct br_unacked *orphan = br_container_of(node, struct br_unacked, node);
+        struct br_unacked *unacked = br_container_of(node, struct br_unacked, node);
 
-        if (orphan->message.tag == m->tag &&
-            (orphan->message.type == BR_MESSAGE_EAGER) == m->waiting.receives)
-            orphan->expected = true;
+        if (unacked->message.tag == m->tag &&
+            (unacked->message.type == BR_MESSAGE_EAGER) == m->waiting.receives)
+            unacked->expected = true;
     }
     br_peer_activate(w, peer);
 }

@@ -243,7 +243,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     return set_rails(w, peer, rails, n_rails);
 }
 
-bool br_worker_goes_by(const struct br_worker *w, int rank, uint32_t devices)
+bool br_worker_uses_only(const struct br_worker *w, int rank, uint32_t devices)
 {
     const struct br_peer *peer = &w->peers[rank];
 
@@ -356,7 +356,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
     }
     br_rail_forget_rate(rail, w->now);
     if (w->now > rail->min_rtt_until)
-        br_rail_told_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
+        br_rail_set_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
     protocol_worker_keepalive(w, rail);
 }
 
@@ -397,7 +397,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
 
     w->now = now;
     if (w->failed)
-        return w->fail_due ? br_worker_tell_error(w) : 0;
+        return w->fail_due ? br_worker_send_aborts(w) : 0;
     for (int d = 0; d < w->n_devices && !w->failed; d++) {
         int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
 

@@ -99,7 +99,7 @@ typedef void br_disagreement_text(int rank, int self, uint64_t tag, const struct
 #define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
 
 /* for the peers of a worker that fails to hear why, on a busy machine too (shutdown.c) */
-#define BR_TELL_ERROR BR_SEC
+#define BR_ABORT_LINGER BR_SEC
 
 struct br_unauthenticated; /* an incoming link that has not yet proved who it is (connect.c) */
 
@@ -134,7 +134,8 @@ struct br_worker {
     uint32_t n_deferred, max_deferred;
     bool in_batch;
     struct br_random random; /* only with config.seed */
-    /* of the transfer that may use the credits and the slot that are kept (br_worker_keep_for) */
+    /* of the transfer that may use the credits and the slot that are kept (br_worker_reserve_for)
+     */
     struct br_age oldest;
     /* the largest `order` of a transfer so far: what peers ask for comes behind it */
     uint64_t newest;
@@ -175,7 +176,7 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
 
 /* Is there a way to the peer, and do all its ways begin at these devices (a bit each, by
  * br_device.index), as long as no rail is lost? Not while only relays lead there. */
-bool br_worker_goes_by(const struct br_worker *worker, int rank, uint32_t devices);
+bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
 /* true when every rail of every peer has been up. */
 bool br_worker_connected(const struct br_worker *worker);
@@ -202,8 +203,8 @@ void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t 
 
 /* One credit of each rail and one slot are kept for the transfer with this order and this `within`,
  * of this fragment (peer.h, note 4), until the next call. None by default. */
-void br_worker_keep_for(struct br_worker *worker, uint64_t order, uint32_t fragment,
-                        uint64_t within);
+void br_worker_reserve_for(struct br_worker *worker, uint64_t order, uint32_t fragment,
+                           uint64_t within);
 
 /* Both return how much was done; 0: nothing. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);
@@ -219,7 +220,7 @@ static inline bool br_worker_is_due(const struct br_worker *worker)
 }
 
 /* Ends the worker. Its next polls tell all peers (reason in the ABORT message) and close all links,
- * which takes until the peers have answered, BR_TELL_ERROR at most; then fail_due is false.
+ * which takes until the peers have answered, BR_ABORT_LINGER at most; then fail_due is false.
  * Idempotent: the first reason stays. error > 0. */
 void br_worker_fail(struct br_worker *worker, int error, const char *text);
 /* Leaves in good order: BYE to all; br_worker_left() is true when all peers have said BYE too or

@@ -42,7 +42,7 @@ struct br_cache {
     struct br_list idle;   /* the one that has not been used for longest in front */
     atomic_bool any_stale; /* set with each mark */
     uint32_t next_id;
-    bool said_room, said_watch, said_register;
+    bool logged_room, logged_watch, logged_register;
     struct br_cache_counters counters;
 };
 
@@ -64,7 +64,7 @@ static int first_above(const struct br_cache *cache, uintptr_t address)
     return low;
 }
 
-static void cache_gone(struct br_watch *watch, uintptr_t start, uintptr_t end)
+static void cache_invalidate(struct br_watch *watch, uintptr_t start, uintptr_t end)
 {
     struct br_cache *cache = br_container_of(watch, struct br_cache, watch);
 
@@ -115,7 +115,7 @@ static void cache_drop(struct br_cache *cache, struct entry *entry)
 }
 
 /* Takes it out of the table; it dies with its last reference. */
-static void cache_retire(struct br_cache *cache, struct entry *entry)
+static void cache_evict(struct br_cache *cache, struct entry *entry)
 {
     br_monitor_lock();
     unlist_at(cache, first_above(cache, entry->start));
@@ -138,7 +138,7 @@ static struct entry *find_stale(struct br_cache *cache)
     return found;
 }
 
-void br_cache_tidy(struct br_cache *cache)
+void br_cache_reclaim(struct br_cache *cache)
 {
     struct entry *entry;
 
@@ -146,7 +146,7 @@ void br_cache_tidy(struct br_cache *cache)
         return;
     while ((entry = find_stale(cache))) {
         cache->counters.invalidated++;
-        cache_retire(cache, entry);
+        cache_evict(cache, entry);
     }
 }
 
@@ -155,7 +155,7 @@ static bool cache_evict_one(struct br_cache *cache)
     if (br_list_empty(&cache->idle))
         return false;
     cache->counters.evicted++;
-    cache_retire(cache, br_container_of(cache->idle.next, struct entry, node));
+    cache_evict(cache, br_container_of(cache->idle.next, struct entry, node));
     return true;
 }
 
@@ -182,7 +182,7 @@ static void cache_absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *en
     }
     while (i < cache->n && cache->table[i]->start < *end) {
         cache->counters.evicted++;
-        cache_retire(cache, cache->table[i]);
+        cache_evict(cache, cache->table[i]);
     }
     if (cache_cost_of(cache, low, high) <= cache->bound) {
         *start = low;
@@ -192,7 +192,7 @@ static void cache_absorb(struct br_cache *cache, uintptr_t *start, uintptr_t *en
 
 /* ---- a new entry ----------------------------------------------------------------------------- */
 
-static void cache_say(bool *said, const char *why)
+static void cache_log_once(bool *said, const char *why)
 {
     if (!*said)
         br_log_warn("memory that is in no region goes with a copy: %s. braid_alloc() or "
@@ -207,7 +207,7 @@ static int cache_pin(struct br_cache *cache, struct entry *entry)
     int rc = br_monitor_arm(entry->start, entry->end);
 
     if (rc) {
-        cache_say(&cache->said_watch, br_error_message());
+        cache_log_once(&cache->logged_watch, br_error_message());
         return rc;
     }
     rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
@@ -217,7 +217,7 @@ static int cache_pin(struct br_cache *cache, struct entry *entry)
         rc = br_region_register(cache->devices, cache->n_devices, &entry->region);
     }
     if (rc)
-        cache_say(&cache->said_register, br_error_message());
+        cache_log_once(&cache->logged_register, br_error_message());
     return rc;
 }
 
@@ -234,11 +234,11 @@ static struct entry *new_entry(struct br_cache *cache, uintptr_t start, uintptr_
 }
 
 /* Locks the monitor. false, unlocked: somebody has been changing memory all the time. */
-static bool lock_settled(void)
+static bool lock_current(void)
 {
     for (int i = 0; i < PATIENCE; i++) {
         br_monitor_lock();
-        if (br_monitor_settled())
+        if (br_monitor_is_current())
             return true;
         br_monitor_unlock();
         sched_yield();
@@ -249,7 +249,7 @@ static bool lock_settled(void)
 /* Note 5: did it stay as it was all the while? */
 static bool is_sound(const struct entry *entry)
 {
-    bool sound = lock_settled();
+    bool sound = lock_current();
 
     if (sound) {
         sound = !entry->stale;
@@ -263,12 +263,12 @@ static struct entry *cache_add(struct br_cache *cache, uintptr_t start, uintptr_
     struct entry *entry;
     int rc;
 
-    br_cache_tidy(cache);
+    br_cache_reclaim(cache);
     cache_absorb(cache, &start, &end);
     while (!cache_fits(cache, cache_cost_of(cache, start, end)) && cache_evict_one(cache))
         ;
     if (!cache_fits(cache, cache_cost_of(cache, start, end))) {
-        cache_say(&cache->said_room, "it would exceed BRAID_CACHE_BYTES");
+        cache_log_once(&cache->logged_room, "it would exceed BRAID_CACHE_BYTES");
         return NULL;
     }
     entry = new_entry(cache, start, end);
@@ -316,7 +316,7 @@ struct br_region *br_cache_get(struct br_cache *cache, const void *memory, size_
 
     if (!whole_pages(cache, memory, bytes, &start, &end))
         return NULL;
-    settled = lock_settled();
+    settled = lock_current();
     if (settled) {
         entry = cache_find(cache, start, end);
         br_monitor_unlock();
@@ -343,7 +343,7 @@ void br_cache_put(struct br_cache *cache, struct br_region *region)
         br_list_push_back(&cache->idle, &entry->node);
     else
         cache_drop(cache, entry);
-    br_cache_tidy(cache);
+    br_cache_reclaim(cache);
 }
 
 bool br_cache_owns(const struct br_cache *cache, const struct br_region *region)
@@ -390,7 +390,7 @@ int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struc
     cache->bound = bytes;
     cache->page = (uintptr_t)sysconf(_SC_PAGESIZE);
     cache->next_id = 1u << 31; /* apart from those of registered regions */
-    cache->watch.gone = cache_gone;
+    cache->watch.invalidate = cache_invalidate;
     br_list_init(&cache->idle);
     cache->table = calloc(ENTRIES, sizeof(struct entry *));
     rc = cache->table ? br_pool_init(&cache->entries, sizeof(struct entry), 2 * ENTRIES) : -ENOMEM;
@@ -412,6 +412,6 @@ void br_cache_close(struct br_cache *cache)
         return;
     br_monitor_close(&cache->watch);
     while (cache->n)
-        cache_retire(cache, cache->table[0]);
+        cache_evict(cache, cache->table[0]);
     cache_destroy(cache);
 }

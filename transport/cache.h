@@ -62,7 +62,7 @@ void br_cache_put(struct br_cache *cache, struct br_region *region);
 /* Is it one of the cache's? */
 bool br_cache_owns(const struct br_cache *cache, const struct br_region *region);
 /* Deregisters what has changed and is no longer in use. Cheap when there is nothing. */
-void br_cache_tidy(struct br_cache *cache);
+void br_cache_reclaim(struct br_cache *cache);
 const struct br_cache_counters *br_cache_counters(const struct br_cache *cache);
 
 #endif

@@ -27,7 +27,7 @@ struct br_gpu_cache {
     struct br_list known; /* the one that was used last in front */
     int next;             /* place of the entry to be looked at next (note 1) */
     uint32_t next_id;
-    bool said;
+    bool logged;
 };
 
 int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cache **out)
@@ -63,7 +63,7 @@ static void gpu_cache_drop(struct br_gpu_cache *cache, struct entry *entry)
 }
 
 /* Found by nobody from now on; gone with its last reference. */
-static void gpu_cache_retire(struct br_gpu_cache *cache, struct entry *entry)
+static void gpu_cache_evict(struct br_gpu_cache *cache, struct entry *entry)
 {
     br_list_remove(&entry->node);
     entry->listed = false;
@@ -92,7 +92,7 @@ static struct entry *gpu_cache_find(struct br_gpu_cache *cache,
             break;
         }
         if (gpu_cache_overlaps(&entry->memory, memory))
-            gpu_cache_retire(cache, entry);
+            gpu_cache_evict(cache, entry);
     }
     return found;
 }
@@ -103,8 +103,8 @@ static void look_at_one(struct br_gpu_cache *cache)
     struct entry *entry = &cache->entries[cache->next++ % BR_GPU_CACHE_ENTRIES];
 
     cache->next %= BR_GPU_CACHE_ENTRIES;
-    if (entry->listed && !entry->refs && !br_direct_lives(&entry->memory))
-        gpu_cache_retire(cache, entry);
+    if (entry->listed && !entry->refs && !br_direct_is_valid(&entry->memory))
+        gpu_cache_evict(cache, entry);
 }
 
 /* The one that was not used for longest, of those that are not in use. */
@@ -114,7 +114,7 @@ static bool gpu_cache_evict_one(struct br_gpu_cache *cache)
         struct entry *entry = br_container_of(node, struct entry, node);
 
         if (!entry->refs) {
-            gpu_cache_retire(cache, entry);
+            gpu_cache_evict(cache, entry);
             return true;
         }
     }
@@ -170,11 +170,11 @@ static int export_and_register(struct br_gpu_cache *cache, struct entry *entry, 
 static void gpu_cache_refuse(struct br_gpu_cache *cache, const struct br_direct_memory *memory)
 {
     br_downgrade(gpu_direct);
-    if (!cache->said)
+    if (!cache->logged)
         br_log_warn("%zu bytes of GPU %d go through host memory, as the NICs cannot be given them "
                     "(said once): %s",
                     memory->bytes, memory->gpu - 1, br_error_message());
-    cache->said = true;
+    cache->logged = true;
 }
 
 static struct entry *gpu_cache_add(struct br_gpu_cache *cache,

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-void br_inet_message(const union br_inet_address *address, bool port, char *out, size_t bytes)
+void br_inet_text(const union br_inet_address *address, bool port, char *out, size_t bytes)
 {
     bool v6 = address->any.sa_family == AF_INET6;
     char ip[INET6_ADDRSTRLEN] = "?";

@@ -16,7 +16,7 @@ union br_inet_address {
 };
 
 /* "10.0.0.1" or "fd00::1"; with port "10.0.0.1:77" or "[fd00::1]:77". */
-void br_inet_message(const union br_inet_address *address, bool port, char *out, size_t bytes);
+void br_inet_text(const union br_inet_address *address, bool port, char *out, size_t bytes);
 /* as bind() and connect() want it */
 socklen_t br_inet_bytes(const union br_inet_address *address);
 void br_inet_set_port(union br_inet_address *address, uint16_t port); /* in host order */

@@ -48,12 +48,12 @@ void br_monitor_unlock(void)
     pthread_mutex_unlock(&monitor.lock);
 }
 
-static void monitor_tell(uintptr_t start, uintptr_t end)
+static void monitor_notify(uintptr_t start, uintptr_t end)
 {
     br_list_for_each (node, &monitor.watches) {
         struct br_watch *watch = br_container_of(node, struct br_watch, node);
 
-        watch->gone(watch, start, end);
+        watch->invalidate(watch, start, end);
     }
 }
 
@@ -68,26 +68,26 @@ static void monitor_drain(void)
             const struct uffd_msg *m = &messages[i];
 
             if (m->event == UFFD_EVENT_REMAP)
-                monitor_tell(m->arg.remap.from, m->arg.remap.from + m->arg.remap.len);
+                monitor_notify(m->arg.remap.from, m->arg.remap.from + m->arg.remap.len);
             else if (m->event == UFFD_EVENT_UNMAP || m->event == UFFD_EVENT_REMOVE)
-                monitor_tell(m->arg.remove.start, m->arg.remove.end);
+                monitor_notify(m->arg.remove.start, m->arg.remove.end);
         }
 }
 
 /* Note 4: no range, so nothing is filled; EINVAL says so, once no change is under way. */
-static bool monitor_settled(void)
+static bool monitor_is_current(void)
 {
     struct uffdio_zeropage nothing = {0};
 
     return ioctl(monitor.fd, UFFDIO_ZEROPAGE, &nothing) && errno == EINVAL;
 }
 
-bool br_monitor_settled(void)
+bool br_monitor_is_current(void)
 {
-    if (monitor_settled())
+    if (monitor_is_current())
         return true;
     monitor_drain();
-    return monitor_settled();
+    return monitor_is_current();
 }
 
 int br_monitor_arm(uintptr_t start, uintptr_t end)

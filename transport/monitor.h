@@ -13,17 +13,17 @@
  *    a kernel module.
  * 2. Who changes an armed range sleeps in the kernel until the event has been read. So it is read
  *    by a thread that never waits for anything but events and `lock`. Besides, whoever needs to
- *    know reads what is there (br_monitor_settled).
+ *    know reads what is there (br_monitor_is_current).
  * 3. Under `lock` nobody may allocate, free, map, unmap or call foreign code: any of these can wait
  *    for the monitor (free() gives memory back), or for a thread that does (the allocator's lock).
  *    Callbacks follow the same rule: they mark.
  * 4. The kernel changes the range first, then lets others map there, then queues the event (UNMAP,
  *    REMAP): for a moment an unauthenticated peer can own the address and nothing is to be read.
  *    But it counts changes under way before it lets go of the address space, and an ioctl that
- *    could fill pages answers EAGAIN while there are any: that is br_monitor_settled(), one system
- *    call that does nothing. What is found under `lock` after it is true for every range that the
- *    caller owned before. (Before 5.16 the kernel keeps a flag, not a count: two changes at the
- *    same time can hide each other.)
+ *    could fill pages answers EAGAIN while there are any: that is br_monitor_is_current(), one
+ *    system call that does nothing. What is found under `lock` after it is true for every range
+ *    that the caller owned before. (Before 5.16 the kernel keeps a flag, not a count: two changes
+ *    at the same time can hide each other.)
  * 5. REMOVE is queued before the pages go. Who hands memory to braid while another thread of his
  *    discards it loses it anyhow; but what is registered in that very moment stays registered.
  *    Nothing notices that; it is the program's race.
@@ -52,7 +52,7 @@ struct br_watch {
     struct br_list node;
     /* The pages of [start, end) have changed or are about to. On any thread, under the lock (note
      * 3). */
-    void (*gone)(struct br_watch *watch, uintptr_t start, uintptr_t end);
+    void (*invalidate)(struct br_watch *watch, uintptr_t start, uintptr_t end);
 };
 
 /* The first one starts the thread. -ENOSYS, -EPERM, ... with a message that says what the kernel
@@ -66,7 +66,7 @@ void br_monitor_unlock(void);
 /* Under the lock. true: every change of armed memory that has come through is known to the watches.
  * false: one is under way; let go of the lock and ask again, or do without. Reads events itself;
  * does not wait. */
-bool br_monitor_settled(void);
+bool br_monitor_is_current(void);
 
 /* From now on changes of [start, end) are told; page aligned, mapped. Not under the lock. -errno
  * with a message: it cannot be watched (files, memory that another userfaultfd serves). */

@@ -184,7 +184,7 @@ int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset
     return rc;
 }
 
-bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *combiner)
+bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *reducer)
 {
     uint64_t all = br_slot_all(slot->length, slot->slice_bytes);
 
@@ -193,7 +193,7 @@ bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *com
     for (int i = 0; i < __builtin_popcountll(all); i++)
         if (slot->arrived[i])
             return false;
-    slot->reducer = combiner;
+    slot->reducer = reducer;
     return true;
 }
 

@@ -141,7 +141,7 @@ static inline int br_slot_admit(struct br_slot_table *table, const struct br_slo
 
 /* From now on its bytes are combined. false: some have arrived already, they go to `base` as
  * before. */
-bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *combiner);
+bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *reducer);
 /* Combines those granules of [offset, offset + length) that have not been yet, and marks them:
  * whole granules of one slice, or up to the end of the transfer, as br_slot_expect() wants them.
  * For back ends and for the protocol. */

@@ -41,7 +41,7 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
-static int no_gpu_trial(const struct br_device_config *config, struct br_region *region,
+static int no_gpu_check(const struct br_device_config *config, struct br_region *region,
                         size_t from, size_t to, size_t bytes)
 {
     (void)config, (void)region, (void)from, (void)to, (void)bytes;
@@ -100,7 +100,7 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(device_open);
     DEFAULT(region_register);
     DEFAULT(region_release);
-    DEFAULT(gpu_trial);
+    DEFAULT(gpu_check);
     DEFAULT(rkey_make);
     DEFAULT(rkey_release);
     DEFAULT(link_resent);

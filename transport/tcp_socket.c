@@ -38,12 +38,12 @@ static int read_congestion(const struct br_interface *interface, char *out)
     *out = '\0';
     if (!wanted || !*wanted) {
         if (interface->local && congestion_known("cubic"))
-            snprintf(out, BR_TCP_CONGESTION, "cubic");
+            snprintf(out, BR_TCP_SOCKET_CONGESTION, "cubic");
         return 0;
     }
     if (!strcmp(wanted, "system"))
         return 0;
-    if (strlen(wanted) >= BR_TCP_CONGESTION || !congestion_known(wanted))
+    if (strlen(wanted) >= BR_TCP_SOCKET_CONGESTION || !congestion_known(wanted))
         return br_error(ENOENT,
                         "BRAID_TCP_CONGESTION=%s: this kernel has no such congestion control; see "
                         "/proc/sys/net/ipv4/tcp_allowed_congestion_control, or say `system`",
@@ -52,7 +52,7 @@ static int read_congestion(const struct br_interface *interface, char *out)
     return 0;
 }
 
-static int tcp_socket_read_ports(struct br_tcp_options *out)
+static int tcp_socket_read_ports(struct br_tcp_socket_options *out)
 {
     const char *text = getenv("BRAID_PORT_RANGE");
     unsigned first, last;
@@ -70,8 +70,8 @@ static int tcp_socket_read_ports(struct br_tcp_options *out)
     return 0;
 }
 
-int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
-                        struct br_tcp_options *out)
+int br_tcp_socket_options_read(const struct br_interface *interface, uint64_t patience,
+                               struct br_tcp_socket_options *out)
 {
     int rc = read_congestion(interface, out->congestion);
 
@@ -93,7 +93,8 @@ static int bind_nic(int fd, const char *nic)
     return *nic ? setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, nic, (socklen_t)strlen(nic)) : 0;
 }
 
-int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options)
+int br_tcp_socket_options_bind(const struct br_interface *interface,
+                               struct br_tcp_socket_options *options)
 {
     int fd, rc;
 
@@ -112,12 +113,12 @@ int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_opti
     return 0;
 }
 
-int br_tcp_options_of(const struct br_device *device, const struct br_interface *interface,
-                      struct br_tcp_options *out)
+int br_tcp_socket_options_of(const struct br_device *device, const struct br_interface *interface,
+                             struct br_tcp_socket_options *out)
 {
-    int rc = br_tcp_options_read(interface, device->config->patience, out);
+    int rc = br_tcp_socket_options_read(interface, device->config->patience, out);
 
-    if (!rc && device->config->own_nic_only && br_tcp_options_bind(interface, out)) {
+    if (!rc && device->config->own_nic_only && br_tcp_socket_options_bind(interface, out)) {
         br_downgrade(device_binding);
         br_log_warn("device %s: %s; packets go where the routes lead", device->name,
                     br_error_message());
@@ -126,7 +127,7 @@ int br_tcp_options_of(const struct br_device *device, const struct br_interface 
 }
 
 /* A TCP socket with our options. */
-static int tcp_socket_open_socket(int family, const struct br_tcp_options *options)
+static int tcp_socket_open_socket(int family, const struct br_tcp_socket_options *options)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -150,7 +151,8 @@ static int tcp_socket_open_socket(int family, const struct br_tcp_options *optio
 /* A socket of its own for each port that is tried: where another socket has bound the same port
  * (SO_REUSEADDR lets both) and listens first, ours is refused only when it is to listen, and stays
  * bound to that port. Returns it, or a negative errno. */
-static int listen_at(const union br_inet_address *address, const struct br_tcp_options *options)
+static int listen_at(const union br_inet_address *address,
+                     const struct br_tcp_socket_options *options)
 {
     int fd = tcp_socket_open_socket(address->any.sa_family, options), err;
     char text[64];
@@ -161,12 +163,13 @@ static int listen_at(const union br_inet_address *address, const struct br_tcp_o
         return fd;
     err = errno;
     close(fd);
-    br_inet_message(address, true, text, sizeof text);
+    br_inet_text(address, true, text, sizeof text);
     return br_error(err, "cannot listen at %s: %s", text, strerror(err));
 }
 
 /* On the first free port of the range. */
-static int listen_in_range(const struct br_tcp_options *options, union br_inet_address *address)
+static int listen_in_range(const struct br_tcp_socket_options *options,
+                           union br_inet_address *address)
 {
     char text[64];
 
@@ -178,13 +181,14 @@ static int listen_in_range(const struct br_tcp_options *options, union br_inet_a
         if (fd != -EADDRINUSE)
             return fd;
     }
-    br_inet_message(address, true, text, sizeof text);
+    br_inet_text(address, true, text, sizeof text);
     return br_error(EADDRINUSE, "no free port in %u-%u at %s; widen BRAID_PORT_RANGE",
                     options->first_port, options->last_port, text);
 }
 
-int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
-                  union br_inet_address *address)
+int br_tcp_socket_listen(const struct br_interface *interface,
+                         const struct br_tcp_socket_options *options,
+                         union br_inet_address *address)
 {
     socklen_t bytes = sizeof *address;
     int fd;
@@ -200,8 +204,9 @@ int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_opti
     return fd;
 }
 
-int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
-                   const union br_inet_address *to)
+int br_tcp_socket_connect(const union br_inet_address *from,
+                          const struct br_tcp_socket_options *options,
+                          const union br_inet_address *to)
 {
     union br_inet_address source = *from;
     int fd = tcp_socket_open_socket(from->any.sa_family, options);

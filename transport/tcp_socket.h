@@ -19,35 +19,38 @@
 #include "transport/interface.h"
 #include "transport/transport.h"
 
-#define BR_TCP_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
+#define BR_TCP_SOCKET_CONGESTION 16 /* bytes of a name, as the kernel's TCP_CA_NAME_MAX */
 
-struct br_tcp_options {
-    char congestion[BR_TCP_CONGESTION]; /* "": the system's */
-    uint16_t first_port, last_port;     /* to listen on; 0: any */
-    int user_timeout_ms;                /* TCP_USER_TIMEOUT */
-    char nic[IF_NAMESIZE];              /* SO_BINDTODEVICE; "": as the host's routes say */
+struct br_tcp_socket_options {
+    char congestion[BR_TCP_SOCKET_CONGESTION]; /* "": the system's */
+    uint16_t first_port, last_port;            /* to listen on; 0: any */
+    int user_timeout_ms;                       /* TCP_USER_TIMEOUT */
+    char nic[IF_NAMESIZE];                     /* SO_BINDTODEVICE; "": as the host's routes say */
 };
 
 /* From the environment; `patience` is br_device_config's. -EINVAL or -ENOENT with a message. */
-int br_tcp_options_read(const struct br_interface *interface, uint64_t patience,
-                        struct br_tcp_options *out);
+int br_tcp_socket_options_read(const struct br_interface *interface, uint64_t patience,
+                               struct br_tcp_socket_options *out);
 
 /* From now on sockets belong to the interface; without effect on loopback. -EPERM with a message:
  * this kernel lets only root. */
-int br_tcp_options_bind(const struct br_interface *interface, struct br_tcp_options *options);
+int br_tcp_socket_options_bind(const struct br_interface *interface,
+                               struct br_tcp_socket_options *options);
 /* What the sockets of a device on this interface need: the two above, the second where the device's
  * configuration says own_nic_only. A kernel that lets only root do that is a downgrade. Errors of
- * br_tcp_options_read(). */
-int br_tcp_options_of(const struct br_device *device, const struct br_interface *interface,
-                      struct br_tcp_options *out);
+ * br_tcp_socket_options_read(). */
+int br_tcp_socket_options_of(const struct br_device *device, const struct br_interface *interface,
+                             struct br_tcp_socket_options *out);
 
 /* A non-blocking socket, bound to the interface's address, that listens; *address gets its port.
  * The sockets that it accepts inherit its options. Returns it, or -errno with a message. */
-int br_tcp_listen(const struct br_interface *interface, const struct br_tcp_options *options,
-                  union br_inet_address *address);
+int br_tcp_socket_listen(const struct br_interface *interface,
+                         const struct br_tcp_socket_options *options,
+                         union br_inet_address *address);
 /* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to
  * connect. Returns it, or -errno with a message. */
-int br_tcp_connect(const union br_inet_address *from, const struct br_tcp_options *options,
-                   const union br_inet_address *to);
+int br_tcp_socket_connect(const union br_inet_address *from,
+                          const struct br_tcp_socket_options *options,
+                          const union br_inet_address *to);
 
 #endif

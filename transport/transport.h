@@ -139,9 +139,9 @@ struct br_frame {
 enum br_event_kind {
     BR_EVENT_ACCEPTED,  /* `link` is new, made by a remote connect; usable now */
     BR_EVENT_CONNECTED, /* link_connect() has come through; usable now */
-    BR_EVENT_CLOSED, /* `link` has failed or the peer closed it: `error`, words by br_link_words().
-                        The caller still owns the link and must link_close() it; no further event of
-                        it follows */
+    BR_EVENT_CLOSED,    /* `link` has failed or the peer closed it: `error`, words by
+                           br_link_message(). The caller still owns the link and must link_close() it;
+                           no further event of it follows */
     /* The frame posted with `cookie` needs its memory no more. */
     BR_EVENT_SENT,
     /* inline_, payload, length; valid until message_release(link, buffer). */
@@ -201,8 +201,8 @@ struct br_device {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
         /* payload copied in user space besides placing it */
         uint64_t tx_copied_bytes, rx_copied_bytes;
-        uint64_t rx_mapped_bytes;   /* handed over without any copy */
-        uint64_t rx_combined_bytes; /* combined where they lay (caps.combines) */
+        uint64_t rx_mapped_bytes;  /* handed over without any copy */
+        uint64_t rx_reduced_bytes; /* combined where they lay (caps.combines) */
         /* memory regions registered with the NIC so far */
         uint64_t registrations;
         uint64_t pinned_bytes; /* of those that are registered now */
@@ -262,7 +262,7 @@ struct br_transport_ops {
      * its dma-buf; 1: by the peer-memory module; -errno with a message: it cannot. Blocks, up to a
      * second or two; any thread.
      */
-    int (*gpu_trial)(const struct br_device_config *config, struct br_region *region, size_t from,
+    int (*gpu_check)(const struct br_device_config *config, struct br_region *region, size_t from,
                      size_t to, size_t bytes);
 
     /*

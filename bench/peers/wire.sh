@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Sourced behind namespaces.sh: between its two namespaces a long wire (long_wire), instead of the bare veth.
+# Sourced behind namespaces.sh: between its two namespaces a long wire (link_delay), instead of the bare veth.
 # shellcheck disable=SC2154 # net_a, net_b and build are those of who sources it
 # $build is the build. The wire ends with the namespaces.
 wire=
@@ -31,7 +31,7 @@ wire_up() { # MICROSECONDS
         kill "$wire"
         wait "$wire" 2> /dev/null
     fi
-    ip netns exec "$middle" "$build/bench/long_wire" wire_a wire_b "$@" &
+    ip netns exec "$middle" "$build/bench/link_delay" wire_a wire_b "$@" &
     wire=$!
     sleep 0.3 # until its sockets are open
 }

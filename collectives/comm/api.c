@@ -202,7 +202,7 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
 static int api_call(struct braid_comm *comm, const char *name, const struct call *c,
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct call_bytes bytes;
     struct br_operation *op;
     int rc = check_call(comm, name, c, options, &bytes);
@@ -253,7 +253,7 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, void *stream)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
     const char *name = "braid_allreduce_on_stream";
     struct call_bytes bytes;
@@ -440,7 +440,7 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 static int api_p2p(struct braid_comm *comm, const char *name, const struct point *p,
                    const struct braid_options *options, struct braid_op **out)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_operation *op;
     int rc = br_comm_check(comm, name);
 

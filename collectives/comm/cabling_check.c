@@ -15,7 +15,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/devices.h"
 #include "collectives/comm/subnet.h"
-#include "protocol/bootstrap/beacon.h"
+#include "protocol/bootstrap/discovery.h"
 #include "protocol/bootstrap/store.h"
 
 #define ROUNDS 3
@@ -28,7 +28,7 @@ struct agreement {
     uint32_t sizes[4];   /* slice, eager, chunk, shared segment */
     uint32_t n, k;       /* of the BCube; 0: a mesh */
     uint32_t cabling_ms; /* 0: this rank cannot, or does not want to */
-    uint8_t nonce[BR_BEACON_NONCE_BYTES];
+    uint8_t nonce[BR_DISCOVERY_NONCE_BYTES];
     char host[64];
     char backend[16], network[16]; /* as the user says; between hosts, what has come of it */
 };
@@ -106,15 +106,15 @@ struct report {
         int8_t level;
         uint8_t up, blind, reserved;
         struct br_subnet subnet;
-    } nics[BR_BEACON_NICS];
+    } nics[BR_DISCOVERY_NICS];
     uint32_t n_seen;
-    struct br_beacon_sighting seen[];
+    struct br_discovery_neighbour seen[];
 };
 
 struct wires {
     struct br_context *context;
     const struct br_devices *devices;
-    struct br_beacon *beacon;
+    struct br_discovery *discovery;
     struct br_wiring wiring;
     struct br_subnet *subnets; /* of all NICs of all hosts */
     struct report *mine, *all;
@@ -133,7 +133,7 @@ static uint32_t most_sightings(const struct br_bcube *cube)
 
 static void cabling_close(struct wires *w)
 {
-    br_beacon_close(w->beacon);
+    br_discovery_close(w->discovery);
     br_wiring_destroy(&w->wiring);
     free(w->subnets);
     free(w->mine);
@@ -144,18 +144,18 @@ static int cabling_open(struct wires *w, struct br_context *context,
                         const struct br_devices *devices, const struct agreement *first)
 {
     const struct br_bcube *cube = &context->settings.cube;
-    struct br_beacon_config config = {
+    struct br_discovery_config config = {
         .rank = (uint32_t)context->rank, .size = (uint32_t)context->size, .n_nics = 0};
     int rc;
 
     *w = (struct wires){.context = context, .devices = devices, .max_seen = most_sightings(cube)};
-    w->bytes = sizeof(struct report) + w->max_seen * sizeof(struct br_beacon_sighting);
-    br_secret_subkey(&context->settings.secret, BR_SECRET_BEACONS, config.key);
+    w->bytes = sizeof(struct report) + w->max_seen * sizeof(struct br_discovery_neighbour);
+    br_secret_subkey(&context->settings.secret, BR_SECRET_DISCOVERY, config.key);
     memcpy(config.nonce, first->nonce, sizeof config.nonce);
     config.n_nics = devices->n;
     for (int i = 0; i < devices->n; i++)
         memcpy(config.nics[i], devices->nics[i], IF_NAMESIZE);
-    config.max_sightings = w->max_seen / (uint32_t)devices->n;
+    config.max_neighbours = w->max_seen / (uint32_t)devices->n;
     w->mine = calloc(1, w->bytes);
     w->all = calloc((size_t)context->size, w->bytes);
     w->subnets = calloc((size_t)context->size * BR_WIRING_NICS, sizeof *w->subnets);
@@ -163,7 +163,7 @@ static int cabling_open(struct wires *w, struct br_context *context,
              ? br_wiring_init(&w->wiring, cube, (uint32_t)context->size)
              : br_error(ENOMEM, "no memory for %d reports", context->size);
     if (!rc)
-        rc = br_beacon_open(&config, &w->beacon);
+        rc = br_discovery_open(&config, &w->discovery);
     if (rc)
         cabling_close(w);
     return rc;
@@ -177,11 +177,11 @@ static void fill_report(struct wires *w)
     for (int i = 0; i < w->devices->n; i++) {
         memcpy(r->nics[i].name, w->devices->nics[i], IF_NAMESIZE);
         r->nics[i].level = (int8_t)(w->devices->ordered ? i : -1);
-        r->nics[i].up = br_beacon_nic_up(w->beacon, i);
+        r->nics[i].up = br_discovery_nic_up(w->discovery, i);
         r->nics[i].subnet = br_subnet_of(w->devices->names[i], w->devices->nics[i]);
-        r->nics[i].blind = !w->devices->names[i][0] || br_beacon_nic_blind(w->beacon, i);
+        r->nics[i].blind = !w->devices->names[i][0] || br_discovery_nic_deaf(w->discovery, i);
     }
-    r->n_seen = br_beacon_sightings(w->beacon, r->seen, w->max_seen);
+    r->n_seen = br_discovery_neighbours(w->discovery, r->seen, w->max_seen);
 }
 
 static const struct report *report_of(const struct wires *w, int rank)
@@ -210,18 +210,18 @@ static int take_reports(struct wires *w, const struct agreement *agreements)
                 return br_error(EPROTO, "the report of rank %d on its NICs makes no sense", r);
             host->nics[i] = (struct br_wiring_nic){.level = report->nics[i].level,
                                                    .up = report->nics[i].up,
-                                                   .blind = report->nics[i].blind};
+                                                   .cannot_listen = report->nics[i].blind};
             w->subnets[(size_t)r * BR_WIRING_NICS + i] = report->nics[i].subnet;
             snprintf(host->nics[i].name, sizeof host->nics[i].name, "%.15s", report->nics[i].name);
         }
     }
     for (int r = 0; r < w->context->size; r++)
         for (uint32_t i = 0; i < report_of(w, r)->n_seen; i++) {
-            const struct br_beacon_sighting *s = &report_of(w, r)->seen[i];
+            const struct br_discovery_neighbour *s = &report_of(w, r)->seen[i];
 
-            br_wiring_hear(&w->wiring, (uint32_t)r, s->nic, s->rank, s->other_nic);
+            br_wiring_add_neighbour(&w->wiring, (uint32_t)r, s->nic, s->rank, s->other_nic);
         }
-    return br_wiring_judge(&w->wiring);
+    return br_wiring_analyse(&w->wiring);
 }
 
 /* As many findings as fit; rank 0 logs all. */
@@ -270,7 +270,7 @@ static int cabling_discover(struct wires *w, const struct agreement *agreements,
     int rc = 0;
 
     for (int round = 0; round < ROUNDS; round++) {
-        br_beacon_listen(w->beacon, span);
+        br_discovery_listen(w->discovery, span);
         fill_report(w);
         rc = br_store_gather(w->context->store, "wires", w->mine, w->bytes, w->all, until);
         if (!rc)
@@ -302,7 +302,7 @@ static bool all_can_discover(const struct br_context *context, const struct agre
 static void log_undiscovered(const struct wires *w)
 {
     for (int i = 0; i < w->devices->n; i++) {
-        const char *why = w->devices->names[i][0] ? br_beacon_nic_blind(w->beacon, i) : NULL;
+        const char *why = w->devices->names[i][0] ? br_discovery_nic_deaf(w->discovery, i) : NULL;
 
         if (why)
             br_log_warn(

@@ -5,7 +5,7 @@
  *
  * 1. What must be the same on all ranks is compared before anything is said of the network.
  * 2. In a BCube with real NICs every rank then announces itself on each of them
- *    (bootstrap/beacon.h). All get what all have heard, and judge it alone (bcube/wiring.h): the
+ *    (bootstrap/discovery.h). All get what all have heard, and judge it alone (bcube/wiring.h): the
  *    same message everywhere, before any data moves.
  * 3. Beacons get lost, and ranks on a busy machine start late. So it goes in rounds, and the first
  *    one without a finding is the last one.

@@ -253,7 +253,7 @@ static void destroy_streams(struct br_context *context)
                      "GPUs stays pinned "
                      "and allocated to the end of the process",
                      context->rank);
-        br_copier_lose(context->copier);
+        br_copier_set_all_lost(context->copier);
     }
     br_stream_ops_destroy(context->stream_ops);
     pthread_mutex_destroy(&context->stream_lock);
@@ -419,7 +419,7 @@ static void comm_free_in_child(struct br_context *context)
 
 int braid_init(const struct braid_config *config, struct braid_comm **out)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_context *context;
     int rc;
 
@@ -458,7 +458,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
 
 int braid_finalize(struct braid_comm *comm)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     char memory[BR_MEMORY_TEXT], text[BR_ERROR_BYTES];
     struct br_context *context;
     int rc;
@@ -495,7 +495,7 @@ int braid_finalize(struct braid_comm *comm)
 
 int braid_comm_abort(struct braid_comm *comm, const char *reason)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_comm_abort");
     struct br_context *context;
     char text[200], name[80];
@@ -516,7 +516,7 @@ int braid_comm_abort(struct braid_comm *comm, const char *reason)
 
 int braid_comm_error(struct braid_comm *comm)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_comm_error");
 
     if (rc)

@@ -78,13 +78,14 @@ int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken,
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-static int epochs_keep(struct br_epochs *epochs, struct br_forest *trees)
+static int epochs_keep(struct br_epochs *epochs, struct br_disjoint_trees *trees)
 {
-    struct br_forest **more = realloc(epochs->disjoint_trees,
-                                      (epochs->n_disjoint_trees + 1) * sizeof(struct br_forest *));
+    struct br_disjoint_trees **more =
+        realloc(epochs->disjoint_trees,
+                (epochs->n_disjoint_trees + 1) * sizeof(struct br_disjoint_trees *));
 
     if (!more) {
-        br_forest_free(trees);
+        br_disjoint_trees_free(trees);
         return br_error(ENOMEM, "no memory for another view of the network");
     }
     epochs->disjoint_trees = more;
@@ -94,10 +95,11 @@ static int epochs_keep(struct br_epochs *epochs, struct br_forest *trees)
 
 /* The one of these failures: known already, or new. */
 static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cube,
-                             const struct br_failures *failures, const struct br_forest **out)
+                             const struct br_failures *failures,
+                             const struct br_disjoint_trees **out)
 {
-    struct br_forest *trees;
-    int rc = br_forest_new(cube, failures, &trees);
+    struct br_disjoint_trees *trees;
+    int rc = br_disjoint_trees_new(cube, failures, &trees);
 
     if (rc ==
         /* in parts for now, or hosts are reached by chance: as if whole, and relayed */
@@ -109,7 +111,7 @@ static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cu
         return rc;
     for (uint32_t i = 0; i < epochs->n_disjoint_trees; i++)
         if (epochs->disjoint_trees[i]->digest == trees->digest) {
-            br_forest_free(trees);
+            br_disjoint_trees_free(trees);
             *out = epochs->disjoint_trees[i];
             return 0;
         }
@@ -117,7 +119,7 @@ static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cu
     return epochs_keep(epochs, trees);
 }
 
-static int epoch_of(struct br_context *context, const struct br_forest **out)
+static int epoch_of(struct br_context *context, const struct br_disjoint_trees **out)
 {
     struct br_failures failures = {0};
     int rc = br_epochs_failures(&context->settings.cube, context->epochs->all_links, &failures);
@@ -189,7 +191,7 @@ void br_epochs_round_ended(struct br_context *context, uint64_t now)
 {
     struct br_epochs *epochs = context->epochs;
     struct br_group *group = context->world->group;
-    const struct br_forest *view, *before = group->epochs[group->epoch % 2];
+    const struct br_disjoint_trees *view, *before = group->epochs[group->epoch % 2];
     int rc;
 
     if (epochs->op.status)
@@ -214,11 +216,12 @@ int br_epochs_create(struct br_context *context)
     const struct br_topology *topology = &context->network.topology;
     const struct br_bcube *cube = &context->settings.cube;
     struct br_group *group = br_engine_all(context->engine);
-    struct br_forest *whole;
+    struct br_disjoint_trees *whole;
     int rc;
 
-    if (topology->kind != BR_TOPOLOGY_BCUBE || context->size < 2 || cube->hosts > BR_FOREST_HOSTS ||
-        !br_topology_is_whole_cube(topology) || cube->k * (cube->n - 1) > 64)
+    if (topology->kind != BR_TOPOLOGY_BCUBE || context->size < 2 ||
+        cube->hosts > BR_DISJOINT_TREES_HOSTS || !br_topology_is_whole_cube(topology) ||
+        cube->k * (cube->n - 1) > 64)
         return 0;
     context->epochs = calloc(1, sizeof *context->epochs);
     if (!context->epochs)
@@ -231,7 +234,7 @@ int br_epochs_create(struct br_context *context)
         rc = br_group_init(&context->epochs->group, BR_EPOCHS_GROUP, context->rank, context->size,
                            NULL, &context->network.model);
     if (!rc)
-        rc = br_forest_new(cube, NULL, &whole);
+        rc = br_disjoint_trees_new(cube, NULL, &whole);
     if (!rc)
         rc = epochs_keep(context->epochs, whole);
     if (rc) {
@@ -250,7 +253,7 @@ void br_epochs_destroy(struct br_context *context)
     if (!epochs)
         return;
     for (uint32_t i = 0; i < epochs->n_disjoint_trees; i++)
-        br_forest_free(epochs->disjoint_trees[i]);
+        br_disjoint_trees_free(epochs->disjoint_trees[i]);
     free(epochs->disjoint_trees);
     br_group_destroy(&epochs->group);
     free(epochs->all_links);

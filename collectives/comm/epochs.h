@@ -5,8 +5,8 @@
  * lock; never blocks.
  *
  * 1. In rounds. Round r is an all-gather, in a group of its own, of the neighbours whose rails are
- *    down; from it each rank makes view r, a forest (bcube/forest.h), the same on all ranks. View 0
- *    is the whole cube.
+ *    down; from it each rank makes view r, a forest (bcube/disjoint_trees.h), the same on all
+ *    ranks. View 0 is the whole cube.
  * 2. When is common knowledge, as all ranks make the same calls: a round is due whenever
  *    all-reduces that may be planned by a forest come to BR_EPOCHS_BYTES. What is submitted after
  *    round r was due and before round r + 1 is, is planned by view r - 1. So nobody waits for a
@@ -32,7 +32,7 @@
 #ifndef BR_COLLECTIVES_COMM_EPOCHS_H
 #define BR_COLLECTIVES_COMM_EPOCHS_H
 
-#include "bcube/forest.h"
+#include "bcube/disjoint_trees.h"
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 
@@ -50,9 +50,9 @@ struct br_epochs {
     uint64_t local_links, *all_links;
     /* rounds; as many as group.known of the ranks' communicator have ended */
     uint64_t due_rounds, begun_rounds;
-    uint64_t orders[BR_EPOCHS_MAX_ROUNDS]; /* of the rounds, by number */
-    uint64_t bytes;                        /* of all-reduces since the last one was due */
-    struct br_forest **disjoint_trees;     /* all that there have been: plans hold them */
+    uint64_t orders[BR_EPOCHS_MAX_ROUNDS];     /* of the rounds, by number */
+    uint64_t bytes;                            /* of all-reduces since the last one was due */
+    struct br_disjoint_trees **disjoint_trees; /* all that there have been: plans hold them */
     uint32_t n_disjoint_trees;
 };
 

@@ -123,7 +123,7 @@ static int handles_finish(struct br_operation *op, struct braid_op *handle, cons
 
 int braid_wait(struct braid_op *handle, int timeout_ms)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_operation *op;
     int rc = handles_find(handle, "braid_wait", &op);
 
@@ -138,7 +138,7 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
 
 int braid_test(struct braid_op *handle, int *done)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_operation *op;
     int rc = handles_find(handle, "braid_test", &op);
 
@@ -155,7 +155,7 @@ int braid_test(struct braid_op *handle, int *done)
 
 int braid_start(struct braid_op *handle)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_operation *op;
     int rc = handles_find(handle, "braid_start", &op);
 
@@ -170,7 +170,7 @@ int braid_start(struct braid_op *handle)
 
 int braid_op_free(struct braid_op *handle)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     uint64_t number = (uintptr_t)handle;
     struct br_context *context;
     struct br_operation *op;

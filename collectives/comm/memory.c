@@ -211,7 +211,7 @@ void br_memory_free_scratch(void *opaque, void *memory, struct br_region *region
 
 void *braid_alloc(struct braid_comm *comm, size_t bytes)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct braid_region *region;
     void *base;
     int fd;
@@ -233,7 +233,7 @@ void *braid_alloc(struct braid_comm *comm, size_t bytes)
 
 int braid_free(struct braid_comm *comm, void *memory)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_free");
     struct br_context *context;
     struct braid_region *region;
@@ -261,7 +261,7 @@ int braid_free(struct braid_comm *comm, void *memory)
 int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
                    struct braid_region **region)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct braid_region *new = NULL;
     int rc = br_comm_check(comm, "braid_register"), gpu;
 
@@ -304,7 +304,7 @@ static struct braid_region *find_handle(struct br_context *context, uint64_t han
 
 int braid_deregister(struct braid_region *handle)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_context *context = br_handle_context((uintptr_t)handle);
     struct braid_region *region;
     int rc = context ? br_comm_check(context->world, "braid_deregister") : 0;
@@ -328,7 +328,7 @@ int braid_deregister(struct braid_region *handle)
 
 int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_key");
     struct br_context *context;
     struct braid_region *region;
@@ -432,7 +432,7 @@ struct br_region *br_memory_use(struct br_context *context, const void *memory, 
     struct braid_region *region = bytes ? br_region_containing(context, memory, bytes) : NULL;
 
     if (context->cache)
-        br_cache_tidy(context->cache);
+        br_cache_reclaim(context->cache);
     if (!region)
         return use_other(context, memory, bytes);
     atomic_fetch_add(&region->uses, 1);

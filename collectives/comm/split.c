@@ -230,7 +230,7 @@ static int split_make(struct braid_comm *parent, const struct record *all, int n
 
 int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid_comm **out)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct record mine = {.color = color, .key = key}, *all;
     int rc = br_comm_check(parent, "braid_comm_split"), number;
 

@@ -16,7 +16,7 @@ struct br_subnet {
 struct br_subnet br_subnet_of(const char *device, const char *nic);
 
 /* Neighbours must share a subnet, and no address. of: by host and NIC, BR_WIRING_NICS a host, after
- * br_wiring_judge(). 0, or -ENETUNREACH with the message of the first contradiction, the same on
+ * br_wiring_analyse(). 0, or -ENETUNREACH with the message of the first contradiction, the same on
  * every rank. Pure. */
 int br_subnet_check(const struct br_wiring *wiring, const struct br_subnet *of);
 

@@ -70,10 +70,10 @@ void br_admission_oldest(struct br_engine *engine)
         const struct br_fragment *fragment =
             br_container_of(op->fragments.active.next, struct br_fragment, node);
 
-        br_worker_keep_for(engine->worker, op->order, fragment->index,
-                           br_fragment_order(fragment, fragment->oldest_step));
+        br_worker_reserve_for(engine->worker, op->order, fragment->index,
+                              br_fragment_order(fragment, fragment->oldest_step));
     } else {
-        br_worker_keep_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
+        br_worker_reserve_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
     }
 }
 

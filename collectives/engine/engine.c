@@ -246,7 +246,7 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
 }
 
 void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
-                         const struct br_forest *trees)
+                         const struct br_disjoint_trees *trees)
 {
     group->epochs[++group->epoch % 2] = trees;
     br_list_for_each_safe (node, &engine->collectives) {
@@ -375,7 +375,7 @@ static int take_ended(struct br_engine *engine)
     int n = 0;
 
     for (; (t = br_worker_done(engine->worker)); n++)
-        switch (br_tag_family(t->tag)) {
+        switch (br_tag_class(t->tag)) {
         case BR_TAG_COLLECTIVE:
             br_fragment_transfer_ended(engine, t);
             break;

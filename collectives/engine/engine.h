@@ -88,7 +88,7 @@ int br_engine_progress(struct br_engine *engine, uint64_t now);
 /* View group->known + 1 of a group: the same on all its ranks, though not at the same time. The
  * forest is borrowed until the group ends. Operations that have waited for the view begin. */
 void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
-                         const struct br_forest *trees);
+                         const struct br_disjoint_trees *trees);
 
 /* The oldest operation that is submitted and may come here later: its order; UINT64_MAX: there is
  * none. What is kept for the oldest operation is kept for it (admission.c, note 2). */

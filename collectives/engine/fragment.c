@@ -350,7 +350,7 @@ void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 {
     struct br_fragment_step *rs = t->owner;
 
-    if (!t->is_send && t->combined)
+    if (!t->is_send && t->reduced)
         has_reduced(rs);
     if (!t->is_send && rs->fragment->gpu_pipeline.gpu &&
         !br_gpu_pipeline_arrived(engine, rs->fragment))

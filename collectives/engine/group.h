@@ -25,7 +25,7 @@ struct br_group {
     struct br_tag_sequences tag_sequences; /* of messages */
     /* What its all-reduces know of broken links (epochs.h): view `known` and the one before, by
      * number % 2. Zeros: nothing. */
-    const struct br_forest *epochs[2];
+    const struct br_disjoint_trees *epochs[2];
     uint64_t epoch;
     int64_t unreceived; /* messages sent less messages received */
 };

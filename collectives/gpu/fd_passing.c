@@ -29,7 +29,7 @@ bool br_fd_passing_needed(const struct br_context *context, const struct br_shm_
 {
     for (uint32_t r = 0; r < shm->n; r++)
         for (uint32_t i = 0; i < n && r != shm->rank; i++)
-            if (br_ipc_lacks(context->ipc, br_group_in_job(shm->group, (int)r), &extents[i]))
+            if (br_ipc_must_send(context->ipc, br_group_in_job(shm->group, (int)r), &extents[i]))
                 return true;
     return false;
 }
@@ -50,7 +50,7 @@ static int fd_passing_send_one(struct br_context *context, int rank, int gpu,
     close(fd);
     if (rc)
         return rc == -EAGAIN ? 0 : rc;
-    br_ipc_given(context->ipc, rank, extent);
+    br_ipc_sent(context->ipc, rank, extent);
     return 1;
 }
 
@@ -60,7 +60,7 @@ static int fd_passing_send_to(struct br_context *context, int rank, int gpu,
     int rc = 1;
 
     for (uint32_t i = 0, sent = 0; i < n && sent < BR_FD_PASSING_AT_ONCE && rc > 0; i++) {
-        if (!br_ipc_lacks(context->ipc, rank, &extents[i]))
+        if (!br_ipc_must_send(context->ipc, rank, &extents[i]))
             continue;
         rc = fd_passing_send_one(context, rank, gpu, &extents[i]);
         sent++;
@@ -88,7 +88,7 @@ int br_fd_passing_receive(struct br_context *context, const struct br_shm_execut
     for (uint32_t i = 0; i < n && link; i++) {
         int fd, taken;
 
-        if (!br_ipc_wants(context->ipc, rank, &extents[i]))
+        if (!br_ipc_must_receive(context->ipc, rank, &extents[i]))
             continue;
         fd = br_shm_link_take_fd(link, tag_of(&extents[i]));
         if (fd < 0)

@@ -74,8 +74,7 @@ bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *
     return true;
 }
 
-/* ---- pieces
- * ------------------------------------------------------------------------------------ */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Bytes before piece `rank`. */
 static size_t gpu_local_offset(const struct br_shm_executor *shm, const struct br_operation *op,
@@ -90,8 +89,7 @@ static size_t piece_bytes(const struct br_shm_executor *shm, const struct br_ope
     return gpu_local_offset(shm, op, rank + 1) - gpu_local_offset(shm, op, rank);
 }
 
-/* ---- combine, fetch
- * ---------------------------------------------------------------------------- */
+/* ---- combine, fetch -------------------------------------------------------------------------- */
 
 static void gpu_local_work_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
@@ -143,8 +141,7 @@ static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_e
     return rc;
 }
 
-/* ---- the rounds
- * -------------------------------------------------------------------------------- */
+/* ---- the rounds ------------------------------------------------------------------------------ */
 
 static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                               const struct br_operation *op, const void *data, size_t bytes)
@@ -197,7 +194,7 @@ static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_execut
     }
     has = br_gpu_local_map(gpu_local, shm, op);
     if (has && !gpu_local->has_mapped)
-        br_ipc_hold(gpu_local->context->ipc);
+        br_ipc_retain(gpu_local->context->ipc);
     gpu_local->has_mapped = has;
     gpu_local_publish(gpu_local, shm, op, &has, sizeof has); /* all have told, so there is room */
     return BR_GPU_LOCAL_WAITS;
@@ -309,7 +306,7 @@ int br_gpu_local_step(struct br_shm_executor *shm, struct br_operation *op)
     if (rc == BR_GPU_LOCAL_ENDED || rc == BR_GPU_LOCAL_TO_ENGINE) {
         gpu_local->phase = TELL;
         if (gpu_local->has_mapped)
-            br_ipc_let_go(gpu_local->context->ipc);
+            br_ipc_release(gpu_local->context->ipc);
         gpu_local->has_mapped = gpu_local->passes_fds = gpu_local->sent = false;
         gpu_local_to_engine(gpu_local);
     }

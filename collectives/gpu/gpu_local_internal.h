@@ -13,7 +13,8 @@ struct br_gpu_local_note {
     uint64_t has;              /* 1: send and recv are there */
     uint32_t lacks_fd, n_gone; /* another rank lacks a descriptor; extents that come first */
     struct br_ipc_note send, recv;
-    struct br_extent extents[BR_GONE + 2 * BR_EXTENTS]; /* those that are gone, of send, of recv */
+    /* those that are gone, of send, of recv */
+    struct br_extent extents[BR_EXTENTS_FREED + 2 * BR_EXTENTS];
 };
 _Static_assert(offsetof(struct br_gpu_local_note, extents) > BR_SHM_COLL_SMALL &&
                    sizeof(struct br_gpu_local_note) <= BR_SHM_COLL_BYTES,

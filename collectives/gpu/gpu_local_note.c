@@ -46,7 +46,7 @@ static void tell_gone(struct br_gpu_local *gpu_local, const struct br_shm_execut
 
     for (uint32_t r = 0; r < shm->n; r++)
         ranks[r] = br_group_in_job(shm->group, (int)r);
-    note->n_gone = br_ipc_gone(gpu_local->context->ipc, ranks, (int)shm->n, note->extents);
+    note->n_gone = br_ipc_freed(gpu_local->context->ipc, ranks, (int)shm->n, note->extents);
 }
 
 /* Note 17. Negative errno with a message. */
@@ -106,7 +106,7 @@ static struct br_gpu_local_note *read_note(struct br_gpu_local *gpu_local,
     struct br_gpu_local_note *copy = &gpu_local->theirs;
 
     memcpy(copy, note, offsetof(struct br_gpu_local_note, extents));
-    if (copy->n_gone > BR_GONE || copy->send.extents > BR_EXTENTS ||
+    if (copy->n_gone > BR_EXTENTS_FREED || copy->send.extents > BR_EXTENTS ||
         copy->recv.extents > BR_EXTENTS)
         memset(copy, 0, offsetof(struct br_gpu_local_note, extents));
     memcpy(copy->extents, note->extents,

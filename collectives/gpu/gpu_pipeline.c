@@ -7,8 +7,7 @@
 #include "gpu/direct.h"
 #include "gpu/kernels.h"
 
-/* ---- may it be direct?
- * ------------------------------------------------------------------------ */
+/* ---- may it be direct? ----------------------------------------------------------------------- */
 
 /* The region of a buffer that the call has, if it lies on this GPU; NULL: NICs do not reach it. */
 static const struct br_region *on_gpu(const struct br_region *region, int lies_on, int gpu)
@@ -45,7 +44,7 @@ static bool gpu_pipeline_peer_eligible(const struct br_engine *engine,
                     br_piece_offset(elements, s->pieces, step->piece);
     int peer = br_group_in_job(op->group, (int)step->peer);
 
-    return br_worker_goes_by(engine->worker, peer, devices) &&
+    return br_worker_uses_only(engine->worker, peer, devices) &&
            !br_transfer_is_eager(engine->worker, peer, (uint32_t)(length * br_type_size(op->type)));
 }
 
@@ -92,8 +91,7 @@ void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direc
     *direct = (struct br_gpu_pipeline){0};
 }
 
-/* ---- steps
- * ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static void gpu_pipeline_step_done(struct br_engine *engine, struct br_copy_batch *batch)
 {

@@ -14,7 +14,7 @@
 #include "gpu/pointer.h"
 #include "gpu/workspace.h"
 #include "transport/gpu_cache.h"
-#include "transport/gpu_trial.h"
+#include "transport/gpudirect_check.h"
 
 #define GPUS 64
 
@@ -25,7 +25,7 @@ struct br_gpudirect {
     struct br_gpudirect_gpu {
         uint32_t devices;                   /* of these those that reach the GPU */
         bool writable;                      /* they may write, too (note 6) */
-        struct br_gpu_trial *trial;         /* NULL: not opened yet */
+        struct br_gpudirect_check *trial;   /* NULL: not opened yet */
         struct br_workspace *workspace;     /* NULL: there is none, or NICs do not know it */
         struct br_region *workspace_region; /* that it is */
     } gpus[GPUS];                           /* written once, before the GPU's first operation */
@@ -66,7 +66,7 @@ void br_gpudirect_destroy(struct br_context *context)
     br_gpu_cache_close(gpudirect->cache);
     for (int i = 0; i < GPUS; i++) {
         br_workspace_destroy(gpudirect->gpus[i].workspace);
-        br_gpu_trial_destroy(gpudirect->gpus[i].trial);
+        br_gpudirect_check_destroy(gpudirect->gpus[i].trial);
     }
     free(gpudirect);
     context->gpudirect = NULL;
@@ -85,7 +85,7 @@ static void gpudirect_warn_unusable(const struct br_context *context, const char
 static void try_device(struct br_context *context, struct br_gpudirect_gpu *way, int i, int gpu)
 {
     const struct br_device *device = context->worker->devices[i];
-    int rc = br_gpu_trial_run(way->trial, device->ops, device->config);
+    int rc = br_gpudirect_check_run(way->trial, device->ops, device->config);
 
     if (rc < 0) {
         gpudirect_warn_unusable(context, device->name, gpu);
@@ -124,7 +124,7 @@ int br_gpudirect_open(struct br_context *context, int gpu)
 
     if (!way)
         return 0;
-    if (br_gpu_trial_create(context->copier, gpu, &way->trial)) {
+    if (br_gpudirect_check_create(context->copier, gpu, &way->trial)) {
         gpudirect_warn_unusable(context, "a NIC", gpu);
         return 0;
     }
@@ -151,7 +151,7 @@ static bool gpudirect_reaches_peer(const struct br_context *context, int peer, s
     return peer != context->rank &&
            !br_transfer_is_eager(context->worker, peer,
                                  bytes < BR_MAX_TRANSFER ? (uint32_t)bytes : BR_MAX_TRANSFER) &&
-           br_worker_goes_by(context->worker, peer, devices);
+           br_worker_uses_only(context->worker, peer, devices);
 }
 
 /* Between us and the other end; of a collective, which peers it has is not known yet, and any will
@@ -170,7 +170,7 @@ static bool gpudirect_eligible(const struct br_context *context, const struct br
                gpudirect_reaches_peer(context, (int)op->key.rank, bytes, devices);
     case BR_OPERATION_GET: /* note 4 */
         return op->key.rank < (uint32_t)context->size && (int)op->key.rank != context->rank &&
-               br_worker_goes_by(context->worker, (int)op->key.rank, devices);
+               br_worker_uses_only(context->worker, (int)op->key.rank, devices);
     case BR_OPERATION_COLLECTIVE:
         for (int r = 0; r < op->group->size; r++)
             if (gpudirect_reaches_peer(context, br_group_in_job(op->group, r), bytes, devices))
@@ -219,7 +219,7 @@ struct br_region *br_gpudirect_get_peer_region(struct br_context *context, int p
 {
     const struct br_gpudirect_gpu *way = gpudirect_gpu_of(context, gpu, arrives);
 
-    return way && br_worker_goes_by(context->worker, peer, way->devices)
+    return way && br_worker_uses_only(context->worker, peer, way->devices)
                ? gpudirect_get(context, memory, bytes, way->devices)
                : NULL;
 }

@@ -12,11 +12,11 @@ static bool onesided_target_begin(void *opaque, struct br_target *t)
     struct br_context *context = opaque;
 
     if (!t->carried)
-        t->region =
-            br_gpudirect_get_peer_region(context, t->peer, t->place, t->bytes, t->gpu, t->arrives);
+        t->region = br_gpudirect_get_peer_region(context, t->peer, t->address, t->bytes, t->gpu,
+                                                 t->arrives);
     if (!t->region)
         return br_staging_target_begin(context->engine, t);
-    t->memory = t->place;
+    t->memory = t->address;
     return true;
 }
 
@@ -25,7 +25,7 @@ static bool onesided_target_store(void *opaque, struct br_target *t)
     struct br_context *context = opaque;
     int rc;
 
-    if (t->stage) {
+    if (t->staging) {
         br_staging_target_store(context->engine, t);
         return false;
     }
@@ -39,7 +39,7 @@ static void onesided_target_done(void *opaque, struct br_target *t)
 {
     struct br_context *context = opaque;
 
-    if (t->stage) {
+    if (t->staging) {
         br_staging_target_done(context->engine, t);
         return;
     }

@@ -39,8 +39,9 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
         n_host += !lies_there(fragment, &sources[i]);
     }
     return br_fragment_step_bytes(fragment, step) > 0 &&
-           br_offload_pays(fragment->engine->config.offload, gpu_of(op), op->type,
-                           br_fragment_step_bytes(fragment, step), (int)step->n_sources, n_host);
+           br_offload_is_faster(fragment->engine->config.offload, gpu_of(op), op->type,
+                                br_fragment_step_bytes(fragment, step), (int)step->n_sources,
+                                n_host);
 }
 
 static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batch *batch)

@@ -70,8 +70,8 @@ static void staging_target_copy(struct br_engine *engine, struct stage_target *s
     const struct br_target *t = st->target;
     bool up = direction == BR_COPY_TO_GPU;
 
-    br_staging_copy(engine, t->gpu, direction, up ? t->place : t->memory, up ? t->memory : t->place,
-                    t->bytes);
+    br_staging_copy(engine, t->gpu, direction, up ? t->address : t->memory,
+                    up ? t->memory : t->address, t->bytes);
     br_staging_submit(engine, &st->staging.batch, t->gpu, direction, staging_target_copied);
 }
 
@@ -83,7 +83,7 @@ bool br_staging_target_begin(struct br_engine *engine, struct br_target *t)
         return false;
     st->target = t;
     st->owner = t->owner;
-    t->stage = st;
+    t->staging = st;
     st->staging.buffer = br_staging_get(engine, t->gpu, t->bytes);
     if (!st->staging.buffer)
         return false;
@@ -96,12 +96,12 @@ bool br_staging_target_begin(struct br_engine *engine, struct br_target *t)
 
 void br_staging_target_store(struct br_engine *engine, struct br_target *t)
 {
-    staging_target_copy(engine, t->stage, BR_COPY_TO_GPU);
+    staging_target_copy(engine, t->staging, BR_COPY_TO_GPU);
 }
 
 void br_staging_target_done(struct br_engine *engine, struct br_target *t)
 {
-    struct stage_target *st = t->stage;
+    struct stage_target *st = t->staging;
 
     st->target = NULL;
     if (br_list_empty(&st->staging.batch.node))

@@ -38,7 +38,7 @@ static const struct {
     [BR_DIMENSIONAL] = {"dimensional", SHAPED},
     [BR_BML] = {"bml", SHAPED & ~BIT(BR_REDUCE)},
     [BR_BLUECONNECT] = {"blueconnect", SHAPED & ~BIT(BR_REDUCE)},
-    [BR_DISJOINT_TREES] = {"forest", BIT(BR_ALLREDUCE)},
+    [BR_DISJOINT_TREES] = {"disjoint_trees", BIT(BR_ALLREDUCE)},
     [BR_DISSEMINATION] = {"dissemination", BIT(BR_BARRIER)},
 };
 
@@ -154,7 +154,8 @@ int br_algorithm_check(const struct br_schedule_request *request)
                         br_collective_name(request->collective));
     if (request->algorithm == BR_DISJOINT_TREES &&
         (!request->disjoint_trees || request->disjoint_trees->hosts != request->n))
-        return br_error(EINVAL, "forest needs a BCube of at most %u hosts", BR_FOREST_HOSTS);
+        return br_error(EINVAL, "disjoint_trees needs a BCube of at most %u hosts",
+                        BR_DISJOINT_TREES_HOSTS);
     if (request->algorithm == BR_HOST_TREE)
         return algorithm_check_hosts(request);
     if (br_algorithm_shape(request, &shape))

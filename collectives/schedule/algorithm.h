@@ -7,7 +7,7 @@
 #ifndef BR_COLLECTIVES_SCHEDULE_ALGORITHM_H
 #define BR_COLLECTIVES_SCHEDULE_ALGORITHM_H
 
-#include "bcube/forest.h"
+#include "bcube/disjoint_trees.h"
 #include "collectives/schedule/generators/dimensional.h"
 #include "collectives/schedule/schedule.h"
 
@@ -43,7 +43,7 @@ struct br_schedule_request {
     /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the
      * ranks */
     struct br_shape shape;
-    const struct br_forest *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
+    const struct br_disjoint_trees *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);

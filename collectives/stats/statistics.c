@@ -114,7 +114,7 @@ static void describe_rail(const struct br_worker *w, const struct br_rail *rail,
         .stalled_full_ns = br_stall_time(rail, BR_STALL_FULL, w->now),
         .stalled_credit_ns = br_stall_time(rail, BR_STALL_CREDIT, w->now),
         .failures = rail->failures,
-        .reconnects = rail->returns,
+        .reconnects = rail->reconnects,
         .in_flight_bytes = rail->device->caps.window_free ? 0 : rail->tx_bytes - rail->acked_bytes,
         .window_bytes = rail->window,
         .bytes_per_second = rail->rate,
@@ -128,8 +128,8 @@ static void describe_rail(const struct br_worker *w, const struct br_rail *rail,
 
 static void count_queued(const struct br_queue *queue, bool data, struct braid_peer_stats *out)
 {
-    br_list_for_each (node, &queue->place) {
-        const struct br_queued *item = br_container_of(node, struct br_queued, place);
+    br_list_for_each (node, &queue->entries) {
+        const struct br_queued *item = br_container_of(node, struct br_queued, node);
         const struct br_transfer *t = br_container_of(item, struct br_transfer, queued);
 
         out->queued_high += item->priority > 0;
@@ -202,7 +202,7 @@ static int stats_statistics_check(struct braid_comm *comm, const void *out, int 
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = stats_statistics_check(comm, out, 1, "braid_stats");
 
     if (rc)
@@ -215,7 +215,7 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int n = stats_statistics_check(comm, out, max, "braid_rail_stats");
 
     if (n)
@@ -228,7 +228,7 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int 
 
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int n = stats_statistics_check(comm, out, max, "braid_peer_stats");
 
     if (n)
@@ -242,7 +242,7 @@ int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int 
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,
                             enum braid_type type)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct br_operation op = {.kind = BR_OPERATION_COLLECTIVE, .count = count, .type = type};
     const char *name;
 

@@ -186,12 +186,11 @@ static int set_hosts(const struct br_topology *t, struct br_algorithm_config *co
 static int parse_disjoint_trees(const struct br_topology *t, struct br_algorithm_config *config)
 {
     config->disjoint_trees = t->disjoint_trees;
-    return config->disjoint_trees
-               ? 0
-               : br_error(
-                     EINVAL,
-                     "forest needs the communicator of all ranks of a BCube of at most %u hosts",
-                     BR_FOREST_HOSTS);
+    return config->disjoint_trees ? 0
+                                  : br_error(EINVAL,
+                                             "disjoint_trees needs the communicator of all ranks "
+                                             "of a BCube of at most %u hosts",
+                                             BR_DISJOINT_TREES_HOSTS);
 }
 
 int br_algorithm_config_parse(const struct br_topology *t, const char *text,

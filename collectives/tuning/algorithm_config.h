@@ -24,8 +24,8 @@
 
 struct br_algorithm_config {
     enum br_algorithm algorithm;
-    struct br_shape shape;                  /* zeros where the algorithm needs none */
-    const struct br_forest *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
+    struct br_shape shape;                          /* zeros where the algorithm needs none */
+    const struct br_disjoint_trees *disjoint_trees; /* BR_DISJOINT_TREES; borrowed */
     uint32_t undecided; /* bit i: the method of dimension i is not decided yet */
 };
 

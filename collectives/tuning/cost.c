@@ -339,7 +339,7 @@ static void add_chain(struct br_cost_problem *p, double sum)
  * goes up and down the deepest tree. */
 static void add_forest(struct br_cost_problem *p)
 {
-    const struct br_forest *trees = p->request->disjoint_trees;
+    const struct br_disjoint_trees *trees = p->request->disjoint_trees;
     double piece = p->bytes / trees->trees, busy = 0, alpha = 0;
 
     for (uint32_t l = 0; l < p->model->n_levels; l++) {

@@ -36,7 +36,7 @@ struct br_plan_tuning {
     char text[BR_ALGORITHM_TEXT]; /* by which it was asked for */
     size_t chunk_bytes;           /* of its fragments (fragment_size.h) */
     double seconds;               /* that it should take; 0: not estimated, as it was named */
-    const struct br_forest *disjoint_trees; /* when it was chosen */
+    const struct br_disjoint_trees *disjoint_trees; /* when it was chosen */
 };
 
 #define BR_PLAN_TUNINGS 256
@@ -46,7 +46,7 @@ struct br_plan_cache {
     uint32_t rank, n;
     struct br_topology flat; /* when the model has none */
     /* of the links that work, for the next choice (epochs.h); borrowed, NULL: not known */
-    const struct br_forest *disjoint_trees;
+    const struct br_disjoint_trees *disjoint_trees;
     /* of another rank in this process (a simulation), with the same model: what it chooses holds
      * here too. Borrowed, or NULL */
     struct br_plan_cache *shared_with;

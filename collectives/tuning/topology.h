@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "bcube/address.h"
-#include "bcube/forest.h"
+#include "bcube/disjoint_trees.h"
 #include "bcube/route.h"
 
 /* routes at once between two ranks that are no neighbours, as the protocol takes them */
@@ -41,7 +41,7 @@ struct br_topology {
     /* HOSTS: rank r is on host r mod hosts, and as many are on each (mpirun --map-by node) */
     bool cyclic;
     /* BCUBE: for the way of this name; borrowed, NULL: there is none */
-    const struct br_forest *disjoint_trees;
+    const struct br_disjoint_trees *disjoint_trees;
     uint32_t *leader; /* HOSTS: [n] lowest rank of each rank's host; owned */
     uint32_t cores;   /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
 };

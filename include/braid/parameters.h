@@ -142,9 +142,9 @@ int braid_parameters_sync(struct braid_parameters *parameters);
 
 struct braid_parameters_report {
     uint64_t iterations;
-    int steps;        /* k in use; 0: not chosen yet */
-    int slices, mine; /* in all; on this rank as a server */
-    double wait;      /* s that braid_parameters_wait() and _gradient() took, all iterations */
+    int steps;                 /* k in use; 0: not chosen yet */
+    int slices, served_slices; /* in all; on this rank as a server */
+    double wait; /* s that braid_parameters_wait() and _gradient() took, all iterations */
     /* s an iteration in the warm-up: the time model's, the slowest rank's; 0: not measured */
     double forward, backward, local, communication, push, last_backward;
     double predicted[6]; /* s an iteration: ssgd, then ssd with k = 1 to 5; 0: not measured */

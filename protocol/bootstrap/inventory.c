@@ -14,7 +14,7 @@ static void bootstrap_inventory_fill_host(struct br_inventory *inventory, uint32
     host->nics = inventory->all_nics + (size_t)number * cabling->cube.k;
     host->management = br_cabling_management(cabling, number);
     br_cabling_host_name(&cabling->cube, number, host->name);
-    memcpy(host->reach, host->name, sizeof host->name);
+    memcpy(host->access, host->name, sizeof host->name);
     for (uint32_t level = 0; level < cabling->cube.k; level++) {
         struct br_cable cable;
         br_cabling_cable(cabling, number, level, &cable);

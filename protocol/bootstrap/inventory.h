@@ -21,11 +21,11 @@
 #include "bcube/cabling.h"
 #include "bcube/failures.h"
 
-#define BR_INVENTORY_REACH 192  /* bytes of what ssh takes, the final zero included */
-#define BR_INVENTORY_MTU   1500 /* where the file says nothing */
-#define BR_INVENTORY_BYTES (UINT32_C(32) << 20) /* of a file, at most */
+#define BR_INVENTORY_ACCESS_BYTES 192  /* bytes of what ssh takes, the final zero included */
+#define BR_INVENTORY_MTU          1500 /* where the file says nothing */
+#define BR_INVENTORY_BYTES        (UINT32_C(32) << 20) /* of a file, at most */
 
-enum br_inventory_reach {
+enum br_inventory_access {
     BR_INVENTORY_SSH,       /* host.reach is what ssh takes */
     BR_INVENTORY_EMULATION, /* host.reach is a network namespace of this machine */
     BR_INVENTORY_HERE,      /* all hosts are this machine, with addresses of 127.0.0.0/8 */
@@ -44,10 +44,10 @@ struct br_inventory_nic {
 
 struct br_inventory_host {
     char name[BR_HOST_NAME];
-    char reach[BR_INVENTORY_REACH]; /* the name where the file says none */
-    uint32_t management;            /* where other hosts reach it out of band */
-    bool missing;                   /* a place of the cube that is empty */
-    struct br_inventory_nic *nics;  /* k of them, nics[i] is of level i */
+    char access[BR_INVENTORY_ACCESS_BYTES]; /* the name where the file says none */
+    uint32_t management;                    /* where other hosts reach it out of band */
+    bool missing;                           /* a place of the cube that is empty */
+    struct br_inventory_nic *nics;          /* k of them, nics[i] is of level i */
     uint32_t line;
 };
 
@@ -63,7 +63,7 @@ struct br_inventory_switch {
 struct br_inventory {
     /* what is filled in; .cube is the shape, .hosts what the shape says is there */
     struct br_cabling cabling;
-    enum br_inventory_reach reach;
+    enum br_inventory_access access;
     uint64_t rate; /* bit/s, nominal; 0: not said */
     uint32_t mtu;  /* 1500 where the file says nothing */
     uint32_t n_hosts;

@@ -115,9 +115,9 @@ static void check_unique(struct check *check, struct item *items)
     for (uint32_t h = 0; h < inventory->n_hosts; h++)
         items[names++] = (struct item){0, hosts[h].name, hosts[h].line, h, -1};
     find_equals(check, items, names, "name");
-    for (uint32_t h = 0; h < inventory->n_hosts && inventory->reach != BR_INVENTORY_HERE; h++)
+    for (uint32_t h = 0; h < inventory->n_hosts && inventory->access != BR_INVENTORY_HERE; h++)
         if (!hosts[h].missing)
-            items[ways++] = (struct item){0, hosts[h].reach, hosts[h].line, h, -1};
+            items[ways++] = (struct item){0, hosts[h].access, hosts[h].line, h, -1};
     find_equals(check, items, ways, "reach");
     for (uint32_t h = 0; h < inventory->n_hosts; h++) {
         if (hosts[h].missing)
@@ -167,7 +167,8 @@ static void check_host(struct check *check, uint32_t number)
                 nic->name, br_address_text(nic->address, nic->bits, text),
                 nic->address & ~mask ? "broadcast" : "network");
         for (uint32_t other = 0; other < level; other++)
-            if (!strcmp(host->nics[other].name, nic->name) && inventory->reach != BR_INVENTORY_HERE)
+            if (!strcmp(host->nics[other].name, nic->name) &&
+                inventory->access != BR_INVENTORY_HERE)
                 inventory_check_find(check, line, "%s: its NICs of level %u and %u both are %s",
                                      host->name, other, level, nic->name);
     }

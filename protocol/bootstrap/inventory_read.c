@@ -37,10 +37,10 @@ static uint32_t inventory_read_line_of(const yaml_node_t *node)
 }
 
 /* wrong(): the words, and -EINVAL. */
-#define wrong(...) (say_wrong(__VA_ARGS__), -EINVAL)
+#define wrong(...) (report_wrong(__VA_ARGS__), -EINVAL)
 
 __attribute__((format(printf, 3, 4))) static void
-say_wrong(const struct reader *reader, const yaml_node_t *node, const char *format, ...)
+report_wrong(const struct reader *reader, const yaml_node_t *node, const char *format, ...)
 {
     char text[BR_ERROR_BYTES];
     va_list arguments;
@@ -73,7 +73,7 @@ static const char *inventory_read_scalar(const struct reader *reader, const yaml
     const char *text = (const char *)node->data.scalar.value;
     if (node->type == YAML_SCALAR_NODE && strlen(text) == node->data.scalar.length)
         return text;
-    say_wrong(reader, node, "%s must be one value, such as %s: ...", what, what);
+    report_wrong(reader, node, "%s must be one value, such as %s: ...", what, what);
     return NULL;
 }
 
@@ -278,10 +278,10 @@ static int read_host(struct reader *reader, const yaml_node_t *node, struct br_i
     host->line = inventory_read_line_of(node);
     if (!rc && values[NAME]) {
         rc = read_word(reader, values[NAME], "name of a host", host->name, sizeof host->name);
-        memcpy(host->reach, host->name, sizeof host->name);
+        memcpy(host->access, host->name, sizeof host->name);
     }
     if (!rc && values[REACH])
-        rc = read_word(reader, values[REACH], "reach", host->reach, sizeof host->reach);
+        rc = read_word(reader, values[REACH], "reach", host->access, sizeof host->access);
     if (!rc && values[MANAGEMENT]) {
         const char *text = inventory_read_scalar(reader, values[MANAGEMENT], "management");
         if (!text)
@@ -424,13 +424,13 @@ static int read_shape(struct reader *reader, const yaml_node_t *shape, const yam
                            inventory_read_line_of(network && rc ? network : shape));
 }
 
-static int read_reach(struct reader *reader, const yaml_node_t *node)
+static int read_access(struct reader *reader, const yaml_node_t *node)
 {
     static const char *const kinds[] = {"ssh", "emulation", "here"};
     const char *text = inventory_read_scalar(reader, node, "reach");
     for (int i = 0; text && i < 3; i++) {
         if (!strcmp(text, kinds[i])) {
-            reader->inventory->reach = (enum br_inventory_reach)i;
+            reader->inventory->access = (enum br_inventory_access)i;
             return 0;
         }
     }
@@ -452,7 +452,7 @@ static int read_root(struct reader *reader, const yaml_node_t *root)
     if (!rc)
         rc = read_shape(reader, values[SHAPE], values[NETWORK]);
     if (!rc && values[REACH])
-        rc = read_reach(reader, values[REACH]);
+        rc = read_access(reader, values[REACH]);
     if (!rc && values[RATE])
         rc = read_rate(reader, values[RATE], &reader->inventory->rate);
     if (!rc && values[MTU])

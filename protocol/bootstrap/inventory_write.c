@@ -69,7 +69,7 @@ static void write_host(const struct br_inventory *inventory, uint32_t number, FI
     write_word(host->name, out);
     fprintf(out, " # host %u %s\n    reach: ", number,
             br_bcube_text(&inventory->cabling.cube, number, text));
-    write_word(host->reach, out);
+    write_word(host->access, out);
     fprintf(out, "\n    management: %s\n", br_address_text(host->management, 33, address));
     if (host->missing)
         fputs("    missing: true\n", out);
@@ -103,7 +103,7 @@ int br_inventory_write(const struct br_inventory *inventory, FILE *out)
     fprintf(out, "}\nnetwork: %s\n",
             br_address_text(cabling->network, cabling->network_bits, text));
     fprintf(out, "reach: %s # how the tools get to a host: ssh, emulation or here\n",
-            kinds[inventory->reach]);
+            kinds[inventory->access]);
     if (inventory->rate)
         fprintf(out, "rate: %s # of each NIC\n", br_rate_print(inventory->rate, text));
     fprintf(

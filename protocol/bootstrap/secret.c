@@ -37,8 +37,8 @@ void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose pur
                       uint8_t out[BR_SECRET_KEY_BYTES])
 {
     static const char *const labels[] = {
-        [BR_SECRET_STORE] = "braid store key",    [BR_SECRET_LINKS] = "braid link key",
-        [BR_SECRET_BEACONS] = "braid beacon key", [BR_SECRET_REGIONS] = "braid region key",
+        [BR_SECRET_STORE] = "braid store key",      [BR_SECRET_LINKS] = "braid link key",
+        [BR_SECRET_DISCOVERY] = "braid beacon key", [BR_SECRET_REGIONS] = "braid region key",
         [BR_SECRET_JOB_NAME] = "braid job name",
     };
     const char *label = labels[purpose];

@@ -36,11 +36,11 @@ int br_secret_derive(const void *text, size_t bytes, struct br_secret *out);
 
 /* What the keys of a job are for. doc/wire.md has the label of each and test vectors. */
 enum br_secret_purpose {
-    BR_SECRET_STORE,    /* proofs between ranks and the store */
-    BR_SECRET_LINKS,    /* proofs of the handshake of links */
-    BR_SECRET_BEACONS,  /* proofs in beacons */
-    BR_SECRET_REGIONS,  /* the first 8 bytes are braid_key.check, which is no secret */
-    BR_SECRET_JOB_NAME, /* the first 8 bytes go into the name of the job's statistics socket */
+    BR_SECRET_STORE,     /* proofs between ranks and the store */
+    BR_SECRET_LINKS,     /* proofs of the handshake of links */
+    BR_SECRET_DISCOVERY, /* proofs in beacons */
+    BR_SECRET_REGIONS,   /* the first 8 bytes are braid_key.check, which is no secret */
+    BR_SECRET_JOB_NAME,  /* the first 8 bytes go into the name of the job's statistics socket */
 };
 
 /* The key of a purpose: BLAKE2b-256 of the purpose's label, keyed with the job's key. Pure; the

@@ -40,7 +40,7 @@ struct br_store {
     pthread_mutex_t lock; /* held by the call under way; guards what follows */
     int fd;               /* -1: not connected */
     /* the last error came from the store, it is no trouble of the connection */
-    bool told;
+    bool store_failed;
     int failed; /* the connection is unusable: its negative errno */
     uint8_t out[REQUEST_BYTES];
     size_t body_max; /* of a message: little until the store has proved that it knows the secret */
@@ -94,7 +94,7 @@ static int store_receive(struct br_store *store, struct br_store_message *messag
         char text[BR_STORE_TEXT_MAX + 1];
 
         br_store_copy_text(text, sizeof text, message->value, message->value_bytes);
-        store->told = true;
+        store->store_failed = true;
         return br_error((int)message->error.err, "%s", text);
     }
     return 0;
@@ -181,7 +181,7 @@ static int try_join(struct br_store *store, const struct br_environment *environ
 {
     int rc = br_socket_connect(environment->address, environment->port, deadline, &store->fd);
 
-    store->told = false;
+    store->store_failed = false;
     store->body_max = BR_STORE_UNPROVED_MAX;
     if (rc < 0)
         return rc;
@@ -230,7 +230,7 @@ static int store_join(struct br_store *store, const struct br_environment *envir
 
         if (rc == 0)
             return 0;
-        if (store->told || !is_passing(rc))
+        if (store->store_failed || !is_passing(rc))
             return rc;
         if (now >= deadline)
             return br_error_prefix(

@@ -31,8 +31,8 @@ int br_store_job_init(struct br_store_job *job, uint32_t size)
 {
     memset(job, 0, sizeof *job);
     job->size = size;
-    job->seats = calloc(size, sizeof *job->seats);
-    if (!job->seats)
+    job->members = calloc(size, sizeof *job->members);
+    if (!job->members)
         return br_error(ENOMEM, "no memory for a job of %u ranks", size);
     for (int i = 0; i < BR_STORE_BUCKETS; i++)
         br_list_init(&job->values[i]);
@@ -61,7 +61,7 @@ void br_store_job_destroy(struct br_store_job *job)
             free_value(job, br_container_of(node, struct value, node));
     br_list_for_each_safe (node, &job->gathers)
         free_gather(br_container_of(node, struct gather, node));
-    free(job->seats);
+    free(job->members);
 }
 
 /* The first reason stays. Everyone who waits hears it now, everyone else with the next request. */
@@ -77,8 +77,8 @@ store_job_fail(struct br_store_job *job, int err, const char *format, ...)
     vsnprintf(job->message, sizeof job->message, format, args);
     va_end(args);
     for (uint32_t i = 0; i < job->size; i++)
-        if (job->seats[i].connection && job->seats[i].connection->waiting)
-            br_store_connection_answer_error(job->seats[i].connection, err, job->message);
+        if (job->members[i].connection && job->members[i].connection->waiting)
+            br_store_connection_answer_error(job->members[i].connection, err, job->message);
 }
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ store_job_fail(struct br_store_job *job, int err, const char *format, ...)
 bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
 {
     const struct br_store_hello *hello = &c->hello;
-    struct br_store_seat *seat = hello->rank < job->size ? &job->seats[hello->rank] : NULL;
+    struct br_store_member *seat = hello->rank < job->size ? &job->members[hello->rank] : NULL;
 
     if (hello->size != job->size)
         store_job_fail(
@@ -117,7 +117,7 @@ bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
 
 void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c, bool in_order)
 {
-    struct br_store_seat *seat = &job->seats[c->hello.rank];
+    struct br_store_member *seat = &job->members[c->hello.rank];
 
     seat->presence = BR_STORE_LEFT;
     seat->connection = NULL;
@@ -145,7 +145,7 @@ void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c,
 bool br_store_job_has_news(const struct br_store_job *job)
 {
     for (uint32_t i = 0; i < job->size && job->failed; i++)
-        if (job->seats[i].presence == BR_STORE_ABSENT)
+        if (job->members[i].presence == BR_STORE_ABSENT)
             return true;
     return false;
 }
@@ -195,7 +195,7 @@ static void store_job_put(struct br_store_job *job, struct br_store_connection *
     br_list_push_back(store_job_bucket(job, c->key), &value->node);
     br_store_connection_answer(c, BR_STORE_VALUE, NULL, 0);
     for (uint32_t i = 0; i < job->size; i++) {
-        struct br_store_connection *other = job->seats[i].connection;
+        struct br_store_connection *other = job->members[i].connection;
 
         if (other && other->waiting == BR_STORE_GET && !strcmp(other->key, value->key))
             br_store_connection_answer(other, BR_STORE_VALUE, value->data, value->bytes);
@@ -248,7 +248,7 @@ static struct gather *new_gather(struct br_store_job *job, const char *name, uin
 static void finish_gather(struct br_store_job *job, struct gather *gather)
 {
     for (uint32_t i = 0; i < job->size; i++) {
-        struct br_store_connection *c = job->seats[i].connection;
+        struct br_store_connection *c = job->members[i].connection;
 
         if (c && c->waiting == BR_STORE_GATHER && !strcmp(c->key, gather->name))
             br_store_connection_answer(c, BR_STORE_VALUE, gather->data,
@@ -257,11 +257,11 @@ static void finish_gather(struct br_store_job *job, struct gather *gather)
     free_gather(gather);
 }
 
-static const struct br_store_seat *first_left(const struct br_store_job *job)
+static const struct br_store_member *first_left(const struct br_store_job *job)
 {
     for (uint32_t i = 0; i < job->size; i++)
-        if (job->seats[i].presence == BR_STORE_LEFT)
-            return &job->seats[i];
+        if (job->members[i].presence == BR_STORE_LEFT)
+            return &job->members[i];
     return NULL;
 }
 
@@ -269,7 +269,7 @@ static void join_gather(struct br_store_job *job, struct br_store_connection *c,
                         const struct br_store_message *message, uint64_t until)
 {
     struct gather *gather = find_gather(job, c->key);
-    const struct br_store_seat *left = first_left(job);
+    const struct br_store_member *left = first_left(job);
     uint32_t rank = c->hello.rank, each = message->request.value_bytes;
 
     c->waiting = BR_STORE_GATHER;
@@ -277,7 +277,7 @@ static void join_gather(struct br_store_job *job, struct br_store_connection *c,
     if (!gather && left) {
         store_job_fail(job, ECONNRESET,
                        "rank %u (process %u on %s) has left, but rank %u waits for it at '%s'",
-                       (uint32_t)(left - job->seats), left->pid, left->host, rank, c->key);
+                       (uint32_t)(left - job->members), left->pid, left->host, rank, c->key);
         return;
     }
     if (!gather && (uint64_t)each * job->size > BR_STORE_GATHER_MAX) {
@@ -334,7 +334,7 @@ static uint32_t store_job_missing(const struct br_store_job *job, const struct g
 
     text[0] = 0;
     for (uint32_t i = 0; i < job->size; i++) {
-        if (gather ? gather->has[i] : job->seats[i].presence != BR_STORE_ABSENT)
+        if (gather ? gather->has[i] : job->members[i].presence != BR_STORE_ABSENT)
             continue;
         if (count++ < NAMED_MAX)
             at += (size_t)snprintf(text + at, size - at, "%s%u", count > 1 ? ", " : "", i);
@@ -365,7 +365,7 @@ uint64_t br_store_job_expire(struct br_store_job *job, uint64_t now)
     uint64_t next = UINT64_MAX;
 
     for (uint32_t i = 0; i < job->size; i++) {
-        struct br_store_connection *c = job->seats[i].connection;
+        struct br_store_connection *c = job->members[i].connection;
 
         if (!c || !c->waiting)
             continue;

@@ -13,7 +13,7 @@
 
 enum br_store_presence { BR_STORE_ABSENT, BR_STORE_PRESENT, BR_STORE_LEFT };
 
-struct br_store_seat {
+struct br_store_member {
     enum br_store_presence presence;
     struct br_store_connection *connection; /* while PRESENT */
     uint32_t pid;
@@ -22,7 +22,7 @@ struct br_store_seat {
 
 struct br_store_job {
     uint32_t size;
-    struct br_store_seat *seats; /* [size], by rank */
+    struct br_store_member *members; /* [size], by rank */
     struct br_list values[BR_STORE_BUCKETS];
     size_t value_bytes; /* of all values */
     struct br_list gathers;

@@ -284,7 +284,7 @@ static void sweep_members(struct br_store_server *server)
 
             if (c->phase != BR_STORE_DEAD)
                 continue;
-            if (server->job.seats[c->hello.rank].connection == c)
+            if (server->job.members[c->hello.rank].connection == c)
                 br_store_job_leave(&server->job, c, false);
             br_store_connection_destroy(c);
             server->n_members--;
@@ -327,7 +327,7 @@ static nfds_t wait_for_work(struct br_store_server *server, uint64_t now, uint64
     return n;
 }
 
-static void serve_turn(struct br_store_server *server, nfds_t n, uint64_t now)
+static void serve_once(struct br_store_server *server, nfds_t n, uint64_t now)
 {
     for (nfds_t i = 2; i < n; i++) {
         struct br_store_connection *c = server->polled[i];
@@ -361,7 +361,7 @@ static void *store_server_serve(void *argument)
         eventfd_t stops;
 
         now = br_clock_now();
-        serve_turn(server, n, now);
+        serve_once(server, n, now);
         until = br_store_job_expire(&server->job, now);
         sweep_members(server);
         until = store_server_earlier(until, sweep_unauthenticated(server, now));

@@ -43,24 +43,24 @@ static void give_credit(struct br_relay_credits *credits, uint32_t class)
 static void hop_give_back(struct br_worker *w, struct br_rail *rail, uint32_t class)
 {
     give_credit(&rail->relay->in, class);
-    rail->relay->back[class - 1]++;
+    rail->relay->credits_due[class - 1]++;
     rail->relay_due = true;
     br_peer_activate(w, rail->peer);
 }
 
-bool br_relay_post_back(struct br_rail *rail)
+bool br_relay_post_credits(struct br_rail *rail)
 {
-    struct br_message m = {.type = BR_MESSAGE_RELAY_BACK};
+    struct br_message m = {.type = BR_MESSAGE_RELAY_CREDIT};
 
-    memcpy(m.relay_back.n, rail->relay->back, sizeof m.relay_back.n);
+    memcpy(m.relay_back.n, rail->relay->credits_due, sizeof m.relay_back.n);
     if (br_control_post(rail, &m, NULL, 0) != 1)
         return false;
-    memset(rail->relay->back, 0, sizeof rail->relay->back);
+    memset(rail->relay->credits_due, 0, sizeof rail->relay->credits_due);
     rail->relay_due = false;
     return true;
 }
 
-void br_relay_heard_back(struct br_rail *rail, const struct br_body_relay_back *back)
+void br_relay_credits_received(struct br_rail *rail, const struct br_body_relay_credit *back)
 {
     for (uint32_t class = 1; rail->relay && class <= BR_RELAY_HOPS; class ++)
         for (uint32_t i = 0; i < back->n[class - 1] && rail->relay->out.used[class]; i++)
@@ -110,8 +110,8 @@ void br_relay_enqueue(struct br_relay *relay, struct br_relay_frame *frame)
     br_peer_activate(relay->w, peer);
 }
 
-bool br_relay_say(struct br_relay *relay, enum br_relay_kind kind, uint32_t id,
-                  const uint16_t *path, int hosts, uint32_t number)
+bool br_relay_send_control(struct br_relay *relay, enum br_relay_kind kind, uint32_t id,
+                           const uint16_t *path, int hosts, uint32_t number)
 {
     struct br_relay_frame *frame =
         br_relay_is_hop(relay, path[1]) ? br_relay_own_frame(relay, true) : NULL;
@@ -144,8 +144,8 @@ static struct br_relay_frame *hop_next_frame(const struct br_rail *rail,
 
     if (has_credit(out, frame_of(head)->header.at))
         return frame_of(head);
-    br_list_for_each (node, &queue->place) {
-        struct br_relay_frame *frame = frame_of(br_container_of(node, struct br_queued, place));
+    br_list_for_each (node, &queue->entries) {
+        struct br_relay_frame *frame = frame_of(br_container_of(node, struct br_queued, node));
 
         if (has_credit(out, frame->header.at))
             return frame;
@@ -206,7 +206,7 @@ void br_relay_sent(struct br_worker *w, struct br_flight *flight)
     struct br_relay_frame *frame = (struct br_relay_frame *)flight;
 
     if (frame->posted)
-        br_relay_tell_sent(w->relay, frame);
+        br_relay_report_sent(w->relay, frame);
     br_relay_put(w->relay, frame);
 }
 
@@ -219,14 +219,14 @@ void br_relay_dropped(struct br_worker *w, struct br_flight *flight)
         frame->link->n_frames--;
     frame->link = NULL;
     br_list_remove(&frame->node);
-    br_list_push_back(&w->relay->limbo, &frame->node);
+    br_list_push_back(&w->relay->closed_frames, &frame->node);
 }
 
 void br_relay_reclaim(struct br_relay *relay)
 {
     struct br_list *node;
 
-    while ((node = br_list_pop_front(&relay->limbo)))
+    while ((node = br_list_pop_front(&relay->closed_frames)))
         br_relay_put(relay, br_container_of(node, struct br_relay_frame, node));
 }
 
@@ -266,8 +266,8 @@ static int goes_on_to(const struct br_relay_transit *transit, uint32_t from)
 
 /* Tells the end of the route that lies on the side of neighbour `side` that we cannot reach
  * `to`. */
-static void tell_end(struct br_relay *relay, const struct br_relay_transit *transit, uint32_t side,
-                     uint32_t to)
+static void notify_end(struct br_relay *relay, const struct br_relay_transit *transit,
+                       uint32_t side, uint32_t to)
 {
     uint16_t path[BR_RELAY_HOSTS];
     int hosts;
@@ -279,7 +279,7 @@ static void tell_end(struct br_relay *relay, const struct br_relay_transit *tran
         hosts = transit->at + 1;
         br_relay_reverse(path, transit->path, hosts);
     }
-    br_relay_say(relay, BR_RELAY_UNREACHABLE, transit->id, path, hosts, to);
+    br_relay_send_control(relay, BR_RELAY_UNREACHABLE, transit->id, path, hosts, to);
 }
 
 static void lose_transits(struct br_relay *relay, uint32_t to)
@@ -291,7 +291,7 @@ static void lose_transits(struct br_relay *relay, uint32_t to)
         if (other < 0)
             continue;
         relay->w->counters.unreachable++;
-        tell_end(relay, transit, (uint32_t)other, to);
+        notify_end(relay, transit, (uint32_t)other, to);
         forget_transit(relay, transit);
     }
 }
@@ -311,8 +311,8 @@ static void lose_frames(struct br_worker *w, struct br_rail *rail)
 {
     struct br_queue *queue = &rail->peer->queues[BR_QUEUE_RELAY];
 
-    br_list_for_each_safe (node, &queue->place) {
-        struct br_queued *queued = br_container_of(node, struct br_queued, place);
+    br_list_for_each_safe (node, &queue->entries) {
+        struct br_queued *queued = br_container_of(node, struct br_queued, node);
 
         br_queue_remove(queued);
         br_relay_dropped(w, &frame_of(queued)->flight);
@@ -398,7 +398,7 @@ static void hop_answer(struct br_relay *relay, const struct br_message_relay *he
     if (kind != BR_RELAY_OPEN && kind != BR_RELAY_FRAME)
         return;
     br_relay_reverse(path, header->path, header->at + 1);
-    br_relay_say(relay, BR_RELAY_UNREACHABLE, header->id, path, header->at + 1, to);
+    br_relay_send_control(relay, BR_RELAY_UNREACHABLE, header->id, path, header->at + 1, to);
 }
 
 /* Is the route known here, and does the frame follow it? OPEN makes it known. */

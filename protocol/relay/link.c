@@ -44,7 +44,7 @@ static struct br_relay_link *relay_link_make(struct br_relay *relay, uint32_t id
     link->id = id;
     link->hosts = (uint8_t)hosts;
     memcpy(link->path, path, (size_t)hosts * sizeof *path);
-    br_list_init(&link->told);
+    br_list_init(&link->reporting);
     br_list_init(&link->frames);
     br_list_push_back(&relay->links, &link->node);
     br_table_insert(&relay->ends, id, 0,
@@ -61,7 +61,7 @@ static void relay_link_unmake(struct br_relay *relay, struct br_relay_link *link
         br_container_of(node, struct br_relay_frame, node)->link = NULL;
     br_table_remove(&relay->ends, link->id, 0);
     br_list_remove(&link->node);
-    br_list_remove(&link->told);
+    br_list_remove(&link->reporting);
     br_pool_destroy(&link->buffers);
     free(link);
     relay->n_links--;
@@ -98,11 +98,11 @@ static int link_connect(struct br_device *device, const struct br_address *addre
     link = relay_link_make(relay, new_id(relay), path, hosts);
     if (!link)
         return -EMFILE;
-    if (!br_relay_say(relay, BR_RELAY_OPEN, link->id, path, hosts, 0)) {
+    if (!br_relay_send_control(relay, BR_RELAY_OPEN, link->id, path, hosts, 0)) {
         relay_link_unmake(relay, link);
         return br_error(EHOSTUNREACH, "no rail to rank %u, the first host of the route", path[1]);
     }
-    br_list_push_back(&relay->told, &link->told);
+    br_list_push_back(&relay->reporting, &link->reporting);
     *out = &link->base;
     return 0;
 }
@@ -116,8 +116,8 @@ void br_relay_link_fail(struct br_relay *relay, struct br_relay_link *link, int 
     link->error = error;
     snprintf(link->base.message, sizeof link->base.message, "route to %s: %s", link->base.peer_name,
              text);
-    br_list_remove(&link->told);
-    br_list_push_back(&relay->told, &link->told);
+    br_list_remove(&link->reporting);
+    br_list_push_back(&relay->reporting, &link->reporting);
 }
 
 static void link_close(struct br_link *base)
@@ -126,7 +126,7 @@ static void link_close(struct br_link *base)
     struct br_relay_link *link = (struct br_relay_link *)base;
 
     if (link->state != BR_RELAY_FAILED && !relay->w->failed)
-        br_relay_say(relay, BR_RELAY_CLOSE, link->id, link->path, link->hosts, 0);
+        br_relay_send_control(relay, BR_RELAY_CLOSE, link->id, link->path, link->hosts, 0);
     relay_link_unmake(relay, link);
 }
 
@@ -190,7 +190,7 @@ static int relay_link_post(struct br_link *base, const struct br_frame *frames, 
 
     if (link->state == BR_RELAY_FAILED)
         return br_error(EPIPE, "%s", base->message);
-    for (taken = 0; taken < n && link->n_frames < BR_RELAY_STAGED; taken++) {
+    for (taken = 0; taken < n && link->n_frames < BR_RELAY_LINK_FRAMES; taken++) {
         struct br_relay_frame *frame;
 
         if (frames[taken].length + BR_RELAY_INNER > relay->frame_bytes)
@@ -213,7 +213,7 @@ static int relay_link_post(struct br_link *base, const struct br_frame *frames, 
     return taken;
 }
 
-void br_relay_tell_sent(struct br_relay *relay, struct br_relay_frame *frame)
+void br_relay_report_sent(struct br_relay *relay, struct br_relay_frame *frame)
 {
     struct br_event event = {.kind = BR_EVENT_SENT, .cookie = frame->cookie};
     struct br_relay_link *link = frame->link;
@@ -250,8 +250,8 @@ static void deliver_message(struct br_relay *relay, struct br_relay_link *link,
     br_worker_event(relay->w, &event);
 }
 
-static void deliver_placed(struct br_relay *relay, struct br_relay_link *link,
-                           const struct br_frame_header *inner, const uint8_t *payload)
+static void deliver_data(struct br_relay *relay, struct br_relay_link *link,
+                         const struct br_frame_header *inner, const uint8_t *payload)
 {
     struct br_event event = {.kind = BR_EVENT_DATA,
                              .link = &link->base,
@@ -305,7 +305,7 @@ static void deliver_frame(struct br_relay *relay, struct br_relay_link *link,
     if (inner.kind == BR_FRAME_MESSAGE)
         deliver_message(relay, link, &inner, event->payload + sizeof inner);
     else
-        deliver_placed(relay, link, &inner, event->payload + sizeof inner);
+        deliver_data(relay, link, &inner, event->payload + sizeof inner);
 }
 
 static void relay_link_accepted(struct br_relay *relay, const struct br_message_relay *header)
@@ -321,7 +321,7 @@ static void relay_link_accepted(struct br_relay *relay, const struct br_message_
     br_relay_reverse(path, header->path, header->hosts);
     link = relay_link_make(relay, header->id, path, header->hosts);
     if (!link) {
-        br_relay_say(relay, BR_RELAY_CLOSE, header->id, path, header->hosts, 0);
+        br_relay_send_control(relay, BR_RELAY_CLOSE, header->id, path, header->hosts, 0);
         return;
     }
     link->state = BR_RELAY_OPENED;
@@ -358,7 +358,7 @@ void br_relay_deliver(struct br_relay *relay, const struct br_message_relay *hea
     uint32_t kind = header->what & BR_RELAY_KIND;
 
     if (kind == BR_RELAY_REQUEST) {
-        br_relay_knocked(relay, header->path[0]);
+        br_relay_connect_requested(relay, header->path[0]);
         return;
     }
     if (kind == BR_RELAY_OPEN) {
@@ -393,8 +393,8 @@ static int relay_link_poll_(struct br_device *device, uint64_t now, struct br_ev
     int n = 0;
 
     (void)now;
-    while (n < max && (node = br_list_pop_front(&relay->told))) {
-        struct br_relay_link *link = br_container_of(node, struct br_relay_link, told);
+    while (n < max && (node = br_list_pop_front(&relay->reporting))) {
+        struct br_relay_link *link = br_container_of(node, struct br_relay_link, reporting);
         bool failed = link->state == BR_RELAY_FAILED;
 
         events[n++] = (struct br_event){.kind = failed ? BR_EVENT_CLOSED : BR_EVENT_CONNECTED,
@@ -497,9 +497,9 @@ int br_relay_create(struct br_worker *w)
                                           .max_message = relay->config.message_bytes};
     snprintf(relay->device.name, sizeof relay->device.name, "relay");
     br_list_init(&relay->links);
-    br_list_init(&relay->told);
+    br_list_init(&relay->reporting);
     br_list_init(&relay->transit_list);
-    br_list_init(&relay->limbo);
+    br_list_init(&relay->closed_frames);
     return relay_link_create_pools(relay, cube);
 }
 

@@ -72,7 +72,7 @@ void br_relay_cut(struct br_worker *w, struct br_peer *peer, uint64_t since)
 
         if (rail->state != BR_RAIL_IDLE && rail->state != BR_RAIL_FENCING)
             continue;
-        rail->late = 0;
+        rail->timeouts = 0;
         rail->backoff = BACKOFF_FIRST;
         rail->retry_at = rail->alternate ? w->now : w->now + BACKOFF_FIRST;
     }
@@ -89,7 +89,7 @@ bool br_relay_wants(const struct br_worker *w, const struct br_rail *rail)
     return !is_neighbour(w, peer->rank) || peer->rails[0].was_up;
 }
 
-void br_relay_knocked(struct br_relay *relay, uint32_t from)
+void br_relay_connect_requested(struct br_relay *relay, uint32_t from)
 {
     struct br_worker *w = relay->w;
     struct br_peer *peer = &w->peers[from];
@@ -314,7 +314,7 @@ static void send_request(struct br_worker *w, struct br_peer *peer)
     if (next_route(w, rail, &route))
         return;
     memcpy(path + 1, route.hosts, route.hops * sizeof *path);
-    br_relay_say(w->relay, BR_RELAY_REQUEST, 0, path, route.hops + 1, 0);
+    br_relay_send_control(w->relay, BR_RELAY_REQUEST, 0, path, route.hops + 1, 0);
 }
 
 static void watch_cut(struct br_worker *w, struct br_peer *peer, bool stopped)
@@ -350,7 +350,8 @@ void br_relay_timers(struct br_worker *w, bool stopped)
 
 uint64_t br_relay_next_timer(const struct br_worker *w)
 {
-    if (w->leaving || !br_list_empty(&w->relay->told) || !br_list_empty(&w->relay->limbo))
+    if (w->leaving || !br_list_empty(&w->relay->reporting) ||
+        !br_list_empty(&w->relay->closed_frames))
         return w->now;
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);

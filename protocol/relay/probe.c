@@ -24,7 +24,7 @@ static uint64_t a_while(const struct br_worker *w)
 
 static void end_probe(struct br_worker *w, struct br_rail *rail)
 {
-    br_link_retire(w, rail->probe);
+    br_link_defer_close(w, rail->probe);
     rail->probe = NULL;
     rail->probe_at = w->now + a_while(w);
 }

@@ -38,7 +38,7 @@
  * 10. Frames of memory that only devices can touch, of a GPU, are copied at the ends of the route,
  *     by region_copy(), for which the worker waits. That is
  *    for the time when a rail has been lost under transfers which NICs had begun: others are not
- * begun so (br_worker_goes_by). Rejected: copies that nobody waits for. The frame at one end and
+ * begun so (br_worker_uses_only). Rejected: copies that nobody waits for. The frame at one end and
  * the buffer of the back end at the other would have to stay meanwhile, to save some 10 us a frame
  * on a way that is twice as long in any case.
  */
@@ -48,16 +48,16 @@
 #include "bcube/route.h"
 #include "protocol/internal.h"
 
-#define BR_RELAY_RESERVED   2u    /* buffers of each class, on each rail */
-#define BR_RELAY_SHARED     24u   /* buffers of a rail for all classes */
-#define BR_RELAY_OWN        192u  /* frames of our own that wait for the first hop or fly */
-#define BR_RELAY_CONTROL    32u   /* of these, for those without payload alone */
-#define BR_RELAY_STAGED     16u   /* of these, of one link at most */
-#define BR_RELAY_LINKS      256u  /* routes that end here */
-#define BR_RELAY_TRANSITS   1024u /* routes that lead through us */
-#define BR_RELAY_LEARNED    32u   /* broken hops that others have named */
-#define BR_RELAY_ALTERNATES 4     /* of a peer, at most */
-#define BR_RELAY_INNER      ((uint32_t)sizeof(struct br_frame_header))
+#define BR_RELAY_RESERVED    2u    /* buffers of each class, on each rail */
+#define BR_RELAY_SHARED      24u   /* buffers of a rail for all classes */
+#define BR_RELAY_OWN         192u  /* frames of our own that wait for the first hop or fly */
+#define BR_RELAY_CONTROL     32u   /* of these, for those without payload alone */
+#define BR_RELAY_LINK_FRAMES 16u   /* of these, of one link at most */
+#define BR_RELAY_LINKS       256u  /* routes that end here */
+#define BR_RELAY_TRANSITS    1024u /* routes that lead through us */
+#define BR_RELAY_LEARNED     32u   /* broken hops that others have named */
+#define BR_RELAY_ALTERNATES  4     /* of a peer, at most */
+#define BR_RELAY_INNER       ((uint32_t)sizeof(struct br_frame_header))
 
 /* Buffers in use, by class; how many of them are shared ones follows from that. */
 struct br_relay_credits {
@@ -68,7 +68,7 @@ struct br_relay_credits {
 struct br_relay_rail {
     struct br_relay_credits out, in; /* at the peer; here */
     /* given back, and the peer has not been told; [i]: of class i + 1 */
-    uint8_t back[BR_RELAY_HOPS];
+    uint8_t credits_due[BR_RELAY_HOPS];
 };
 
 /* A relayed frame that waits for its next hop, or flies to it. */
@@ -98,9 +98,9 @@ struct br_relay_link {
     uint8_t hosts;
     uint16_t path[BR_RELAY_HOSTS]; /* from us to the other end */
     uint32_t tx_messages, rx_messages;
-    struct br_list node;   /* of relay->links */
-    struct br_list told;   /* of relay->told, when poll() has something to say of it */
-    struct br_list frames; /* posted and not yet SENT */
+    struct br_list node;      /* of relay->links */
+    struct br_list reporting; /* of relay->told, when poll() has something to say of it */
+    struct br_list frames;    /* posted and not yet SENT */
     uint32_t n_frames;
     struct br_pool buffers; /* struct br_relay_buffer: received messages that the protocol holds */
 };
@@ -134,7 +134,7 @@ struct br_relay {
     struct br_pool frames, transits;
     uint32_t n_own;
     struct br_table ends, through; /* id -> link, id -> transit */
-    struct br_list links, told, transit_list, limbo;
+    struct br_list links, reporting, transit_list, closed_frames;
     uint32_t n_links;
     uint16_t next_number;
     struct br_relay_learned learned[BR_RELAY_LEARNED];
@@ -151,7 +151,7 @@ void br_relay_link_fail(struct br_relay *relay, struct br_relay_link *link, int 
 /* A RELAY whose path ends here; checked already, but for the payload. */
 void br_relay_deliver(struct br_relay *relay, const struct br_message_relay *header,
                       const struct br_event *event);
-void br_relay_tell_sent(struct br_relay *relay, struct br_relay_frame *frame);
+void br_relay_report_sent(struct br_relay *relay, struct br_relay_frame *frame);
 
 /* hop.c: from host to host */
 /* a neighbour whose rail is up */
@@ -162,8 +162,8 @@ struct br_relay_frame *br_relay_own_frame(struct br_relay *relay, bool control);
 void br_relay_put(struct br_relay *relay, struct br_relay_frame *frame);
 void br_relay_enqueue(struct br_relay *relay, struct br_relay_frame *frame);
 /* A frame without payload to path[hosts - 1]; path[0] is we. false: it cannot leave. */
-bool br_relay_say(struct br_relay *relay, enum br_relay_kind kind, uint32_t id,
-                  const uint16_t *path, int hosts, uint32_t number);
+bool br_relay_send_control(struct br_relay *relay, enum br_relay_kind kind, uint32_t id,
+                           const uint16_t *path, int hosts, uint32_t number);
 void br_relay_reverse(uint16_t *out, const uint16_t *path, int hosts);
 int br_relay_rail_init(struct br_worker *w, struct br_rail *rail);
 void br_relay_reclaim(struct br_relay *relay);
@@ -172,6 +172,6 @@ void br_relay_expire(struct br_relay *relay);
 /* peer.c: which peers get alternate routes, and which routes these take */
 int br_relay_alternates(const struct br_worker *w, int rank);
 void br_relay_learn(struct br_relay *relay, uint32_t from, uint32_t to);
-void br_relay_knocked(struct br_relay *relay, uint32_t from);
+void br_relay_connect_requested(struct br_relay *relay, uint32_t from);
 
 #endif

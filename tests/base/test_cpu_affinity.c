@@ -32,7 +32,7 @@ static void need_whole_machine(void)
         skip();
 }
 
-static void seat_choose__spreads_ranks_evenly_and_seats_neighbours_together(void **state)
+static void cpu_affinity_choose__spreads_ranks_evenly_and_seats_neighbours_together(void **state)
 {
     uint32_t ranks[CPU_SETSIZE] = {0};
     struct br_cpu_affinity seat;
@@ -50,7 +50,7 @@ static void seat_choose__spreads_ranks_evenly_and_seats_neighbours_together(void
         assert_int_equal(ranks[cpu], CPU_ISSET((size_t)cpu, &all) ? 3 : 0);
 }
 
-static void seat_choose__none_where_cores_are_left(void **state)
+static void cpu_affinity_choose__none_where_cores_are_left(void **state)
 {
     struct br_cpu_affinity seat;
 
@@ -62,7 +62,7 @@ static void seat_choose__none_where_cores_are_left(void **state)
     assert_int_equal(seat.cpu, -1);
 }
 
-static void seat_choose__none_for_a_process_that_was_bound(void **state)
+static void cpu_affinity_choose__none_for_a_process_that_was_bound(void **state)
 {
     struct br_cpu_affinity seat;
     cpu_set_t one;
@@ -84,7 +84,7 @@ static void seat_elsewhere(struct br_cpu_affinity *seat)
         br_cpu_affinity_choose(seat, cpus() - 1, cpus());
 }
 
-static void seat_take__moves_and_leaves_the_affinity(void **state)
+static void cpu_affinity_take__moves_and_leaves_the_affinity(void **state)
 {
     bool moved = false;
     struct br_cpu_affinity seat;
@@ -101,7 +101,7 @@ static void seat_take__moves_and_leaves_the_affinity(void **state)
     assert_true(CPU_EQUAL(&now, &all));
 }
 
-static void seat_take__not_again_within_milliseconds(void **state)
+static void cpu_affinity_take__not_again_within_milliseconds(void **state)
 {
     struct br_cpu_affinity seat;
 
@@ -114,7 +114,7 @@ static void seat_take__not_again_within_milliseconds(void **state)
     }
 }
 
-static void seat_take__does_not_touch_a_thread_that_was_bound_later(void **state)
+static void cpu_affinity_take__does_not_touch_a_thread_that_was_bound_later(void **state)
 {
     struct br_cpu_affinity seat;
     cpu_set_t one, now;
@@ -135,12 +135,13 @@ static void seat_take__does_not_touch_a_thread_that_was_bound_later(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(seat_choose__spreads_ranks_evenly_and_seats_neighbours_together),
-        cmocka_unit_test(seat_choose__none_where_cores_are_left),
-        cmocka_unit_test_teardown(seat_choose__none_for_a_process_that_was_bound, restore),
-        cmocka_unit_test(seat_take__moves_and_leaves_the_affinity),
-        cmocka_unit_test(seat_take__not_again_within_milliseconds),
-        cmocka_unit_test_teardown(seat_take__does_not_touch_a_thread_that_was_bound_later, restore),
+        cmocka_unit_test(cpu_affinity_choose__spreads_ranks_evenly_and_seats_neighbours_together),
+        cmocka_unit_test(cpu_affinity_choose__none_where_cores_are_left),
+        cmocka_unit_test_teardown(cpu_affinity_choose__none_for_a_process_that_was_bound, restore),
+        cmocka_unit_test(cpu_affinity_take__moves_and_leaves_the_affinity),
+        cmocka_unit_test(cpu_affinity_take__not_again_within_milliseconds),
+        cmocka_unit_test_teardown(cpu_affinity_take__does_not_touch_a_thread_that_was_bound_later,
+                                  restore),
     };
 
     if (sched_getaffinity(0, sizeof all, &all))

@@ -52,7 +52,7 @@ static void *other_thread(void *seen)
     return NULL;
 }
 
-static void error_words__belong_to_the_thread(void **state)
+static void error_message__belong_to_the_thread(void **state)
 {
     pthread_t thread;
     int seen = 0;
@@ -72,7 +72,7 @@ int main(void)
         cmocka_unit_test(error__cuts_long_words),
         cmocka_unit_test(error__may_quote_the_words_before),
         cmocka_unit_test(error_prefix__stands_in_front),
-        cmocka_unit_test(error_words__belong_to_the_thread),
+        cmocka_unit_test(error_message__belong_to_the_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,8 +60,8 @@ static int judge(struct bed *bed)
                 for (uint32_t j = 0; j < w->hosts[b].n_nics; j++)
                     if ((a != b || i != j) && bed->network[a][i] != NONE &&
                         bed->network[a][i] == bed->network[b][j])
-                        br_wiring_hear(w, a, i, b, j);
-    return br_wiring_judge(w);
+                        br_wiring_add_neighbour(w, a, i, b, j);
+    return br_wiring_analyse(w);
 }
 
 /* The findings are exactly these, in this order; the testbed is gone then. */
@@ -90,7 +90,7 @@ static void swap(struct bed *bed, uint32_t a, uint32_t i, uint32_t b, uint32_t j
     bed->network[b][j] = network;
 }
 
-static void judge__healthy(void **state)
+static void analyse__healthy(void **state)
 {
     static const int64_t shapes[][3] = {{2, 1, 2},  {2, 2, 4},  {3, 2, 9},  {2, 3, 8},
                                         {4, 2, 16}, {4, 3, 64}, {3, 2, 7},  {3, 2, 4},
@@ -110,7 +110,7 @@ static void judge__healthy(void **state)
 }
 
 /* Without an order of their own NICs are found wherever they are. */
-static void judge__finds_levels(void **state)
+static void analyse__finds_levels(void **state)
 {
     struct bed bed;
 
@@ -132,7 +132,7 @@ static void judge__finds_levels(void **state)
 }
 
 /* More NICs than levels: one on a network of all hosts, others on none. */
-static void judge__other_networks(void **state)
+static void analyse__other_networks(void **state)
 {
     struct bed bed;
 
@@ -158,7 +158,7 @@ static void judge__other_networks(void **state)
     FINDS(&bed, "rank 4|eth1|into switch <1,0>|into <1,1>");
 }
 
-static void judge__swapped(void **state)
+static void analyse__swapped(void **state)
 {
     struct bed bed;
 
@@ -183,7 +183,7 @@ static void judge__swapped(void **state)
           "rank 5|eth2 (level 2)|into switch <0,2>|into <2,1>");
 }
 
-static void judge__wrong_switch(void **state)
+static void analyse__wrong_switch(void **state)
 {
     struct bed bed;
 
@@ -203,7 +203,7 @@ static void judge__wrong_switch(void **state)
     FINDS(&bed, "rank 4|eth1|into switch <1,0>|into <1,1>");
 }
 
-static void judge__both_on_one_switch(void **state)
+static void analyse__both_on_one_switch(void **state)
 {
     static const char *const nouns =
         "rank 4|eth0 (level 0)|eth1 (level 1)|on switch <0,1>|into <1,1>";
@@ -221,7 +221,7 @@ static void judge__both_on_one_switch(void **state)
     FINDS(&bed, "rank 0|eth0 (level 0)|eth1 (level 1)|on switch <0,0>|into <1,0>");
 }
 
-static void judge__cable_missing(void **state)
+static void analyse__cable_missing(void **state)
 {
     struct bed bed;
 
@@ -245,7 +245,7 @@ static void judge__cable_missing(void **state)
     FINDS(&bed, "rank 4|NICs|switch <1,1>|level 1|cable");
 }
 
-static void judge__switch_off(void **state)
+static void analyse__switch_off(void **state)
 {
     struct bed bed;
 
@@ -261,7 +261,7 @@ static void judge__switch_off(void **state)
     FINDS(&bed, "switch <1,1>|carrier|eth1 of rank 1|eth1 of rank 4|eth1 of rank 7");
 }
 
-static void judge__switch_split(void **state)
+static void analyse__switch_split(void **state)
 {
     struct bed bed;
 
@@ -279,7 +279,7 @@ static void join(struct bed *bed, int a, int b)
                 bed->network[h][i] = a;
 }
 
-static void judge__joined(void **state)
+static void analyse__joined(void **state)
 {
     struct bed bed;
 
@@ -299,34 +299,34 @@ static void judge__joined(void **state)
 }
 
 /* Nothing is said of a NIC that could not listen. */
-static void judge__blind(void **state)
+static void analyse__blind(void **state)
 {
     struct bed bed;
 
     (void)state;
     build(&bed, 3, 2, 9, true);
     bed.network[4][1] = NONE;
-    bed.wiring.hosts[4].nics[1].blind = true;
+    bed.wiring.hosts[4].nics[1].cannot_listen = true;
     assert_int_equal(judge(&bed), 0);
     br_wiring_destroy(&bed.wiring);
 }
 
-static void hear__nonsense(void **state)
+static void add_neighbour__nonsense(void **state)
 {
     struct bed bed;
 
     (void)state;
     build(&bed, 2, 1, 2, true);
-    br_wiring_hear(&bed.wiring, 2, 0, 0, 0);
-    br_wiring_hear(&bed.wiring, 0, 1, 1, 0);
-    br_wiring_hear(&bed.wiring, 0, 0, 9999, 0);
-    br_wiring_hear(&bed.wiring, 0, 0, 1, 9999);
+    br_wiring_add_neighbour(&bed.wiring, 2, 0, 0, 0);
+    br_wiring_add_neighbour(&bed.wiring, 0, 1, 1, 0);
+    br_wiring_add_neighbour(&bed.wiring, 0, 0, 9999, 0);
+    br_wiring_add_neighbour(&bed.wiring, 0, 0, 1, 9999);
     assert_int_equal(judge(&bed), 0);
     br_wiring_destroy(&bed.wiring);
 }
 
 /* Any wiring at all gives words that fit, and never more than are kept. */
-static void judge__random(void **state)
+static void analyse__random(void **state)
 {
     struct bed bed;
 
@@ -354,13 +354,13 @@ static void judge__random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(judge__healthy),        cmocka_unit_test(judge__finds_levels),
-        cmocka_unit_test(judge__other_networks), cmocka_unit_test(judge__swapped),
-        cmocka_unit_test(judge__wrong_switch),   cmocka_unit_test(judge__both_on_one_switch),
-        cmocka_unit_test(judge__cable_missing),  cmocka_unit_test(judge__switch_off),
-        cmocka_unit_test(judge__switch_split),   cmocka_unit_test(judge__joined),
-        cmocka_unit_test(judge__blind),          cmocka_unit_test(hear__nonsense),
-        cmocka_unit_test(judge__random),
+        cmocka_unit_test(analyse__healthy),        cmocka_unit_test(analyse__finds_levels),
+        cmocka_unit_test(analyse__other_networks), cmocka_unit_test(analyse__swapped),
+        cmocka_unit_test(analyse__wrong_switch),   cmocka_unit_test(analyse__both_on_one_switch),
+        cmocka_unit_test(analyse__cable_missing),  cmocka_unit_test(analyse__switch_off),
+        cmocka_unit_test(analyse__switch_split),   cmocka_unit_test(analyse__joined),
+        cmocka_unit_test(analyse__blind),          cmocka_unit_test(add_neighbour__nonsense),
+        cmocka_unit_test(analyse__random),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

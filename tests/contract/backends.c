@@ -30,7 +30,7 @@ static int sim_setup_with(struct contract *contract, struct br_sim_config config
     sim = br_sim_create(&config);
     if (!sim)
         return br_error(ENOMEM, "no memory for the simulator");
-    contract->surroundings = sim;
+    contract->inventory = sim;
     return br_sim_add_rails(sim, CONTRACT_SIDES, 1);
 }
 
@@ -65,7 +65,7 @@ static int sim_maps_setup(struct contract *contract)
 }
 
 /* As an RDMA NIC: ordered, and bytes are written where the token says. */
-static int sim_places_setup(struct contract *contract)
+static int sim_rkeys_setup(struct contract *contract)
 {
     return sim_setup_with(contract, (struct br_sim_config){.rkey_ports = 1,
                                                            .tx_depth = 16,
@@ -76,23 +76,23 @@ static int sim_places_setup(struct contract *contract)
 
 static void sim_teardown(struct contract *contract)
 {
-    assert_int_equal(br_sim_counters(contract->surroundings)->bad_rkeys, 0);
-    br_sim_destroy(contract->surroundings);
+    assert_int_equal(br_sim_counters(contract->inventory)->bad_rkeys, 0);
+    br_sim_destroy(contract->inventory);
 }
 
 static void sim_configure(struct contract *contract, int side, struct br_device_config *config)
 {
-    br_sim_device_config(contract->surroundings, side, 0, config);
+    br_sim_device_config(contract->inventory, side, 0, config);
 }
 
 static uint64_t sim_now(struct contract *contract)
 {
-    return br_sim_now(contract->surroundings);
+    return br_sim_now(contract->inventory);
 }
 
 static bool sim_idle(struct contract *contract)
 {
-    return br_sim_advance(contract->surroundings);
+    return br_sim_advance(contract->inventory);
 }
 
 static void uring_configure(struct contract *contract, int side, struct br_device_config *config)
@@ -104,7 +104,7 @@ static void uring_configure(struct contract *contract, int side, struct br_devic
 }
 
 /* The address is family (4), port and IP, the latter two in network order. */
-static int connect_stranger(int type, const struct br_address *address)
+static int connect_unauthenticated(int type, const struct br_address *address)
 {
     struct sockaddr_in to = {.sin_family = AF_INET};
     int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
@@ -118,10 +118,10 @@ static int connect_stranger(int type, const struct br_address *address)
     return fd;
 }
 
-static int uring_stranger(struct contract *contract, const struct br_address *address)
+static int tcp_unauthenticated(struct contract *contract, const struct br_address *address)
 {
     (void)contract;
-    return connect_stranger(SOCK_STREAM, address);
+    return connect_unauthenticated(SOCK_STREAM, address);
 }
 
 /* Four source ports. */
@@ -137,10 +137,10 @@ static void udp_paths_teardown(struct contract *contract)
     unsetenv("BRAID_UDP_PATHS");
 }
 
-static int udp_stranger(struct contract *contract, const struct br_address *address)
+static int udp_unauthenticated(struct contract *contract, const struct br_address *address)
 {
     (void)contract;
-    return connect_stranger(SOCK_DGRAM, address);
+    return connect_unauthenticated(SOCK_DGRAM, address);
 }
 
 static void shm_configure(struct contract *contract, int side, struct br_device_config *config)
@@ -160,7 +160,7 @@ static void shm_free(struct br_region *region)
     br_segment_free(region->base, region->bytes, region->segment_fd);
 }
 
-static int shm_stranger(struct contract *contract, const struct br_address *address)
+static int shm_unauthenticated(struct contract *contract, const struct br_address *address)
 {
     char name[BR_SOCKET_NAME];
 
@@ -183,13 +183,13 @@ static int verbs_setup(struct contract *contract)
                         n > 0 ? infos[0].why_not : "");
     for (int i = usable; i < CONTRACT_SIDES; i++)
         names[i] = names[i - usable];
-    contract->surroundings = names;
+    contract->inventory = names;
     return 0;
 }
 
 static void verbs_configure(struct contract *contract, int side, struct br_device_config *config)
 {
-    config->name = ((const char **)contract->surroundings)[side];
+    config->name = ((const char **)contract->inventory)[side];
 }
 
 static int verbs_cm_setup(struct contract *contract)
@@ -224,16 +224,15 @@ static void verbs_classes_teardown(struct contract *contract)
 }
 
 /* The address is this back end's mark, then one of tcp. */
-static int verbs_stranger(struct contract *contract, const struct br_address *address)
+static int verbs_unauthenticated(struct contract *contract, const struct br_address *address)
 {
     struct br_address inner = {.bytes = (uint16_t)(address->bytes - 1)};
 
     memcpy(inner.data, address->data + 1, inner.bytes);
-    return uring_stranger(contract, &inner);
+    return tcp_unauthenticated(contract, &inner);
 }
 
-/* ---- memory of a GPU: regions lie there, what is in no region on the host
- * ----------------------- */
+/* ---- memory of a GPU: regions lie there, what is in no region on the host -------------------- */
 
 static int gpu_alloc(struct br_region *region, size_t bytes)
 {
@@ -339,7 +338,7 @@ static int verbs_fake_setup(struct contract *contract)
     static const char *names[CONTRACT_SIDES] = {"fake0", "fake1", "fake2"};
 
     fake_install();
-    contract->surroundings = names;
+    contract->inventory = names;
     return 0;
 }
 
@@ -392,36 +391,36 @@ const struct contract_backend contract_backends[] = {
     {.name = "sim-rough", .setup = sim_rough_setup, SIM_HOOKS},
     {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
     {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
-    {.name = "sim-places", .setup = sim_places_setup, SIM_HOOKS},
+    {.name = "sim-places", .setup = sim_rkeys_setup, SIM_HOOKS},
     {.name = "tcp",
      .transport = "tcp",
      .configure = uring_configure,
-     .stranger = uring_stranger,
+     .unauthenticated = tcp_unauthenticated,
      .processes = true},
     {.name = "udp",
      .transport = "udp",
      .configure = uring_configure,
-     .stranger = udp_stranger,
+     .unauthenticated = udp_unauthenticated,
      .processes = true},
     {.name = "udp-paths",
      .transport = "udp",
      .setup = udp_paths_setup,
      .teardown = udp_paths_teardown,
      .configure = uring_configure,
-     .stranger = udp_stranger,
+     .unauthenticated = udp_unauthenticated,
      .processes = true},
     {.name = "shm",
      .transport = "shm",
      .configure = shm_configure,
      .alloc = shm_alloc,
      .free = shm_free,
-     .stranger = shm_stranger,
+     .unauthenticated = shm_unauthenticated,
      .processes = true},
     {.name = "verbs",
      .transport = "verbs",
      .setup = verbs_setup,
      .configure = verbs_configure,
-     .stranger = verbs_stranger,
+     .unauthenticated = verbs_unauthenticated,
      .processes = true},
     {.name = "verbs-cm",
      .transport = "verbs",
@@ -434,14 +433,14 @@ const struct contract_backend contract_backends[] = {
      .setup = verbs_classes_setup,
      .teardown = verbs_classes_teardown,
      .configure = verbs_configure,
-     .stranger = verbs_stranger,
+     .unauthenticated = verbs_unauthenticated,
      .processes = true},
     {.name = "verbs-gpu",
      .transport = "verbs",
      .setup = verbs_gpu_setup,
      .teardown = gpu_teardown,
      .configure = verbs_configure,
-     .stranger = verbs_stranger,
+     .unauthenticated = verbs_unauthenticated,
      GPU_HOOKS},
 #ifdef BRAID_VERBS
     {.name = "verbs-fake-gpu",
@@ -449,7 +448,7 @@ const struct contract_backend contract_backends[] = {
      .setup = verbs_fake_gpu_setup,
      .teardown = verbs_fake_gpu_teardown,
      .configure = verbs_configure,
-     .stranger = verbs_stranger,
+     .unauthenticated = verbs_unauthenticated,
      GPU_HOOKS},
     {.name = "verbs-fake-cm",
      .transport = "verbs",
@@ -461,18 +460,18 @@ const struct contract_backend contract_backends[] = {
      .setup = verbs_fake_classes_setup,
      .teardown = verbs_fake_teardown,
      .configure = verbs_configure,
-     .stranger = verbs_stranger},
+     .unauthenticated = verbs_unauthenticated},
     {.name = "verbs-fake",
      .transport = "verbs",
      .setup = verbs_fake_setup,
      .teardown = verbs_fake_teardown,
      .configure = verbs_configure,
-     .stranger = verbs_stranger},
+     .unauthenticated = verbs_unauthenticated},
 #endif
     {.name = "dpdk",
      .transport = "dpdk",
      .setup = dpdk_setup,
      .configure = dpdk_configure,
-     .stranger = udp_stranger},
+     .unauthenticated = udp_unauthenticated},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

@@ -53,7 +53,7 @@ struct contract_backend {
     void *(*view)(const void *memory);
     /* A connected byte stream to the device at `address`, as an unauthenticated peer makes it; -1:
      * failed. NULL: it has none. */
-    int (*stranger)(struct contract *contract, const struct br_address *address);
+    int (*unauthenticated)(struct contract *contract, const struct br_address *address);
     bool processes; /* a forked process can open a device and connect to ours */
 };
 
@@ -83,7 +83,7 @@ struct contract {
     struct br_random random;
     int poll_max;                  /* [16] */
     uint64_t idle_for, last_round; /* ns: of the default idle() */
-    void *surroundings;            /* of the back end's hooks */
+    void *inventory;               /* of the back end's hooks */
 };
 
 /* For main(): runs the cases on every back end. */

@@ -12,13 +12,13 @@
 
 #include "base/error.h"
 
-static int stranger(struct contract *contract)
+static int unauthenticated_peer(struct contract *contract)
 {
     struct br_address address;
     int fd;
 
     assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
-    fd = contract->backend->stranger(contract, &address);
+    fd = contract->backend->unauthenticated(contract, &address);
     assert_true(fd >= 0);
     return fd;
 }
@@ -78,20 +78,20 @@ static size_t make_bytes(struct br_random *random, uint8_t *bytes, size_t max)
     return n;
 }
 
-static void stranger__any_bytes(void **state)
+static void unauthenticated__any_bytes(void **state)
 {
     struct contract *contract = *state;
     static uint8_t place[100000], bytes[20000];
     struct br_link *a, *b;
 
-    if (!contract->backend->stranger)
+    if (!contract->backend->unauthenticated)
         return;
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
     contract_slot(contract, 1, place, sizeof place, 4096);
     for (uint64_t i = 0; i < 60; i++) {
         size_t n = make_bytes(&contract->random, bytes, sizeof bytes);
-        int fd = stranger(contract);
+        int fd = unauthenticated_peer(contract);
 
         (void)!send(fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (i % 2)
@@ -108,7 +108,7 @@ static void stranger__any_bytes(void **state)
     expect_working(contract, a, b, 100);
 }
 
-static void stranger__malformed_frame_fails_its_link_alone(void **state)
+static void unauthenticated__malformed_frame_fails_its_link_alone(void **state)
 {
     struct contract *contract = *state;
     struct br_frame_header header = {
@@ -117,11 +117,11 @@ static void stranger__malformed_frame_fails_its_link_alone(void **state)
     struct br_link *a, *b;
     int fd;
 
-    if (!contract->backend->stranger)
+    if (!contract->backend->unauthenticated)
         return;
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
-    fd = stranger(contract);
+    fd = unauthenticated_peer(contract);
     assert_int_equal(send(fd, &header, sizeof header, MSG_NOSIGNAL), sizeof header);
     contract_settle(contract);
     closed = contract_event(contract, 1, BR_EVENT_CLOSED, NULL, 0);
@@ -138,18 +138,18 @@ static void stranger__malformed_frame_fails_its_link_alone(void **state)
 
 /* Silent unauthenticated peers take places, but no more than max_links, and give them back when
  * they go. */
-static void stranger__many_silent_ones(void **state)
+static void unauthenticated__many_silent_ones(void **state)
 {
     struct contract *contract = *state;
     struct br_link *a, *b, *a2, *b2;
     int fds[20];
 
-    if (!contract->backend->stranger)
+    if (!contract->backend->unauthenticated)
         return;
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
     for (int i = 0; i < 20; i++)
-        fds[i] = stranger(contract);
+        fds[i] = unauthenticated_peer(contract);
     contract_settle(contract);
     assert_true(contract_count(contract, 1, BR_EVENT_ACCEPTED, NULL) <= 8);
     expect_working(contract, a, b, 1);
@@ -232,9 +232,9 @@ static void death__of_the_peer_closes_the_link(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CONTRACT_CASE(stranger__any_bytes),
-        CONTRACT_CASE(stranger__malformed_frame_fails_its_link_alone),
-        CONTRACT_CASE(stranger__many_silent_ones),
+        CONTRACT_CASE(unauthenticated__any_bytes),
+        CONTRACT_CASE(unauthenticated__malformed_frame_fails_its_link_alone),
+        CONTRACT_CASE(unauthenticated__many_silent_ones),
         CONTRACT_CASE(death__of_the_peer_closes_the_link),
     };
 

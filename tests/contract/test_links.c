@@ -71,7 +71,7 @@ static void device_open__again_after_close(void **state)
     }
 }
 
-static void connect__both_ends_are_told_once(void **state)
+static void connect__both_ends_report_it_once(void **state)
 {
     struct contract *contract = *state;
     struct br_link *a, *b;
@@ -369,7 +369,7 @@ int main(void)
         CONTRACT_CASE(device_open__fills_the_device),
         CONTRACT_CASE(device_open__unknown_name),
         CONTRACT_CASE(device_open__again_after_close),
-        CONTRACT_CASE(connect__both_ends_are_told_once),
+        CONTRACT_CASE(connect__both_ends_report_it_once),
         CONTRACT_CASE(connect__from_both_sides_at_once),
         CONTRACT_CASE(connect__to_a_device_that_is_gone),
         CONTRACT_CASE(connect__to_a_malformed_address),

@@ -35,7 +35,7 @@ struct transfer {
     uint32_t *order;
     uint8_t *base; /* the slot's, apart from `to` where its bytes are combined */
     struct contract_sum sum;
-    struct br_slot_reducer combiner;
+    struct br_slot_reducer reducer;
     bool complete;
 };
 
@@ -100,7 +100,7 @@ static void send_message(struct soak *soak)
     soak->busy[i] = true;
 }
 
-static void combine_some(struct soak *soak, struct transfer *transfer)
+static void reduce_some(struct soak *soak, struct transfer *transfer)
 {
     const struct br_device *device = soak->contract->sides[!transfer->from_side].device;
 
@@ -111,8 +111,8 @@ static void combine_some(struct soak *soak, struct transfer *transfer)
     assert_non_null(transfer->base);
     transfer->slot->base = transfer->base;
     transfer->sum = (struct contract_sum){transfer->slot, transfer->to};
-    transfer->combiner = (struct br_slot_reducer){contract_add_up, &transfer->sum};
-    assert_true(br_slot_set_reducer(transfer->slot, &transfer->combiner));
+    transfer->reducer = (struct br_slot_reducer){contract_add_up, &transfer->sum};
+    assert_true(br_slot_set_reducer(transfer->slot, &transfer->reducer));
 }
 
 static void begin_transfer(struct soak *soak)
@@ -139,7 +139,7 @@ static void begin_transfer(struct soak *soak)
                                    transfer->length, slice < most ? slice : most);
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
-    combine_some(soak, transfer);
+    reduce_some(soak, transfer);
     transfer->number = br_slot_number(slots, transfer->slot);
     transfer->pieces =
         (transfer->length + transfer->slot->slice_bytes - 1) / transfer->slot->slice_bytes;
@@ -185,7 +185,7 @@ static void end_transfer(struct soak *soak, struct transfer *transfer)
     soak->completed++;
 }
 
-static void take_placed(struct soak *soak, int side, const struct br_event *event)
+static void take_data(struct soak *soak, int side, const struct br_event *event)
 {
     struct br_slot_table *slots = &soak->contract->sides[side].slots;
     struct br_slot *slot = br_slot_find(slots, event->slot);
@@ -238,7 +238,7 @@ static void take_events(struct soak *soak, int side)
             assert_true(contract_is_message(&at->log[i], message_length(soak, seed), seed));
             end->received++;
         } else if (event->kind == BR_EVENT_DATA) {
-            take_placed(soak, side, event);
+            take_data(soak, side, event);
         } else {
             assert_int_equal(event->kind, BR_EVENT_SENT);
             take_sent(soak, event->cookie);

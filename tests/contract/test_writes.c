@@ -27,7 +27,7 @@ static struct br_device *receiver(const struct fixture *f)
     return f->contract->sides[1].device;
 }
 
-static void give_place(struct fixture *f, struct br_region *region, void *base, uint32_t length)
+static void send_rkey(struct fixture *f, struct br_region *region, void *base, uint32_t length)
 {
     f->slot = br_slot_get(&f->contract->sides[1].slots, base, length, SLICE);
     assert_non_null(f->slot);
@@ -35,7 +35,7 @@ static void give_place(struct fixture *f, struct br_region *region, void *base, 
     assert_int_equal(f->contract->ops->rkey_make(receiver(f), f->slot, f->token), 0);
 }
 
-static void take_place(struct fixture *f)
+static void receive_rkey(struct fixture *f)
 {
     f->contract->ops->rkey_release(receiver(f), f->slot);
     br_slot_put(&f->contract->sides[1].slots, f->slot);
@@ -126,12 +126,12 @@ static void write__in_a_region(void **state)
         const uint8_t *got = f.got + 64;
 
         memset(f.got, 0xcc, BYTES);
-        give_place(&f, &f.to, (uint8_t *)f.to.base + 64, lengths[i]);
+        send_rkey(&f, &f.to, (uint8_t *)f.to.base + 64, lengths[i]);
         transfer(&f, lengths[i]);
         assert_memory_equal(got, f.sent, lengths[i]);
         assert_int_equal(got[-1], 0xcc);
         assert_int_equal(got[lengths[i]], 0xcc);
-        take_place(&f);
+        receive_rkey(&f);
         total += lengths[i];
     }
     assert_int_equal(receiver(&f)->counters.rx_copied_bytes, 0);
@@ -150,12 +150,12 @@ static void write__in_any_memory(void **state)
     if (begin(&f, state)) {
         for (int i = 0; i < 3; i++) {
             memset(memory, 0xcc, BYTES);
-            give_place(&f, NULL, memory + 64, BYTES - 128);
+            send_rkey(&f, NULL, memory + 64, BYTES - 128);
             transfer(&f, BYTES - 128);
             assert_memory_equal(memory + 64, f.sent, BYTES - 128);
             assert_int_equal(memory[63], 0xcc);
             assert_int_equal(memory[BYTES - 64], 0xcc);
-            take_place(&f);
+            receive_rkey(&f);
         }
         end(&f);
     }
@@ -174,7 +174,7 @@ static void write__in_more_memory_than_there_are_buffers(void **state)
     assert_non_null(memory);
     if (begin(&f, state)) {
         for (int i = 0; i < SLOTS; i++) {
-            give_place(&f, NULL, memory + (size_t)i * LENGTH, LENGTH);
+            send_rkey(&f, NULL, memory + (size_t)i * LENGTH, LENGTH);
             slots[i] = f.slot;
             post(&f, number(&f), 0, 65536, 1);
         }
@@ -182,7 +182,7 @@ static void write__in_more_memory_than_there_are_buffers(void **state)
         for (int i = 0; i < SLOTS; i++) {
             assert_memory_equal(memory + (size_t)i * LENGTH, f.sent, 65536);
             f.slot = slots[i];
-            take_place(&f);
+            receive_rkey(&f);
         }
         end(&f);
     }
@@ -190,14 +190,14 @@ static void write__in_more_memory_than_there_are_buffers(void **state)
 }
 
 /* The bytes stand there when the sender hears of it, before the receiver has looked. */
-static void write__sent_means_placed(void **state)
+static void write__sent_means_arrived(void **state)
 {
     struct fixture f;
     int tries = 0;
 
     if (!begin(&f, state))
         return;
-    give_place(&f, &f.to, f.to.base, SLICE);
+    send_rkey(&f, &f.to, f.to.base, SLICE);
     contract_settle(f.contract);
     post(&f, number(&f), 0, SLICE, 0);
     while (!contract_count(f.contract, 0, BR_EVENT_SENT, f.a)) {
@@ -207,7 +207,7 @@ static void write__sent_means_placed(void **state)
     }
     assert_memory_equal(f.got, f.sent, SLICE);
     assert_true(contract_until(f.contract, 1, BR_EVENT_DATA, f.b, 1));
-    take_place(&f);
+    receive_rkey(&f);
     end(&f);
 }
 
@@ -223,7 +223,7 @@ static void write__wrong_frames_are_not_written(void **state)
     if (!begin(&f, state))
         return;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        give_place(&f, &f.to, f.to.base, 20000);
+        send_rkey(&f, &f.to, f.to.base, 20000);
         post(&f, number(&f), wrong[i].offset, wrong[i].length, 0);
         assert_true(contract_until(f.contract, 1, BR_EVENT_CLOSED, f.b, 1));
         assert_int_equal(contract_event(f.contract, 1, BR_EVENT_CLOSED, f.b, 0)->event.error,
@@ -233,7 +233,7 @@ static void write__wrong_frames_are_not_written(void **state)
         f.contract->ops->link_close(f.a);
         for (uint32_t k = 0; k < BYTES; k++)
             assert_int_equal(f.got[k], 0xcc);
-        take_place(&f);
+        receive_rkey(&f);
         contract_forget(f.contract, 0);
         contract_forget(f.contract, 1);
         contract_connect(f.contract, 0, 1, &f.a, &f.b);
@@ -251,7 +251,7 @@ static void write__close_fences_writes(void **state)
     assert_non_null(seen);
     if (begin(&f, state)) {
         for (int rounds = 0; rounds < 12; rounds++) {
-            give_place(&f, &f.to, f.to.base, 12 * SLICE);
+            send_rkey(&f, &f.to, f.to.base, 12 * SLICE);
             contract_settle(f.contract);
             for (uint32_t i = 0; i < 12; i++)
                 post(&f, number(&f), i * SLICE, SLICE, 0);
@@ -264,7 +264,7 @@ static void write__close_fences_writes(void **state)
             contract_settle(f.contract);
             assert_memory_equal(f.got, seen, BYTES);
             f.contract->ops->link_close(f.a);
-            take_place(&f);
+            receive_rkey(&f);
             contract_forget(f.contract, 0);
             contract_forget(f.contract, 1);
             contract_connect(f.contract, 0, 1, &f.a, &f.b);
@@ -280,7 +280,7 @@ int main(void)
         CONTRACT_CASE(write__in_a_region),
         CONTRACT_CASE(write__in_any_memory),
         CONTRACT_CASE(write__in_more_memory_than_there_are_buffers),
-        CONTRACT_CASE(write__sent_means_placed),
+        CONTRACT_CASE(write__sent_means_arrived),
         CONTRACT_CASE(write__wrong_frames_are_not_written),
         CONTRACT_CASE(write__close_fences_writes),
     };

@@ -66,7 +66,7 @@ static void take_event(struct world *world, unsigned end, const struct br_event 
 {
     check(!world->closed[end]);
     if (event->kind == BR_EVENT_ACCEPTED || event->kind == BR_EVENT_CONNECTED) {
-        br_dgram_link_trust(world->links[end]);
+        br_dgram_link_authenticate(world->links[end]);
     } else if (event->kind == BR_EVENT_DATA) {
         check(event->stale || event->offset + event->length <= PLACE);
         if (world->hostile)

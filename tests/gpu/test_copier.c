@@ -312,7 +312,7 @@ static void lose__waits_for_nothing(void **state)
     assert_false(br_copier_has_lost(copier));
     assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
     cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
-    br_copier_lose(copier);
+    br_copier_set_all_lost(copier);
     assert_true(br_copier_has_lost(copier));
     assert_false(br_copier_unpin(copier, 1, host));
     br_copier_destroy(copier);

@@ -64,13 +64,13 @@ static void lives__not_after_a_free(void **state)
 
     (void)state;
     assert_int_equal(br_direct_find(memory, 4096, &found), 0);
-    assert_true(br_direct_lives(&found));
+    assert_true(br_direct_is_valid(&found));
     fake_release(memory);
-    assert_false(br_direct_lives(&found));
+    assert_false(br_direct_is_valid(&found));
     again = fake_allocate(4096); /* mostly at the same address */
     assert_int_equal(br_direct_find(again, 4096, &other), 0);
     assert_int_not_equal(other.number, found.number);
-    assert_false(br_direct_lives(&found));
+    assert_false(br_direct_is_valid(&found));
     fake_release(again);
 }
 

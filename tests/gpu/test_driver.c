@@ -28,7 +28,7 @@ static int fresh(void **state)
     return 0;
 }
 
-static void assert_words(const char *nouns)
+static void assert_message(const char *nouns)
 {
     assert_says(br_error_message(), nouns);
 }
@@ -54,7 +54,7 @@ static void library__missing_says_what_to_install(void **state)
     with("/nowhere/libcuda.so.1");
     assert_int_equal(br_cuda_library(&cuda), -ENOENT);
     assert_null(cuda);
-    assert_words("apt-get install");
+    assert_message("apt-get install");
     assert_int_equal(br_cuda_driver(&cuda), -ENOENT);
 }
 
@@ -65,7 +65,7 @@ static void library__none_means_none(void **state)
     (void)state;
     with("none");
     assert_int_equal(br_cuda_driver(&cuda), -ENOENT);
-    assert_words("BRAID_CUDA_LIBRARY");
+    assert_message("BRAID_CUDA_LIBRARY");
 }
 
 static void library__another_library_is_too_old(void **state)
@@ -75,7 +75,7 @@ static void library__another_library_is_too_old(void **state)
     (void)state;
     with("libc.so.6");
     assert_int_equal(br_cuda_library(&cuda), -ENOSYS);
-    assert_words("cuInit");
+    assert_message("cuInit");
 }
 
 static void driver__without_a_gpu_says_so(void **state)
@@ -85,13 +85,13 @@ static void driver__without_a_gpu_says_so(void **state)
     (void)state;
     fake_cuda()->devices = 0;
     assert_int_equal(br_cuda_driver(&cuda), -ENODEV);
-    assert_words("nvidia-smi");
+    assert_message("nvidia-smi");
     fake_cuda()->devices = 1; /* the failure stays */
     assert_int_equal(br_cuda_driver(&cuda), -ENODEV);
     assert_int_equal(br_cuda_library(&cuda), 0);
 }
 
-static void driver__failure_names_the_mend(void **state)
+static void driver__failure_names_the_remedy(void **state)
 {
     static const struct {
         br_cuda_result result;
@@ -111,7 +111,7 @@ static void driver__failure_names_the_mend(void **state)
         strcpy(fake_cuda()->fail, "cuInit");
         fake_cuda()->fail_result = cases[i].result;
         assert_int_equal(br_cuda_driver(&cuda), -cases[i].err);
-        assert_words(cases[i].message);
+        assert_message(cases[i].message);
     }
 }
 
@@ -124,7 +124,7 @@ static void error__has_the_drivers_words(void **state)
     assert_int_equal(br_cuda_error(cuda, BR_CUDA_OUT_OF_MEMORY, "%d bytes", 7), -ENOMEM);
     assert_says(br_error_message(), "7 bytes|CUDA_ERROR_OUT_OF_MEMORY (2|fake driver");
     assert_int_equal(br_cuda_error(cuda, 12345, "x"), -EIO);
-    assert_words("12345");
+    assert_message("12345");
 }
 
 static void context__is_the_primary_one_and_is_left_again(void **state)
@@ -157,7 +157,7 @@ int main(void)
         cmocka_unit_test_setup(library__none_means_none, fresh),
         cmocka_unit_test_setup(library__another_library_is_too_old, fresh),
         cmocka_unit_test_setup(driver__without_a_gpu_says_so, fresh),
-        cmocka_unit_test_setup(driver__failure_names_the_mend, fresh),
+        cmocka_unit_test_setup(driver__failure_names_the_remedy, fresh),
         cmocka_unit_test_setup(error__has_the_drivers_words, fresh),
         cmocka_unit_test_setup(context__is_the_primary_one_and_is_left_again, fresh),
     };

@@ -84,7 +84,7 @@ static void find__names_each_allocation_once(void **state)
     assert_memory_equal(found, &before[0], sizeof before[0]);
 }
 
-static void find__refuses_with_words(void **state)
+static void find__refuses_with_a_message(void **state)
 {
     (void)state;
     assert_true(find(at + 2 * GRAIN, GRAIN + 1) < 0); /* the hole */
@@ -104,7 +104,7 @@ static void find__mapped_anew(void **state)
     (void)state;
     assert_int_equal(find(at, 2 * GRAIN), 0); /* the other one is looked at in passing */
     before = found[0];
-    br_exports_given(exports, 3, &before);
+    br_exports_sent(exports, 3, &before);
     unmake(at, GRAIN);
     make(at, GRAIN);
     assert_int_equal(find(at, 1), 0);
@@ -117,27 +117,27 @@ static void find__mapped_anew(void **state)
 static void gone__is_told_to_whom_has_it(void **state)
 {
     const int some[] = {1, 150}, one[] = {199};
-    struct br_extent before, told[BR_GONE];
+    struct br_extent before, told[BR_EXTENTS_FREED];
     unsigned left;
 
     (void)state;
     assert_int_equal(find(at, 1), 0);
     before = found[0];
-    br_exports_given(exports, 150, &before);
-    br_exports_given(exports, 199, &before);
+    br_exports_sent(exports, 150, &before);
+    br_exports_sent(exports, 199, &before);
     assert_true(br_exports_has(exports, 150, &before));
     assert_false(br_exports_has(exports, 1, &before));
-    assert_int_equal(br_exports_gone(exports, some, 2, told), 0);
+    assert_int_equal(br_exports_freed(exports, some, 2, told), 0);
     left = fake_cuda_left();
     unmake(at, GRAIN);
     for (int i = 0; i < 3; i++) /* uses of other memory find it */
         assert_int_equal(find(at + GRAIN, 1), 0);
     /* mapping and handle; the other one's handle */
     assert_int_equal(fake_cuda_left(), left - 2 + 1);
-    assert_int_equal(br_exports_gone(exports, some, 2, told), 1);
+    assert_int_equal(br_exports_freed(exports, some, 2, told), 1);
     assert_memory_equal(&told[0], &before, sizeof before);
-    assert_int_equal(br_exports_gone(exports, some, 2, told), 0);
-    assert_int_equal(br_exports_gone(exports, one, 1, told), 1);
+    assert_int_equal(br_exports_freed(exports, some, 2, told), 0);
+    assert_int_equal(br_exports_freed(exports, one, 1, told), 1);
     make(at, GRAIN);
     assert_int_equal(find(at, 1), 0);
     assert_int_equal(found[0].slot, before.slot); /* free again */
@@ -180,7 +180,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(find__names_each_allocation_once),
-        TEST(find__refuses_with_words),
+        TEST(find__refuses_with_a_message),
         TEST(find__mapped_anew),
         TEST(gone__is_told_to_whom_has_it),
         TEST(open__gives_a_descriptor),

@@ -61,14 +61,14 @@ static void hand_over(void)
     for (uint32_t i = 0; i < note.extents; i++) {
         int fd;
 
-        if (!br_ipc_lacks(ipc, PEER, &extents[i]))
+        if (!br_ipc_must_send(ipc, PEER, &extents[i]))
             continue;
         fd = br_ipc_open(ipc, 1, &extents[i]);
         assert_true(fd >= 0);
-        br_ipc_given(ipc, PEER, &extents[i]);
-        assert_true(br_ipc_wants(ipc, PEER, &extents[i]));
+        br_ipc_sent(ipc, PEER, &extents[i]);
+        assert_true(br_ipc_must_receive(ipc, PEER, &extents[i]));
         assert_int_equal(br_ipc_take(ipc, 1, PEER, &extents[i], fd), 0);
-        assert_false(br_ipc_wants(ipc, PEER, &extents[i]));
+        assert_false(br_ipc_must_receive(ipc, PEER, &extents[i]));
         assert_int_equal(close(fd), -1); /* it is closed */
     }
 }
@@ -160,10 +160,10 @@ static void take__refuses(void **state)
     wrong = extents[0];
     wrong.slot = BR_EXTENTS_ALL;
     assert_int_equal(br_ipc_take(ipc, 1, PEER, &wrong, dup(fd)), -EPROTO);
-    assert_true(br_ipc_wants(ipc, PEER, &wrong));
+    assert_true(br_ipc_must_receive(ipc, PEER, &wrong));
     wrong.slot = 9;
     assert_int_equal(br_ipc_take(ipc, 1, PEER, &wrong, open("/dev/null", O_RDONLY)), -EINVAL);
-    assert_true(br_ipc_wants(ipc, PEER, &wrong));
+    assert_true(br_ipc_must_receive(ipc, PEER, &wrong));
     close(fd);
 }
 
@@ -178,7 +178,7 @@ static void drop__what_is_gone(void **state)
     hand_over();
     assert_int_equal(map(1, &at), 0);
     br_ipc_drop(ipc, PEER, &extents[1]);
-    assert_true(br_ipc_wants(ipc, PEER, &extents[1]));
+    assert_true(br_ipc_must_receive(ipc, PEER, &extents[1]));
     assert_false(br_ipc_has(ipc, 1, PEER, &note, extents));
     assert_true(br_ipc_is_stale(ipc));
     br_ipc_clear(ipc);
@@ -202,10 +202,10 @@ static void take__in_a_slot_of_before(void **state)
     old = new = extents[0];
     new.serial += 1;
     assert_int_equal(br_ipc_take(ipc, 1, PEER, &new, br_ipc_open(ipc, 1, &old)), 0);
-    assert_false(br_ipc_wants(ipc, PEER, &new));
+    assert_false(br_ipc_must_receive(ipc, PEER, &new));
     assert_true(br_ipc_is_stale(ipc));
     br_ipc_drop(ipc, PEER, &old);
-    assert_false(br_ipc_wants(ipc, PEER, &new));
+    assert_false(br_ipc_must_receive(ipc, PEER, &new));
 }
 
 int main(void)

@@ -170,18 +170,18 @@ static void hold__keeps_all(void **state)
     (void)state;
     assert_int_equal(br_ipc_note(ipc, 1, memory, 10, &note, NULL), 0);
     map(0, &note, 10);
-    br_ipc_hold(ipc);
+    br_ipc_retain(ipc);
     for (int rank = 1; rank < 1100; rank++)
         map(rank, &note, 10);
     assert_true(br_ipc_has(ipc, 1, 0, &note, NULL));
     assert_int_equal(fake_cuda_left(), left + 1100);
-    br_ipc_let_go(ipc);
+    br_ipc_release(ipc);
     map(1100, &note, 10);
     assert_false(br_ipc_has(ipc, 1, 0, &note, NULL));
     assert_int_equal(fake_cuda_left(), left + 1024);
 }
 
-static void refusals__have_words(void **state)
+static void refusals__have_messages(void **state)
 {
     static const struct {
         const char *symbol;
@@ -218,7 +218,7 @@ int main(void)
         TEST(map__closes_what_is_stale),
         TEST(map__of_many),
         TEST(hold__keeps_all),
-        TEST(refusals__have_words),
+        TEST(refusals__have_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void br_offload_open__tries_and_measures(void **state)
     assert_int_equal(br_offload_open(offload, 1, &cost), 0);
     assert_true(cost.start >= 0 && cost.per_byte >= 0 && cost.start + cost.per_byte > 0);
     /* before br_offload_set() */
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     /* a trial does not count */
     assert_int_equal(br_copier_counters(copier).reduced_bytes, 0);
 }
@@ -124,7 +124,7 @@ static void br_offload_open__fails(void **state)
         fake_cuda()->fail_result = cases[i].result;
         assert_int_equal(br_offload_open(offload, 1, &cost), cases[i].rc);
         assert_true(br_error_message()[0]);
-        assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+        assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, BYTES, 2, 1));
         fake_cuda()->fail[0] = 0;
         br_offload_destroy(offload);
         assert_int_equal(br_offload_create(copier, &image, &offload), 0);
@@ -141,7 +141,7 @@ static void br_offload_open__beside_a_kernel_that_waits(void **state)
     fake_cuda()->fail_result = BR_CUDA_NOT_READY;
     fake_cuda()->fail_after = 1;
     assert_int_equal(br_offload_open(offload, 1, &cost), -ETIMEDOUT);
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, BYTES, 2, 1));
 }
 
 static void br_offload_reduce__from_host_and_gpu(void **state)
@@ -247,7 +247,7 @@ static void br_offload_reduce__refused_is_not_asked_again(void **state)
     (void)state;
     open_for_all();
     memset(host, 0, BYTES);
-    assert_true(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+    assert_true(br_offload_is_faster(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     strcpy(fake_cuda()->fail, "cuLaunchKernel");
     fake_cuda()->fail_result = BR_CUDA_NO_BINARY_FOR_GPU;
     assert_int_equal(add(BYTES, &mark), 1); /* what is in host memory is on its way up */
@@ -255,7 +255,7 @@ static void br_offload_reduce__refused_is_not_asked_again(void **state)
     wait_for_all();
     br_offload_end(offload, 1, mark);
     assert_int_equal(host[5], 0);
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, BYTES, 2, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, BYTES, 2, 1));
     assert_int_equal(atomic_load(&br_downgrades.downgrade_gpu_reduction), said + 1);
 }
 
@@ -293,15 +293,15 @@ static void br_offload_pays__where_it_is_faster(void **state)
     assert_int_equal(br_offload_open(offload, 1, &measured), 0);
     br_offload_set(offload, 1, &cost);
     /* 10 us + 0.1 ns * 2 arrays < 0.2 ns * 3 arrays from 25,000 bytes on */
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 24000, 2, 1));
-    assert_true(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 1));
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 2, 2));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, 24000, 2, 1));
+    assert_true(br_offload_is_faster(offload, 1, BRAID_UINT32, 26000, 2, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, 26000, 2, 2));
     /* which the CPU does faster */
-    assert_false(br_offload_pays(offload, 1, BRAID_INT32, 26000, 2, 1));
-    assert_false(br_offload_pays(offload, 2, BRAID_UINT32, 26000, 2, 1)); /* not open */
+    assert_false(br_offload_is_faster(offload, 1, BRAID_INT32, 26000, 2, 1));
+    assert_false(br_offload_is_faster(offload, 2, BRAID_UINT32, 26000, 2, 1)); /* not open */
     /* larger than the arena */
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 17u << 20, 2, 1));
-    assert_false(br_offload_pays(offload, 1, BRAID_UINT32, 26000, 300, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, 17u << 20, 2, 1));
+    assert_false(br_offload_is_faster(offload, 1, BRAID_UINT32, 26000, 300, 1));
 }
 
 int main(void)

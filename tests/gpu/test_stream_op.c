@@ -18,7 +18,7 @@
 #define BYTES 1000
 
 static const struct br_cuda *cuda;
-static struct br_stream_ops *passages;
+static struct br_stream_ops *ops;
 static struct CUstream_st *stream;
 static br_cuda_pointer memory;
 static void *blocks[16];     /* of host memory that are out */
@@ -59,7 +59,7 @@ static int enter(void **state)
     (void)state;
     cuda = fake_fresh_gpu();
     left_before = fake_cuda_left();
-    return br_stream_ops_create(&source, &passages) || cuda->memory_alloc(&memory, BYTES) ||
+    return br_stream_ops_create(&source, &ops) || cuda->memory_alloc(&memory, BYTES) ||
            cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0);
 }
 
@@ -70,7 +70,7 @@ static unsigned end(void)
 
     fake_cuda()->fail[0] = 0;
     cuda->stream_destroy(stream);
-    br_stream_ops_destroy(passages);
+    br_stream_ops_destroy(ops);
     cuda->memory_free(memory);
     left = fake_cuda_left() - left_before;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
@@ -105,10 +105,10 @@ static struct br_stream_op *begin_in(struct CUstream_st *in, br_cuda_pointer at,
 {
     struct br_stream_op_plan plan = {
         .stream = in, .send = (void *)(uintptr_t)at, .recv = (void *)(uintptr_t)at, .bytes = bytes};
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), 0);
-    return passage;
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
+    return op;
 }
 
 static struct br_stream_op *begin(size_t bytes)
@@ -132,43 +132,43 @@ static void look(void)
 
 static void begin__in_the_order_of_the_stream(void **state)
 {
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
     cuda->set_bytes(memory, 1, BYTES, stream); /* before */
-    passage = begin(BYTES);
+    op = begin(BYTES);
     cuda->copy_async(memory + BYTES / 2, memory, 1, stream); /* behind */
-    assert_false(br_stream_op_arrived(passage));
+    assert_false(br_stream_op_arrived(op));
     look();
-    assert_true(br_stream_op_arrived(passage));
-    assert_int_equal(((char *)br_stream_op_memory(passage))[BYTES - 1], 1);
-    assert_false(br_stream_ops_idle(passages));
-    memset(br_stream_op_memory(passage), 2, BYTES / 2);
+    assert_true(br_stream_op_arrived(op));
+    assert_int_equal(((char *)br_stream_op_memory(op))[BYTES - 1], 1);
+    assert_false(br_stream_ops_idle(ops));
+    memset(br_stream_op_memory(op), 2, BYTES / 2);
     look();
     assert_int_equal(device()[0], 1); /* not before it is told */
-    br_stream_op_release(passage);
+    br_stream_op_release(op);
     assert_int_equal(device()[0], 1); /* and not by this call */
     look();
     assert_int_equal(device()[0], 2);
     assert_int_equal(device()[BYTES / 2], 2);
-    assert_true(br_stream_ops_idle(passages));
+    assert_true(br_stream_ops_idle(ops));
 }
 
 static void begin__work_before_that_is_late(void **state)
 {
     static _Atomic uint32_t gate;
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
     gate = 0;
     cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);
-    passage = begin(BYTES);
+    op = begin(BYTES);
     look();
-    assert_false(br_stream_op_arrived(passage));
+    assert_false(br_stream_op_arrived(op));
     gate = 1;
     look();
-    assert_true(br_stream_op_arrived(passage));
-    br_stream_op_release(passage);
+    assert_true(br_stream_op_arrived(op));
+    br_stream_op_release(op);
     look();
 }
 
@@ -176,16 +176,16 @@ static void begin__work_before_that_is_late(void **state)
 static void begin__without_memory(void **state)
 {
     struct br_stream_op_plan plan = {.stream = stream};
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), 0);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
     look();
-    assert_true(br_stream_op_arrived(passage));
-    assert_null(br_stream_op_memory(passage));
-    br_stream_op_release(passage);
+    assert_true(br_stream_op_arrived(op));
+    assert_null(br_stream_op_memory(op));
+    br_stream_op_release(op);
     look();
-    assert_true(br_stream_ops_idle(passages));
+    assert_true(br_stream_ops_idle(ops));
 }
 
 static void begin__keeps_what_it_has(void **state)
@@ -217,16 +217,16 @@ static void begin__grows(void **state)
     plan.bytes = 100000; /* more than there is: the same passage gets more */
     plan.recv = NULL;
     plan.send = NULL;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &second), 0);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &second), 0);
     assert_ptr_equal(br_stream_op_memory(second), before); /* nothing to copy needs no room */
     br_stream_op_release(second);
     look();
     plan.send = before; /* any memory of 100000 bytes that is not read: the stream is cut off */
     strcpy(fake_cuda()->fail, "cuMemcpyAsync");
     fake_cuda()->fail_result = BR_CUDA_INVALID_VALUE;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &second), -EINVAL);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &second), -EINVAL);
     assert_int_equal(count_blocks(), 2);
-    assert_true(br_stream_ops_idle(passages)); /* the stream has none of it */
+    assert_true(br_stream_ops_idle(ops)); /* the stream has none of it */
 }
 
 /* What unpins beside one that is under way waits for it: the fake driver ends the process then. */
@@ -252,11 +252,11 @@ static void begin__grows_beside_one_under_way(void **state)
 static void begin__more_than_there_can_be(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
     plan.bytes = SIZE_MAX;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -ENOMEM);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), -ENOMEM);
     assert_says(br_error_message(), "memory");
     assert_int_equal(count_blocks(), 0);
 }
@@ -277,8 +277,8 @@ static void destroy__beside_one_under_way(void **state)
     br_stream_op_release(idle);
     br_stream_op_release(begin_in(other, memory, BYTES));
     look();
-    br_stream_ops_destroy(passages);
-    passages = NULL;
+    br_stream_ops_destroy(ops);
+    ops = NULL;
     gate = 1; /* it goes on after all */
     look();
     cuda->stream_destroy(other);
@@ -292,24 +292,24 @@ static void begin__all_under_way(void **state)
 
     (void)state;
     for (int i = 0; i < BR_STREAM_OPS; i++)
-        assert_int_equal(br_stream_op_begin(passages, &plan, &all[i]), 0);
-    assert_int_equal(br_stream_op_begin(passages, &plan, &more), -EAGAIN);
+        assert_int_equal(br_stream_op_begin(ops, &plan, &all[i]), 0);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &more), -EAGAIN);
     for (int i = 0; i < BR_STREAM_OPS; i++)
         br_stream_op_release(all[i]);
     look();
-    assert_true(br_stream_ops_idle(passages));
+    assert_true(br_stream_ops_idle(ops));
 }
 
 static void begin__capture_is_refused(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
     fake_cuda_capture(stream, BR_CUDA_CAPTURE_ACTIVE);
     for (int legacy = 0; legacy < 2; legacy++) {
         plan.stream = legacy ? NULL : stream;
-        assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -EOPNOTSUPP);
+        assert_int_equal(br_stream_op_begin(ops, &plan, &op), -EOPNOTSUPP);
         assert_says(br_error_message(), "capture");
     }
     fake_cuda_capture(stream, BR_CUDA_CAPTURE_NONE);
@@ -321,22 +321,22 @@ static void begin__capture_is_refused(void **state)
 static void begin__default_streams(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
     struct CUctx_st *context;
 
     (void)state;
     for (uintptr_t handle = 0; handle < 3; handle++) {
         plan.stream = (void *)handle;
-        assert_int_equal(br_stream_op_begin(passages, &plan, &passage), 0);
-        br_stream_op_release(passage);
+        assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
+        br_stream_op_release(op);
         cuda->stream_synchronize(NULL);
     }
     assert_int_equal(cuda->context_pop(&context), BR_CUDA_SUCCESS);
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -EINVAL);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), -EINVAL);
     assert_non_null(strstr(br_error_message(), "cudaSetDevice()"));
     plan.stream = stream;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), 0);
-    br_stream_op_release(passage);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
+    br_stream_op_release(op);
     assert_int_equal(cuda->context_push(context), BR_CUDA_SUCCESS);
     look();
 }
@@ -345,7 +345,7 @@ static void begin__default_streams(void **state)
 static void begin__stream_of_another_gpu(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
     struct CUstream_st *other;
     struct CUctx_st *context;
 
@@ -356,31 +356,31 @@ static void begin__stream_of_another_gpu(void **state)
     assert_int_equal(cuda->stream_create(&other, BR_CUDA_STREAM_NON_BLOCKING, 0), BR_CUDA_SUCCESS);
     br_cuda_leave(cuda);
     plan.stream = other;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), 0);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
     cuda->stream_query(other);
-    assert_true(br_stream_op_arrived(passage));
-    br_stream_op_release(passage);
+    assert_true(br_stream_op_arrived(op));
+    br_stream_op_release(op);
     br_stream_op_release(begin(BYTES)); /* the next one may be of the first */
     assert_int_equal(cuda->stream_destroy(other), BR_CUDA_SUCCESS);
     look();
-    assert_true(br_stream_ops_idle(passages));
+    assert_true(br_stream_ops_idle(ops));
 }
 
 static void begin__without_the_functions(void **state)
 {
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
     struct br_cuda *table = (struct br_cuda *)(uintptr_t)cuda;
 
     (void)state;
     fake_cuda()->no_memory_operations = true;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -EOPNOTSUPP);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), -EOPNOTSUPP);
     assert_non_null(strstr(br_error_message(), "CUDA_ERROR_NOT_SUPPORTED"));
     table->stream_wait_32 = NULL;
-    assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -EOPNOTSUPP);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), -EOPNOTSUPP);
     assert_non_null(strstr(br_error_message(), "CUDA 11.7"));
     assert_int_equal(cuda->stream_query(stream), BR_CUDA_SUCCESS); /* it waits for nothing */
-    assert_true(br_stream_ops_idle(passages));
+    assert_true(br_stream_ops_idle(ops));
 }
 
 /* Whatever fails, the stream goes on. */
@@ -407,14 +407,14 @@ static void begin__fails(void **state)
         {"cuStreamWriteValue32_v2", 1},
     };
     struct br_stream_op_plan plan = there_and_back();
-    struct br_stream_op *passage;
+    struct br_stream_op *op;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strcpy(fake_cuda()->fail, cases[i].symbol);
         fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
         fake_cuda()->fail_after = cases[i].after;
-        assert_int_equal(br_stream_op_begin(passages, &plan, &passage), -ENOMEM);
+        assert_int_equal(br_stream_op_begin(ops, &plan, &op), -ENOMEM);
         assert_non_null(strstr(br_error_message(), "CUDA_ERROR_OUT_OF_MEMORY"));
         fake_cuda()->fail[0] = 0;
         look();
@@ -423,7 +423,7 @@ static void begin__fails(void **state)
     br_stream_op_release(begin(BYTES));
     look();
     assert_int_equal(count_blocks(), 5); /* four that the stream took half of */
-    assert_false(br_stream_ops_idle(passages));
+    assert_false(br_stream_ops_idle(ops));
     assert_int_equal(end(), 6); /* all stay pinned, and the words */
 }
 

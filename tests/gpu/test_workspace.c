@@ -85,7 +85,7 @@ static void destroy__on_a_lost_gpu(void **state)
 
     (void)state;
     assert_int_equal(br_workspace_create(copier, 1, &workspace), 0);
-    br_copier_lose(copier);
+    br_copier_set_all_lost(copier);
     br_workspace_destroy(workspace);
     stays = 3; /* with what the copier keeps */
 }

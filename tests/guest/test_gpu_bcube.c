@@ -15,7 +15,7 @@
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 #define RANKS 4

@@ -20,7 +20,7 @@
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
 #include "tests/system/collective.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 #define RANKS 4

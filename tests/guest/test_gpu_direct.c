@@ -17,7 +17,7 @@
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 /* The fake driver has the kernels, whatever is loaded. */
@@ -326,7 +326,7 @@ static int only_read(struct braid_comm *comm, void *context)
 
 /* ---- put, get -------------------------------------------------------------------------------- */
 
-/* The other rank's is host memory; a GPU's on both: system/gpu_ways. */
+/* The other rank's is host memory; a GPU's on both: system/gpu_paths. */
 static int put_and_get(struct braid_comm *comm, void *context)
 {
     static uint8_t host[LARGE];

@@ -259,7 +259,7 @@ static void cache__follows_the_pages(void **state)
     }
     munmap(from, BYTES);
     munmap(to, BYTES);
-    br_cache_tidy(sides[0].cache);
+    br_cache_reclaim(sides[0].cache);
     assert_int_equal(br_cache_counters(sides[0].cache)->pinned_bytes, 0);
 }
 

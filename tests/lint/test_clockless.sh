@@ -3,8 +3,8 @@
 # The simulator's code keeps off clocks, threads and sockets, and the checker sees those that are planted here.
 set -euo pipefail
 check=$BRAID_SOURCE/tests/lint/check_clockless.sh
-# shellcheck source=tests/lint/planted.sh
-source "$BRAID_SOURCE/tests/lint/planted.sh" "$check"
+# shellcheck source=tests/lint/injected.sh
+source "$BRAID_SOURCE/tests/lint/injected.sh" "$check"
 
 planted protocol/rail.c '    now = br_clock_now();' 1
 planted collectives/engine/engine.c 'if (usleep(10) < 0)' 1

@@ -3,8 +3,8 @@
 # The direction of includes holds in the tree, and the checker sees each kind of breach that is planted here.
 set -euo pipefail
 check=$BRAID_SOURCE/tests/lint/check_includes.sh
-# shellcheck source=tests/lint/planted.sh
-source "$BRAID_SOURCE/tests/lint/planted.sh" "$check"
+# shellcheck source=tests/lint/injected.sh
+source "$BRAID_SOURCE/tests/lint/injected.sh" "$check"
 
 planted base/a.h '#include "transport/link.h"' 1
 planted transport/tcp/a.c '#include "protocol/peer.h"' 1

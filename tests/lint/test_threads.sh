@@ -3,8 +3,8 @@
 # Every thread is started with the program's signals blocked, and the checker sees one that is planted here.
 set -euo pipefail
 check=$BRAID_SOURCE/tests/lint/check_threads.sh
-# shellcheck source=tests/lint/planted.sh
-source "$BRAID_SOURCE/tests/lint/planted.sh" "$check"
+# shellcheck source=tests/lint/injected.sh
+source "$BRAID_SOURCE/tests/lint/injected.sh" "$check"
 
 planted collectives/comm/progress.c 'rc = pthread_create(&thread, NULL, run, NULL);' 1
 planted tools/perf/mesh.c 'thrd_create(&thread, run, NULL);' 1

@@ -111,7 +111,7 @@ vectors -T eager-8: 'EAGER 8 bytes, collective 3/7 fragment 1 message 2' \
     answer: 'EAGER 16 bytes, one-sided STATUS' \
     relay: 'RELAY FRAME 0>1>4>5: DATA 4 bytes at 8192 of slot 0x10003' \
     relay-unreachable: 'RELAY UNREACHABLE 1>4>5' \
-    relay-back: 'RELAY_BACK'
+    relay-back: 'RELAY_CREDIT'
 vectors -T store-hello: 'store HELLO rank 3 of 4' store-challenge: 'store CHALLENGE' store-proof: 'store PROOF' \
     store-welcome: 'store WELCOME' store-put: 'store PUT address/3' store-get: 'store GET address/0' \
     store-gather: 'store GATHER start' store-value: 'store VALUE' store-error: 'store ERROR too bad' store-bye: 'store BYE'

@@ -126,7 +126,7 @@ static void connector__something_else_than_a_handshake(void **state)
     assert_int_equal(rail_state(x), BR_RAIL_UP);
 }
 
-static void stranger__wrong_secret(void **state)
+static void unauthenticated__wrong_secret(void **state)
 {
     struct wire_link *link;
     struct wired *x = *state;
@@ -145,7 +145,7 @@ static void stranger__wrong_secret(void **state)
     assert_true(wired_connect(x, 0)); /* it has spoiled nothing */
 }
 
-static void stranger__garbage(void **state)
+static void unauthenticated__garbage(void **state)
 {
     static const uint8_t garbage[300] = "GET / HTTP/1.1";
     struct wired *x = *state;
@@ -163,7 +163,7 @@ static void stranger__garbage(void **state)
 }
 
 /* Peers without a proof cannot fill the log. */
-static void stranger__ten_thousand_leave_few_lines(void **state)
+static void unauthenticated__ten_thousand_leave_few_lines(void **state)
 {
     static const uint8_t garbage[80] = "GET / HTTP/1.1";
     int saved = dup(STDERR_FILENO), lines = 0;
@@ -191,7 +191,7 @@ static void stranger__ten_thousand_leave_few_lines(void **state)
 
 /* Refused once, it is not heard any more, however much it says; and it cannot stay by saying
  * more. */
-static void stranger__goes_on_after_it_was_refused(void **state)
+static void unauthenticated__goes_on_after_it_was_refused(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_EAGER, .bytes = 8};
     struct wire_link *link;
@@ -206,7 +206,7 @@ static void stranger__goes_on_after_it_was_refused(void **state)
     assert_true(link->closed);
 }
 
-static void stranger__says_nothing(void **state)
+static void unauthenticated__says_nothing(void **state)
 {
     struct wire_link *link;
     struct wired *x = *state;
@@ -220,7 +220,7 @@ static void stranger__says_nothing(void **state)
     assert_int_equal(x->w->counters.failed_handshakes, 1);
 }
 
-static void stranger__hangs_up(void **state)
+static void unauthenticated__hangs_up(void **state)
 {
     struct wire_link *link;
     struct wired *x = *state;
@@ -255,7 +255,7 @@ static void table_is_full(bool at_once)
     wired_destroy(&x);
 }
 
-static void stranger__the_table_is_full(void **state)
+static void unauthenticated__the_table_is_full(void **state)
 {
     (void)state;
     table_is_full(false);
@@ -317,13 +317,13 @@ int main(void)
         WIRED_TEST(connector__tries_again, .rank = 1, .rails = 1),
         WIRED_TEST(connector__wrong_secret_ends_the_job, .rank = 1, .rails = 1),
         WIRED_TEST(connector__something_else_than_a_handshake, .rank = 1, .rails = 1),
-        WIRED_TEST(stranger__wrong_secret, .rails = 1),
-        WIRED_TEST(stranger__ten_thousand_leave_few_lines, .rails = 1),
-        WIRED_TEST(stranger__garbage, .rails = 1),
-        WIRED_TEST(stranger__goes_on_after_it_was_refused, .rails = 1),
-        WIRED_TEST(stranger__says_nothing, .rails = 1),
-        WIRED_TEST(stranger__hangs_up, .rails = 1),
-        cmocka_unit_test(stranger__the_table_is_full),
+        WIRED_TEST(unauthenticated__wrong_secret, .rails = 1),
+        WIRED_TEST(unauthenticated__ten_thousand_leave_few_lines, .rails = 1),
+        WIRED_TEST(unauthenticated__garbage, .rails = 1),
+        WIRED_TEST(unauthenticated__goes_on_after_it_was_refused, .rails = 1),
+        WIRED_TEST(unauthenticated__says_nothing, .rails = 1),
+        WIRED_TEST(unauthenticated__hangs_up, .rails = 1),
+        cmocka_unit_test(unauthenticated__the_table_is_full),
         WIRED_TEST(peer__comes_twice, .rails = 1, .up = true),
         WIRED_TEST(peer__comes_on_another_device, .rails = 2),
         WIRED_TEST(peer__full_link, .rails = 1),

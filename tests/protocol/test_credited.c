@@ -46,7 +46,7 @@ static uint64_t next_tag(struct wired *x, int rail)
 /* Rail 1 has no credit left but the one for the oldest message. Of those of the lost rail the one
  * that is older than what this process has for its oldest takes it, the others do not; then that
  * oldest itself. */
-static void orphans__only_the_oldest_uses_the_kept_credit(void **state)
+static void unacknowledged__only_the_oldest_uses_the_kept_credit(void **state)
 {
     static struct br_transfer held[FREE], t[4];
     struct wired *x = *state;
@@ -58,7 +58,7 @@ static void orphans__only_the_oldest_uses_the_kept_credit(void **state)
     post(x, 0, &t[2], 8, 8);
     wire_forget(&x->wires[0]);
     wire_forget(&x->wires[1]);
-    br_worker_keep_for(x->w, 4, 0, 0);
+    br_worker_reserve_for(x->w, 4, 0, 0);
     wired_cut(x, 0);
     assert_int_equal(next_tag(x, 1), 3);
     assert_int_equal(next_tag(x, 1), UINT64_MAX);
@@ -75,7 +75,7 @@ static void orphans__only_the_oldest_uses_the_kept_credit(void **state)
 }
 
 /* Of one operation the first fragment is the oldest, whatever step it is in. */
-static void orphans__first_fragment_first(void **state)
+static void unacknowledged__first_fragment_first(void **state)
 {
     static struct br_transfer held[FREE], t[2];
     struct wired *x = *state;
@@ -98,7 +98,7 @@ static void orphans__first_fragment_first(void **state)
     x->wires[1].room = -1;
     wire_forget(&x->wires[0]);
     wire_forget(&x->wires[1]);
-    br_worker_keep_for(x->w, 5, 0, 10);
+    br_worker_reserve_for(x->w, 5, 0, 10);
     wired_cut(x, 0);
     assert_int_equal(next_tag(x, 1), first);
     assert_int_equal(next_tag(x, 1), UINT64_MAX);
@@ -118,7 +118,7 @@ static void oldest__not_before_what_may_go_again(void **state)
     wire_forget(&x->wires[0]);
     wire_forget(&x->wires[1]);
     x->wires[0].room = 0;
-    br_worker_keep_for(x->w, 10, 0, 0);
+    br_worker_reserve_for(x->w, 10, 0, 0);
     next = (struct br_transfer){.tag = 10, .peer = 1, .memory = memory, .length = 8, .order = 10};
     assert_int_equal(br_transfer_send(x->w, &next), 0);
     wired_turn(x, 0);
@@ -144,7 +144,7 @@ static void oldest__after_what_has_arrived(void **state)
         post(x, 0, &more[i], 200, 200 + i);
     wire_forget(&x->wires[0]);
     wire_forget(&x->wires[1]);
-    br_worker_keep_for(x->w, 10, 0, 0);
+    br_worker_reserve_for(x->w, 10, 0, 0);
     x->wires[0].room = 0;
     next = (struct br_transfer){.tag = 10, .peer = 1, .memory = memory, .length = 8, .order = 10};
     assert_int_equal(br_transfer_send(x->w, &next), 0);
@@ -220,8 +220,8 @@ static void number__waits_for_what_goes_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WIRED_TEST(orphans__only_the_oldest_uses_the_kept_credit, .rails = 2, .up = true),
-        WIRED_TEST(orphans__first_fragment_first, .rails = 2, .up = true),
+        WIRED_TEST(unacknowledged__only_the_oldest_uses_the_kept_credit, .rails = 2, .up = true),
+        WIRED_TEST(unacknowledged__first_fragment_first, .rails = 2, .up = true),
         WIRED_TEST(oldest__not_before_what_may_go_again, .rails = 2, .up = true),
         WIRED_TEST(oldest__after_what_has_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),

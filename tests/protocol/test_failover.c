@@ -300,7 +300,7 @@ static void done__lost_with_the_rail(void **state)
     frame = wire_take_placed(x->links[1]);
     assert_non_null(frame);
     assert_true(frame->frame.offset >= 2 * SLICE);
-    assert_true(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE);
+    assert_true(((struct br_data_header *)&frame->message)->flags & BR_DATA_DONE);
     wire_sent_all(&x->wires[1]);
     wire_message(x->links[1], &done, NULL, 0);
     wired_turn(x, 0);
@@ -351,7 +351,7 @@ static void fail__tells_and_closes(void **state)
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x->links[1], BR_MESSAGE_ABORT)); /* once a peer */
     /* without an answer; with one: test_farewell.c */
-    wired_turn(x, BR_TELL_ERROR);
+    wired_turn(x, BR_ABORT_LINGER);
     assert_true(x->links[0]->closed && x->links[1]->closed);
     assert_int_equal(x->w->failed, -ETIMEDOUT);
     assert_int_equal(br_transfer_send(x->w, &t), -ETIMEDOUT);

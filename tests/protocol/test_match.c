@@ -185,7 +185,7 @@ static void expect_failed(struct wired *x, int error, const char *text)
     assert_int_equal(x->w->failed, -error);
     assert_says(x->w->message, text);
     wired_turn(x, 0);
-    wired_turn(x, BR_TELL_ERROR); /* nobody answers the ABORT */
+    wired_turn(x, BR_ABORT_LINGER); /* nobody answers the ABORT */
     assert_true(x->links[0]->closed);
 }
 

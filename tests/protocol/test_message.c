@@ -95,7 +95,7 @@ static void check_with_payload(const char *name, struct br_message *m, const uin
     assert_memory_equal(bytes + sizeof h, tokens, length);
 }
 
-static void message__place_vectors(void **state)
+static void message__rkey_vectors(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_READY,
                            .check = 0x1234,
@@ -152,16 +152,17 @@ static void message__ack_vector(void **state)
 {
     struct br_message m = {
         .type = BR_MESSAGE_ACK,
-        .ack = {.bytes = 65536, .arrived = 10, .released = 9, .released_p2p = 1, .ahead = 16384}};
+        .ack = {
+            .bytes = 65536, .arrived = 10, .released = 9, .released_p2p = 1, .ack_backlog = 16384}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;
     check("ack", &h);
 }
 
-static void message__placed_vector(void **state)
+static void message__data_vector(void **state)
 {
-    struct br_placed placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
+    struct br_data_header placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
     struct br_frame_header h = {.magic = BR_FRAME_MAGIC,
                                 .version = BR_FRAME_VERSION,
                                 .kind = BR_FRAME_DATA,
@@ -205,7 +206,7 @@ static void message__relay_vector(void **state)
                                  .priority = -5,
                                  .path = {0, 1, 4, 5},
                                  .id = 5 << 16 | 7};
-    struct br_placed placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
+    struct br_data_header placed = {.flags = BR_DATA_ACK | BR_DATA_DONE};
     struct br_frame_header inner = {.magic = BR_FRAME_MAGIC,
                                     .version = BR_FRAME_VERSION,
                                     .kind = BR_FRAME_DATA,
@@ -241,7 +242,7 @@ static void message__relay_unreachable_vector(void **state)
 
 static void message__relay_back_vector(void **state)
 {
-    struct br_message m = {.type = BR_MESSAGE_RELAY_BACK, .relay_back = {.n = {2, 0, 1}}};
+    struct br_message m = {.type = BR_MESSAGE_RELAY_CREDIT, .relay_back = {.n = {2, 0, 1}}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;
@@ -251,11 +252,11 @@ static void message__relay_back_vector(void **state)
 static void tag__families_do_not_meet(void **state)
 {
     (void)state;
-    assert_int_equal(br_tag_family(br_tag_collective(0xffff, 0xfffff, 0xffff, 0xffff)),
+    assert_int_equal(br_tag_class(br_tag_collective(0xffff, 0xfffff, 0xffff, 0xffff)),
                      BR_TAG_COLLECTIVE);
-    assert_int_equal(br_tag_family(br_tag_collective(0, 0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
-    assert_int_equal(br_tag_family(br_tag_p2p(UINT32_MAX, UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
-    assert_int_equal(br_tag_family(br_tag_onesided(UINT64_MAX, BR_PART_DATA)), BR_TAG_ONESIDED);
+    assert_int_equal(br_tag_class(br_tag_collective(0, 0xffffffffff, 0, 0)), BR_TAG_COLLECTIVE);
+    assert_int_equal(br_tag_class(br_tag_p2p(UINT32_MAX, UINT64_MAX, UINT32_MAX)), BR_TAG_P2P);
+    assert_int_equal(br_tag_class(br_tag_onesided(UINT64_MAX, BR_PART_DATA)), BR_TAG_ONESIDED);
     assert_int_equal(br_tag_with_part(br_tag_onesided(5, BR_PART_DATA), BR_PART_STATUS),
                      br_tag_onesided(5, BR_PART_STATUS));
 }
@@ -267,10 +268,10 @@ int main(void)
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
         cmocka_unit_test(message__waiting_collective_vector),
-        cmocka_unit_test(message__place_vectors),
+        cmocka_unit_test(message__rkey_vectors),
         cmocka_unit_test(message__onesided_vectors),
         cmocka_unit_test(message__ack_vector),
-        cmocka_unit_test(message__placed_vector),
+        cmocka_unit_test(message__data_vector),
         cmocka_unit_test(tag__numbers_do_not_reach_the_group),
         cmocka_unit_test(tag__families_do_not_meet),
         cmocka_unit_test(message__relay_vector),

@@ -456,8 +456,8 @@ static void request__its_region_outlives_a_failure(void **state)
     br_worker_fail(x.w, ECANCELED, "enough");
     wired_turn(&x, 0);
     assert_int_equal(held, 2);
-    wired_turn(&x, BR_TELL_ERROR);
-    wired_turn(&x, BR_TELL_ERROR);
+    wired_turn(&x, BR_ABORT_LINGER);
+    wired_turn(&x, BR_ABORT_LINGER);
     assert_false(x.w->fail_due);
     assert_true(x.links[0]->closed);
     assert_int_equal(held, 0);

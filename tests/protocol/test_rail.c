@@ -91,7 +91,7 @@ static void reset__starts_modest(void **state)
 
 /* 10 Gb/s for 1 ms (the target, as the round trip is short) are 1.25 MB; the window must come near
  * from below. */
-static void budget__grows_to_the_target_delay(void **state)
+static void window__grows_to_the_target_delay(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
@@ -104,7 +104,7 @@ static void budget__grows_to_the_target_delay(void **state)
 }
 
 /* A long path needs more in flight than the target: two round trips' worth. */
-static void budget__covers_two_round_trips(void **state)
+static void window__covers_two_round_trips(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
@@ -116,7 +116,7 @@ static void budget__covers_two_round_trips(void **state)
     assert_true(b.rails[0].window > 2 * 3 * 200000 * 9 / 10);
 }
 
-static void budget__stays_within_its_bounds(void **state)
+static void window__stays_within_its_bounds(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
@@ -135,7 +135,7 @@ static void budget__stays_within_its_bounds(void **state)
 
 /* A link that becomes slower loses its window within two periods of 100 ms, else urgent data waits
  * behind a queue. */
-static void budget__shrinks_with_the_rate(void **state)
+static void window__shrinks_with_the_rate(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
@@ -152,7 +152,7 @@ static void budget__shrinks_with_the_rate(void **state)
 /* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after every idle time. The
  * window of 5 ms must stay near the 62,500 bytes that the link carries in them; a megabyte would be
  * 80 ms for everything behind it. */
-static void budget__does_not_believe_in_a_bucket(void **state)
+static void window__does_not_believe_in_a_bucket(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
@@ -177,7 +177,7 @@ static void post_all(struct br_rail *rail, uint64_t now)
         br_rail_posted(rail, rail->frame_bytes, br_rail_asks(rail, rail->frame_bytes), now);
 }
 
-static void budget__bounds_what_is_in_flight(void **state)
+static void window__bounds_what_is_in_flight(void **state)
 {
     struct bench b;
 
@@ -193,7 +193,7 @@ static void budget__bounds_what_is_in_flight(void **state)
 
 /* The last ACK makes the window smaller than what did not ask: one frame more must leave, or the
  * rail stands still. */
-static void budget__shrinks_below_what_did_not_ask(void **state)
+static void window__shrinks_below_what_did_not_ask(void **state)
 {
     struct bench b;
     struct br_rail *rail = &b.rails[0];
@@ -212,7 +212,7 @@ static void budget__shrinks_below_what_did_not_ask(void **state)
 }
 
 /* Where posting moves no bytes there is nothing to bound; frames are whole. */
-static void budget__is_not_for_descriptors(void **state)
+static void window__is_not_for_descriptors(void **state)
 {
     struct bench b;
 
@@ -238,7 +238,7 @@ static void frame__never_exceeds_the_back_end(void **state)
 }
 
 /* One ACK a quarter of the window; none where SENT tells. */
-static void asks__every_quarter_of_a_budget(void **state)
+static void asks__every_quarter_of_a_window(void **state)
 {
     struct bench b;
     int asked = 0;
@@ -455,16 +455,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reset__starts_modest),
-        cmocka_unit_test(budget__grows_to_the_target_delay),
-        cmocka_unit_test(budget__covers_two_round_trips),
-        cmocka_unit_test(budget__stays_within_its_bounds),
-        cmocka_unit_test(budget__shrinks_with_the_rate),
-        cmocka_unit_test(budget__does_not_believe_in_a_bucket),
-        cmocka_unit_test(budget__bounds_what_is_in_flight),
-        cmocka_unit_test(budget__shrinks_below_what_did_not_ask),
-        cmocka_unit_test(budget__is_not_for_descriptors),
+        cmocka_unit_test(window__grows_to_the_target_delay),
+        cmocka_unit_test(window__covers_two_round_trips),
+        cmocka_unit_test(window__stays_within_its_bounds),
+        cmocka_unit_test(window__shrinks_with_the_rate),
+        cmocka_unit_test(window__does_not_believe_in_a_bucket),
+        cmocka_unit_test(window__bounds_what_is_in_flight),
+        cmocka_unit_test(window__shrinks_below_what_did_not_ask),
+        cmocka_unit_test(window__is_not_for_descriptors),
         cmocka_unit_test(frame__never_exceeds_the_back_end),
-        cmocka_unit_test(asks__every_quarter_of_a_budget),
+        cmocka_unit_test(asks__every_quarter_of_a_window),
         cmocka_unit_test(probe__more_than_there_is_room_for),
         cmocka_unit_test(probe__idle_time_does_not_count),
         cmocka_unit_test(probe__the_least_round_trip_grows_old),

@@ -42,7 +42,7 @@ static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released, uint
     struct br_body_ack ack = {
         .arrived = arrived, .released = released, .released_p2p = released_p2p};
 
-    br_rail_heard_ack(rail, &ack, 1);
+    br_rail_ack_received(rail, &ack, 1);
 }
 
 /* Those that are kept: four for point to point, one for puts and gets, one for the oldest
@@ -60,7 +60,7 @@ static void credit__some_are_kept(void **state)
 }
 
 /* Beyond the share of point to point; where others hold all that is shared, of its own ones. */
-static void credit__awaited_ones_find_one(void **state)
+static void credit__expected_ones_find_one(void **state)
 {
     struct bench b;
 
@@ -165,7 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(credit__some_are_kept),
-        cmocka_unit_test(credit__awaited_ones_find_one),
+        cmocka_unit_test(credit__expected_ones_find_one),
         cmocka_unit_test(credit__point_to_point_has_a_share),
         cmocka_unit_test(credit__waits_for_arrival_too),
         cmocka_unit_test(ack__overtaken_and_impossible_counters),

@@ -95,7 +95,7 @@ static void hears(struct wire *wire, struct end *end, struct end *other, uint64_
         struct item *item = &other->items[other->tail++ % 256], *ack;
 
         if (item->is_ack) {
-            br_rail_heard_ack(&end->rail, &item->ack, now);
+            br_rail_ack_received(&end->rail, &item->ack, now);
             continue;
         }
         end->rail.rx_bytes += item->length;
@@ -103,8 +103,8 @@ static void hears(struct wire *wire, struct end *end, struct end *other, uint64_
             continue;
         ack = leaves(wire, end, 64, now);
         ack->is_ack = true;
-        ack->ack =
-            (struct br_body_ack){.bytes = end->rail.rx_bytes, .ahead = br_rail_ahead(&end->rail)};
+        ack->ack = (struct br_body_ack){.bytes = end->rail.rx_bytes,
+                                        .ack_backlog = br_rail_ack_backlog(&end->rail)};
     }
 }
 
@@ -123,7 +123,7 @@ static void run(struct wire *wire, uint64_t late, uint64_t from, uint64_t to)
 static void tell_min_rtt(struct wire *wire, uint64_t now)
 {
     for (int i = 0; i < 2; i++)
-        br_rail_told_min_rtt(&wire->ends[i].rail, wire->rtt, now);
+        br_rail_set_min_rtt(&wire->ends[i].rail, wire->rtt, now);
 }
 
 /* 80 Mbit/s and 1 ms there and back, and 400 Mbit/s and 5 ms. Without `ahead` one of them got 0.52
@@ -177,7 +177,7 @@ static void duplex__steps(void **state)
 }
 
 /* With one direction alone in flight the other's window does not count. */
-static void duplex__one_direction_keeps_to_its_budget(void **state)
+static void duplex__one_direction_keeps_to_its_window(void **state)
 {
     static struct wire wire;
 
@@ -187,7 +187,7 @@ static void duplex__one_direction_keeps_to_its_budget(void **state)
     run(&wire, 0, STEP, 300 * BR_MS);
     /* what the second end has sent has long come */
     run(&wire, UINT64_MAX, 300 * BR_MS, 600 * BR_MS);
-    assert_int_equal(wire.ends[0].rail.peer_ahead, 0);
+    assert_int_equal(wire.ends[0].rail.peer_ack_backlog, 0);
     assert_true(br_rail_in_flight(&wire.ends[0].rail) <= wire.ends[0].rail.window);
 }
 
@@ -197,46 +197,46 @@ static void ahead__is_what_awaits_an_ack(void **state)
 
     (void)state;
     set_up_end(&end);
-    assert_int_equal(br_rail_ahead(&end.rail), 0);
+    assert_int_equal(br_rail_ack_backlog(&end.rail), 0);
     br_rail_posted(&end.rail, 20000, true, 1);
     br_rail_posted(&end.rail, 3000, false,
                    1); /* nobody will say when this has come, so it may have long ago */
-    assert_int_equal(br_rail_ahead(&end.rail), 20000);
+    assert_int_equal(br_rail_ack_backlog(&end.rail), 20000);
     br_rail_acknowledged(&end.rail, 23000, 2);
-    assert_int_equal(br_rail_ahead(&end.rail), 0);
+    assert_int_equal(br_rail_ack_backlog(&end.rail), 0);
     br_rail_posted(&end.rail, 10 * LEAST, true, 3);
-    assert_int_equal(br_rail_ahead(&end.rail), end.rail.window);
+    assert_int_equal(br_rail_ack_backlog(&end.rail), end.rail.window);
 }
 
-static void ahead__of_the_peer_counts_beside_the_budget(void **state)
+static void ahead__of_the_peer_counts_beside_the_window(void **state)
 {
     static struct end end;
-    struct br_body_ack ack = {.bytes = 0, .ahead = 30000};
+    struct br_body_ack ack = {.bytes = 0, .ack_backlog = 30000};
 
     (void)state;
     set_up_end(&end);
-    br_rail_told_min_rtt(&end.rail, BR_MS, 1);
+    br_rail_set_min_rtt(&end.rail, BR_MS, 1);
     br_rail_posted(&end.rail, LEAST, true, 1);
     assert_false(br_rail_has_window(&end.rail, 30000));
-    br_rail_heard_ack(&end.rail, &ack, 2);
+    br_rail_ack_received(&end.rail, &ack, 2);
     assert_true(br_rail_has_window(&end.rail, 30000));
     assert_false(br_rail_has_window(&end.rail, 30001));
-    ack.ahead = 0;
-    br_rail_heard_ack(&end.rail, &ack, 3);
+    ack.ack_backlog = 0;
+    br_rail_ack_received(&end.rail, &ack, 3);
     assert_false(br_rail_has_window(&end.rail, 1));
-    ack.ahead = UINT32_MAX; /* nonsense */
-    br_rail_heard_ack(&end.rail, &ack, 4);
+    ack.ack_backlog = UINT32_MAX; /* nonsense */
+    br_rail_ack_received(&end.rail, &ack, 4);
     assert_true(br_rail_has_window(&end.rail, MOST));
     assert_false(br_rail_has_window(&end.rail, MOST + 1));
-    br_rail_told_min_rtt(&end.rail, 50 * BR_US, 5); /* a short path: a tenth */
-    ack.ahead = 30000;
-    br_rail_heard_ack(&end.rail, &ack, 6);
+    br_rail_set_min_rtt(&end.rail, 50 * BR_US, 5); /* a short path: a tenth */
+    ack.ack_backlog = 30000;
+    br_rail_ack_received(&end.rail, &ack, 6);
     assert_true(br_rail_has_window(&end.rail, 3000));
     assert_false(br_rail_has_window(&end.rail, 3001));
     end.device.caps.sent_means_arrived = true; /* SENT tells, and waits for nobody's data */
     br_rail_reset(&end.rail, 7);
     br_rail_posted(&end.rail, LEAST, false, 8);
-    br_rail_heard_ack(&end.rail, &ack, 9);
+    br_rail_ack_received(&end.rail, &ack, 9);
     assert_false(br_rail_has_window(&end.rail, 1));
 }
 
@@ -245,18 +245,18 @@ static void ahead__of_the_peer_counts_beside_the_budget(void **state)
 static void ahead__of_the_peer_comes(void **state)
 {
     static struct end end;
-    struct br_body_ack ack = {.bytes = 20000, .ahead = 0};
+    struct br_body_ack ack = {.bytes = 20000, .ack_backlog = 0};
 
     (void)state;
     set_up_end(&end);
-    br_rail_told_min_rtt(&end.rail, BR_MS, 1);
+    br_rail_set_min_rtt(&end.rail, BR_MS, 1);
     end.rail.rx_bytes = 50000;
     br_rail_posted(&end.rail, LEAST, true, 1);
     assert_false(br_rail_has_window(&end.rail, 1));
     end.rail.rx_bytes += 30000;
     assert_true(br_rail_has_window(&end.rail, 30000));
     assert_false(br_rail_has_window(&end.rail, 30001));
-    br_rail_heard_ack(&end.rail, &ack, 2);
+    br_rail_ack_received(&end.rail, &ack, 2);
     assert_true(br_rail_has_window(&end.rail, 20000));
     assert_false(br_rail_has_window(&end.rail, 20001));
     end.rail.rx_bytes += MOST;
@@ -274,10 +274,10 @@ static void min_rtt__as_told(void **state)
 
     (void)state;
     set_up_end(&end);
-    br_rail_told_min_rtt(rail, 0, 1); /* nobody knows */
+    br_rail_set_min_rtt(rail, 0, 1); /* nobody knows */
     assert_int_equal(rail->min_rtt, 0);
     for (uint64_t now = BR_SEC; now < 30 * BR_SEC; now += BR_SEC) {
-        br_rail_told_min_rtt(rail, 2 * BR_MS, now);
+        br_rail_set_min_rtt(rail, 2 * BR_MS, now);
         br_rail_posted(rail, 20000, true, now);
         br_rail_posted(rail, 20000, true, now);
         br_rail_acknowledged(rail, rail->tx_bytes, now + 50 * BR_MS); /* behind the peer's queue */
@@ -291,9 +291,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(duplex__both_directions_get_the_wire),
         cmocka_unit_test(duplex__steps),
-        cmocka_unit_test(duplex__one_direction_keeps_to_its_budget),
+        cmocka_unit_test(duplex__one_direction_keeps_to_its_window),
         cmocka_unit_test(ahead__is_what_awaits_an_ack),
-        cmocka_unit_test(ahead__of_the_peer_counts_beside_the_budget),
+        cmocka_unit_test(ahead__of_the_peer_counts_beside_the_window),
         cmocka_unit_test(ahead__of_the_peer_comes),
         cmocka_unit_test(min_rtt__as_told),
     };

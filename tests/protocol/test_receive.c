@@ -48,7 +48,7 @@ static void place(struct wired *x, int rail, uint32_t slot, uint32_t offset, uin
     wire_placed(x->links[rail], slot, offset, from + offset, length, flags);
 }
 
-static void placed__slices_in_any_order(void **state)
+static void data__slices_in_any_order(void **state)
 {
     struct br_transfer t = receive_of(1, LENGTH);
     uint32_t slot, order[6] = {5, 0, 3, 1, 4, 2};
@@ -67,7 +67,7 @@ static void placed__slices_in_any_order(void **state)
 }
 
 /* What comes twice is counted once: the transfer must not end before all of it is there. */
-static void placed__twice_is_once(void **state)
+static void data__twice_is_once(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
     struct wired *x = *state;
@@ -87,7 +87,7 @@ static void placed__twice_is_once(void **state)
 
 /* A frame for a transfer that has ended changes nothing in memory, and counts as arrived for the
  * sender's window. */
-static void placed__after_the_end(void **state)
+static void data__after_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
     struct wire_frame *ack;
@@ -110,7 +110,7 @@ static void placed__after_the_end(void **state)
 
 /* A rank that guesses the slot of what another one is to send: its link ends, and nothing of it
  * counts. */
-static void placed__into_a_transfer_of_another_rank(void **state)
+static void data__into_a_transfer_of_another_rank(void **state)
 {
     struct br_transfer t = receive_of(1, 2 * SLICE);
     struct wired *x = *state;
@@ -134,7 +134,7 @@ static void placed__into_a_transfer_of_another_rank(void **state)
     assert_memory_equal(to, from, 2 * SLICE);
 }
 
-static void placed__asks_for_done_and_ack(void **state)
+static void data__asks_for_done_and_ack(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
     struct wired *x = *state;
@@ -153,7 +153,7 @@ static void placed__asks_for_done_and_ack(void **state)
 
 /* A slot can be guessed before its READY has left. The transfer ends, and is nowhere in the worker
  * any more. */
-static void placed__before_its_ready(void **state)
+static void data__before_its_ready(void **state)
 {
     struct br_transfer t = receive_of(1, 2000);
     struct wired *x = *state;
@@ -172,7 +172,7 @@ static void placed__before_its_ready(void **state)
 
 /* Frames for the slot's next use, sent before it: it begins in the same batch of events. What was
  * dropped is not there, and its numbers were never checked. */
-static void placed__for_a_slot_to_come(void **state)
+static void data__for_a_slot_to_come(void **state)
 {
     struct br_transfer first[14], waits = receive_of(99, 2000);
     struct wired *x = *state;
@@ -196,7 +196,7 @@ static void placed__for_a_slot_to_come(void **state)
 }
 
 /* Off the grid or beyond the end: the back end fails the link, nothing is written. */
-static void placed__beyond_the_end(void **state)
+static void data__beyond_the_end(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
     struct wired *x = *state;
@@ -251,7 +251,7 @@ static void slotless__two_slots_are_kept(void **state)
     wired_say(x, 0, &waiting);
     assert_int_equal(x->w->slots.n_free, 1);
     assert_non_null(t[16].slot);
-    br_worker_keep_for(x->w, 5, 0, 17);
+    br_worker_reserve_for(x->w, 5, 0, 17);
     wired_turn(x, 0);
     assert_int_equal(x->w->slots.n_free, 0);
     assert_non_null(t[17].slot);
@@ -301,7 +301,7 @@ static const struct br_slot_reducer adding = {add_up, NULL};
 
 /* A rail that only writes beside one that would combine: the worker combines what has come, once,
  * although some comes again. */
-static void combined__what_a_rail_has_written(void **state)
+static void reduced__what_a_rail_has_written(void **state)
 {
     struct br_transfer t = receive_of(1, LENGTH);
     struct wired *x = *state;
@@ -318,11 +318,11 @@ static void combined__what_a_rail_has_written(void **state)
         place(x, 1, slot, at, LENGTH - at < SLICE ? LENGTH - at : SLICE, 0);
     wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_true(t.combined);
+    assert_true(t.reduced);
     assert_memory_equal(sum, from, LENGTH);
 }
 
-static void combined__not_once_bytes_have_come(void **state)
+static void reduced__not_once_bytes_have_come(void **state)
 {
     struct br_transfer t = receive_of(1, LENGTH), other = receive_of(2, LENGTH);
     struct wired *x = *state;
@@ -338,7 +338,7 @@ static void combined__not_once_bytes_have_come(void **state)
         place(x, 0, slot, at, LENGTH - at < SLICE ? LENGTH - at : SLICE, 0);
     wired_turn(x, 0);
     assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_false(t.combined);
+    assert_false(t.reduced);
     assert_false(br_transfer_reduce(x->w, &t, &adding));
     assert_memory_equal(to, from, LENGTH);
     assert_int_equal(sum[0], 0);
@@ -454,7 +454,7 @@ static void mapped__withdrawn_in_the_middle(void **state)
 
 /* Bytes from the network end up on a terminal: no control characters, no more than the protocol
  * allows. */
-static void abort__words_are_tamed(void **state)
+static void abort__text_is_cleaned(void **state)
 {
     struct br_message m = {.type = BR_MESSAGE_ABORT};
     char text[300];
@@ -509,25 +509,25 @@ static void message__of_an_unknown_type(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WIRED_TEST(placed__slices_in_any_order, .rails = 2, .up = true),
-        WIRED_TEST(placed__twice_is_once, .rails = 2, .up = true),
-        WIRED_TEST(placed__after_the_end, .rails = 2, .up = true),
-        WIRED_TEST(placed__into_a_transfer_of_another_rank, .rails = 2, .up = true),
-        WIRED_TEST(placed__asks_for_done_and_ack, .rails = 1, .up = true),
-        WIRED_TEST(placed__before_its_ready, .rails = 1, .up = true),
-        WIRED_TEST(placed__for_a_slot_to_come, .rails = 1, .up = true),
-        WIRED_TEST(placed__beyond_the_end, .rails = 1, .up = true),
+        WIRED_TEST(data__slices_in_any_order, .rails = 2, .up = true),
+        WIRED_TEST(data__twice_is_once, .rails = 2, .up = true),
+        WIRED_TEST(data__after_the_end, .rails = 2, .up = true),
+        WIRED_TEST(data__into_a_transfer_of_another_rank, .rails = 2, .up = true),
+        WIRED_TEST(data__asks_for_done_and_ack, .rails = 1, .up = true),
+        WIRED_TEST(data__before_its_ready, .rails = 1, .up = true),
+        WIRED_TEST(data__for_a_slot_to_come, .rails = 1, .up = true),
+        WIRED_TEST(data__beyond_the_end, .rails = 1, .up = true),
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
         WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
-        WIRED_TEST(combined__what_a_rail_has_written, .rails = 2, .up = true),
-        WIRED_TEST(combined__not_once_bytes_have_come, .rails = 1, .up = true),
+        WIRED_TEST(reduced__what_a_rail_has_written, .rails = 2, .up = true),
+        WIRED_TEST(reduced__not_once_bytes_have_come, .rails = 1, .up = true),
         WIRED_TEST(mapped__until_released, .rails = 1, .up = true),
         WIRED_TEST(mapped__too_many_pieces, .rails = 1, .up = true),
         cmocka_unit_test(mapped__in_parts_that_do_not_fit),
         WIRED_TEST(mapped__stale_is_given_back, .rails = 1, .up = true),
         WIRED_TEST(mapped__withdrawn_in_the_middle, .rails = 1, .up = true),
-        WIRED_TEST(abort__words_are_tamed, .rails = 1, .up = true),
+        WIRED_TEST(abort__text_is_cleaned, .rails = 1, .up = true),
         cmocka_unit_test(abort__passed_on_keeps_its_first_name),
         WIRED_TEST(message__of_an_unknown_type, .rails = 1, .up = true),
     };

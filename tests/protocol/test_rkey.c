@@ -32,12 +32,12 @@ static void ready(struct wired *x, int on, const struct br_message *what, uint32
                   uint32_t serial)
 {
     struct br_message m = *what;
-    struct wire_token tokens[2];
+    struct wire_rkey tokens[2];
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < 2; i++)
         if (rails >> i & 1)
-            tokens[n++] = (struct wire_token){i, m.ready.slot, serial, 0};
+            tokens[n++] = (struct wire_rkey){i, m.ready.slot, serial, 0};
     m.type = BR_MESSAGE_READY;
     m.rkeys = rails;
     wire_message(x->links[on], &m, tokens, n * BR_RKEY_BYTES);
@@ -63,9 +63,9 @@ static uint64_t slices(struct wired *x, int rail, uint32_t slot, uint32_t serial
         uint64_t bit = 1ull << (frame->frame.offset / SLICE);
 
         assert_int_equal(frame->frame.slot, slot);
-        assert_int_equal(frame->token.rail, rail);
-        assert_int_equal(frame->token.slot, slot);
-        assert_int_equal(frame->token.serial, serial);
+        assert_int_equal(frame->rkey.rail, rail);
+        assert_int_equal(frame->rkey.slot, slot);
+        assert_int_equal(frame->rkey.serial, serial);
         assert_int_equal(frame->frame.length, SLICE);
         assert_int_equal(seen & bit, 0);
         seen |= bit;
@@ -90,7 +90,7 @@ static uint64_t send_four(struct wired *x, struct br_transfer *t)
     return a;
 }
 
-static void send__each_rail_its_token(void **state)
+static void send__each_rail_its_rkey(void **state)
 {
     struct br_transfer t;
     struct wired *x = *state;
@@ -103,7 +103,7 @@ static void send__each_rail_its_token(void **state)
     assert_int_equal(x->done, 1);
 }
 
-static void send__not_on_a_rail_without_token(void **state)
+static void send__not_on_a_rail_without_rkey(void **state)
 {
     struct br_transfer t = transfer_of(9, 4 * SLICE);
     struct wired *x = *state;
@@ -116,7 +116,7 @@ static void send__not_on_a_rail_without_token(void **state)
 }
 
 /* A READY that came before its send, by a rail that is lost since: its tokens have been kept. */
-static void send__tokens_of_an_early_ready(void **state)
+static void send__rkeys_of_an_early_ready(void **state)
 {
     struct br_transfer t = transfer_of(9, 2 * SLICE);
     struct wired *x = *state;
@@ -175,7 +175,7 @@ static void ready__malformed_ones_close_the_link(void **state)
     expect_malformed(&m, 32);
 }
 
-static void ready__tokens_for_rails_that_need_none(void **state)
+static void ready__rkeys_for_rails_that_need_none(void **state)
 {
     struct br_message m = {
         .type = BR_MESSAGE_READY, .tag = 9, .bytes = 4 * SLICE, .rkeys = 1, .ready.slot = SLOT};
@@ -312,7 +312,7 @@ static void lost__a_rail_that_comes_back(void **state)
 }
 
 /* Nothing was lost, but the only rail with a token is. */
-static void lost__the_only_rail_with_a_token(void **state)
+static void lost__the_only_rail_with_a_rkey(void **state)
 {
     struct br_message m = {.sequence = 1,
                            .tag = 9,
@@ -361,18 +361,18 @@ int main(void)
 #define PLACES(f)                                                                                  \
     WIRED_TEST(f, .rails = 2, .up = true, .sent_means_arrived = true, .needs_rkey = true)
     const struct CMUnitTest tests[] = {
-        PLACES(send__each_rail_its_token),
-        PLACES(send__not_on_a_rail_without_token),
-        PLACES(send__tokens_of_an_early_ready),
+        PLACES(send__each_rail_its_rkey),
+        PLACES(send__not_on_a_rail_without_rkey),
+        PLACES(send__rkeys_of_an_early_ready),
         cmocka_unit_test(ready__malformed_ones_close_the_link),
-        WIRED_TEST(ready__tokens_for_rails_that_need_none, .rails = 2, .up = true),
+        WIRED_TEST(ready__rkeys_for_rails_that_need_none, .rails = 2, .up = true),
         PLACES(lost__asks_when_all_is_quiet),
         PLACES(lost__done_is_an_answer),
         PLACES(lost__done_before_the_question),
         PLACES(lost__a_done_alone),
         PLACES(lost__with_the_question),
         PLACES(lost__a_rail_that_comes_back),
-        PLACES(lost__the_only_rail_with_a_token),
+        PLACES(lost__the_only_rail_with_a_rkey),
         PLACES(renewed__must_be_the_same_transfer),
     };
 

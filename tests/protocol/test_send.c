@@ -121,7 +121,7 @@ static void messages__one_credit_is_kept(void **state)
     const uint32_t free_ones = BR_CREDITS - BR_CREDITS_P2P_OWN - 2;
     struct wired *x = *state;
 
-    br_worker_keep_for(x->w, 5, 0, BR_CREDITS - 1);
+    br_worker_reserve_for(x->w, 5, 0, BR_CREDITS - 1);
     for (uint32_t i = 0; i < BR_CREDITS; i++) {
         t[i] = send_of(i + 1, 4);
         t[i].order = 5;
@@ -134,7 +134,7 @@ static void messages__one_credit_is_kept(void **state)
     assert_int_equal(br_transfer_send(x->w, &t[BR_CREDITS - 1]), 0);
     wired_turn(x, 0);
     assert_int_equal(t[BR_CREDITS - 1].state, BR_TRANSFER_ENDED);
-    br_worker_keep_for(x->w, 5, 0, free_ones); /* it is in use */
+    br_worker_reserve_for(x->w, 5, 0, free_ones); /* it is in use */
     wired_turn(x, 0);
     assert_int_equal(x->done, free_ones + 1);
 }
@@ -315,7 +315,7 @@ static void end__one_rail_needs_only_sent(void **state)
     assert_int_equal(br_transfer_send(x->w, &t), 0);
     ready(x, 0, 1, 3000, 0x10001);
     frame = wire_take_placed(x->links[0]);
-    assert_int_equal(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE, 0);
+    assert_int_equal(((struct br_data_header *)&frame->message)->flags & BR_DATA_DONE, 0);
     assert_int_equal(t.state, BR_TRANSFER_CONFIRMING);
     wire_sent(frame);
     wired_turn(x, 0);
@@ -340,7 +340,7 @@ static void end__two_rails_wait_for_done(void **state)
         on = (frame = wire_take_placed(x.links[0])) ? 0 : 1;
         if (on)
             frame = wire_take_placed(x.links[1]);
-        assert_true(((struct br_placed *)&frame->message)->flags & BR_DATA_DONE);
+        assert_true(((struct br_data_header *)&frame->message)->flags & BR_DATA_DONE);
         if (done_first)
             wire_message(x.links[on], &done, NULL, 0);
         else
@@ -359,7 +359,7 @@ static void end__two_rails_wait_for_done(void **state)
 }
 
 /* All SENT is not enough: the receiver may lose the link before it has looked at what arrived. */
-static void end__where_sent_means_placed_too(void **state)
+static void end__where_sent_means_arrived_too(void **state)
 {
     struct br_caps caps = wire_caps(true);
     struct br_message done = {.type = BR_MESSAGE_DONE, .done.slots = {0x10001}};
@@ -471,7 +471,7 @@ int main(void)
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
         cmocka_unit_test(end__two_rails_wait_for_done),
-        cmocka_unit_test(end__where_sent_means_placed_too),
+        cmocka_unit_test(end__where_sent_means_arrived_too),
         WIRED_TEST(done__of_nobody, .rails = 2, .up = true),
         WIRED_TEST(ready__one_slot_for_two_sends, .rails = 2, .up = true),
         WIRED_TEST(rail__asks_the_back_end_for_the_round_trip, .rails = 1, .up = true),

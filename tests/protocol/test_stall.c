@@ -80,7 +80,7 @@ static void note__rails_that_are_down(void **state)
 }
 
 /* A free rail that leaves the rest of a transfer to a faster one does not wait. */
-static void note__budget_left(void **state)
+static void note__window_left(void **state)
 {
     struct bench b;
 
@@ -95,7 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(note__causes),
         cmocka_unit_test(note__rails_that_are_down),
-        cmocka_unit_test(note__budget_left),
+        cmocka_unit_test(note__window_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

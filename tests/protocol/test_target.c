@@ -43,7 +43,7 @@ static bool begin(void *context, struct br_target *t)
 {
     (void)context;
     assert_int_equal(t->gpu, 1);
-    assert_ptr_equal(t->place, (void *)(uintptr_t)4104);
+    assert_ptr_equal(t->address, (void *)(uintptr_t)4104);
     assert_int_equal(t->peer, 1);
     target = t;
     begun++;
@@ -249,8 +249,8 @@ static void request__given_back_after_a_failure(void **state)
         br_worker_fail(x.w, ECANCELED, "enough");
         wired_turn(&x, 0);
         assert_int_equal(begun, 1);
-        wired_turn(&x, BR_TELL_ERROR);
-        wired_turn(&x, BR_TELL_ERROR);
+        wired_turn(&x, BR_ABORT_LINGER);
+        wired_turn(&x, BR_ABORT_LINGER);
         assert_false(x.w->fail_due);
         assert_int_equal(begun, 0);
         assert_int_equal(held, 0);

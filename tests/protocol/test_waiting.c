@@ -133,7 +133,7 @@ static uint32_t leaves(struct wired *x, enum br_message_type type)
 
 /* It passes all that wait for a receive, takes one of the credits that are kept, and its kind alone
  * does. */
-static void awaited__small_send_leaves(void **state)
+static void expected__small_send_leaves(void **state)
 {
     struct wired *x = *state;
 
@@ -156,7 +156,7 @@ static void awaited__small_send_leaves(void **state)
     assert_says(x->w->message, "rank 0 sends 8 bytes|rank 1 receives 9");
 }
 
-static void awaited__ready_leaves(void **state)
+static void expected__ready_leaves(void **state)
 {
     struct wired *x = *state;
 
@@ -180,7 +180,7 @@ static void awaited__ready_leaves(void **state)
 }
 
 /* The rail that has carried it is lost, and on the other one all credits are used. */
-static void awaited__message_of_a_lost_rail_leaves(void **state)
+static void expected__message_of_a_lost_rail_leaves(void **state)
 {
     struct wired *x = *state;
 
@@ -218,9 +218,9 @@ int main(void)
         WIRED_TEST(waits__small_receive_says_so_at_once, .rails = 1, .up = true),
         WIRED_TEST(waits__small_receive_says_so_later, .rails = 1, .up = true),
         WIRED_TEST(waits__small_receive_says_nothing_while_a_rail_is_free, .rails = 2, .up = true),
-        WIRED_TEST(awaited__small_send_leaves, .rails = 1, .up = true),
-        WIRED_TEST(awaited__ready_leaves, .rails = 1, .up = true),
-        WIRED_TEST(awaited__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
+        WIRED_TEST(expected__small_send_leaves, .rails = 1, .up = true),
+        WIRED_TEST(expected__ready_leaves, .rails = 1, .up = true),
+        WIRED_TEST(expected__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

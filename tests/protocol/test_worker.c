@@ -288,7 +288,7 @@ static void leave__what_was_sent_before_arrives(void **state)
     while (c.done < 20)
         cluster_step(&c);
     br_worker_leave(c.workers[0]);
-    while (!c.workers[1]->peers[0].bye_heard)
+    while (!c.workers[1]->peers[0].bye_received)
         cluster_step(&c);
     for (uint32_t i = 0; i < 20; i++)
         assert_int_equal(br_transfer_receive(c.workers[1], &receives[i]), 0);
@@ -373,11 +373,11 @@ static void goes_by__all_rails_or_none(void **state)
 
     (void)state;
     cluster_create(&c, 2, 2, &plain, NULL);
-    assert_true(br_worker_goes_by(c.workers[0], 1, 3));
-    assert_true(br_worker_goes_by(c.workers[0], 1, 0xff));
-    assert_false(br_worker_goes_by(c.workers[0], 1, 1));
-    assert_false(br_worker_goes_by(c.workers[0], 1, 2));
-    assert_false(br_worker_goes_by(c.workers[0], 0, 3)); /* no rails to oneself */
+    assert_true(br_worker_uses_only(c.workers[0], 1, 3));
+    assert_true(br_worker_uses_only(c.workers[0], 1, 0xff));
+    assert_false(br_worker_uses_only(c.workers[0], 1, 1));
+    assert_false(br_worker_uses_only(c.workers[0], 1, 2));
+    assert_false(br_worker_uses_only(c.workers[0], 0, 3)); /* no rails to oneself */
     cluster_destroy(&c);
 }
 

@@ -178,7 +178,7 @@ static int post_one(struct wire *wire, struct wire_link *link, const struct br_f
     if (frame->inline_)
         memcpy(&mine->message, frame->inline_, sizeof mine->message);
     if (frame->rkey)
-        memcpy(&mine->token, frame->rkey, sizeof mine->token);
+        memcpy(&mine->rkey, frame->rkey, sizeof mine->rkey);
     if (frame->length)
         memcpy(mine->payload, frame->payload, frame->length);
     wire->n_frames++;
@@ -211,7 +211,7 @@ static void fill_message(struct event *from, struct br_event *to)
 }
 
 /* What a back end does with a frame that is placed. false: its link fails. */
-static bool fill_placed(struct event *from, struct br_event *to)
+static bool fill_data(struct event *from, struct br_event *to)
 {
     struct wire *wire = wire_of(from->link);
     struct br_slot *slot;
@@ -243,7 +243,7 @@ static void report(struct event *from, struct br_event *to, struct br_message *i
     *inline_ = from->message;
     if (from->kind == BR_EVENT_MESSAGE)
         fill_message(from, to);
-    if (from->kind == BR_EVENT_DATA && !fill_placed(from, to)) {
+    if (from->kind == BR_EVENT_DATA && !fill_data(from, to)) {
         to->kind = BR_EVENT_CLOSED;
         to->error = -EPROTO;
     }
@@ -300,11 +300,11 @@ static int map_release(struct br_device *device, uint64_t handle)
     return 0;
 }
 
-static int place_token(struct br_device *device, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
+static int rkey_make(struct br_device *device, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
 {
     struct wire *wire = (struct wire *)device;
-    struct wire_token token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
-                               (uint32_t)wire->made + 1, 0};
+    struct wire_rkey token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
+                              (uint32_t)wire->made + 1, 0};
 
     wire_check(device->caps.needs_rkey && slot->used && slot->base, "a token for nothing");
     if (wire->refuses)
@@ -315,10 +315,10 @@ static int place_token(struct br_device *device, struct br_slot *slot, uint8_t o
     return 0;
 }
 
-static void place_release(struct br_device *device, struct br_slot *slot)
+static void rkey_release(struct br_device *device, struct br_slot *slot)
 {
     struct wire *wire = (struct wire *)device;
-    struct wire_token token;
+    struct wire_rkey token;
 
     memcpy(&token, slot->rkeys[device->index], sizeof token);
     wire_check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
@@ -350,8 +350,8 @@ const struct br_transport_ops wire_ops = {
     .poll = poll,
     .message_release = message_release,
     .map_release = map_release,
-    .rkey_make = place_token,
-    .rkey_release = place_release,
+    .rkey_make = rkey_make,
+    .rkey_release = rkey_release,
 };
 
 /* ---- what the test does ---------------------------------------------------------------------- */
@@ -383,7 +383,7 @@ void wire_handshake(struct wire_link *link, const void *bytes, size_t length)
 static void place(struct wire_link *link, uint32_t slot, uint32_t offset, struct event *event,
                   uint8_t flags)
 {
-    struct br_placed placed = {.flags = flags};
+    struct br_data_header placed = {.flags = flags};
 
     (void)link;
     if (!event)

@@ -26,7 +26,7 @@ struct wire_link {
 };
 
 /* A remote key: what the test gives to the worker, and what the worker's device makes. */
-struct wire_token {
+struct wire_rkey {
     uint32_t rail, slot, serial, zero;
 };
 
@@ -36,7 +36,7 @@ struct wire_frame {
     struct br_frame frame;     /* inline_ and payload point to copies */
     struct br_message message; /* the inline area */
     uint8_t *payload;
-    struct wire_token token; /* with caps.needs_place, of a DATA frame */
+    struct wire_rkey rkey; /* with caps.needs_place, of a DATA frame */
     bool taken, sent;
 };
 

@@ -66,7 +66,7 @@ static bool open_world(struct world *w)
                                                    .forward_bytes = 1500},
                                        .chunk_bytes = w->plan->chunk_bytes,
                                        .eager_bytes = w->plan->eager_bytes,
-                                       .forest = w->plan->forest};
+                                       .trees = w->plan->trees};
 
     br_topology_bcube(&w->topology, &w->cube);
     br_cost_model_on(&config.model, &w->topology, BR_COST_NETWORK, 1);

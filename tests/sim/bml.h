@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "bcube/forest.h"
+#include "bcube/disjoint_trees.h"
 
 #define BML_LAYERS 32
 
@@ -19,7 +19,7 @@ struct bml_plan {
     const char *algorithm;
     uint32_t chunk_bytes; /* of a fragment (engine.h) */
     uint32_t eager_bytes;
-    const struct br_forest *forest; /* for the algorithm of this name */
+    const struct br_disjoint_trees *trees; /* for the algorithm of this name */
 };
 
 struct bml_result {

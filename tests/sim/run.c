@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define LIMIT (200 * BR_SEC)                /* of virtual time */
-#define SLACK (BR_TELL_ERROR + 100 * BR_US) /* from a deadline to the end */
-#define TURNS 20000                         /* of one rank at one moment */
+#define LIMIT (200 * BR_SEC)                  /* of virtual time */
+#define SLACK (BR_ABORT_LINGER + 100 * BR_US) /* from a deadline to the end */
+#define TURNS 20000                           /* of one rank at one moment */
 
 bool storm_wrong(struct storm *s, const char *format, ...)
 {
@@ -230,7 +230,7 @@ static void set_wake(struct storm *s, int rank)
         r->wake = now + 1;
 }
 
-static void take_turns(struct storm *s, int rank)
+static void progress_all(struct storm *s, int rank)
 {
     struct storm_rank *r = &s->ranks[rank];
     int turns = 0, n;
@@ -278,7 +278,7 @@ bool storm_advance(struct storm *s, uint64_t until)
         if (storm_gone(s, rank))
             continue;
         if (s->ranks[rank].due || s->ranks[rank].wake <= now)
-            take_turns(s, rank);
+            progress_all(s, rank);
         if (s->ranks[rank].wake < next)
             next = s->ranks[rank].wake;
     }

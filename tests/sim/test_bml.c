@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "bml.h"
 #include "collectives/tuning/algorithm_config.h"
-#include "bcube/forest.h"
+#include "bcube/disjoint_trees.h"
 
 static void run(const struct bml_plan *plan, struct bml_result *result)
 {
@@ -80,7 +80,7 @@ static void bml__of_vgg19_layer_by_layer(void **state)
 }
 
 /* With a NIC, or a switch, out: 5/6 of the speed that the links that are left allow. */
-static void forest__takes_what_the_links_allow(void **state)
+static void disjoint_trees__takes_what_the_links_allow(void **state)
 {
     static const struct {
         uint32_t n, k;
@@ -95,17 +95,17 @@ static void forest__takes_what_the_links_allow(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct bml_plan plan = {cases[i].n, cases[i].k, 100000000, 1,   {1 << 21},
-                                "forest",   512 << 10,  16 << 10,  NULL};
+        struct bml_plan plan = {cases[i].n,       cases[i].k, 100000000, 1,   {1 << 21},
+                                "disjoint_trees", 512 << 10,  16 << 10,  NULL};
         struct br_failures failures = {0};
         struct bml_result result;
-        struct br_forest *trees;
+        struct br_disjoint_trees *trees;
         struct br_bcube cube;
 
         assert_int_equal(br_bcube_init(&cube, cases[i].n, cases[i].k), 0);
         assert_int_equal(br_failures_add(&failures, cases[i].kind, cases[i].number, 0), 0);
-        assert_int_equal(br_forest_new(&cube, &failures, &trees), 0);
-        plan.forest = trees;
+        assert_int_equal(br_disjoint_trees_new(&cube, &failures, &trees), 0);
+        plan.trees = trees;
         run(&plan, &result);
         printf("BCube(%u,%u), a %s of level 0 is out: %.4f of what the others allow, %u of %u "
                "edges at a "
@@ -114,7 +114,7 @@ static void forest__takes_what_the_links_allow(void **state)
                result.seconds / result.one_link / cases[i].least, trees->busiest, trees->trees,
                trees->depth);
         assert_true(result.seconds < 1.2 * cases[i].least * result.one_link);
-        br_forest_free(trees);
+        br_disjoint_trees_free(trees);
         br_failures_destroy(&failures);
     }
 }
@@ -191,7 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_algorithm_build__bml_of_65536_hosts),
-        cmocka_unit_test(forest__takes_what_the_links_allow),
+        cmocka_unit_test(disjoint_trees__takes_what_the_links_allow),
         cmocka_unit_test(bml__takes_the_papers_time),
         cmocka_unit_test(bml__of_vgg19_layer_by_layer),
     };

@@ -237,7 +237,7 @@ static bool may_begin(const struct program *g)
     const struct braid_parameters *p = g->parameters;
     const uint32_t *slices = &p->shards.first[g->layer];
 
-    return atomic_load(&p->layers[g->layer].state) == BR_PARAMETERS_PROGRAMS &&
+    return atomic_load(&p->layers[g->layer].state) == BR_PARAMETERS_READY &&
            (g->forward || have_ended(p->pushes[p->iteration % 2], slices[0], slices[1]));
 }
 
@@ -341,7 +341,7 @@ static double run(const struct network *of, uint64_t device_ms, int uncounted, i
     assert_int_equal(br_sim_job_connect(&job), 0);
     for (int r = 0; r < RANKS; r++)
         open_program(r, options);
-    job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};
+    job.program = (struct br_sim_job_program){.ended = ended, .progress = turn};
     for (int r = 0; r < RANKS; r++)
         while (programs[r].iteration < settling + counted)
             assert_int_equal(br_sim_job_advance(&job), 0);

@@ -39,7 +39,7 @@ struct program {
     size_t sent[ALL], sends; /* elements of each all-reduce, in the order in which they started */
 };
 
-static struct br_context family;
+static struct br_context test_context;
 static struct br_group group;
 static struct br_sim_job job;
 static struct program programs[RANKS];
@@ -249,13 +249,13 @@ static void train(const char *policy)
         struct program *g = &programs[r];
 
         *g = (struct program){
-            .comm = {.context = &family, .group = &group, .rank = r, .size = RANKS}};
+            .comm = {.context = &test_context, .group = &group, .rank = r, .size = RANKS}};
         br_random_seed(&g->random, (uint64_t)r + 1);
         if (braid_session_create(&g->comm, layers, LAYERS, &options, &g->session))
             fail_msg("%s", br_error_message());
         begin_iteration(g, 0);
     }
-    job.program = (struct br_sim_job_program){.ended = ended, .turn = turn};
+    job.program = (struct br_sim_job_program){.ended = ended, .progress = turn};
     for (int r = 0; r < RANKS; r++)
         br_sim_job_wake(&job, (uint32_t)r);
     for (int r = 0; r < RANKS; r++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whole jobs in random trouble (storm.h). BRAID_SEEDS: how many; BRAID_SEED: the first one, alone
- * unless BRAID_SEEDS is set too; BRAID_STORY=1: what happens, in words; 2: every packet, too.
+ * unless BRAID_SEEDS is set too; BRAID_STORM_LOG=1: what happens, in words; 2: every packet, too.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,8 @@ static const char *self = "build/release/tests/test_sim_storm";
 
 static void explain(uint64_t seed, const struct storm_plan *plan, const char *wrong)
 {
-    fprintf(stderr, "seed %llu (%d ranks, %d rails, %s): %s\n  BRAID_SEED=%llu BRAID_STORY=1 %s\n",
+    fprintf(stderr,
+            "seed %llu (%d ranks, %d rails, %s): %s\n  BRAID_SEED=%llu BRAID_STORM_LOG=1 %s\n",
             (unsigned long long)seed, plan->n, plan->rails, plan->calm ? "calm" : "not calm", wrong,
             (unsigned long long)seed, self);
 }
@@ -47,7 +48,7 @@ static void explain(uint64_t seed, const struct storm_plan *plan, const char *wr
 static bool one_seed(uint64_t seed, bool twice, struct storm_result *result)
 {
     static struct storm_plan plan;
-    bool trace = number("BRAID_STORY", 0) != 0;
+    bool trace = number("BRAID_STORM_LOG", 0) != 0;
     struct storm_result second;
 
     storm_draw(seed, &plan);
@@ -90,6 +91,6 @@ int main(int argc, char **argv)
 
     if (argc > 0)
         self = argv[0];
-    br_log_set_level(number("BRAID_STORY", 0) ? BR_LOG_DEBUG : BR_LOG_ERROR);
+    br_log_set_level(number("BRAID_STORM_LOG", 0) ? BR_LOG_DEBUG : BR_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void training__predictions_hold(void **state)
         struct br_layer layers[LAYERS];
         struct br_workload work = drawn(layers, cases[i].scale);
 
-        assert_int_equal(br_plan_simulation_line(&simulation, &work, &work.line), 0);
+        assert_int_equal(br_plan_simulation_cost(&simulation, &work, &work.cost), 0);
         for (int p = 0; p < BR_POLICIES; p++) {
             uint8_t joins[LAYERS];
             struct br_policy_plan plan = {.joins = joins};
@@ -190,8 +190,8 @@ static void training__auto_counts_what_overtaking_costs(void **state)
     for (int l = 0; l < VGG; l++)
         layers[l] = (struct br_layer){4. * counts[l], 1e-6 * forward_us[l], 2e-6 * forward_us[l]};
     simulation.config.chunk_bytes = 0;
-    assert_int_equal(br_plan_simulation_line(&simulation, &work, &work.line), 0);
-    assert_int_equal(br_plan_simulation_behind(&simulation, &work, &work.behind), 0);
+    assert_int_equal(br_plan_simulation_cost(&simulation, &work, &work.cost), 0);
+    assert_int_equal(br_plan_simulation_overtake(&simulation, &work, &work.overtake), 0);
     for (int p = 0; p < BR_POLICIES; p++) {
         uint8_t joins[VGG];
         struct br_policy_plan plan = {.joins = joins};

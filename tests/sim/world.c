@@ -83,7 +83,7 @@ bool storm_open(struct storm *s)
 {
     struct br_sim_config network = s->plan->network;
 
-    if (s->trace && getenv("BRAID_STORY")[0] > '1')
+    if (s->trace && getenv("BRAID_STORM_LOG")[0] > '1')
         network.trace = stderr; /* every packet */
     s->sim = br_sim_create(&network);
     if (!s->sim || (s->plan->cube.hosts ? br_sim_add_bcube(s->sim, &s->plan->cube)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "collectives/schedule/type.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 
 const char *const collective_ways[] = {"blocking", "wait", "test", "short waits", "persistent"};
 
@@ -32,7 +32,7 @@ static int submit(struct braid_comm *comm, const struct collective_call *call, c
     const struct braid_options *o = &call->options;
     enum braid_reduction by = c->data.reduction;
     enum braid_type type = c->data.type;
-    bool keep = call->way == WAY_PERSISTENT;
+    bool keep = call->form == WAY_PERSISTENT;
     int root = c->root;
 
     switch (c->collective) {
@@ -94,9 +94,9 @@ static int send_and_receive(struct braid_comm *comm, const struct collective_cal
     if (rc)
         return rc;
     sent = braid_send(comm, b->send, b->send_bytes, (rank + 1) % n, NULL, &send);
-    rc = wait_for(receive, call->way);
+    rc = wait_for(receive, call->form);
     if (!sent)
-        sent = wait_for(send, call->way);
+        sent = wait_for(send, call->form);
     return rc ? rc : sent;
 }
 
@@ -108,14 +108,14 @@ int collective_run(struct braid_comm *comm, const struct collective_call *call,
 
     if (call->of.collective == CASE_SENDRECV)
         return send_and_receive(comm, call, buffers);
-    rc = submit(comm, call, buffers->send, buffers->recv, call->way == WAY_BLOCK ? NULL : &op);
-    if (rc || call->way == WAY_BLOCK)
+    rc = submit(comm, call, buffers->send, buffers->recv, call->form == WAY_BLOCK ? NULL : &op);
+    if (rc || call->form == WAY_BLOCK)
         return rc;
-    if (call->way == WAY_PERSISTENT)
+    if (call->form == WAY_PERSISTENT)
         rc = braid_start(op);
     if (!rc)
-        rc = wait_for(op, call->way);
-    if (call->way == WAY_PERSISTENT)
+        rc = wait_for(op, call->form);
+    if (call->form == WAY_PERSISTENT)
         freed = braid_op_free(op);
     return rc ? rc : freed;
 }
@@ -141,6 +141,6 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
         braid_rank(comm), braid_size(comm), case_name(c->collective), br_type_name(c->data.type),
         br_reduction_name(c->data.reduction), c->count, c->root, c->in_place ? "in place" : "apart",
         call->options.algorithm ? call->options.algorithm : "auto", call->options.priority,
-        collective_ways[call->way], text);
+        collective_ways[call->form], text);
     return 1;
 }

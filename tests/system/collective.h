@@ -16,7 +16,7 @@ extern const char *const collective_ways[];
 struct collective_call {
     struct collective_case of;
     struct braid_options options;
-    enum collective_way way;
+    enum collective_way form;
 };
 
 /* The buffers of this rank with memory at send and recv (case_place()). seen: where the CPU finds

@@ -13,7 +13,7 @@
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 /* ---- collectives ----------------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ static int sum_small(struct braid_comm *comm, void *data, const struct braid_opt
 
 /* What rank 0 cannot fetch from its GPU does not reach the others by the shared segment: no rank
  * takes it for a result. context: the call that fails. */
-static int no_copy_for_the_board(struct braid_comm *comm, void *context)
+static int no_copy_for_shm_coll(struct braid_comm *comm, void *context)
 {
     int32_t host[16] = {0};
     void *data = braid_rank(comm) == 0 ? own_gpu_alloc(64) : host;
@@ -251,18 +251,18 @@ static int no_copy_for_the_board(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void gpu__copies_for_the_board_that_fail(void **state)
+static void gpu__shm_coll_copies_that_fail(void **state)
 {
     static const char *const symbols[] = {"cuMemcpyAsync", "cuEventQuery"};
 
     (void)state;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
-        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, no_copy_for_the_board,
+        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, no_copy_for_shm_coll,
                   (void *)(uintptr_t)symbols[i]);
 }
 
 /* The copies before (context: 0) or behind the shared segment (1) never end: the deadline does. */
-static int late_board(struct braid_comm *comm, void *context)
+static int late_shm_coll(struct braid_comm *comm, void *context)
 {
     /* either may stand still before the copy that hangs */
     struct braid_options hasty = {.timeout_ms = 2000};
@@ -288,11 +288,11 @@ static int late_board(struct braid_comm *comm, void *context)
     return 0;
 }
 
-static void gpu__copies_of_the_board_that_hang(void **state)
+static void gpu__shm_coll_copies_that_hang(void **state)
 {
     (void)state;
     for (unsigned queries = 0; queries < 2; queries++)
-        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, late_board, &queries);
+        ranks_run(&(struct ranks){.size = 2, .backend = "shm"}, late_shm_coll, &queries);
 }
 
 /* ---- memory that another rank reaches for ---------------------------------------------------- */
@@ -390,8 +390,8 @@ int main(void)
         cmocka_unit_test(gpu__small_collectives),
         cmocka_unit_test(gpu__persistent),
         cmocka_unit_test(gpu__out_of_memory_at_the_first_use),
-        cmocka_unit_test(gpu__copies_for_the_board_that_fail),
-        cmocka_unit_test(gpu__copies_of_the_board_that_hang),
+        cmocka_unit_test(gpu__shm_coll_copies_that_fail),
+        cmocka_unit_test(gpu__shm_coll_copies_that_hang),
         cmocka_unit_test(gpu__registered_memory),
         cmocka_unit_test(gpu__copies_for_another_rank_that_hang),
     };

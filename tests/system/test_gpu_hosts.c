@@ -17,7 +17,7 @@
 
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
@@ -291,7 +291,7 @@ struct fault {
     /* so many calls; of copies two go to the host, a fragment each, two come back, and one fetches
      * the other GPU's piece */
     unsigned after;
-    const char *message; /* that say which call it was; NULL: any */
+    const char *expected; /* that say which call it was; NULL: any */
 };
 
 /* A kernel fails on rank 0, or a copy: to the host and back between hosts, and from the other GPU.
@@ -315,8 +315,8 @@ static int failing(struct braid_comm *comm, void *context)
     /* From the first copy back on the other host may have all it needs. */
     CHECK(rc < 0 || (fault->after >= 2 && braid_rank(comm) >= PER_HOST), "got %d", rc);
     CHECK(braid_rank(comm) != 0 || strstr(braid_last_error(), "CUDA_ERROR_LAUNCH_FAILED"), "why");
-    CHECK(braid_rank(comm) != 0 || !fault->message || strstr(braid_last_error(), fault->message),
-          "other than %s: %s", fault->message, braid_last_error());
+    CHECK(braid_rank(comm) != 0 || !fault->expected || strstr(braid_last_error(), fault->expected),
+          "other than %s: %s", fault->expected, braid_last_error());
     fake_cuda()->fail[0] = 0;
     own_gpu_free(data);
     return 0;

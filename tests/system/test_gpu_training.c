@@ -14,7 +14,7 @@
 #include <braid/training.h>
 
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 #define LAYERS 6

@@ -31,7 +31,7 @@
 #include "tests/collectives/pairwise.h"
 #include "tests/system/collective.h"
 #include "tests/system/memif.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 #define MOST  (8u << 20)   /* bytes of a buffer */
@@ -200,7 +200,7 @@ static struct combination combine(const struct rank *r, const int *row)
     of->in_place = row[IN_PLACE];
     c.call.options.priority = (int32_t)br_random_below(&random, 5) - 2;
     br_random_seed(&own, of->data.seed + (uint64_t)r->rank * 77);
-    c.call.way =
+    c.call.form =
         (enum collective_way)(row[WAY] < WAYS ? (uint64_t)row[WAY] : br_random_below(&own, WAYS));
     c.send_memory = (enum memory)row[SEND_MEMORY];
     c.recv_memory = (enum memory)row[RECV_MEMORY];

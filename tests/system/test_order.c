@@ -17,7 +17,7 @@
 
 #include "gpu/image.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 /* The fake driver has the kernels, whatever is loaded; a build under a sanitizer has no image, and
@@ -168,14 +168,14 @@ static void order__behind_a_stream(void **state)
 }
 
 /* Each all-reduce asks there whether memory of GPUs is shared. */
-static void order__behind_a_board(void **state)
+static void order__behind_shm_coll(void **state)
 {
     (void)state;
     run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, NULL);
 }
 
 /* And there all hosts. */
-static void order__behind_a_board_of_several_hosts(void **state)
+static void order__behind_shm_coll_of_hosts(void **state)
 {
     (void)state;
     if (geteuid()) /* hosts are told apart by what is mounted over the boot ID */
@@ -192,8 +192,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order__behind_a_stream),
-        cmocka_unit_test(order__behind_a_board),
-        cmocka_unit_test(order__behind_a_board_of_several_hosts),
+        cmocka_unit_test(order__behind_shm_coll),
+        cmocka_unit_test(order__behind_shm_coll_of_hosts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 #include <braid/training.h>
 
-#include "tests/system/alone.h"
+#include "tests/system/reference.h"
 #include "tests/system/ranks.h"
 
 #define N          6
@@ -59,7 +59,7 @@ static int add_alone(struct braid_comm *comm, const char *algorithm, int iterati
         CHECK(memory[r], "no memory");
         fill(memory[r], start_of(first), count, iteration, r);
     }
-    RETURNS(0, alone_allreduce(comm, algorithm, memory, count));
+    RETURNS(0, reference_allreduce(comm, algorithm, memory, count));
     return 0;
 }
 

@@ -19,7 +19,7 @@
 
 #include "gpu/driver.h"
 #include "tests/fake_cuda/fake_cuda.h"
-#include "tests/system/own_gpu.h"
+#include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"
 
 #define MOST 100000 /* elements */

@@ -119,7 +119,7 @@ static void get__no_memory_empties_the_cache(void **state)
 static void tidy_up(void)
 {
     for (int ms = 0; cache_fakes[0].pinned && ms < 10000; ms++) {
-        br_cache_tidy(cache_tested);
+        br_cache_reclaim(cache_tested);
         usleep(1000);
     }
     assert_int_equal(cache_fakes[0].pinned, 0);

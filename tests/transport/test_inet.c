@@ -29,19 +29,19 @@ static union br_inet_address v6(const char *ip, uint16_t port)
     return address;
 }
 
-static void words__both_families(void **state)
+static void inet_text__both_families(void **state)
 {
     union br_inet_address four = v4("10.0.0.1", 77), six = v6("fd00::1", 65535);
     char text[64];
 
     (void)state;
-    br_inet_message(&four, true, text, sizeof text);
+    br_inet_text(&four, true, text, sizeof text);
     assert_string_equal(text, "10.0.0.1:77");
-    br_inet_message(&four, false, text, sizeof text);
+    br_inet_text(&four, false, text, sizeof text);
     assert_string_equal(text, "10.0.0.1");
-    br_inet_message(&six, true, text, sizeof text);
+    br_inet_text(&six, true, text, sizeof text);
     assert_string_equal(text, "[fd00::1]:65535");
-    br_inet_message(&six, false, text, sizeof text);
+    br_inet_text(&six, false, text, sizeof text);
     assert_string_equal(text, "fd00::1");
 }
 
@@ -115,7 +115,7 @@ static void unpack_peer__of_the_other_family(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words__both_families),
+        cmocka_unit_test(inet_text__both_families),
         cmocka_unit_test(set_port__both_families),
         cmocka_unit_test(pack__and_back),
         cmocka_unit_test(pack__bytes),

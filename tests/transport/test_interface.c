@@ -65,7 +65,7 @@ static void find__says_what_there_is(void **state)
     assert_says(br_error_message(), "2001:db8::77");
 }
 
-static void why_not__names_the_command_that_mends_it(void **state)
+static void why_not__names_the_command_that_helps(void **state)
 {
     struct br_interface interface = {.name = "eth7"};
     char why[128];
@@ -85,7 +85,7 @@ int main(void)
         cmocka_unit_test(list__no_more_than_there_is_room_for),
         cmocka_unit_test(find__by_name_and_by_address),
         cmocka_unit_test(find__says_what_there_is),
-        cmocka_unit_test(why_not__names_the_command_that_mends_it),
+        cmocka_unit_test(why_not__names_the_command_that_helps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

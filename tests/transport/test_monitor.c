@@ -53,7 +53,7 @@ static int setup(void **state)
     int rc;
 
     (void)state;
-    seen.watch = (struct br_watch){.gone = gone};
+    seen.watch = (struct br_watch){.invalidate = gone};
     br_list_init(&seen.watch.node);
     forget();
     rc = br_monitor_open(&seen.watch);
@@ -98,7 +98,7 @@ static uint8_t *map_armed(void)
 static void expect_gone(const uint8_t *p, size_t first, size_t n)
 {
     br_monitor_lock();
-    assert_true(br_monitor_settled());
+    assert_true(br_monitor_is_current());
     assert_true(seen.n > 0);
     assert_int_equal(seen.low, (uintptr_t)p + first * PAGE);
     assert_int_equal(seen.high, (uintptr_t)p + (first + n) * PAGE);
@@ -146,7 +146,7 @@ static void monitor__no_faults_no_noise(void **state)
     q = map(PAGES); /* not armed */
     munmap(q, PAGES * PAGE);
     br_monitor_lock();
-    assert_true(br_monitor_settled());
+    assert_true(br_monitor_is_current());
     assert_int_equal(seen.n, 0);
     br_monitor_unlock();
     munmap(p, PAGES * PAGE);
@@ -190,7 +190,7 @@ static void monitor__heap_shrinks(void **state)
     malloc_trim(0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their allocators keep it */
     br_monitor_lock();
-    assert_true(br_monitor_settled());
+    assert_true(br_monitor_is_current());
     assert_true(seen.n > 0);
     assert_in_range(seen.low, start, end);
     br_monitor_unlock();
@@ -214,7 +214,7 @@ static void *churn(void *unused)
  * go. */
 static void monitor__nobody_waits_for_ever(void **state)
 {
-    struct br_watch other = {.gone = gone};
+    struct br_watch other = {.invalidate = gone};
     pthread_t threads[3];
     int settled = 0;
 
@@ -227,7 +227,7 @@ static void monitor__nobody_waits_for_ever(void **state)
         br_list_init(&other.node);
         assert_int_equal(br_monitor_open(&other), 0);
         br_monitor_lock();
-        settled += br_monitor_settled();
+        settled += br_monitor_is_current();
         br_monitor_unlock();
         sched_yield();
         br_monitor_close(&other);
@@ -273,7 +273,7 @@ static void fork__child_has_no_monitor(void **state)
 
         close(go[1]);
         br_monitor_lock();
-        settled = br_monitor_settled();
+        settled = br_monitor_is_current();
         br_monitor_unlock();
         munmap(p, PAGES * PAGE); /* its own copy: tells nobody */
         if (read(go[0], &c, 1) < 0)
@@ -294,7 +294,7 @@ static void fork__child_has_no_monitor(void **state)
 
 static void open__says_why_not(void **state)
 {
-    struct br_watch watch = {.gone = gone};
+    struct br_watch watch = {.invalidate = gone};
     struct rlimit before, none;
 
     (void)state;

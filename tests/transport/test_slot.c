@@ -295,7 +295,7 @@ static void count_bytes(void *context, uint32_t offset, const uint8_t *bytes, ui
 }
 
 /* Frames that overlap and come again, as after lost links: each byte counts once. */
-static void slot_combine__each_byte_once(void **state)
+static void slot_reduce__each_byte_once(void **state)
 {
     static uint8_t ones[1 << 20];
     struct br_random random;
@@ -308,10 +308,10 @@ static void slot_combine__each_byte_once(void **state)
                  granules;
         struct br_slot *slot =
             br_slot_get(&table, NULL, length, 1u << (12 + br_random_below(&random, 7)));
-        struct br_slot_reducer combiner = {count_bytes, slot};
+        struct br_slot_reducer reducer = {count_bytes, slot};
 
         memset(place, 0, length);
-        assert_true(br_slot_set_reducer(slot, &combiner));
+        assert_true(br_slot_set_reducer(slot, &reducer));
         granules = slot->slice_bytes / slot->granule_bytes;
         while (slot->missing) {
             uint32_t slice = (uint32_t)__builtin_ctzll(slot->missing) * slot->slice_bytes;
@@ -333,20 +333,20 @@ static void slot_combine__each_byte_once(void **state)
     }
 }
 
-static void slot_set_combiner__only_before_the_first_byte(void **state)
+static void slot_set_reducer__only_before_the_first_byte(void **state)
 {
     struct br_slot *slot = br_slot_get(&table, place, 10000, 4096);
-    struct br_slot_reducer combiner = {count_bytes, slot};
+    struct br_slot_reducer reducer = {count_bytes, slot};
 
     (void)state;
     assert_false(br_slot_arrive(slot, 4096, 64));
-    assert_false(br_slot_set_reducer(slot, &combiner));
+    assert_false(br_slot_set_reducer(slot, &reducer));
     assert_false(br_slot_arrive(slot, 4096, 4096));
-    assert_false(br_slot_set_reducer(slot, &combiner));
+    assert_false(br_slot_set_reducer(slot, &reducer));
     assert_null(slot->reducer);
     slot = br_slot_get(&table, place, 10000, 4096);
     slot->n_maps = 1;
-    assert_false(br_slot_set_reducer(slot, &combiner));
+    assert_false(br_slot_set_reducer(slot, &reducer));
 }
 
 int main(void)
@@ -364,8 +364,8 @@ int main(void)
         CASE(slot_expect__stale),
         CASE(slot_arrive__duplicates_do_not_complete),
         CASE(slot_arrive__random_orders),
-        CASE(slot_combine__each_byte_once),
-        CASE(slot_set_combiner__only_before_the_first_byte),
+        CASE(slot_reduce__each_byte_once),
+        CASE(slot_set_reducer__only_before_the_first_byte),
         CASE(slot_renew__keeps_complete_slices),
         CASE(slot_renew__over_the_end_of_the_generations),
     };

@@ -75,7 +75,7 @@ static int carry_on(size_t max, struct br_event *event)
     return rc;
 }
 
-static void push_placed(struct br_slot *slot, uint32_t offset, uint32_t length)
+static void push_data(struct br_slot *slot, uint32_t offset, uint32_t length)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA,
                              .payload = payload + offset,
@@ -99,13 +99,13 @@ static void push_message(uint32_t length, uint8_t mark)
     assert_true(br_stream_tx_push(&tx, &frame));
 }
 
-static void rx_got__placed_frame_lands_in_its_slot(void **state)
+static void rx_got__data_frame_lands_in_its_slot(void **state)
 {
     struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
     struct br_event event;
 
     (void)state;
-    push_placed(slot, 1024, 4096);
+    push_data(slot, 1024, 4096);
     assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
     assert_int_equal(event.kind, BR_EVENT_DATA);
     assert_int_equal(event.offset, 1024);
@@ -141,7 +141,7 @@ static void rx_want__stops_only_when_a_peer_exceeds_its_credits(void **state)
     (void)state;
     push_message(10, 1);
     push_message(0, 2);
-    push_placed(slot, 0, 1024);
+    push_data(slot, 0, 1024);
     push_message(10, 3);
     push_message(10, 4);
     assert_int_equal(carry_on(64, &first), 1);
@@ -162,7 +162,7 @@ static void rx_want__rest_of_a_frame_whose_slot_died_goes_to_the_trash(void **st
     struct br_event event;
 
     (void)state;
-    push_placed(slot, 0, 8192);
+    push_data(slot, 0, 8192);
     push_message(0, 9);
     assert_int_equal(carry(64, &event), 0);
     assert_int_equal(carry(100, &event), 0);
@@ -185,7 +185,7 @@ static void rx_want__rest_of_a_slice_that_another_rail_completed_goes_to_the_tra
     struct br_event event;
 
     (void)state;
-    push_placed(slot, 0, FRAME_BYTES);
+    push_data(slot, 0, FRAME_BYTES);
     assert_int_equal(carry(64, &event), 0);
     assert_true(br_slot_arrive(slot, 0, FRAME_BYTES));
     assert_int_equal(carry_on(FRAME_BYTES, &event), 1);
@@ -200,8 +200,8 @@ static void rx_got__stale_frames_are_dropped_but_reported(void **state)
     struct br_event event;
 
     (void)state;
-    push_placed(slot, 0, 4096);
-    push_placed(slot, 0, 0);
+    push_data(slot, 0, 4096);
+    push_data(slot, 0, 0);
     push_message(5, 7);
     br_slot_put(&slots, slot);
     assert_int_equal(carry_on(777, &event), 1);
@@ -220,7 +220,7 @@ static void rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanw
     struct br_event event;
 
     (void)state;
-    push_placed(slot, 0, FRAME_BYTES);
+    push_data(slot, 0, FRAME_BYTES);
     slot->generation++; /* the number is not known yet */
     assert_int_equal(carry(64, &event), 0);
     slot->generation--;
@@ -229,7 +229,7 @@ static void rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanw
     assert_int_equal(place[0] | place[1], 0);
 }
 
-static void rx_got__placed_frame_of_a_stranger_is_refused(void **state)
+static void rx_got__data_frame_of_an_unauthenticated_peer_is_refused(void **state)
 {
     struct br_slot *slot = br_slot_get(&slots, place, FRAME_BYTES, FRAME_BYTES);
     struct br_event event;
@@ -237,7 +237,7 @@ static void rx_got__placed_frame_of_a_stranger_is_refused(void **state)
     (void)state;
     rx.authenticated = false;
     push_message(10, 1);
-    push_placed(slot, 0, 1024);
+    push_data(slot, 0, 1024);
     assert_int_equal(carry_on(64, &event), 1);
     assert_int_equal(carry_on(64, &event), -EPROTO);
     assert_int_equal(place[0] | place[1], 0);
@@ -384,14 +384,14 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(rx_got__placed_frame_lands_in_its_slot),
+        TEST(rx_got__data_frame_lands_in_its_slot),
         TEST(rx_got__messages_of_every_length_in_pieces_of_every_size),
         TEST(rx_want__stops_only_when_a_peer_exceeds_its_credits),
         TEST(rx_want__rest_of_a_frame_whose_slot_died_goes_to_the_trash),
         TEST(rx_want__rest_of_a_slice_that_another_rail_completed_goes_to_the_trash),
         TEST(rx_got__stale_frames_are_dropped_but_reported),
         TEST(rx_got__dropped_bytes_never_count_for_a_slot_that_came_to_life_meanwhile),
-        TEST(rx_got__placed_frame_of_a_stranger_is_refused),
+        TEST(rx_got__data_frame_of_an_unauthenticated_peer_is_refused),
         TEST(rx_got__malformed_headers),
         TEST(tx_push__full_until_reported),
         TEST(tx_gather__respects_both_limits),

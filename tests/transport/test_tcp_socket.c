@@ -19,14 +19,14 @@
 #include <unistd.h>
 
 static struct br_interface lo;
-static struct br_tcp_options options;
+static struct br_tcp_socket_options options;
 
 static int set_up(void **state)
 {
     (void)state;
     unsetenv("BRAID_TCP_CONGESTION");
     unsetenv("BRAID_PORT_RANGE");
-    return br_interface_find("127.0.0.1", &lo) || br_tcp_options_read(&lo, 0, &options);
+    return br_interface_find("127.0.0.1", &lo) || br_tcp_socket_options_read(&lo, 0, &options);
 }
 
 static int read_with(const char *name, const char *value)
@@ -34,7 +34,7 @@ static int read_with(const char *name, const char *value)
     int rc;
 
     setenv(name, value, 1);
-    rc = br_tcp_options_read(&lo, 0, &options);
+    rc = br_tcp_socket_options_read(&lo, 0, &options);
     unsetenv(name);
     return rc;
 }
@@ -50,7 +50,7 @@ static int int_of(int fd, int option)
 
 static void expect_congestion(int fd, const char *expected)
 {
-    char name[BR_TCP_CONGESTION] = "";
+    char name[BR_TCP_SOCKET_CONGESTION] = "";
     socklen_t bytes = sizeof name;
 
     assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &bytes), 0);
@@ -92,7 +92,7 @@ static void options_read__patience_within_reason(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(br_tcp_options_read(&lo, cases[i].patience, &options), 0);
+        assert_int_equal(br_tcp_socket_options_read(&lo, cases[i].patience, &options), 0);
         assert_int_equal(options.user_timeout_ms, cases[i].ms);
     }
 }
@@ -118,11 +118,11 @@ static void listen__first_free_port_of_the_range(void **state)
     (void)state;
     take_ports(27312, 27313);
     for (int i = 0; i < 2; i++) {
-        fds[i] = br_tcp_listen(&lo, &options, &address);
+        fds[i] = br_tcp_socket_listen(&lo, &options, &address);
         assert_true(fds[i] >= 0);
         assert_int_equal(ntohs(address.v4.sin_port), 27312 + i);
     }
-    assert_int_equal(br_tcp_listen(&lo, &options, &address), -EADDRINUSE);
+    assert_int_equal(br_tcp_socket_listen(&lo, &options, &address), -EADDRINUSE);
     assert_says(br_error_message(), "27312-27313|127.");
     assert_non_null(strstr(br_error_message(), "BRAID_PORT_RANGE"));
     close(fds[0]);
@@ -155,7 +155,7 @@ static void listen__another_is_quicker(void **state)
     address = lo.address;
     br_inet_set_port(&address, 27314);
     assert_int_equal(bind(rival, &address.any, br_inet_bytes(&address)), 0);
-    fd = br_tcp_listen(&lo, &options, &address);
+    fd = br_tcp_socket_listen(&lo, &options, &address);
     close(rival);
     rival = -1;
     if (fd < 0)
@@ -174,9 +174,9 @@ static void connect__both_ends_have_the_options(void **state)
     (void)state;
     snprintf(options.congestion, sizeof options.congestion, "reno");
     options.user_timeout_ms = 12345;
-    listening.fd = br_tcp_listen(&lo, &options, &address);
+    listening.fd = br_tcp_socket_listen(&lo, &options, &address);
     assert_true(listening.fd >= 0);
-    ours = br_tcp_connect(&lo.address, &options, &address);
+    ours = br_tcp_socket_connect(&lo.address, &options, &address);
     assert_true(ours >= 0);
     assert_int_equal(poll(&listening, 1, 20000), 1);
     theirs = accept(listening.fd, NULL, NULL);
@@ -195,7 +195,7 @@ static void connect__both_ends_have_the_options(void **state)
 static void options_bind__loopback_stays_free(void **state)
 {
     (void)state;
-    assert_int_equal(br_tcp_options_bind(&lo, &options), 0);
+    assert_int_equal(br_tcp_socket_options_bind(&lo, &options), 0);
     assert_string_equal(options.nic, "");
 }
 

@@ -13,7 +13,7 @@
 #include "collectives/tuning/tuning.h"
 #include "collectives/comm/comm.h"
 #include "collectives/schedule/type.h"
-#include "tools/coll/calls.h"
+#include "tools/common/coll_time.h"
 
 #define LEAST_BYTES 1024u
 #define STEP        4
@@ -24,11 +24,11 @@
 
 struct work {
     struct braid_comm *comm;
-    const struct br_coll *kind;
+    const struct br_coll *coll;
     struct br_cost_model model;
     void *send, *recv;
     int rounds;
-    struct br_cost_measured *ways;
+    struct br_cost_measured *algorithms;
     uint32_t n;
 };
 
@@ -41,16 +41,17 @@ static int algorithms_list(struct work *w, enum br_collective collective)
 
     if (n < 0)
         return n;
-    w->ways = calloc((size_t)n, sizeof *w->ways);
-    if (!w->ways)
+    w->algorithms = calloc((size_t)n, sizeof *w->algorithms);
+    if (!w->algorithms)
         return br_error(ENOMEM, "no memory for %d algorithms", n);
     for (int i = 0; i < n; i++) {
         bool known = false;
 
         for (uint32_t k = 0; k < w->n; k++)
-            known = known || br_algorithm_config_equal(&w->ways[k].config, &tunings[i].config);
+            known =
+                known || br_algorithm_config_equal(&w->algorithms[k].config, &tunings[i].config);
         if (!known)
-            w->ways[w->n++] = (struct br_cost_measured){
+            w->algorithms[w->n++] = (struct br_cost_measured){
                 .collective = collective, .ranks = ranks, .config = tunings[i].config};
     }
     return 0;
@@ -73,7 +74,7 @@ bool br_calibrate_is_short(const struct br_cost_measured *m)
 
 static int measure_size(struct work *w, size_t bytes)
 {
-    struct br_coll_shape shape = br_coll_shape(w->kind, bytes, BRAID_FLOAT32, braid_size(w->comm));
+    struct br_coll_shape shape = br_coll_shape(w->coll, bytes, BRAID_FLOAT32, braid_size(w->comm));
     double block = (double)(shape.count * br_type_size(BRAID_FLOAT32)), (*times)[MOST_ROUNDS];
     int rc = 0;
 
@@ -83,21 +84,21 @@ static int measure_size(struct work *w, size_t bytes)
     for (int r = 0; r < w->rounds && !rc; r++)
         for (uint32_t i = 0; i < w->n && !rc; i++) {
             char name[BR_ALGORITHM_TEXT];
-            struct br_calls calls = {.comm = w->comm,
-                                     .kind = w->kind,
-                                     .algorithm =
-                                         br_algorithm_config_name(&w->ways[i].config, name),
-                                     .bytes = bytes,
-                                     .send = w->send,
-                                     .recv = w->recv,
-                                     .enough = ENOUGH,
-                                     .most = MOST_CALLS};
+            struct br_coll_timing calls = {
+                .comm = w->comm,
+                .coll = w->coll,
+                .algorithm = br_algorithm_config_name(&w->algorithms[i].config, name),
+                .bytes = bytes,
+                .send = w->send,
+                .recv = w->recv,
+                .min_ns = ENOUGH,
+                .max_calls = MOST_CALLS};
 
-            if (br_calibrate_is_short(&w->ways[i]))
-                rc = br_calls_time(&calls, &times[i][r]);
+            if (br_calibrate_is_short(&w->algorithms[i]))
+                rc = br_coll_time(&calls, &times[i][r]);
         }
     for (uint32_t i = 0; i < w->n && !rc; i++) {
-        struct br_cost_measured *m = &w->ways[i];
+        struct br_cost_measured *m = &w->algorithms[i];
 
         if (!br_calibrate_is_short(m) || block < 1)
             continue;
@@ -115,7 +116,7 @@ static int algorithms_measure(struct work *w, size_t most, struct br_calibration
     for (size_t bytes = LEAST_BYTES; bytes <= most && !rc; bytes *= STEP)
         rc = measure_size(w, bytes);
     for (uint32_t i = 0; i < w->n && !rc; i++) {
-        struct br_cost_measured *m = &w->ways[i];
+        struct br_cost_measured *m = &w->algorithms[i];
 
         if (!br_cost_fit_line(m->bytes, m->seconds, m->n_points, &m->fit))
             continue;
@@ -128,12 +129,12 @@ static int algorithms_measure(struct work *w, size_t most, struct br_calibration
     return rc;
 }
 
-int br_calibrate_ways(struct braid_comm *comm, const struct br_coll *kind,
-                      enum br_collective collective, size_t most, int rounds,
-                      struct br_calibration *c)
+int br_calibrate_algorithms(struct braid_comm *comm, const struct br_coll *coll,
+                            enum br_collective collective, size_t most, int rounds,
+                            struct br_calibration *c)
 {
     struct work w = {.comm = comm,
-                     .kind = kind,
+                     .coll = coll,
                      .model = c->model,
                      .rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds};
     int rc;
@@ -150,6 +151,6 @@ int br_calibrate_ways(struct braid_comm *comm, const struct br_coll *kind,
         braid_free(comm, w.recv);
     if (w.send)
         braid_free(comm, w.send);
-    free(w.ways);
+    free(w.algorithms);
     return rc;
 }

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "collectives/schedule/type.h"
-#include "tools/coll/measure.h"
+#include "tools/calibrate/measure.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
 #include "tools/common/config_check.h"
@@ -100,7 +100,7 @@ static int each_collective(struct braid_comm *comm, const struct settings *s,
 
     snprintf(names, sizeof names, "%s", s->collectives);
     for (char *name = strtok_r(names, ",", &save); name && !rc; name = strtok_r(NULL, ",", &save)) {
-        const struct br_coll *kind = br_coll_find(name);
+        const struct br_coll *coll = br_coll_find(name);
         enum br_collective collective;
 
         if (!strcmp(name, "none"))
@@ -108,7 +108,8 @@ static int each_collective(struct braid_comm *comm, const struct settings *s,
         if (!calibrate_is_possible(name) || br_collective_find(name, &collective))
             rc = not_possible(name);
         else if (comm)
-            rc = br_calibrate_ways(comm, kind, collective, (size_t)s->most, (int)s->rounds, c);
+            rc =
+                br_calibrate_algorithms(comm, coll, collective, (size_t)s->most, (int)s->rounds, c);
     }
     return rc;
 }
@@ -235,7 +236,7 @@ static void calibrate_print_machine(const struct br_cost_machine *m, FILE *out)
                 m->overhead * 1e6, m->beta * 1e9, m->relayed_overhead * 1e6, m->relayed_beta * 1e9);
 }
 
-static void print_ways(const struct br_calibration *c, FILE *out)
+static void print_configs(const struct br_calibration *c, FILE *out)
 {
     if (!c->n_measured)
         return;
@@ -267,7 +268,7 @@ void br_calibrate_print(const struct br_calibration *c, FILE *out)
         fprintf(out, "%s %s %.3g", t ? "," : "", br_type_name((enum braid_type)t),
                 c->types[t] * 1e9);
     fprintf(out, "; copy %.3g\n", c->model.copy * 1e9);
-    print_ways(c, out);
+    print_configs(c, out);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include <braid/braid.h>
 
 #include "collectives/tuning/calibration.h"
-#include "tools/coll/coll_table.h"
+#include "tools/common/coll_table.h"
 
 /* Every link that joins two ranks directly, one at a time: `rounds` times all sizes, of which each
  * counts with its median. More links than BR_CALIBRATE_LINKS: only those from each rank to the next
@@ -23,9 +23,9 @@ bool br_calibrate_fit(struct br_calibration_link *link, const double *trips, con
 
 /* Every way of a collective; adds to c->measured what has a line. Sizes from 1 KiB to `most`, each
  * four times the one before, as long as a call should take less than a quarter of a second. */
-int br_calibrate_ways(struct braid_comm *comm, const struct br_coll *kind,
-                      enum br_collective collective, size_t most, int rounds,
-                      struct br_calibration *c);
+int br_calibrate_algorithms(struct braid_comm *comm, const struct br_coll *coll,
+                            enum br_collective collective, size_t most, int rounds,
+                            struct br_calibration *c);
 
 /* Is the next size to be measured, too? By the last two; nothing measured: yes. */
 bool br_calibrate_is_short(const struct br_cost_measured *measured);

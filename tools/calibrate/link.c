@@ -24,8 +24,8 @@ struct order {
 int br_link_open(struct br_link_bench *b, struct braid_comm *comm)
 {
     *b = (struct br_link_bench){.comm = comm};
-    b->out = braid_alloc(comm, BR_LINK_MOST_BYTES);
-    b->in = b->out ? braid_alloc(comm, BR_LINK_MOST_BYTES) : NULL;
+    b->out = braid_alloc(comm, BR_LINK_MAX_BYTES);
+    b->in = b->out ? braid_alloc(comm, BR_LINK_MAX_BYTES) : NULL;
     if (b->in)
         return 0;
     br_link_close(b);
@@ -181,7 +181,7 @@ int br_link_follow(struct br_link_bench *b, int leader)
 
         if (rc || order.kind == RELEASE)
             return rc;
-        if (order.bytes > BR_LINK_MOST_BYTES || !order.count ||
+        if (order.bytes > BR_LINK_MAX_BYTES || !order.count ||
             (order.kind == STREAM && !order.lead))
             return br_error(EPROTO, "rank %d ordered what cannot be measured", leader);
         rc = order.kind == TRIPS ? follow_trips(b, leader, &order)

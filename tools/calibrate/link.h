@@ -18,11 +18,11 @@
 
 #include <braid/braid.h>
 
-#define BR_LINK_MOST_BYTES (4u << 20)
+#define BR_LINK_MAX_BYTES (4u << 20)
 
 struct br_link_bench {
     struct braid_comm *comm;
-    uint8_t *out, *in; /* BR_LINK_MOST_BYTES each */
+    uint8_t *out, *in; /* BR_LINK_MAX_BYTES each */
 };
 
 int br_link_open(struct br_link_bench *bench, struct braid_comm *comm);

@@ -52,8 +52,8 @@ static bool is_rank0(const struct bench *bench)
 }
 
 /* The k-th pair of buffers for one call. */
-static void coll_coll_buffers(const struct bench *bench, const struct br_coll_call *call,
-                              bool in_place, size_t k, char **send, char **recv)
+static void coll_buffers(const struct bench *bench, const struct br_coll_call *call, bool in_place,
+                         size_t k, char **send, char **recv)
 {
     size_t element = br_type_size(call->data.type), rank = (size_t)braid_rank(bench->comm);
     *recv = bench->recv + k * bench->bytes;
@@ -64,16 +64,16 @@ static void coll_coll_buffers(const struct bench *bench, const struct br_coll_ca
     }
 }
 
-static int coll_coll_submit(const struct bench *bench, const struct br_coll_call *call,
-                            bool in_place, size_t k, struct braid_op **ops)
+static int coll_submit(const struct bench *bench, const struct br_coll_call *call, bool in_place,
+                       size_t k, struct braid_op **ops)
 {
     char *send, *recv;
-    coll_coll_buffers(bench, call, in_place, k, &send, &recv);
+    coll_buffers(bench, call, in_place, k, &send, &recv);
     return br_coll_submit(bench->comm, call, send, recv, ops);
 }
 
-static int coll_coll_repeat(const struct bench *bench, const struct br_coll_call *call,
-                            bool in_place, int64_t iterations)
+static int coll_repeat(const struct bench *bench, const struct br_coll_call *call, bool in_place,
+                       int64_t iterations)
 {
     struct braid_op *ops[64][2] = {{NULL}};
     size_t depth = (size_t)bench->settings->depth;
@@ -83,7 +83,7 @@ static int coll_coll_repeat(const struct bench *bench, const struct br_coll_call
         if (depth > 1)
             rc = br_coll_wait(ops[k]);
         if (!rc)
-            rc = coll_coll_submit(bench, call, in_place, k, depth > 1 ? ops[k] : NULL);
+            rc = coll_submit(bench, call, in_place, k, depth > 1 ? ops[k] : NULL);
         if (!rc && bench->settings->barrier)
             rc = braid_barrier(bench->comm, NULL, NULL);
     }
@@ -95,7 +95,7 @@ static int coll_coll_repeat(const struct bench *bench, const struct br_coll_call
 }
 
 /* One number of all ranks, as the user wants it: --average. */
-static int combine_time(const struct bench *bench, double *seconds)
+static int average_time(const struct bench *bench, double *seconds)
 {
     static const enum braid_reduction reductions[] = {BRAID_SUM, BRAID_AVG, BRAID_MIN, BRAID_MAX};
     int64_t average = bench->settings->average;
@@ -105,101 +105,100 @@ static int combine_time(const struct bench *bench, double *seconds)
                            NULL, NULL);
 }
 
-static int coll_coll_check(struct bench *bench, struct br_coll_call call, bool in_place,
-                           int64_t *wrong)
+static int coll_check(struct bench *bench, struct br_coll_call call, bool in_place, int64_t *wrong)
 {
     char *send, *recv;
     int64_t mine = 0;
     for (int64_t i = 0; i < bench->settings->checks; i++) {
         call.data.seed = (uint64_t)bench->settings->seed + 0x10001 * ++bench->checks;
-        coll_coll_buffers(bench, &call, in_place, 0, &send, &recv);
+        coll_buffers(bench, &call, in_place, 0, &send, &recv);
         if (!in_place)
             memset(recv, 0xff, call.shape.recv * br_type_size(call.data.type));
-        if (call.kind->id != BR_COLL_BROADCAST || braid_rank(bench->comm) == call.root || !in_place)
+        if (call.coll->id != BR_COLL_BROADCAST || braid_rank(bench->comm) == call.root || !in_place)
             br_coll_fill(bench->comm, &call, send);
         int rc = braid_barrier(bench->comm, NULL,
                                NULL); /* nobody is late: a result that is used too early shows */
         if (!rc)
-            rc = coll_coll_submit(bench, &call, in_place, 0, NULL);
+            rc = coll_submit(bench, &call, in_place, 0, NULL);
         if (rc)
             return rc;
         mine += (int64_t)br_coll_wrong(bench->comm, &call, recv);
     }
     if (mine)
         fprintf(stderr, "braid %s: rank %d: %" PRId64 " wrong elements (%s, %zu of %s, %s)\n",
-                call.kind->name, braid_rank(bench->comm), mine,
+                call.coll->name, braid_rank(bench->comm), mine,
                 in_place ? "in place" : "out of place", call.shape.count, type_name(call.data.type),
                 br_reduction_name(call.data.reduction));
     *wrong = mine;
     return braid_allreduce(bench->comm, wrong, wrong, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
 }
 
-static int coll_coll_measure(struct bench *bench, const struct br_coll_call *call, bool in_place,
-                             struct br_report_half *half)
+static int coll_measure(struct bench *bench, const struct br_coll_call *call, bool in_place,
+                        struct br_report_half *half)
 {
     const struct br_coll_settings *s = bench->settings;
     int64_t wrong = -1;
-    int rc = coll_coll_repeat(bench, call, in_place, 1);
+    int rc = coll_repeat(bench, call, in_place, 1);
     if (!rc)
         rc = braid_barrier(bench->comm, NULL, NULL);
     uint64_t start = br_clock_now();
     if (!rc)
-        rc = coll_coll_repeat(bench, call, in_place, s->iterations);
+        rc = coll_repeat(bench, call, in_place, s->iterations);
     double seconds = (double)(br_clock_now() - start) / 1e9 / (double)s->iterations;
     if (!rc)
-        rc = combine_time(bench, &seconds);
+        rc = average_time(bench, &seconds);
     if (!rc && s->checks)
-        rc = coll_coll_check(bench, *call, in_place, &wrong);
+        rc = coll_check(bench, *call, in_place, &wrong);
     *half = (struct br_report_half){.valid = true, .us = seconds * 1e6, .wrong = (long)wrong};
     br_coll_bandwidth(call, braid_size(bench->comm), seconds, &half->algorithm, &half->bus);
     return rc;
 }
 
-static int coll_coll_one_size(struct bench *bench, struct br_coll_call call, size_t bytes)
+static int coll_one_size(struct bench *bench, struct br_coll_call call, size_t bytes)
 {
-    const struct br_coll *kind = call.kind;
+    const struct br_coll *coll = call.coll;
     size_t element = br_type_size(call.data.type);
-    call.shape = br_coll_shape(kind, bytes, call.data.type, braid_size(bench->comm));
+    call.shape = br_coll_shape(coll, bytes, call.data.type, braid_size(bench->comm));
     size_t most = call.shape.send > call.shape.recv ? call.shape.send : call.shape.recv;
     struct br_report_row row = {
         .bytes = most * element,
         .count = call.shape.count,
         .type = type_name(call.data.type),
-        .reduction = kind->reduces ? br_reduction_name(call.data.reduction) : "none",
-        .root = kind->rooted ? call.root : -1,
+        .reduction = coll->reduces ? br_reduction_name(call.data.reduction) : "none",
+        .root = coll->rooted ? call.root : -1,
     };
-    int rc = coll_coll_measure(bench, &call, false, &row.out_of_place);
-    if (!rc && kind->in_place)
-        rc = coll_coll_measure(bench, &call, true, &row.in_place);
+    int rc = coll_measure(bench, &call, false, &row.out_of_place);
+    if (!rc && coll->in_place)
+        rc = coll_measure(bench, &call, true, &row.in_place);
     if (!rc && bench->report) {
-        row.algorithm = braid_algorithm(bench->comm, kind->name, call.shape.count, call.data.type);
+        row.algorithm = braid_algorithm(bench->comm, coll->name, call.shape.count, call.data.type);
         br_report_add(bench->report, &row);
     }
     return rc;
 }
 
-static int coll_coll_warm_up(struct bench *bench, struct br_coll_call call)
+static int coll_warm_up(struct bench *bench, struct br_coll_call call)
 {
     const struct br_coll_settings *s = bench->settings;
     int64_t sizes[2] = {s->max_bytes, s->min_bytes};
     int rc = 0;
     for (int i = 0; i < 2 && !rc; i++) {
         call.shape =
-            br_coll_shape(call.kind, (size_t)sizes[i], call.data.type, braid_size(bench->comm));
-        rc = coll_coll_repeat(bench, &call, false, s->warmup);
+            br_coll_shape(call.coll, (size_t)sizes[i], call.data.type, braid_size(bench->comm));
+        rc = coll_repeat(bench, &call, false, s->warmup);
     }
     return rc;
 }
 
-static int coll_coll_all_sizes(struct bench *bench, const struct br_coll_call *call)
+static int coll_all_sizes(struct bench *bench, const struct br_coll_call *call)
 {
     const struct br_coll_settings *s = bench->settings;
-    int rc = coll_coll_warm_up(bench, *call);
+    int rc = coll_warm_up(bench, *call);
     if (s->kind->id == BR_COLL_BARRIER)
-        return rc ? rc : coll_coll_one_size(bench, *call, 0);
+        return rc ? rc : coll_one_size(bench, *call, 0);
     for (int64_t bytes = s->min_bytes; bytes <= s->max_bytes && !rc;
          bytes = s->step_factor > 1 ? bytes * s->step_factor : bytes + s->step_bytes)
-        rc = coll_coll_one_size(bench, *call, (size_t)bytes);
+        rc = coll_one_size(bench, *call, (size_t)bytes);
     return rc;
 }
 
@@ -212,17 +211,17 @@ static int all_kinds(struct bench *bench)
         for (int o = 0; o < s->reduction_count && !rc; o++)
             for (int root = all_roots ? 0 : last; root <= last && !rc; root++) {
                 struct br_coll_call call = {
-                    .kind = s->kind,
+                    .coll = s->kind,
                     .data = {.type = s->types[t], .reduction = s->reductions[o]},
                     .root = root,
                     .options = &bench->options,
                 };
-                rc = coll_coll_all_sizes(bench, &call);
+                rc = coll_all_sizes(bench, &call);
             }
     return rc;
 }
 
-static int coll_coll_get_buffers(struct bench *bench)
+static int coll_get_buffers(struct bench *bench)
 {
     const struct br_coll_settings *s = bench->settings;
     const char *local = getenv("LOCAL_WORLD_SIZE");
@@ -290,7 +289,7 @@ static int start_report(struct bench *bench)
     return 0;
 }
 
-static int coll_coll_fail(const char *name, const char *text)
+static int coll_fail(const char *name, const char *text)
 {
     const char *rank = getenv("RANK");
     if (rank && *rank)
@@ -302,7 +301,7 @@ static int coll_coll_fail(const char *name, const char *text)
 
 /* 0: all is right; 1: something was wrong, already told; -errno with a message. All ranks return
  * alike. */
-static int coll_coll_run(struct bench *bench)
+static int coll_run(struct bench *bench)
 {
     const struct br_coll_settings *s = bench->settings;
     int ranks = braid_size(bench->comm);
@@ -310,7 +309,7 @@ static int coll_coll_run(struct bench *bench)
         return br_error(EINVAL, "--root %d: the ranks are 0 to %d", s->root, ranks - 1);
     if (s->kind->id == BR_COLL_SENDRECV && ranks == 1)
         return br_error(EINVAL, "needs 2 ranks: start it with `braid run -n 2 -- braid sendrecv`");
-    int rc = coll_coll_get_buffers(bench);
+    int rc = coll_get_buffers(bench);
     if (!rc)
         rc = start_report(bench);
     if (!rc)
@@ -320,7 +319,7 @@ static int coll_coll_run(struct bench *bench)
     int64_t bad = 0;
     if (bench->report) {
         br_report_rails(bench->report, bench->comm);
-        bad = br_report_finish(bench->report) ? coll_coll_fail(s->kind->name, br_error_message())
+        bad = br_report_finish(bench->report) ? coll_fail(s->kind->name, br_error_message())
                                               : br_report_failures(bench->report);
     }
     rc = braid_allreduce(bench->comm, &bad, &bad, 1, BRAID_INT64, BRAID_SUM, NULL, NULL);
@@ -334,7 +333,7 @@ int br_tool_collective(int argc, char **argv)
     if (rc) {
         const char *rank = getenv("RANK"); /* all ranks have the same arguments: one complains */
         if (rc < 0 && (!rank || atoi(rank) == 0))
-            coll_coll_fail(argv[0], br_error_message());
+            coll_fail(argv[0], br_error_message());
         return rc < 0 ? 2 : 0;
     }
     struct braid_config config = {
@@ -349,16 +348,16 @@ int br_tool_collective(int argc, char **argv)
                     .timeout_ms = (int)settings.timeout * 1000},
     };
     if (braid_init(&config, &bench.comm))
-        return coll_coll_fail(argv[0], braid_last_error());
-    rc = coll_coll_run(&bench);
+        return coll_fail(argv[0], braid_last_error());
+    rc = coll_run(&bench);
     if (rc < 0) {
-        coll_coll_fail(argv[0], braid_last_error());
+        coll_fail(argv[0], braid_last_error());
         braid_comm_abort(bench.comm, "a rank of the benchmark failed");
     }
     br_report_free(bench.report);
     int left = braid_finalize(bench.comm);
     put_buffers(&bench);
     if (left && !rc)
-        return coll_coll_fail(argv[0], braid_last_error());
+        return coll_fail(argv[0], braid_last_error());
     return rc != 0;
 }

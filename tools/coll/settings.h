@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/coll/coll_table.h"
+#include "tools/common/coll_table.h"
 
 enum br_average { BR_AVERAGE_RANK0, BR_AVERAGE_MEAN, BR_AVERAGE_MIN, BR_AVERAGE_MAX };
 

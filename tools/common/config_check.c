@@ -15,11 +15,11 @@ int64_t br_config_text(const char *text)
 int br_config_options_agree(struct braid_comm *comm, const struct br_config_option *options)
 {
     /* of each value, and of its opposite: the least */
-    int64_t most[2 * BR_CONFIG_OPTIONS_MOST] = {0};
+    int64_t most[2 * BR_CONFIG_OPTIONS_MAX] = {0};
     size_t n = 0;
     int rc;
 
-    for (; options[n].name && n < BR_CONFIG_OPTIONS_MOST; n++) {
+    for (; options[n].name && n < BR_CONFIG_OPTIONS_MAX; n++) {
         most[2 * n] = options[n].value;
         most[2 * n + 1] = -options[n].value;
     }

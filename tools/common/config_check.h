@@ -7,7 +7,7 @@
 
 #include <braid/braid.h>
 
-#define BR_CONFIG_OPTIONS_MOST 8
+#define BR_CONFIG_OPTIONS_MAX 8
 
 struct br_config_option {
     const char *name; /* of the option, without the dashes; NULL ends the table */
@@ -18,7 +18,7 @@ struct br_config_option {
 int64_t br_config_text(const char *text);
 
 /* Collective. -EINVAL on all ranks, with a message that names the first option that differs. At
- * most BR_CONFIG_OPTIONS_MOST. */
+ * most BR_CONFIG_OPTIONS_MAX. */
 int br_config_options_agree(struct braid_comm *comm, const struct br_config_option *options);
 
 #endif

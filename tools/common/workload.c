@@ -103,19 +103,19 @@ static int open_layers(struct br_tool_workload *w, const struct br_plan_settings
 
 /* ---- a and b --------------------------------------------------------------------------------- */
 
-static int line_of_text(struct br_tool_workload *w, const char *text)
+static int cost_of_text(struct br_tool_workload *w, const char *text)
 {
     double numbers[2];
 
     if (br_tool_numbers(text, 2, numbers))
         return br_error(EINVAL, "--line %s: must be A,B: microseconds and nanoseconds a byte",
                         text);
-    w->load.line = (struct br_cost_line){numbers[0] * 1e-6, numbers[1] * 1e-9};
+    w->load.cost = (struct br_cost_line){numbers[0] * 1e-6, numbers[1] * 1e-9};
     snprintf(w->cost, sizeof w->cost, "as given");
     return 0;
 }
 
-static int line_of_links(struct br_tool_workload *w, const char *text, uint32_t n)
+static int cost_of_links(struct br_tool_workload *w, const char *text, uint32_t n)
 {
     const char *colon = strchr(text, ':');
     double numbers[3];
@@ -129,7 +129,7 @@ static int line_of_links(struct br_tool_workload *w, const char *text, uint32_t 
     return br_cost_line_law(
         law, n,
         &(struct br_cost_line_links){numbers[0] * 1e-6, numbers[1] * 1e-9, numbers[2] * 1e-9},
-        &w->load.line);
+        &w->load.cost);
 }
 
 static int common_workload_choose(const struct br_cost_model *model, const char *algorithm,
@@ -145,7 +145,7 @@ static int common_workload_choose(const struct br_cost_model *model, const char 
     return rc ? rc : br_tuning_choose_methods(model, BR_ALLREDUCE, n, bytes, &config, tuning);
 }
 
-static int line_of_model(struct br_tool_workload *w, const struct br_cost_model *model,
+static int cost_of_model(struct br_tool_workload *w, const struct br_cost_model *model,
                          const char *algorithm, const char *figures)
 {
     double bytes = INFINITY, all = (double)w->model.parameters * sizeof(float), off = 0;
@@ -170,11 +170,11 @@ static int line_of_model(struct br_tool_workload *w, const struct br_cost_model 
             break;
         bytes = fmin(2 * bytes, all);
     }
-    rc = br_cost_line_measure(samples, n, &w->load.line);
+    rc = br_cost_line_measure(samples, n, &w->load.cost);
     for (uint32_t i = 0; i < n && !rc; i++)
         off = fmax(
             off,
-            fabs(br_cost_line_seconds(&w->load.line, samples[i].bytes) / samples[i].seconds - 1));
+            fabs(br_cost_line_seconds(&w->load.cost, samples[i].bytes) / samples[i].seconds - 1));
     snprintf(w->cost, sizeof w->cost, "fitted to the cost model, off by %.0f %% at most; %.120s",
              off * 100, figures);
     return rc;
@@ -196,12 +196,12 @@ int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_setti
                                    .n = (uint32_t)w->model.count,
                                    .slice_bytes = (double)set->slice,
                                    .bucket_bytes = (double)set->bucket};
-    if (!rc && set->line)
-        rc = line_of_text(w, set->line);
+    if (!rc && set->cost)
+        rc = cost_of_text(w, set->cost);
     else if (!rc && set->links)
-        rc = line_of_links(w, set->links, model->topology->n);
+        rc = cost_of_links(w, set->links, model->topology->n);
     else if (!rc)
-        rc = line_of_model(w, model, set->algorithm, figures);
+        rc = cost_of_model(w, model, set->algorithm, figures);
     if (!rc)
         rc = br_workload_check(&w->load);
     if (rc)

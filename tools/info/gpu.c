@@ -5,29 +5,29 @@
 
 #include "base/error.h"
 #include "gpu/copier.h"
-#include "gpu/survey.h"
+#include "gpu/inventory.h"
 #include "tools/common/format.h"
 #include "tools/info/topology.h"
 #include "tools/info/nic_affinity.h"
-#include "transport/gpu_trial.h"
+#include "transport/gpudirect_check.h"
 
 #define NICS      64
 #define BY_DMABUF "dma-buf"
 #define BY_MODULE "the peer-memory module"
 
 /* near NULL: `text` says why. */
-static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *near, const char *pci,
+static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *affinity, const char *pci,
                               const char *text)
 {
     cJSON *array = cJSON_AddArrayToObject(object, "nics");
     struct br_nic_affinity_nic nics[NICS];
-    int n = near ? br_nic_affinity_nics(near, pci, nics, NICS) : 0;
+    int n = affinity ? br_nic_affinity_nics(affinity, pci, nics, NICS) : 0;
 
     cJSON_AddStringToObject(object, "why_no_nics",
-                            !near    ? text
-                            : n < 0  ? br_error_message()
-                            : n == 0 ? "hwloc sees none"
-                                     : "");
+                            !affinity ? text
+                            : n < 0   ? br_error_message()
+                            : n == 0  ? "hwloc sees none"
+                                      : "");
     for (int i = 0; i < n; i++) {
         cJSON *nic = cJSON_CreateObject();
 
@@ -39,20 +39,20 @@ static void info_gpu_add_nics(cJSON *object, struct br_nic_affinity *near, const
 
 static void gather_nics(cJSON *array)
 {
-    struct br_nic_affinity *near = NULL;
+    struct br_nic_affinity *affinity = NULL;
     char text[256] = "";
     cJSON *gpu;
 
-    if (br_nic_affinity_open(&near))
+    if (br_nic_affinity_open(&affinity))
         snprintf(text, sizeof text, "%s", br_error_message());
-    cJSON_ArrayForEach(gpu, array) info_gpu_add_nics(gpu, near, br_info_text(gpu, "pci"), text);
-    br_nic_affinity_close(near);
+    cJSON_ArrayForEach(gpu, array) info_gpu_add_nics(gpu, affinity, br_info_text(gpu, "pci"), text);
+    br_nic_affinity_close(affinity);
 }
 
 /* ---- which NICs reach it --------------------------------------------------------------------- */
 
-/* way: as br_gpu_trial_run() returns it. */
-static void add_way(cJSON *array, const char *name, int way)
+/* way: as br_gpudirect_check_run() returns it. */
+static void add_path(cJSON *array, const char *name, int way)
 {
     cJSON *object = cJSON_CreateObject();
 
@@ -63,7 +63,7 @@ static void add_way(cJSON *array, const char *name, int way)
 }
 
 /* Each RDMA device that can be used. */
-static void try_nics(cJSON *array, struct br_gpu_trial *trial)
+static void try_nics(cJSON *array, struct br_gpudirect_check *check)
 {
     static struct br_device_info nics[NICS];
     const struct br_transport_ops *ops = br_transport_get("verbs");
@@ -73,11 +73,11 @@ static void try_nics(cJSON *array, struct br_gpu_trial *trial)
         const struct br_device_config config = {.name = nics[i].name};
 
         if (!nics[i].why_not[0])
-            add_way(array, nics[i].name, br_gpu_trial_run(trial, ops, &config));
+            add_path(array, nics[i].name, br_gpudirect_check_run(check, ops, &config));
     }
 }
 
-static void gather_reach(cJSON *gpus)
+static void gather_gpudirect(cJSON *gpus)
 {
     struct br_copier *copier;
     cJSON *gpu;
@@ -88,13 +88,14 @@ static void gather_reach(cJSON *gpus)
     {
         int number = (int)br_info_number(gpu, "number") + 1;
         cJSON *array = cJSON_AddArrayToObject(gpu, "reached_by");
-        struct br_gpu_trial *trial;
+        struct br_gpudirect_check *check;
 
-        if (br_copier_open(copier, number) < 0 || br_gpu_trial_create(copier, number, &trial)) {
-            add_way(array, "a NIC", -1);
+        if (br_copier_open(copier, number) < 0 ||
+            br_gpudirect_check_create(copier, number, &check)) {
+            add_path(array, "a NIC", -1);
         } else {
-            try_nics(array, trial);
-            br_gpu_trial_destroy(trial);
+            try_nics(array, check);
+            br_gpudirect_check_destroy(check);
         }
     }
     br_copier_destroy(copier);
@@ -123,7 +124,7 @@ void br_info_gather_gpus(cJSON *root)
     static struct br_gpu_info gpus[BR_GPUS];
     cJSON *object = cJSON_AddObjectToObject(root, "gpus"),
           *array = cJSON_AddArrayToObject(object, "devices");
-    int n = br_gpu_survey(gpus);
+    int n = br_gpu_inventory(gpus);
     char text[256];
 
     cJSON_AddStringToObject(object, "why_none", n < 0 ? br_error_message() : "");
@@ -132,7 +133,7 @@ void br_info_gather_gpus(cJSON *root)
     for (int i = 0; i < n; i++)
         info_gpu_add_gpu(array, i, &gpus[i]);
     gather_nics(array);
-    gather_reach(array);
+    gather_gpudirect(array);
     cJSON_AddStringToObject(object, "peer_memory", br_gpu_peer_memory("", text));
     cJSON_AddStringToObject(object, "iommu", br_gpu_iommu("", text));
 }
@@ -151,7 +152,7 @@ static void print_nics(const cJSON *gpu)
     printf("\n");
 }
 
-static void print_reach(const cJSON *gpu)
+static void print_gpudirect(const cJSON *gpu)
 {
     const cJSON *nic;
 
@@ -185,7 +186,7 @@ static void print_gpu(const cJSON *gpu)
     if (br_info_text(gpu, "why_not")[0])
         printf("      not usable: %s\n", br_info_text(gpu, "why_not"));
     print_nics(gpu);
-    print_reach(gpu);
+    print_gpudirect(gpu);
 }
 
 void br_info_print_gpus(const cJSON *root)

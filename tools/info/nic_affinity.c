@@ -40,27 +40,27 @@ static int nic_affinity_load(hwloc_topology_t topology)
 
 int br_nic_affinity_open(struct br_nic_affinity **out)
 {
-    struct br_nic_affinity *near = calloc(1, sizeof *near);
+    struct br_nic_affinity *affinity = calloc(1, sizeof *affinity);
     int rc;
 
-    if (!near || hwloc_topology_init(&near->topology)) {
-        free(near);
+    if (!affinity || hwloc_topology_init(&affinity->topology)) {
+        free(affinity);
         return br_error(ENOMEM, "no memory for hwloc");
     }
-    rc = nic_affinity_load(near->topology);
+    rc = nic_affinity_load(affinity->topology);
     if (rc) {
-        br_nic_affinity_close(near);
+        br_nic_affinity_close(affinity);
         return rc;
     }
-    *out = near;
+    *out = affinity;
     return 0;
 }
 
-void br_nic_affinity_close(struct br_nic_affinity *near)
+void br_nic_affinity_close(struct br_nic_affinity *affinity)
 {
-    if (near)
-        hwloc_topology_destroy(near->topology);
-    free(near);
+    if (affinity)
+        hwloc_topology_destroy(affinity->topology);
+    free(affinity);
 }
 
 /* Objects of PCI have no depth that could be compared, so the ancestors of one are looked for among
@@ -82,8 +82,8 @@ static enum br_distance across_bridges(hwloc_topology_t topology, hwloc_obj_t a,
 
     if (hwloc_bitmap_weight(all) > 1 &&
         (hwloc_bitmap_isequal(nodes_a, all) || hwloc_bitmap_isequal(nodes_b, all)))
-        return BR_NOT_TOLD;
-    return hwloc_bitmap_intersects(nodes_a, nodes_b) ? BR_SAME_NODE : BR_ACROSS_NODES;
+        return BR_DISTANCE_UNKNOWN;
+    return hwloc_bitmap_intersects(nodes_a, nodes_b) ? BR_DISTANCE_NODE : BR_DISTANCE_SYSTEM;
 }
 
 static enum br_distance nic_affinity_distance(hwloc_topology_t topology, hwloc_obj_t a,
@@ -93,8 +93,8 @@ static enum br_distance nic_affinity_distance(hwloc_topology_t topology, hwloc_o
 
     if (common->type != HWLOC_OBJ_BRIDGE)
         return across_bridges(topology, a, b);
-    return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? BR_SAME_SWITCH
-                                                                      : BR_SAME_HOST_BRIDGE;
+    return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? BR_DISTANCE_SWITCH
+                                                                      : BR_DISTANCE_HOST_BRIDGE;
 }
 
 static void nic_affinity_name(hwloc_obj_t nic, char out[64])
@@ -118,19 +118,19 @@ static int nic_affinity_compare(const void *a, const void *b)
                                       : strcmp(x->name, y->name);
 }
 
-int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci,
+int br_nic_affinity_nics(struct br_nic_affinity *affinity, const char *pci,
                          struct br_nic_affinity_nic *out, int max)
 {
-    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(near->topology, pci), nic = NULL;
+    hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(affinity->topology, pci), nic = NULL;
     int n = 0;
 
     if (!device)
         return br_error(ENODEV, "hwloc sees no PCI device %s", pci);
-    while (n < max && (nic = hwloc_get_next_pcidev(near->topology, nic))) {
+    while (n < max && (nic = hwloc_get_next_pcidev(affinity->topology, nic))) {
         if (nic->attr->pcidev.class_id >> 8 != 0x02 /* network controller */)
             continue;
         nic_affinity_name(nic, out[n].name);
-        out[n++].distance = nic_affinity_distance(near->topology, device, nic);
+        out[n++].distance = nic_affinity_distance(affinity->topology, device, nic);
     }
     qsort(out, (size_t)n, sizeof *out, nic_affinity_compare);
     return n;

@@ -13,11 +13,11 @@
 
 /* The further, the greater. */
 enum br_distance {
-    BR_SAME_SWITCH, /* behind one PCIe switch: bytes between them need not pass the processor */
-    BR_SAME_HOST_BRIDGE, /* through the root complex that both hang on */
-    BR_SAME_NODE,        /* through two of one NUMA node */
-    BR_ACROSS_NODES,     /* over the link between processors */
-    BR_NOT_TOLD,         /* the machine does not say which NUMA node one of them is next to */
+    BR_DISTANCE_SWITCH, /* behind one PCIe switch: bytes between them need not pass the processor */
+    BR_DISTANCE_HOST_BRIDGE, /* through the root complex that both hang on */
+    BR_DISTANCE_NODE,        /* through two of one NUMA node */
+    BR_DISTANCE_SYSTEM,      /* over the link between processors */
+    BR_DISTANCE_UNKNOWN,     /* the machine does not say which NUMA node one of them is next to */
 };
 
 struct br_nic_affinity_nic {
@@ -30,11 +30,11 @@ struct br_nic_affinity;
 /* Reads the machine: tens of ms. -EOPNOTSUPP with a message: this build has no hwloc; -EIO: hwloc
  * fails. */
 int br_nic_affinity_open(struct br_nic_affinity **out);
-void br_nic_affinity_close(struct br_nic_affinity *near); /* NULL allowed */
+void br_nic_affinity_close(struct br_nic_affinity *affinity); /* NULL allowed */
 
 /* The NICs by their distance from the device at a PCI address ("0000:3b:00.0"), the nearest first.
  * Returns how many there are, at most `max`; -ENODEV with a message: hwloc sees no such device. */
-int br_nic_affinity_nics(struct br_nic_affinity *near, const char *pci,
+int br_nic_affinity_nics(struct br_nic_affinity *affinity, const char *pci,
                          struct br_nic_affinity_nic *out, int max);
 
 /* "same PCIe switch" */

@@ -12,10 +12,10 @@
 /* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */
 #define FULL_MTU 4500
 
-static void add_trouble(cJSON *object, const struct br_verbs_diagnosis *trouble)
+static void add_diagnosis(cJSON *object, const struct br_verbs_diagnosis *trouble)
 {
     cJSON_AddStringToObject(object, "what", trouble->what);
-    cJSON_AddStringToObject(object, "mend", trouble->mend);
+    cJSON_AddStringToObject(object, "mend", trouble->remedy);
 }
 
 static bool is_chosen(const struct br_verbs_port *port, int entry)
@@ -55,7 +55,7 @@ static cJSON *port_object(const struct br_verbs_port *port)
     cJSON_AddStringToObject(object, "device", port->device);
     cJSON_AddBoolToObject(object, "usable", !*port->diagnosis.what);
     if (*port->diagnosis.what)
-        add_trouble(object, &port->diagnosis);
+        add_diagnosis(object, &port->diagnosis);
     cJSON_AddNumberToObject(object, "numa_node", port->numa_node);
     cJSON_AddNumberToObject(object, "port", port->port);
     if (!port->port)
@@ -84,9 +84,9 @@ void br_info_gather_rdma(cJSON *root)
         return;
     }
     troubles = cJSON_AddArrayToObject(rdma, "troubles");
-    for (int i = 0; i < host.n_troubles; i++) {
+    for (int i = 0; i < host.n_diagnoses; i++) {
         cJSON *object = cJSON_CreateObject();
-        add_trouble(object, &host.troubles[i]);
+        add_diagnosis(object, &host.diagnoses[i]);
         cJSON_AddItemToArray(troubles, object);
     }
     ports = cJSON_AddArrayToObject(rdma, "ports");
@@ -95,7 +95,7 @@ void br_info_gather_rdma(cJSON *root)
     br_verbs_host_destroy(&host);
 }
 
-static void print_trouble(const cJSON *object, const char *name, const char *verdict)
+static void print_diagnosis(const cJSON *object, const char *name, const char *verdict)
 {
     printf("  %-10s %s%s\n", name, verdict, br_info_text(object, "what"));
     if (*br_info_text(object, "mend"))
@@ -143,7 +143,7 @@ static void print_port(const cJSON *port)
                *by ? " says" : "");
     }
     if (cJSON_IsFalse(cJSON_GetObjectItem(port, "usable")))
-        print_trouble(port, name, "not usable: ");
+        print_diagnosis(port, name, "not usable: ");
 }
 
 void br_info_print_rdma(const cJSON *root)
@@ -155,6 +155,6 @@ void br_info_print_rdma(const cJSON *root)
         printf("  %s\n", br_info_text(rdma, "error"));
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "ports")) print_port(item);
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "troubles"))
-        print_trouble(item, "trouble", "");
+        print_diagnosis(item, "trouble", "");
     printf("\n");
 }

@@ -31,21 +31,21 @@ struct stream {
     size_t bytes;
     /* As the sender. */
     enum state state;
-    struct braid_op *ops[BR_PERF_MOST_DEPTH];
+    struct braid_op *ops[BR_PERF_MAX_DEPTH];
     uint64_t posted, ended, limit;
     uint64_t began, last;        /* ns */
-    uint64_t looked_at;          /* for the end of the other direction */
+    uint64_t polled_at;          /* for the end of the other direction */
     struct br_perf_window inner; /* of a test by time */
     uint64_t period_at, period;  /* of the last report: when, and `ended` then */
     struct braid_op *answer;
     uint64_t answered; /* receives that the other side has posted in all */
     /* As the receiver of sends. */
-    bool receives, told;
-    struct braid_op *incoming[BR_PERF_MOST_AHEAD];
+    bool receives, reported;
+    struct braid_op *incoming[BR_PERF_MAX_RX_WINDOW];
     uint64_t expected, arrived; /* receives posted and ended */
 };
 
-static uint64_t bandwidth_least(uint64_t a, uint64_t b)
+static uint64_t bandwidth_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -54,8 +54,8 @@ static uint64_t bandwidth_least(uint64_t a, uint64_t b)
 
 static int post_receives(struct stream *s)
 {
-    uint64_t ahead = (uint64_t)s->pair->settings->ahead,
-             most = s->pair->stop ? s->run->messages : s->pair->heard.sent;
+    uint64_t ahead = (uint64_t)s->pair->settings->rx_window,
+             most = s->pair->stop ? s->run->messages : s->pair->peer_stop.sent;
     int rc = 0;
 
     while (!rc && s->expected < most && s->expected - s->arrived < ahead) {
@@ -67,11 +67,11 @@ static int post_receives(struct stream *s)
 
 /* The sender has said how many there are, and all of them are here: it hears how many are
  * awaited. */
-static int bandwidth_tell(struct stream *s)
+static int bandwidth_report(struct stream *s)
 {
-    if (s->told || s->pair->stop || s->arrived < s->pair->heard.sent)
+    if (s->reported || s->pair->stop || s->arrived < s->pair->peer_stop.sent)
         return 0;
-    s->told = true;
+    s->reported = true;
     return braid_send(s->pair->comm, &s->expected, sizeof s->expected, s->pair->other,
                       &s->pair->options[BR_PAIR_ANSWER], NULL);
 }
@@ -79,7 +79,7 @@ static int bandwidth_tell(struct stream *s)
 /* Takes what has come and gives the receives back; does not wait. */
 static int bandwidth_reap(struct stream *s)
 {
-    uint64_t ahead = (uint64_t)s->pair->settings->ahead, before = s->arrived;
+    uint64_t ahead = (uint64_t)s->pair->settings->rx_window, before = s->arrived;
     int rc = 0;
 
     while (!rc && s->arrived < s->expected) {
@@ -92,18 +92,18 @@ static int bandwidth_reap(struct stream *s)
         rc = br_pair_test(s->pair, &s->pair->stop);
     if (!rc)
         rc = post_receives(s);
-    return rc ? rc : bandwidth_tell(s);
+    return rc ? rc : bandwidth_report(s);
 }
 
 static bool received_all(const struct stream *s)
 {
-    return !s->receives || (s->told && s->arrived == s->expected);
+    return !s->receives || (s->reported && s->arrived == s->expected);
 }
 
 /* Nothing else to do than to wait for something to come. */
-static int bandwidth_await(struct stream *s)
+static int bandwidth_wait(struct stream *s)
 {
-    uint64_t ahead = (uint64_t)s->pair->settings->ahead;
+    uint64_t ahead = (uint64_t)s->pair->settings->rx_window;
 
     if (s->arrived < s->expected) {
         struct braid_op **op = &s->incoming[s->arrived % ahead];
@@ -192,21 +192,21 @@ static int bandwidth_stop(struct stream *s)
         rc = braid_recv(s->pair->comm, &s->answered, sizeof s->answered, s->pair->other,
                         &s->pair->options[BR_PAIR_ANSWER], &s->answer);
     s->state = sends ? ASKED : DONE;
-    return rc ? rc : br_pair_say_stop(s->pair, s->posted);
+    return rc ? rc : br_pair_send_stop(s->pair, s->posted);
 }
 
 /* With -b: has Ctrl-C ended the other direction? Then this one ends with it: what it would carry
  * alone is no part of the sum. Asked now and then, as a look is a pass of the progress loop, and
  * one for each message would be a tenth of what is measured. */
-static int hear_end(struct stream *s, bool *over)
+static int bandwidth_peer_ended(struct stream *s, bool *over)
 {
     int rc = 0;
 
-    if (s->pair->settings->bidirectional && s->pair->stop && s->last - s->looked_at > LOOK) {
-        s->looked_at = s->last;
+    if (s->pair->settings->bidirectional && s->pair->stop && s->last - s->polled_at > LOOK) {
+        s->polled_at = s->last;
         rc = br_pair_test(s->pair, &s->pair->stop);
     }
-    *over = !rc && !s->pair->stop && s->pair->heard.over;
+    *over = !rc && !s->pair->stop && s->pair->peer_stop.over;
     return rc;
 }
 
@@ -215,23 +215,23 @@ static int bandwidth_send_some(struct stream *s)
     const struct br_perf_settings *settings = s->pair->settings;
     uint64_t under_way = s->posted - s->ended, n;
     bool over;
-    int rc = hear_end(s, &over);
+    int rc = bandwidth_peer_ended(s, &over);
 
     if (rc)
         return rc;
     if (over || br_interrupted() ||
         (s->run->duration && br_clock_now() - s->began >= s->run->duration))
         s->limit = s->posted;
-    n = bandwidth_least((uint64_t)settings->post_list, s->limit - s->posted);
+    n = bandwidth_min((uint64_t)settings->post_list, s->limit - s->posted);
     if (n && under_way + n <= (uint64_t)settings->window)
         return bandwidth_post(s, n);
     if (under_way)
-        return bandwidth_take(s, bandwidth_least((uint64_t)settings->moderation, under_way));
+        return bandwidth_take(s, bandwidth_min((uint64_t)settings->moderation, under_way));
     return bandwidth_stop(s);
 }
 
 /* The receiver has all, and waits for a few more, perhaps: these do not count. */
-static int bandwidth_ask(struct stream *s)
+static int bandwidth_request(struct stream *s)
 {
     int rc = br_pair_wait(s->pair, &s->answer, PATIENCE);
 
@@ -239,7 +239,7 @@ static int bandwidth_ask(struct stream *s)
         return rc;
     if (!s->run->duration && s->posted)
         s->last = br_clock_now();
-    if (s->answered < s->posted || s->answered - s->posted > BR_PERF_MOST_DEPTH)
+    if (s->answered < s->posted || s->answered - s->posted > BR_PERF_MAX_DEPTH)
         return br_error(EPROTO, "the other side awaits %llu messages after %llu",
                         (unsigned long long)s->answered, (unsigned long long)s->posted);
     for (uint64_t i = s->posted; i < s->answered && !rc; i++) {
@@ -255,20 +255,20 @@ static int bandwidth_ask(struct stream *s)
 
 /* ---- a size ---------------------------------------------------------------------------------- */
 
-static int bandwidth_go(struct stream *s, bool active)
+static int bandwidth_stream(struct stream *s, bool active)
 {
     int rc = s->receives ? post_receives(s) : 0;
 
     while (!rc && (s->state != DONE || !received_all(s))) {
         rc = s->state == SENDING ? bandwidth_send_some(s)
-             : s->state == ASKED ? bandwidth_ask(s)
-                                 : bandwidth_await(s);
+             : s->state == ASKED ? bandwidth_request(s)
+                                 : bandwidth_wait(s);
         if (!rc && s->receives)
             rc = bandwidth_reap(s);
     }
     if (!rc && s->pair->stop)
         rc = br_pair_wait(s->pair, &s->pair->stop, -1);
-    return rc || active ? rc : br_pair_say_stop(s->pair, 0);
+    return rc || active ? rc : br_pair_send_stop(s->pair, 0);
 }
 
 static void bandwidth_finish(struct stream *s, struct br_perf_row *row)
@@ -284,7 +284,7 @@ static void bandwidth_finish(struct stream *s, struct br_perf_row *row)
             br_perf_peak(s->run->samples, s->run->samples + s->run->messages, (size_t)s->ended);
 }
 
-int br_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over)
+int br_perf_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over)
 {
     const struct br_perf_settings *settings = run->pair->settings;
     bool active = run->pair->client || settings->bidirectional;
@@ -300,9 +300,9 @@ int br_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *ove
     s.began = s.last = s.period_at = br_clock_now();
     s.inner = br_perf_window_begin(s.began, run->duration, run->margin);
     if (!rc)
-        rc = bandwidth_go(&s, active);
+        rc = bandwidth_stream(&s, active);
     bandwidth_finish(&s, row);
     br_live_clear(run->live);
-    *over = rc ? br_interrupted() : br_pair_over(run->pair);
+    *over = rc ? br_interrupted() : br_pair_finished(run->pair);
     return rc;
 }

@@ -66,7 +66,7 @@ int br_exchange_listen(const struct br_perf_settings *s, int *fd)
 }
 
 /* Our end of the connection. */
-static int own_address(int fd, char address[BR_EXCHANGE_ADDRESS], bool *loopback)
+static int local_address(int fd, char address[BR_EXCHANGE_ADDRESS], bool *loopback)
 {
     struct sockaddr_storage own;
     socklen_t bytes = sizeof own;
@@ -127,7 +127,7 @@ static int exchange_answer(int fd, const struct br_perf_settings *asked,
     char reply[BR_EXCHANGE_SECRET + 32];
     int rc = exchange_agree(fd, asked, agreed);
 
-    if (rc || (rc = own_address(fd, out->address, &out->loopback)) ||
+    if (rc || (rc = local_address(fd, out->address, &out->loopback)) ||
         (rc = make_secret(out->secret)) ||
         (rc = br_socket_reserve(NULL, &out->port, &out->reserved)))
         return rc;
@@ -195,7 +195,7 @@ int br_exchange_connect(const struct br_perf_settings *s, struct br_exchange *ou
     snprintf(out->address, sizeof out->address, "%s", s->server);
     out->reserved = -1;
     br_perf_parameters_write(s, text);
-    rc = own_address(fd, own, &out->loopback);
+    rc = local_address(fd, own, &out->loopback);
     if (!rc)
         rc = exchange_put(fd, text);
     if (!rc)

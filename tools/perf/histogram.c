@@ -10,10 +10,10 @@
 void br_histogram_init(struct br_histogram *h)
 {
     memset(h, 0, sizeof *h);
-    h->least = UINT64_MAX;
+    h->min = UINT64_MAX;
 }
 
-static uint32_t histogram_place(uint64_t value)
+static uint32_t histogram_bucket(uint64_t value)
 {
     uint32_t bits;
 
@@ -42,12 +42,12 @@ void br_histogram_add(struct br_histogram *h, uint64_t value)
 {
     double v = (double)value;
 
-    h->counters[histogram_place(value)]++;
+    h->counters[histogram_bucket(value)]++;
     h->total++;
     h->sum += v;
     h->squares += v * v;
-    h->least = value < h->least ? value : h->least;
-    h->most = value > h->most ? value : h->most;
+    h->min = value < h->min ? value : h->min;
+    h->max = value > h->max ? value : h->max;
 }
 
 static uint64_t at_rank(const struct br_histogram *h, uint64_t rank, uint64_t *below)
@@ -59,11 +59,11 @@ static uint64_t at_rank(const struct br_histogram *h, uint64_t rank, uint64_t *b
         if (seen >= rank) {
             value = value_at(i);
             *below = seen;
-            return value < h->most ? value : h->most;
+            return value < h->max ? value : h->max;
         }
     }
     *below = h->total;
-    return h->most;
+    return h->max;
 }
 
 uint64_t br_histogram_quantile(const struct br_histogram *h, double share)
@@ -110,7 +110,7 @@ void br_histogram_print(const struct br_histogram *h, double scale, FILE *out)
     }
     fprintf(out, "#[Mean    = %12.3f, StdDeviation   = %12.3f]\n", br_histogram_mean(h) * scale,
             br_histogram_deviation(h) * scale);
-    fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n", (double)h->most * scale,
+    fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n", (double)h->max * scale,
             h->total);
     fprintf(out, "#[Buckets = %12u, SubBuckets     = %12u]\n", 48 - 10, BR_HISTOGRAM_EXACT);
 }

@@ -16,7 +16,7 @@
 
 struct br_histogram {
     uint64_t counters[BR_HISTOGRAM_COUNTERS];
-    uint64_t total, least, most;
+    uint64_t total, min, max;
     double sum, squares; /* of the values */
 };
 

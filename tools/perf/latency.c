@@ -30,8 +30,8 @@ struct trips {
     size_t bytes;
     enum br_perf_verb verb;
     uint64_t done;
-    uint64_t began, counted;        /* samples kept */
-    struct braid_op *mine, *theirs; /* the message under way, and the one awaited */
+    uint64_t began, counted;          /* samples kept */
+    struct braid_op *posted, *theirs; /* the message under way, and the one awaited */
 };
 
 /* ---- marks of a write ------------------------------------------------------------------------ */
@@ -62,7 +62,7 @@ __attribute__((no_sanitize("thread"))) static bool has_marks(const uint8_t *memo
 }
 
 /* Returns with the marks there, or with the end of the test. */
-static int latency_look(struct trips *t, uint8_t value)
+static int latency_poll(struct trips *t, uint8_t value)
 {
     int rc = 0, looks = 0;
 
@@ -76,45 +76,45 @@ static int latency_look(struct trips *t, uint8_t value)
 
 /* Until the message before is over its memory is the library's, which may read it once more, though
  * the other side has all of it. */
-static int latency_settle(struct trips *t)
+static int latency_drain(struct trips *t)
 {
-    return t->mine ? br_pair_wait(t->pair, &t->mine, -1) : 0;
+    return t->posted ? br_pair_wait(t->pair, &t->posted, -1) : 0;
 }
 
 static int latency_post(struct trips *t)
 {
-    int rc = latency_settle(t);
+    int rc = latency_drain(t);
 
-    return rc ? rc : br_pair_post(t->pair, t->bytes, &t->mine);
+    return rc ? rc : br_pair_post(t->pair, t->bytes, &t->posted);
 }
 
 static int post_marked(struct trips *t)
 {
-    int rc = latency_settle(t);
+    int rc = latency_drain(t);
 
     if (rc)
         return rc;
     set_marks(t->pair->out.memory, t->bytes, latency_mark(t->done));
-    return br_pair_post(t->pair, t->bytes, &t->mine);
+    return br_pair_post(t->pair, t->bytes, &t->posted);
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
-static int go_and_return(struct trips *t)
+static int latency_round_trip(struct trips *t)
 {
     int rc;
 
     if (t->verb == BR_PERF_WRITE) {
         rc = post_marked(t);
-        return rc ? rc : latency_look(t, latency_mark(t->done));
+        return rc ? rc : latency_poll(t, latency_mark(t->done));
     }
     rc = latency_post(t);
     if (!rc && t->verb == BR_PERF_SEND)
         rc = br_pair_wait(t->pair, &t->theirs, -1);
-    return rc || t->verb == BR_PERF_SEND ? rc : br_pair_wait(t->pair, &t->mine, -1);
+    return rc || t->verb == BR_PERF_SEND ? rc : br_pair_wait(t->pair, &t->posted, -1);
 }
 
-static void latency_keep(struct trips *t, uint64_t start, uint64_t end)
+static void latency_record(struct trips *t, uint64_t start, uint64_t end)
 {
     struct br_perf_run *run = t->run;
 
@@ -155,33 +155,33 @@ static int latency_travel(struct trips *t)
             rc = br_pair_receive(t->pair, t->bytes, &t->theirs);
         start = br_clock_now();
         if (!rc)
-            rc = go_and_return(t);
+            rc = latency_round_trip(t);
         end = br_clock_now();
         if (rc)
             break;
         t->done++;
-        latency_keep(t, start, end);
+        latency_record(t, start, end);
         br_live_tick(t->run->live, end, t->bytes, t->done, true);
         if (t->run->duration && end - t->began >= t->run->duration)
             break;
     }
     if (!rc)
-        rc = br_pair_say_stop(t->pair, t->done);
+        rc = br_pair_send_stop(t->pair, t->done);
     if (!rc && t->verb == BR_PERF_SEND)
         rc = end_sends(t);
-    if (!rc && t->mine)
-        rc = br_pair_wait(t->pair, &t->mine, -1);
+    if (!rc && t->posted)
+        rc = br_pair_wait(t->pair, &t->posted, -1);
     return rc || !t->pair->stop ? rc : br_pair_wait(t->pair, &t->pair->stop, -1);
 }
 
 /* ---- the server ------------------------------------------------------------------------------ */
 
-static int serve_writes(struct trips *t)
+static int respond_writes(struct trips *t)
 {
     int rc = 0;
 
     while (!rc && t->pair->stop) {
-        rc = latency_look(t, latency_mark(t->done));
+        rc = latency_poll(t, latency_mark(t->done));
         if (rc || !t->pair->stop)
             break;
         rc = post_marked(t);
@@ -190,7 +190,7 @@ static int serve_writes(struct trips *t)
     return rc;
 }
 
-static int await_next(struct trips *t, uint64_t *expected)
+static int latency_wait_next(struct trips *t, uint64_t *expected)
 {
     int rc = 0;
 
@@ -201,10 +201,10 @@ static int await_next(struct trips *t, uint64_t *expected)
     return rc;
 }
 
-static int serve_sends(struct trips *t)
+static int respond_sends(struct trips *t)
 {
     uint64_t expected = 0;
-    int rc = await_next(t, &expected);
+    int rc = latency_wait_next(t, &expected);
 
     while (!rc && t->pair->stop) {
         if (t->theirs)
@@ -213,7 +213,7 @@ static int serve_sends(struct trips *t)
             rc = br_pair_wait(t->pair, &t->pair->stop, PATIENCE);
         if (!rc && t->done < expected && !t->theirs) {
             t->done++;
-            rc = await_next(t, &expected);
+            rc = latency_wait_next(t, &expected);
             if (!rc)
                 rc = latency_post(t);
         } else if (!rc && t->pair->stop) {
@@ -226,22 +226,22 @@ static int serve_sends(struct trips *t)
     return rc || !t->theirs ? rc : br_pair_wait(t->pair, &t->theirs, -1);
 }
 
-static int latency_serve(struct trips *t)
+static int latency_respond(struct trips *t)
 {
-    int rc = t->verb == BR_PERF_WRITE  ? serve_writes(t)
-             : t->verb == BR_PERF_SEND ? serve_sends(t)
+    int rc = t->verb == BR_PERF_WRITE  ? respond_writes(t)
+             : t->verb == BR_PERF_SEND ? respond_sends(t)
                                        : br_pair_wait(t->pair, &t->pair->stop, -1);
 
-    if (!rc && t->mine)
-        rc = br_pair_wait(t->pair, &t->mine, -1);
-    return rc ? rc : br_pair_say_stop(t->pair, 0);
+    if (!rc && t->posted)
+        rc = br_pair_wait(t->pair, &t->posted, -1);
+    return rc ? rc : br_pair_send_stop(t->pair, 0);
 }
 
 /* ---- a size ---------------------------------------------------------------------------------- */
 
 static void latency_finish(struct trips *t, struct br_perf_row *row)
 {
-    double scale = br_perf_share(t->pair->settings->test);
+    double scale = br_perf_trip_fraction(t->pair->settings->test);
 
     *row = (struct br_perf_row){.bytes = t->bytes, .iterations = t->counted};
     if (!t->counted)
@@ -258,7 +258,7 @@ static void latency_finish(struct trips *t, struct br_perf_row *row)
     row->rate = row->mean > 0 ? 1e9 * scale / row->mean : 0;
 }
 
-int br_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over)
+int br_perf_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over)
 {
     struct trips t = {.run = run,
                       .pair = run->pair,
@@ -268,9 +268,9 @@ int br_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over)
 
     t.began = br_clock_now();
     if (!rc)
-        rc = run->pair->client ? latency_travel(&t) : latency_serve(&t);
+        rc = run->pair->client ? latency_travel(&t) : latency_respond(&t);
     latency_finish(&t, row);
     br_live_clear(run->live);
-    *over = rc ? br_interrupted() : br_pair_over(run->pair);
+    *over = rc ? br_interrupted() : br_pair_finished(run->pair);
     return rc;
 }

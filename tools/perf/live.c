@@ -9,7 +9,7 @@
 
 #define EACH (BR_SEC / 2)
 
-static void live_look(struct br_live *live, uint64_t now, uint64_t messages, double *rates)
+static void live_sample(struct br_live *live, uint64_t now, uint64_t messages, double *rates)
 {
     struct braid_rail_stats rails[BR_LIVE_RAILS];
     int n = braid_rail_stats(live->comm, rails, BR_LIVE_RAILS);
@@ -32,7 +32,7 @@ void br_live_start(struct br_live *live, struct braid_comm *comm, bool gbits)
 {
     *live = (struct br_live){.comm = comm, .gbits = gbits, .on = isatty(STDOUT_FILENO)};
     if (live->on)
-        live_look(live, br_clock_now(), 0, NULL);
+        live_sample(live, br_clock_now(), 0, NULL);
 }
 
 static void live_print(struct br_live *live, uint64_t bytes, double rate, bool trips,
@@ -61,7 +61,7 @@ void br_live_tick(struct br_live *live, uint64_t now, uint64_t bytes, uint64_t m
     rate = messages >= live->messages
                ? (double)(messages - live->messages) * 1e9 / (double)(now - live->since)
                : 0;
-    live_look(live, now, messages, rates);
+    live_sample(live, now, messages, rates);
     live_print(live, bytes, rate, trips, rates);
 }
 

@@ -120,7 +120,7 @@ static int measure_alone(struct work *w)
 
 /* Takes what has ended in order; posts what there is room for. Returns how much was done, or an
  * error. */
-static int mesh_turn(struct work *w, struct flow *f, uint32_t lead, uint32_t all)
+static int mesh_measure_pair(struct work *w, struct flow *f, uint32_t lead, uint32_t all)
 {
     size_t bytes = (size_t)w->mesh.bytes;
     int done, n = 0, rc = 0;
@@ -160,7 +160,7 @@ static int stream_all(struct work *w, struct flow *flows, int n, uint32_t lead, 
 
         busy = false;
         for (int i = 0; i < n && rc >= 0; i++) {
-            rc = mesh_turn(w, &flows[i], lead, lead + count);
+            rc = mesh_measure_pair(w, &flows[i], lead, lead + count);
             done += rc > 0;
             busy = busy || flows[i].received < lead + count || flows[i].sent < lead + count;
         }
@@ -211,7 +211,7 @@ static int measure_at_once(struct work *w)
 static int mesh_parse(struct settings *s, int argc, char **argv)
 {
     const struct br_option options[] = {
-        {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MOST_BYTES,
+        {"size", 's', BR_OPTION_BYTES, &s->bytes, 1, BR_LINK_MAX_BYTES,
          "SIZE of a message; default 256K"},
         {"level", 0, BR_OPTION_NUMBER, &s->level, 0, 31,
          "L only the pairs of this level of the job's BCube"},

@@ -39,7 +39,7 @@ static double mesh_print_value_of(const struct br_mesh *m, enum quantity q, uint
 }
 
 struct spread {
-    double least, median, most;
+    double min, median, max;
 };
 
 /* Zeros where nothing was measured. */
@@ -78,8 +78,8 @@ void br_mesh_text(const struct br_mesh *m, FILE *out)
     for (enum quantity q = ALONE; q < QUANTITIES; q++) {
         struct spread s = mesh_print_spread_of(m, q);
 
-        fprintf(out, "#\n# %s: median %.4g, from %.4g to %.4g\n# %4s", titles[q], s.median, s.least,
-                s.most, "");
+        fprintf(out, "#\n# %s: median %.4g, from %.4g to %.4g\n# %4s", titles[q], s.median, s.min,
+                s.max, "");
         for (uint32_t to = 0; to < m->n; to++)
             fprintf(out, " %8u", to);
         fputc('\n', out);
@@ -160,7 +160,7 @@ static void mesh_print_draw_panel(const struct br_mesh *m, enum quantity q, int 
     struct spread s = mesh_print_spread_of(m, q);
 
     fprintf(out, "<text x=\"%d\" y=\"%d\">%s: median %.4g, from %.4g to %.4g</text>\n", MARGIN,
-            top + 14, titles[q], s.median, s.least, s.most);
+            top + 14, titles[q], s.median, s.min, s.max);
     for (uint32_t to = 0; to < m->n; to++)
         fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">to %u</text>\n",
                 MARGIN + LABEL + (int)to * CELL_WIDTH + CELL_WIDTH / 2, top + HEAD - 10, to);

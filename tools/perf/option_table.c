@@ -83,12 +83,12 @@ static const struct refused refused[] = {
 _Static_assert(sizeof refused / sizeof *refused <= BR_PERF_REFUSED, "room for all");
 
 /* Options that perftest has not. */
-static int serve_own(struct br_perf_settings *s, struct br_option *out)
+static int option_table_add_braid(struct br_perf_settings *s, struct br_option *out)
 {
     const struct br_option own[] = {
         {"backend", 0, BR_OPTION_TEXT, &s->backend, 0, 0,
          "NAME as BRAID_BACKEND; auto: shm within a host, else tcp"},
-        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, BR_PERF_MOST_QUEUES, "N the same as -q"},
+        {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, BR_PERF_MAX_QUEUES, "N the same as -q"},
         {"priority", 0, BR_OPTION_NUMBER, &s->priority, INT32_MIN, INT32_MAX,
          "N of the messages; default 0"},
         {"hdr", 0, BR_OPTION_TEXT, &s->hdr, 0, 0,
@@ -102,8 +102,8 @@ static int serve_own(struct br_perf_settings *s, struct br_option *out)
     return sizeof own / sizeof *own;
 }
 
-static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *t,
-                              struct br_option *out)
+static int option_table_add(struct br_perf_settings *s, struct br_perf_texts *t,
+                            struct br_option *out)
 {
     const struct br_option served[] = {
         {"atomic_type", 'A', BR_OPTION_TEXT, &t->atomic, 0, 0,
@@ -118,13 +118,13 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
         {"ib-dev", 'd', BR_OPTION_TEXT, &s->devices, 0, 0,
          "NAMES devices, with commas: NICs, IP addresses, RDMA devices (mlx5_0:1); default as "
          "BRAID_DEVICES"},
-        {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, BR_PERF_MOST_SECONDS,
+        {"duration", 'D', BR_OPTION_NUMBER, &s->duration, 1, BR_PERF_MAX_SECONDS,
          "SECONDS to run, instead of -n messages"},
         {"ib-port", 'i', BR_OPTION_NUMBER, &s->ib_port, 1, 255,
          "N port of the devices of -d, as in -d mlx5_0:2; verbs"},
         {"events", 'e', BR_OPTION_FLAG, &s->events, 0, 0,
          " sleep until something comes; default: spin"},
-        {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, BR_PERF_MOST_SECONDS / 2,
+        {"margin", 'f', BR_OPTION_NUMBER, &s->margin, 0, BR_PERF_MAX_SECONDS / 2,
          "SECONDS at both ends of -D that do not count; default 2, at most a quarter of -D"},
         {"CPU-freq", 'F', BR_OPTION_FLAG, &t->frequency, 0, 0,
          " nothing: there is no warning to be kept from"},
@@ -132,25 +132,25 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
          " print all results, sorted"},
         {"report-unsorted", 'U', BR_OPTION_FLAG, &s->unsorted, 0, 0,
          " print all results, as they came"},
-        {"post_list", 'l', BR_OPTION_NUMBER, &s->post_list, 1, BR_PERF_MOST_DEPTH,
+        {"post_list", 'l', BR_OPTION_NUMBER, &s->post_list, 1, BR_PERF_MAX_DEPTH,
          "N messages posted at once; default 1"},
-        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, BR_PERF_LEAST_ITERATIONS,
-         BR_PERF_MOST_ITERATIONS, "N messages a rail; default 5000 for write_bw, else 1000"},
+        {"iters", 'n', BR_OPTION_NUMBER, &s->iterations, BR_PERF_MIN_ITERATIONS,
+         BR_PERF_MAX_ITERATIONS, "N messages a rail; default 5000 for write_bw, else 1000"},
         {"noPeak", 'N', BR_OPTION_FLAG, &s->no_peak, 0, 0,
          " no peak; so above 20000 messages, and with -D"},
         {"port", 'p', BR_OPTION_NUMBER, &s->port, 1, 65535,
          "N TCP port of the server; default 18515"},
-        {"qp", 'q', BR_OPTION_NUMBER, &t->queue_pairs, 1, BR_PERF_MOST_QUEUES,
+        {"qp", 'q', BR_OPTION_NUMBER, &t->queue_pairs, 1, BR_PERF_MAX_QUEUES,
          "N rails between the two sides; default: one a device"},
-        {"cq-mod", 'Q', BR_OPTION_NUMBER, &s->moderation, 1, BR_PERF_MOST_DEPTH,
+        {"cq-mod", 'Q', BR_OPTION_NUMBER, &s->moderation, 1, BR_PERF_MAX_DEPTH,
          "N ends of messages looked at together; default 100, at most -t"},
         {"rx-depth", 'r', BR_OPTION_NUMBER, &s->rx_depth, 1, 1 << 20,
          "N receives posted ahead, a rail; default 16, and more counts as 16"},
         {"rdma_cm", 'R', BR_OPTION_FLAG, &s->rdma_cm, 0, 0, " connect the rails by rdma_cm; verbs"},
-        {"size", 's', BR_OPTION_BYTES, &s->size, 1, BR_PERF_MOST_BYTES,
+        {"size", 's', BR_OPTION_BYTES, &s->size, 1, BR_PERF_MAX_BYTES,
          "SIZE of a message; default 65536, or 2 for _lat"},
         {"sl", 'S', BR_OPTION_NUMBER, &s->service_level, 0, 15, "N service level; verbs"},
-        {"tx-depth", 't', BR_OPTION_NUMBER, &s->depth, 1, BR_PERF_MOST_DEPTH / 2,
+        {"tx-depth", 't', BR_OPTION_NUMBER, &s->depth, 1, BR_PERF_MAX_DEPTH / 2,
          "N messages under way, a rail; default 128, at most -n"},
         {"tos", 'T', BR_OPTION_NUMBER, &s->traffic_class, 0, 255, "N traffic class; verbs"},
         {"tclass", 0, BR_OPTION_NUMBER, &s->traffic_class, 0, 255, "N the same"},
@@ -189,7 +189,7 @@ static int option_table_serve(struct br_perf_settings *s, struct br_perf_texts *
     _Static_assert(sizeof served / sizeof *served + OWN + BR_PERF_REFUSED < BR_PERF_OPTION_TABLE,
                    "room for all");
     memcpy(out, served, sizeof served);
-    return n + serve_own(s, out + n);
+    return n + option_table_add_braid(s, out + n);
 }
 
 void br_perf_option_table(struct br_perf_settings *s, struct br_perf_texts *t,
@@ -200,7 +200,7 @@ void br_perf_option_table(struct br_perf_settings *s, struct br_perf_texts *t,
     memset(t, 0, sizeof *t);
     t->queue_pairs = -1;
     memset(options, 0, BR_PERF_OPTION_TABLE * sizeof *options);
-    n = option_table_serve(s, t, options);
+    n = option_table_add(s, t, options);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         options[n++] = (struct br_option){
             .name = refused[i].name,
@@ -256,7 +256,7 @@ void br_perf_option_table_help(const struct br_perf_test *test)
     int n;
 
     memset(all, 0, sizeof all);
-    n = option_table_serve(&s, &t, all);
+    n = option_table_add(&s, &t, all);
     for (int i = 0, k = 0; i < n; i++)
         if (!is_other(test, &all[i]))
             fitting[k++] = all[i];

@@ -13,14 +13,14 @@
 
 #define LOOK 50 /* ms between two looks for Ctrl-C */
 
-static size_t most_bytes(const struct br_perf_settings *s)
+static size_t largest_bytes(const struct br_perf_settings *s)
 {
-    return (size_t)(s->all ? BR_PERF_ALL_MOST : s->size);
+    return (size_t)(s->all ? BR_PERF_ALL_MAX : s->size);
 }
 
 static int get_memory(struct br_pair *pair)
 {
-    size_t bytes = most_bytes(pair->settings);
+    size_t bytes = largest_bytes(pair->settings);
     uint64_t available = br_host_memory_available();
     int gpu = (int)pair->settings->gpu, rc;
 
@@ -43,7 +43,7 @@ static int swap_keys(struct br_pair *pair)
     int rc = 0;
 
     if (offered->gpu >= 0)
-        rc = braid_register(pair->comm, offered->memory, most_bytes(pair->settings), &region);
+        rc = braid_register(pair->comm, offered->memory, largest_bytes(pair->settings), &region);
     if (!rc)
         rc = braid_key(pair->comm, offered->memory, &mine);
     if (!rc)
@@ -135,7 +135,7 @@ int br_pair_begin(struct br_pair *pair, size_t bytes)
         rc = br_buffer_to_gpu(&pair->out, bytes);
     if (rc)
         return rc;
-    rc = braid_recv(pair->comm, &pair->heard, sizeof pair->heard, pair->other,
+    rc = braid_recv(pair->comm, &pair->peer_stop, sizeof pair->peer_stop, pair->other,
                     &pair->options[BR_PAIR_STOP], &pair->stop);
     return rc ? rc : braid_barrier(pair->comm, NULL, NULL);
 }
@@ -199,18 +199,18 @@ int br_pair_test(struct br_pair *pair, struct braid_op **op)
     return rc ? rc : check_interrupt(pair);
 }
 
-int br_pair_say_stop(struct br_pair *pair, uint64_t sent)
+int br_pair_send_stop(struct br_pair *pair, uint64_t sent)
 {
     struct br_pair_stop stop = {.sent = sent, .over = br_interrupted()};
 
-    pair->said_over = stop.over;
+    pair->sent_over = stop.over;
     return braid_send(pair->comm, &stop, sizeof stop, pair->other, &pair->options[BR_PAIR_STOP],
                       NULL);
 }
 
-bool br_pair_over(const struct br_pair *pair)
+bool br_pair_finished(const struct br_pair *pair)
 {
-    return pair->said_over || pair->heard.over;
+    return pair->sent_over || pair->peer_stop.over;
 }
 
 int br_pair_send_row(struct br_pair *pair, const struct br_perf_row *row)

@@ -41,9 +41,9 @@ struct br_pair {
     struct braid_key key;
     struct braid_options options[BR_PAIR_KEY + 1]; /* by tag */
     struct braid_op *stop;                         /* receives `heard`; NULL: it has come */
-    struct br_pair_stop heard;
+    struct br_pair_stop peer_stop;
     /* in the latest stop of ours: what the other side goes by, whatever has come since */
-    bool said_over;
+    bool sent_over;
 };
 
 /* Joins; blocks. On failure *pair holds nothing. */
@@ -65,7 +65,7 @@ int br_pair_post(struct br_pair *pair, size_t bytes, struct braid_op **op);
 int br_pair_receive(struct br_pair *pair, size_t bytes, struct braid_op **op);
 
 /* Behind a size, when both have said stop: is there no other? Both sides come to the same. */
-bool br_pair_over(const struct br_pair *pair);
+bool br_pair_finished(const struct br_pair *pair);
 
 /* Waits and frees *op; *op = NULL. ms: at most so long, then 0 with *op unchanged; < 0: for as long
  * as it takes. */
@@ -73,7 +73,7 @@ int br_pair_wait(struct br_pair *pair, struct braid_op **op, int ms);
 /* Looks; drives progress. */
 int br_pair_test(struct br_pair *pair, struct braid_op **op);
 
-int br_pair_say_stop(struct br_pair *pair, uint64_t sent);
+int br_pair_send_stop(struct br_pair *pair, uint64_t sent);
 
 /* One direction: to the other side, or from it. */
 int br_pair_send_row(struct br_pair *pair, const struct br_perf_row *row);

@@ -132,29 +132,29 @@ static int perf_parameters_read_all(const char *text, struct said *said)
         const char *name;
         int64_t most, *value;
     } numbers[] = {
-        {"size", BR_PERF_MOST_BYTES, &said->size},
+        {"size", BR_PERF_MAX_BYTES, &said->size},
         {"all", 1, &said->all},
-        {"iterations", BR_PERF_MOST_ITERATIONS, &said->iterations},
-        {"duration", BR_PERF_MOST_SECONDS, &said->duration},
-        {"margin", BR_PERF_MOST_SECONDS / 2, &said->margin},
+        {"iterations", BR_PERF_MAX_ITERATIONS, &said->iterations},
+        {"duration", BR_PERF_MAX_SECONDS, &said->duration},
+        {"margin", BR_PERF_MAX_SECONDS / 2, &said->margin},
         {"infinitely", 1, &said->forever},
         {"bidirectional", 1, &said->bidirectional},
         {"validation", 1, &said->validates},
-        {"rails", BR_PERF_MOST_QUEUES, &said->rails},
+        {"rails", BR_PERF_MAX_QUEUES, &said->rails},
         {"warm_up", 1, &said->warm_up},
         {"rdma_cm", 1, &said->rdma_cm},
-        {"tx_depth", BR_PERF_MOST_DEPTH / 2, &said->depth},
-        {"rx_depth", BR_PERF_MOST_AHEAD, &said->rx_depth},
-        {"post_list", BR_PERF_MOST_DEPTH, &said->post_list},
-        {"cq_mod", BR_PERF_MOST_DEPTH, &said->moderation},
+        {"tx_depth", BR_PERF_MAX_DEPTH / 2, &said->depth},
+        {"rx_depth", BR_PERF_MAX_RX_WINDOW, &said->rx_depth},
+        {"post_list", BR_PERF_MAX_DEPTH, &said->post_list},
+        {"cq_mod", BR_PERF_MAX_DEPTH, &said->moderation},
     };
     int rc = 0;
 
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !rc; i++)
         rc = perf_parameters_number(text, numbers[i].name, numbers[i].most, numbers[i].value);
-    if (!rc && said->iterations && said->iterations < BR_PERF_LEAST_ITERATIONS)
+    if (!rc && said->iterations && said->iterations < BR_PERF_MIN_ITERATIONS)
         rc = br_error(EPROTO, "the other side's iterations are fewer than %d",
-                      BR_PERF_LEAST_ITERATIONS);
+                      BR_PERF_MIN_ITERATIONS);
     return rc;
 }
 

@@ -63,10 +63,10 @@ static int run_client(const struct br_perf_settings *s, double cycles)
 
     if (br_exchange_connect(s, &where))
         return perf_complain(s);
-    return perf_code_of(br_session_run(s, &where, cycles));
+    return perf_code_of(br_perf_session_run(s, &where, cycles));
 }
 
-static void say_waiting(const struct br_perf_settings *s)
+static void print_waiting(const struct br_perf_settings *s)
 {
     if (s->output || (s->json && !strcmp(s->json, "-")))
         return;
@@ -97,7 +97,7 @@ static int run_server(const struct br_perf_settings *s, double cycles)
         free(connect);
         return perf_complain(s);
     }
-    say_waiting(s);
+    print_waiting(s);
     for (int64_t served = 0; (!s->clients || served < s->clients) && !br_interrupted();) {
         struct br_perf_settings agreed;
         struct br_exchange where;
@@ -111,12 +111,12 @@ static int run_server(const struct br_perf_settings *s, double cycles)
             continue; /* an unauthenticated peer */
         if (rc == 0)
             set_connect(agreed.rdma_cm, connect);
-        code = rc ? 1 : perf_code_of(br_session_run(&agreed, &where, cycles));
+        code = rc ? 1 : perf_code_of(br_perf_session_run(&agreed, &where, cycles));
         if (rc == 0)
             close(where.reserved);
         served++;
         if ((!s->clients || served < s->clients) && !br_interrupted())
-            say_waiting(s);
+            print_waiting(s);
     }
     close(listener);
     free(connect);

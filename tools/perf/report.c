@@ -78,7 +78,7 @@ struct br_perf_report *br_perf_report_new(const struct br_perf_settings *setting
     return r;
 }
 
-static void add_cost(cJSON *object, const struct br_cost *cost)
+static void add_cost(cJSON *object, const struct br_packet_cost *cost)
 {
     double packets = (double)cost->packets;
 
@@ -99,11 +99,11 @@ void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
     cJSON_AddNumberToObject(object, "MsgSize", (double)row->bytes);
     cJSON_AddNumberToObject(object, "n_iterations", (double)row->iterations);
     if (r->settings->test->latency) {
-        cJSON_AddNumberToObject(object, "t_min", br_table_time(row->least, r->cycles));
-        cJSON_AddNumberToObject(object, "t_max", br_table_time(row->most, r->cycles));
-        cJSON_AddNumberToObject(object, "t_typical", br_table_time(row->typical, r->cycles));
+        cJSON_AddNumberToObject(object, "t_min", br_table_time(row->min, r->cycles));
+        cJSON_AddNumberToObject(object, "t_max", br_table_time(row->max, r->cycles));
+        cJSON_AddNumberToObject(object, "t_typical", br_table_time(row->median, r->cycles));
         cJSON_AddNumberToObject(object, "t_avg", br_table_time(row->mean, r->cycles));
-        cJSON_AddNumberToObject(object, "t_stdev", br_table_time(row->deviation, r->cycles));
+        cJSON_AddNumberToObject(object, "t_stdev", br_table_time(row->stddev, r->cycles));
         cJSON_AddNumberToObject(object, "percentile_99", br_table_time(row->p99, r->cycles));
         cJSON_AddNumberToObject(object, "percentile_99.9", br_table_time(row->p999, r->cycles));
         cJSON_AddNumberToObject(object, "tps", row->rate);

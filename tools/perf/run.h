@@ -29,7 +29,7 @@ struct br_perf_run {
 };
 
 /* 0, or a negative errno with a message. *over: Ctrl-C here or there. */
-int br_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over);
-int br_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over);
+int br_perf_run_bandwidth(struct br_perf_run *run, struct br_perf_row *row, bool *over);
+int br_perf_run_latency(struct br_perf_run *run, struct br_perf_row *row, bool *over);
 
 #endif

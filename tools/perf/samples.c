@@ -63,22 +63,22 @@ void br_perf_times(uint64_t *samples, size_t n, double scale, struct br_perf_row
     mean = sum / (double)n;
     for (size_t i = 0; i < n; i++)
         squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
-    row->least = (double)samples[0] * scale;
-    row->most = (double)samples[n - 1] * scale;
-    row->typical = ((double)samples[low] + (double)samples[high]) / 2 * scale;
+    row->min = (double)samples[0] * scale;
+    row->max = (double)samples[n - 1] * scale;
+    row->median = ((double)samples[low] + (double)samples[high]) / 2 * scale;
     row->mean = mean * scale;
-    row->deviation = n > 1 ? sqrt(squares / (double)(n - 1)) * scale : 0;
+    row->stddev = n > 1 ? sqrt(squares / (double)(n - 1)) * scale : 0;
     row->p99 = samples_quantile(samples, n, 0.99) * scale;
     row->p999 = samples_quantile(samples, n, 0.999) * scale;
 }
 
 void br_perf_times_of(const struct br_histogram *h, double scale, struct br_perf_row *row)
 {
-    row->least = h->total ? (double)h->least * scale : 0;
-    row->most = (double)h->most * scale;
-    row->typical = (double)br_histogram_quantile(h, 0.5) * scale;
+    row->min = h->total ? (double)h->min * scale : 0;
+    row->max = (double)h->max * scale;
+    row->median = (double)br_histogram_quantile(h, 0.5) * scale;
     row->mean = br_histogram_mean(h) * scale;
-    row->deviation = br_histogram_deviation(h) * scale;
+    row->stddev = br_histogram_deviation(h) * scale;
     row->p99 = (double)br_histogram_quantile(h, 0.99) * scale;
     row->p999 = (double)br_histogram_quantile(h, 0.999) * scale;
 }

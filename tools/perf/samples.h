@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/perf/cost.h"
+#include "tools/perf/packet_cost.h"
 #include "tools/perf/histogram.h"
 
 /* A line. Sides of one version send it to each other as it is. */
@@ -15,9 +15,9 @@ struct br_perf_row {
     double peak, average; /* bytes/s; peak 0: not looked for */
     /* messages/s; round trips/s of a latency test */
     double rate;
-    double least, most, typical, mean, deviation, p99, p999; /* ns */
-    double cpu;          /* % of this side's cores that were busy; below 0: not known */
-    struct br_cost cost; /* of this side; packets 0: not asked for, or none */
+    double min, max, median, mean, stddev, p99, p999; /* ns */
+    double cpu;                 /* % of this side's cores that were busy; below 0: not known */
+    struct br_packet_cost cost; /* of this side; packets 0: not asked for, or none */
 };
 
 /*

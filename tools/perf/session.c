@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "tools/common/output.h"
 #include "tools/perf/interrupt.h"
-#include "tools/perf/processor.h"
+#include "tools/perf/cpu_usage.h"
 #include "tools/perf/rails.h"
 #include "tools/perf/report.h"
 #include "tools/perf/run.h"
@@ -28,8 +28,8 @@ struct session {
     struct br_perf_run run;
     struct br_histogram *all; /* of all sizes, for --hdr */
     char devices[256], backend[32];
-    struct br_cost_counters counters; /* with --packet_cost */
-    bool quiet;                       /* the table is not wanted */
+    struct br_packet_cost_counters counters; /* with --packet_cost */
+    bool quiet;                              /* the table is not wanted */
     bool over, failed;
 };
 
@@ -92,7 +92,7 @@ static void perf_session_print_row(void *context, const struct br_perf_row *row)
     else if (!s->quiet)
         br_table_row(s->settings, row, s->cycles, stdout);
     if (s->settings->packet_cost && !s->quiet)
-        br_cost_print(&s->counters, &row->cost, stdout);
+        br_packet_cost_print(&s->counters, &row->cost, stdout);
     if (s->report)
         br_perf_report_add(s->report, row);
     if (s->settings->limit_bandwidth > 0 &&
@@ -119,7 +119,7 @@ static void print_rails(const struct session *s, const struct br_perf_rails *bef
 
 static void print_samples(struct session *s, const struct br_perf_row *row)
 {
-    double scale = br_perf_share(s->settings->test);
+    double scale = br_perf_trip_fraction(s->settings->test);
 
     if (s->settings->histogram && s->pair.client && !s->quiet)
         br_table_samples(s->settings,
@@ -129,7 +129,7 @@ static void print_samples(struct session *s, const struct br_perf_row *row)
 
 static int write_histogram(const struct session *s)
 {
-    double scale = br_perf_share(s->settings->test) * 1e-3;
+    double scale = br_perf_trip_fraction(s->settings->test) * 1e-3;
     FILE *out;
     int rc;
 
@@ -146,7 +146,7 @@ static int write_histogram(const struct session *s)
 
 /* With -b the server's figures come to the client, and the sum goes back; else the client's go to
  * the server. */
-static int perf_session_share(struct session *s, struct br_perf_row *row)
+static int perf_session_rail_share(struct session *s, struct br_perf_row *row)
 {
     struct br_perf_row other;
     int rc = 0;
@@ -174,8 +174,8 @@ static int perf_session_share(struct session *s, struct br_perf_row *row)
 
 static int perf_session_run_once(struct session *s, struct br_perf_row *row)
 {
-    return s->settings->test->latency ? br_run_latency(&s->run, row, &s->over)
-                                      : br_run_bandwidth(&s->run, row, &s->over);
+    return s->settings->test->latency ? br_perf_run_latency(&s->run, row, &s->over)
+                                      : br_perf_run_bandwidth(&s->run, row, &s->over);
 }
 
 static int perf_session_warm_up(struct session *s)
@@ -206,8 +206,8 @@ static bool perf_session_receives(const struct session *s)
 
 static int perf_session_one_size(struct session *s, size_t bytes)
 {
-    struct br_processor before = {0};
-    struct br_cost cost = {0};
+    struct br_cpu_usage before = {0};
+    struct br_packet_cost cost = {0};
     struct br_perf_rails carried = {0};
     struct br_perf_row row = {0};
     int rc;
@@ -215,21 +215,21 @@ static int perf_session_one_size(struct session *s, size_t bytes)
     s->run.bytes = bytes;
     rc = s->settings->warm_up ? perf_session_warm_up(s) : 0;
     if (s->settings->cpu_util)
-        before = br_processor_read();
+        before = br_cpu_usage_read();
     if (s->settings->packet_cost)
-        cost = br_cost_read(&s->counters, s->pair.comm);
+        cost = br_packet_cost_read(&s->counters, s->pair.comm);
     if (s->settings->report_per_port)
         br_perf_rails_read(&carried, s->pair.comm);
     if (!rc && !s->over)
         rc = perf_session_run_once(s, &row);
     if (s->settings->packet_cost)
-        cost = br_cost_between(cost, br_cost_read(&s->counters, s->pair.comm));
+        cost = br_packet_cost_between(cost, br_packet_cost_read(&s->counters, s->pair.comm));
     if (!rc)
         print_samples(s, &row);
     if (!rc && !s->settings->forever)
-        rc = perf_session_share(s, &row);
+        rc = perf_session_rail_share(s, &row);
     row.cost = cost;
-    row.cpu = s->settings->cpu_util ? br_processor_busy(before, br_processor_read()) : -1;
+    row.cpu = s->settings->cpu_util ? br_cpu_usage_busy(before, br_cpu_usage_read()) : -1;
     if (!rc && s->settings->validates && row.iterations && perf_session_receives(s))
         rc = br_pair_validate(&s->pair, bytes);
     if (row.iterations && !s->settings->forever)
@@ -310,8 +310,8 @@ static int perf_session_measure(struct session *s)
     return rc;
 }
 
-int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
-                   double cycles)
+int br_perf_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
+                        double cycles)
 {
     struct session *s = calloc(1, sizeof *s);
     int rc, left;
@@ -320,13 +320,13 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         return br_error(ENOMEM, "no memory");
     s->settings = settings;
     s->cycles = cycles;
-    s->counters = (struct br_cost_counters){.cycles_fd = -1, .instructions_fd = -1};
+    s->counters = (struct br_packet_cost_counters){.cycles_fd = -1, .instructions_fd = -1};
     if (settings->packet_cost)
-        br_cost_open(&s->counters);
+        br_packet_cost_open(&s->counters);
     rc = br_pair_open(&s->pair, settings, where);
     if (rc) {
         fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_message());
-        br_cost_close(&s->counters);
+        br_packet_cost_close(&s->counters);
         free(s);
         return rc;
     }
@@ -338,7 +338,7 @@ int br_session_run(const struct br_perf_settings *settings, const struct br_exch
         fprintf(stderr, "braid perf %s: %s\n", settings->test->name, br_error_message());
     if (!rc)
         rc = left ? left : s->over && !settings->forever ? -EINTR : s->failed;
-    br_cost_close(&s->counters);
+    br_packet_cost_close(&s->counters);
     free(s->run.samples);
     free(s->all);
     free(s);

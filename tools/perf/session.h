@@ -8,7 +8,7 @@
 
 /* cycles: as br_cycles_per_ns() has it, 0: print times in us. Blocks. 0; 1: a limit (-w, -y) was
  * not reached, told; -EINTR: Ctrl-C; else a negative errno with a message. */
-int br_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
-                   double cycles);
+int br_perf_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
+                        double cycles);
 
 #endif

@@ -25,7 +25,7 @@ static const struct br_perf_test tests[] = {
     {"atomic_lat", "Atomic", BR_PERF_ATOMIC, true},
 };
 
-double br_perf_share(const struct br_perf_test *test)
+double br_perf_trip_fraction(const struct br_perf_test *test)
 {
     return test->verb == BR_PERF_READ || test->verb == BR_PERF_ATOMIC ? 1 : 0.5;
 }
@@ -201,7 +201,7 @@ static void perf_settings_fill(int64_t *value, int64_t otherwise)
         *value = otherwise;
 }
 
-static int64_t perf_settings_least(int64_t a, int64_t b)
+static int64_t perf_settings_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -209,27 +209,27 @@ static int64_t perf_settings_least(int64_t a, int64_t b)
 static int fill_in(struct br_perf_settings *s)
 {
     bool latency = s->test->latency, counted = s->duration <= 0 && !s->forever;
-    int64_t rails = s->rails > 0 ? s->rails : 1, most = BR_PERF_MOST_DEPTH / 2 / rails;
+    int64_t rails = s->rails > 0 ? s->rails : 1, most = BR_PERF_MAX_DEPTH / 2 / rails;
 
     perf_settings_fill(&s->rails, 0);
     perf_settings_fill(&s->size, s->test->verb == BR_PERF_ATOMIC ? 8 : latency ? 2 : 65536);
     perf_settings_fill(&s->duration, s->forever ? 5 : 0);
-    perf_settings_fill(&s->margin, s->forever ? 0 : perf_settings_least(2, s->duration / 4));
+    perf_settings_fill(&s->margin, s->forever ? 0 : perf_settings_min(2, s->duration / 4));
     perf_settings_fill(&s->iterations, s->test->verb == BR_PERF_WRITE && !latency ? 5000 : 1000);
     if (s->depth > most)
         return br_error(EINVAL,
                         "-t %" PRId64 ": %" PRId64 " rails leave at most %" PRId64 " for each",
                         s->depth, rails, most);
-    perf_settings_fill(&s->depth, latency ? 1 : perf_settings_least(128, most));
-    perf_settings_fill(&s->rx_depth, latency ? 1 : BR_PERF_MOST_AHEAD / rails);
-    s->rx_depth = perf_settings_least(s->rx_depth, BR_PERF_MOST_AHEAD / rails);
+    perf_settings_fill(&s->depth, latency ? 1 : perf_settings_min(128, most));
+    perf_settings_fill(&s->rx_depth, latency ? 1 : BR_PERF_MAX_RX_WINDOW / rails);
+    s->rx_depth = perf_settings_min(s->rx_depth, BR_PERF_MAX_RX_WINDOW / rails);
     if (counted) {
-        s->depth = perf_settings_least(s->depth, s->iterations);
-        s->rx_depth = perf_settings_least(s->rx_depth, s->iterations);
+        s->depth = perf_settings_min(s->depth, s->iterations);
+        s->rx_depth = perf_settings_min(s->rx_depth, s->iterations);
     }
     s->messages = s->iterations * rails;
     s->window = s->depth * rails;
-    s->ahead = s->rx_depth * rails;
+    s->rx_window = s->rx_depth * rails;
     if (s->post_list > s->window || s->moderation > s->window)
         return br_error(EINVAL,
                         "-%c %" PRId64 " is more than the %" PRId64
@@ -237,8 +237,8 @@ static int fill_in(struct br_perf_settings *s)
                         s->post_list > s->window ? 'l' : 'Q',
                         s->post_list > s->window ? s->post_list : s->moderation, s->window);
     perf_settings_fill(&s->post_list, 1);
-    perf_settings_fill(&s->moderation, perf_settings_least(100, s->window));
-    if (!counted || s->messages > BR_PERF_PEAK_MOST)
+    perf_settings_fill(&s->moderation, perf_settings_min(100, s->window));
+    if (!counted || s->messages > BR_PERF_PEAK_MAX)
         s->no_peak = true;
     if (s->unsorted)
         s->histogram = true;
@@ -272,10 +272,10 @@ static int perf_settings_parse(struct br_perf_settings *s, struct br_perf_texts 
         return rc;
     if (arguments.count > 1)
         return br_error(EINVAL, "'%s' is one word too many: the server's name is the only one",
-                        arguments.message[1]);
+                        arguments.operands[1]);
     if (arguments.command)
         return br_error(EINVAL, "'--' is followed by nothing that %s knows", s->test->name);
-    s->server = arguments.message[0];
+    s->server = arguments.operands[0];
     rc = br_perf_option_table_refuse(texts);
     if (!rc)
         rc = perf_settings_limit("-w", texts->limit_bandwidth, &s->limit_bandwidth);
@@ -318,7 +318,7 @@ static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *t
     return 0;
 }
 
-static bool perf_settings_wants(int argc, char **argv, const char *name, const char *letter)
+static bool perf_settings_check(int argc, char **argv, const char *name, const char *letter)
 {
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], name) || !strcmp(argv[i], letter))
@@ -350,11 +350,11 @@ int br_perf_settings_read(struct br_perf_settings *s, int argc, char **argv)
                                    .gpu = -1};
     if (!s->test)
         return br_error(EINVAL, "there is no test '%s'", argv[0]);
-    if (perf_settings_wants(argc, argv, "--help", "-h")) {
+    if (perf_settings_check(argc, argv, "--help", "-h")) {
         br_perf_option_table_help(s->test);
         return 1;
     }
-    if (perf_settings_wants(argc, argv, "--version", "-V")) {
+    if (perf_settings_check(argc, argv, "--version", "-V")) {
         printf("Version: %s\n", braid_version());
         return 1;
     }
@@ -381,10 +381,10 @@ int br_perf_settings_parse(struct br_perf_settings *s, int argc, char **argv)
 
 int64_t br_perf_first_size(const struct br_perf_settings *s)
 {
-    return s->all ? BR_PERF_ALL_LEAST : s->size;
+    return s->all ? BR_PERF_ALL_MIN : s->size;
 }
 
 int64_t br_perf_next_size(const struct br_perf_settings *s, int64_t bytes)
 {
-    return s->all && bytes < BR_PERF_ALL_MOST ? 2 * bytes : 0;
+    return s->all && bytes < BR_PERF_ALL_MAX ? 2 * bytes : 0;
 }

@@ -14,17 +14,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_PERF_MOST_BYTES (1ll << 30)
+#define BR_PERF_MAX_BYTES (1ll << 30)
 /* Operations under way, below BR_MAX_OPERATIONS with room for control. */
-#define BR_PERF_MOST_DEPTH       1000
-#define BR_PERF_MOST_AHEAD       500 /* receives posted ahead, all rails together */
-#define BR_PERF_LEAST_ITERATIONS 5
-#define BR_PERF_MOST_ITERATIONS  1000000000
-#define BR_PERF_MOST_SECONDS     86400
-#define BR_PERF_MOST_QUEUES      8           /* of -q: rails between the two sides */
-#define BR_PERF_ALL_LEAST        2           /* bytes, of --all */
-#define BR_PERF_ALL_MOST         (8ll << 20) /* bytes, of --all */
-#define BR_PERF_PEAK_MOST        20000       /* messages of which the peak is looked for */
+#define BR_PERF_MAX_DEPTH      1000
+#define BR_PERF_MAX_RX_WINDOW  500 /* receives posted ahead, all rails together */
+#define BR_PERF_MIN_ITERATIONS 5
+#define BR_PERF_MAX_ITERATIONS 1000000000
+#define BR_PERF_MAX_SECONDS    86400
+#define BR_PERF_MAX_QUEUES     8           /* of -q: rails between the two sides */
+#define BR_PERF_ALL_MIN        2           /* bytes, of --all */
+#define BR_PERF_ALL_MAX        (8ll << 20) /* bytes, of --all */
+#define BR_PERF_PEAK_MAX       20000       /* messages of which the peak is looked for */
 
 enum br_perf_verb { BR_PERF_WRITE, BR_PERF_READ, BR_PERF_SEND, BR_PERF_ATOMIC };
 
@@ -50,7 +50,7 @@ struct br_perf_settings {
     int64_t post_list, moderation; /* messages posted, and completions taken, at once */
     int64_t rails;                 /* 0: one a device */
     int64_t priority;
-    int64_t messages, window, ahead; /* iterations, depth and rx_depth of all rails together */
+    int64_t messages, window, rx_window; /* iterations, depth and rx_depth of all rails together */
     int64_t gid_index, service_level, traffic_class, ib_port; /* verbs alone; -1: not given */
     /* whose memory the buffers are; -1: none */
     int64_t gpu;
@@ -64,7 +64,7 @@ struct br_perf_settings {
 };
 
 /* What of a trip there and back is the message's time: all of a read and an atomic, else half. */
-double br_perf_share(const struct br_perf_test *test);
+double br_perf_trip_fraction(const struct br_perf_test *test);
 
 /* May its buffers be memory of a GPU? As in perftest: not where a side looks into its memory while
  * a put arrives there, nor an atomic's value. */

@@ -72,10 +72,10 @@ static void latency_row(const struct br_perf_row *r, double cycles, FILE *out)
     fprintf(out,
             " %-7" PRIu64 " %" PRIu64 "          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f "
             "    \t%-7.2f\t\t%-7.2f \t\t%-7.2f\n",
-            r->bytes, r->iterations, br_table_time(r->least, cycles),
-            br_table_time(r->most, cycles), br_table_time(r->typical, cycles),
-            br_table_time(r->mean, cycles), br_table_time(r->deviation, cycles),
-            br_table_time(r->p99, cycles), br_table_time(r->p999, cycles));
+            r->bytes, r->iterations, br_table_time(r->min, cycles), br_table_time(r->max, cycles),
+            br_table_time(r->median, cycles), br_table_time(r->mean, cycles),
+            br_table_time(r->stddev, cycles), br_table_time(r->p99, cycles),
+            br_table_time(r->p999, cycles));
 }
 
 void br_table_row(const struct br_perf_settings *s, const struct br_perf_row *r, double cycles,

@@ -62,7 +62,7 @@ static int add_row(struct table *t, enum br_policy policy)
 }
 
 /* What counts: simulated, or predicted. */
-static const struct br_timeline *plan_model_line_of(const struct table *t, const struct row *row)
+static const struct br_timeline *plan_model_cost_of(const struct table *t, const struct row *row)
 {
     return t->set->simulate ? &row->simulated : &row->line;
 }
@@ -86,7 +86,7 @@ static const struct row *plan_model_best(const struct table *t)
     const struct row *row = &t->rows[0];
 
     for (int i = 1; i < t->n; i++)
-        if (plan_model_line_of(t, &t->rows[i])->iteration < plan_model_line_of(t, row)->iteration)
+        if (plan_model_cost_of(t, &t->rows[i])->iteration < plan_model_cost_of(t, row)->iteration)
             row = &t->rows[i];
     return row;
 }
@@ -115,7 +115,7 @@ static void plan_model_print(const struct table *t)
         printf(" (%lld samples, %s x 10^9 multiply-adds a second)", (long long)t->set->batch,
                t->set->speed ? t->set->speed : "1000");
     printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n",
-           t->ranks, t->w.load.line.a * 1e6, t->w.load.line.b * 1e9, t->w.cost);
+           t->ranks, t->w.load.cost.a * 1e6, t->w.load.cost.b * 1e9, t->w.cost);
     if (t->set->simulate)
         printf("# simulated all-reduces: %s\n",
                t->set->algorithm ? t->set->algorithm
@@ -126,7 +126,7 @@ static void plan_model_print(const struct table *t)
            t->set->simulate ? "  predicted ms    off" : "");
     for (int i = 0; i < t->n; i++) {
         const struct row *row = &t->rows[i];
-        const struct br_timeline *line = plan_model_line_of(t, row);
+        const struct br_timeline *line = plan_model_cost_of(t, row);
         double efficiency = line->iteration > 0 ? t->compute / line->iteration : 1;
 
         printf("%c %-10s %11u %8s %13.3f %11.3f %9.2f %9.1f %% %11.0f",
@@ -148,8 +148,8 @@ static int plan_model_write_json(const struct table *t, FILE *out)
     cJSON_AddStringToObject(root, "model", t->w.model.title);
     cJSON_AddNumberToObject(root, "ranks", t->ranks);
     cJSON_AddNumberToObject(root, "compute_s", t->compute);
-    cJSON_AddNumberToObject(root, "a_s", t->w.load.line.a);
-    cJSON_AddNumberToObject(root, "b_s_per_byte", t->w.load.line.b);
+    cJSON_AddNumberToObject(root, "a_s", t->w.load.cost.a);
+    cJSON_AddNumberToObject(root, "b_s_per_byte", t->w.load.cost.b);
     rows = cJSON_AddArrayToObject(root, "policies");
     for (int i = 0; i < t->n; i++) {
         const struct row *row = &t->rows[i];
@@ -181,7 +181,7 @@ static int plan_model_write_files(const struct table *t)
 
     for (int i = 0; i < t->n; i++)
         views[i] = (struct br_timeline_view){br_policy_name(t->rows[i].policy), &t->w.model,
-                                             plan_model_line_of(t, &t->rows[i]), t->compute};
+                                             plan_model_cost_of(t, &t->rows[i]), t->compute};
     if (t->set->layers)
         br_timeline_text(&views[plan_model_best(t) - t->rows], stdout);
     if (t->set->svg && (out = br_output_open(t->set->svg, true, &rc))) {
@@ -221,12 +221,12 @@ static int open_workload(struct table *t, const struct br_cost_model *model, con
     if (!rc)
         rc = br_tool_workload_open(&t->w, t->set,
                                    t->set->simulate ? &t->simulation.config.model : model, figures);
-    if (rc || !t->set->simulate || t->set->line || t->set->links || t->ranks == 1)
+    if (rc || !t->set->simulate || t->set->cost || t->set->links || t->ranks == 1)
         return rc;
     snprintf(t->w.cost, sizeof t->w.cost, "fitted to simulated all-reduces");
-    rc = br_plan_simulation_line(&t->simulation, &t->w.load, &t->w.load.line);
+    rc = br_plan_simulation_cost(&t->simulation, &t->w.load, &t->w.load.cost);
     if (!rc)
-        rc = br_plan_simulation_behind(&t->simulation, &t->w.load, &t->w.load.behind);
+        rc = br_plan_simulation_overtake(&t->simulation, &t->w.load, &t->w.load.overtake);
     if (rc)
         br_tool_workload_close(&t->w);
     return rc;

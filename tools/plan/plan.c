@@ -20,9 +20,9 @@
 #include "collectives/schedule/show.h"
 #include "collectives/tuning/timing.h"
 #include "collectives/schedule/type.h"
-#include "tools/coll/calls.h"
-#include "tools/coll/coll_table.h"
-#include "tools/coll/measure.h"
+#include "tools/common/coll_time.h"
+#include "tools/common/coll_table.h"
+#include "tools/calibrate/measure.h"
 #include "tools/common/output.h"
 #include "tools/plan/model.h"
 #include "tools/plan/settings.h"
@@ -36,7 +36,7 @@
 
 struct plan {
     struct br_plan_settings set;
-    const struct br_coll *kind;
+    const struct br_coll *coll;
     enum br_collective collective;
     struct br_topology own; /* without a job */
     struct br_cost_model model;
@@ -51,8 +51,8 @@ static int find_collective(struct plan *p)
 {
     const char *name = p->set.collective;
 
-    p->kind = br_coll_find(name);
-    if (!p->kind || br_collective_find(name, &p->collective))
+    p->coll = br_coll_find(name);
+    if (!p->coll || br_collective_find(name, &p->collective))
         return br_error(EINVAL, "--collective %s: no such collective", name);
     return 0;
 }
@@ -168,7 +168,7 @@ static double time_exactly(const struct plan *p, const struct br_tuning *tuning,
     return seconds;
 }
 
-static int plan_plan_draw(const struct plan *p, const struct br_tuning *tuning)
+static int plan_draw(const struct plan *p, const struct br_tuning *tuning)
 {
     struct br_schedule **all;
     FILE *file = NULL;
@@ -193,23 +193,23 @@ static int plan_plan_draw(const struct plan *p, const struct br_tuning *tuning)
 static int measure_calls(const struct plan *p, const char *algorithm, size_t bytes, bool first,
                          double *seconds)
 {
-    struct br_calls calls = {.comm = p->comm,
-                             .kind = p->kind,
-                             .algorithm = algorithm,
-                             .bytes = bytes,
-                             .send = p->send,
-                             .recv = p->recv,
-                             .enough = ENOUGH,
-                             .most = MOST_CALLS,
-                             .once = !first};
+    struct br_coll_timing calls = {.comm = p->comm,
+                                   .coll = p->coll,
+                                   .algorithm = algorithm,
+                                   .bytes = bytes,
+                                   .send = p->send,
+                                   .recv = p->recv,
+                                   .min_ns = ENOUGH,
+                                   .max_calls = MOST_CALLS,
+                                   .once = !first};
 
-    return br_calls_time(&calls, seconds);
+    return br_coll_time(&calls, seconds);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static int plan_plan_candidates(const struct plan *p, double bytes,
-                                struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
+static int plan_candidates(const struct plan *p, double bytes,
+                           struct br_tuning tunings[BR_ALGORITHM_CONFIGS])
 {
     struct br_algorithm_config config;
     int rc;
@@ -245,23 +245,23 @@ static int one_row(struct plan *p, size_t bytes, double block, const struct br_t
     return 0;
 }
 
-static int plan_plan_one_size(struct plan *p, size_t bytes)
+static int plan_one_size(struct plan *p, size_t bytes)
 {
     static struct br_tuning tunings[BR_ALGORITHM_CONFIGS];
     struct br_coll_shape shape =
-        br_coll_shape(p->kind, bytes, BRAID_FLOAT32, (int)p->model.topology->n);
+        br_coll_shape(p->coll, bytes, BRAID_FLOAT32, (int)p->model.topology->n);
     double block = (double)(shape.count * br_type_size(BRAID_FLOAT32));
-    int n = plan_plan_candidates(p, block, tunings), rc = n < 0 ? n : 0;
+    int n = plan_candidates(p, block, tunings), rc = n < 0 ? n : 0;
 
     for (int i = 0; i < n && !rc; i++)
         rc = one_row(p, bytes, block, &tunings[i], i == 0);
     if (!rc && p->set.dot && p->table &&
         (double)bytes * (double)p->set.factor > (double)p->set.max_bytes)
-        rc = plan_plan_draw(p, &tunings[0]);
+        rc = plan_draw(p, &tunings[0]);
     return rc;
 }
 
-static int plan_plan_get_buffers(struct plan *p)
+static int plan_get_buffers(struct plan *p)
 {
     size_t bytes = (size_t)p->set.max_bytes + 4096;
 
@@ -280,20 +280,20 @@ static int plan_plan_get_buffers(struct plan *p)
 static int plan(struct plan *p)
 {
     const struct br_plan_settings *s = &p->set;
-    bool barrier = p->kind->id == BR_COLL_BARRIER;
+    bool barrier = p->coll->id == BR_COLL_BARRIER;
     int rc = open_model(p);
 
     if (!rc && s->model)
         return p->comm && braid_rank(p->comm) ? 0 : br_plan_model(s, &p->model, p->figures);
     if (!rc)
-        rc = plan_plan_get_buffers(p);
+        rc = plan_get_buffers(p);
     if (!rc && (!p->comm || braid_rank(p->comm) == 0) &&
         !(p->table =
               br_plan_table_new(s->collective, &p->model, p->figures, s->json, s->exact, s->run)))
         rc = -EIO;
     for (int64_t bytes = barrier ? s->max_bytes : s->min_bytes; bytes <= s->max_bytes && !rc;
          bytes = bytes ? bytes * s->factor : s->factor)
-        rc = plan_plan_one_size(p, barrier ? 0 : (size_t)bytes);
+        rc = plan_one_size(p, barrier ? 0 : (size_t)bytes);
     if (!rc && p->table)
         rc = br_plan_table_finish(p->table);
     return rc;

@@ -52,7 +52,7 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
          "G multiply-adds a device does in a second, in 10^9; default 1000"},
         {"times", 0, BR_OPTION_TEXT, &s->times, 0, 0,
          "FILE instead: layer,forward_us,backward_us, a line a layer"},
-        {"line", 0, BR_OPTION_TEXT, &s->line, 0, 0,
+        {"line", 0, BR_OPTION_TEXT, &s->cost, 0, 0,
          "A,B an all-reduce takes A us + B ns a byte; default: as the model says"},
         {"links", 0, BR_OPTION_TEXT, &s->links, 0, 0,
          "LAW:ALPHA,BETA,GAMMA the same by a formula, in us, ns, ns: ring, halving, binary_tree, "
@@ -123,7 +123,7 @@ static int check_simulation(const struct br_plan_settings *s)
 static int check_model(const struct br_plan_settings *s)
 {
     if (!s->model)
-        return s->times || s->speed || s->line || s->links || s->policy || s->svg || s->trace ||
+        return s->times || s->speed || s->cost || s->links || s->policy || s->svg || s->trace ||
                        s->layers
                    ? br_error(EINVAL, "--times, --speed, --line, --links, --policy, --layers, "
                                       "--svg and --trace are "
@@ -135,7 +135,7 @@ static int check_model(const struct br_plan_settings *s)
     if (s->times && s->speed)
         return br_error(EINVAL, "say --times or --speed, not both");
     /* A simulation runs the named algorithm, and the planner may still be given a and b. */
-    if (!!s->line + !!s->links + (s->calibration || s->measure || (s->algorithm && !s->simulate)) >
+    if (!!s->cost + !!s->links + (s->calibration || s->measure || (s->algorithm && !s->simulate)) >
         1)
         return br_error(
             EINVAL,

@@ -62,8 +62,8 @@ int br_plan_simulation_open(struct br_plan_simulation *s, const struct br_plan_s
     return 0;
 }
 
-int br_plan_simulation_line(const struct br_plan_simulation *s, const struct br_workload *work,
-                            struct br_cost_line *line)
+int br_plan_simulation_cost(const struct br_plan_simulation *s, const struct br_workload *work,
+                            struct br_cost_line *cost)
 {
     double all = 0, bytes = INFINITY;
     struct br_cost_line_sample samples[BR_COST_FIT_POINTS];
@@ -87,11 +87,11 @@ int br_plan_simulation_line(const struct br_plan_simulation *s, const struct br_
             break;
     }
     br_sim_job_close(&job);
-    return rc ? rc : br_cost_line_measure(samples, n, line);
+    return rc ? rc : br_cost_line_measure(samples, n, cost);
 }
 
-int br_plan_simulation_behind(const struct br_plan_simulation *s, const struct br_workload *work,
-                              double *behind)
+int br_plan_simulation_overtake(const struct br_plan_simulation *s, const struct br_workload *work,
+                                double *behind)
 {
     double all = 0, taken = 0, bytes;
     struct br_sim_job job;
@@ -105,9 +105,9 @@ int br_plan_simulation_behind(const struct br_plan_simulation *s, const struct b
     bytes = all / PART;
     /* when the other is well under way */
     rc = br_sim_training_overtake(&job, s->algorithm, (uint64_t)bytes, (uint64_t)all,
-                                  br_cost_line_seconds(&work->line, all) / 4, &taken);
+                                  br_cost_line_seconds(&work->cost, all) / 4, &taken);
     br_sim_job_close(&job);
-    *behind = fmax(taken - br_cost_line_seconds(&work->line, bytes), 0);
+    *behind = fmax(taken - br_cost_line_seconds(&work->cost, bytes), 0);
     return rc;
 }
 

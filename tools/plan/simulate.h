@@ -22,13 +22,13 @@ int br_plan_simulation_open(struct br_plan_simulation *simulation,
                             const struct br_plan_settings *set, const struct br_cost_model *model);
 
 /* a and b of all-reduces of the sizes that groups of the workload may have. */
-int br_plan_simulation_line(const struct br_plan_simulation *simulation,
-                            const struct br_workload *work, struct br_cost_line *line);
+int br_plan_simulation_cost(const struct br_plan_simulation *simulation,
+                            const struct br_workload *work, struct br_cost_line *cost);
 
 /* What an urgent all-reduce takes longer while another is under way (workload.h); work->line is
  * known. */
-int br_plan_simulation_behind(const struct br_plan_simulation *simulation,
-                              const struct br_workload *work, double *behind);
+int br_plan_simulation_overtake(const struct br_plan_simulation *simulation,
+                                const struct br_workload *work, double *behind);
 
 /* What BRAID_TRACE asks for (doc/trace.md): a file for each rank of the simulation, in virtual
  * time, with all details unless BRAID_TRACE_DETAIL says otherwise. traces stays NULL where

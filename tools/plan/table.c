@@ -20,7 +20,7 @@ struct br_plan_table {
     cJSON *root, *rows;
     size_t last_bytes;
     double *errors; /* of the predictions, absolute */
-    size_t n_errors, room;
+    size_t n_errors, capacity;
 };
 
 static void plan_table_header(const struct br_plan_table *t, const char *collective,
@@ -73,14 +73,14 @@ struct br_plan_table *br_plan_table_new(const char *collective, const struct br_
 
 static void keep_error(struct br_plan_table *t, double error)
 {
-    if (t->n_errors == t->room) {
-        size_t room = t->room ? 2 * t->room : 64;
+    if (t->n_errors == t->capacity) {
+        size_t room = t->capacity ? 2 * t->capacity : 64;
         double *more = realloc(t->errors, room * sizeof *more);
 
         if (!more)
             return;
         t->errors = more;
-        t->room = room;
+        t->capacity = room;
     }
     t->errors[t->n_errors++] = fabs(error);
 }

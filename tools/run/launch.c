@@ -39,7 +39,7 @@ struct place {
 
 struct job {
     const struct br_launch *launch;
-    struct br_run_keeper keeper;
+    struct br_run_watchdog watchdog;
     struct rank *ranks;
     struct pollfd *polls; /* signals, then two for each rank */
     int signals;          /* signalfd */
@@ -57,7 +57,7 @@ struct job {
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 static void __attribute__((format(printf, 2, 3)))
-launch_say(const struct job *job, const char *format, ...)
+launch_log(const struct job *job, const char *format, ...)
 {
     va_list args;
 
@@ -102,7 +102,7 @@ void br_launch_set_number(const char *name, int64_t value)
     setenv(name, text, 1);
 }
 
-void br_launch_forget_outer(void)
+void br_launch_unset_outer(void)
 {
     static const char *const outer[] = {
         "BRAID_RANK",        "BRAID_WORLD_SIZE", "BRAID_LOCAL_RANK",   "BRAID_LOCAL_WORLD_SIZE",
@@ -197,7 +197,7 @@ static int start_rank(struct job *job, int i)
     if (i > 0 || isatty(0))
         start.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
     launch->environment(launch->with, i);
-    if (launch->share_cores && br_run_share_of_cores(i, launch->count, &share))
+    if (launch->bind_cores && br_run_core_set(i, launch->count, &share))
         start.cpus = &share;
     if (launch->enter) {
         start.enter = launch_enter;
@@ -205,7 +205,7 @@ static int start_rank(struct job *job, int i)
     }
     rc = open_output(job, i, &start);
     if (rc == 0)
-        rc = br_run_process_start(&job->keeper, &start, &job->ranks[i].pid);
+        rc = br_run_process_start(&job->watchdog, &start, &job->ranks[i].pid);
     if (rc == 0)
         job->running++;
     else
@@ -248,10 +248,10 @@ static void launch_blame(struct job *job, int rank, pid_t pid, int status)
 
     job->launch->name(job->launch->with, rank, name);
     if (WIFEXITED(status))
-        launch_say(job, "%s (process %d) ended with exit code %d%s", name, (int)pid,
+        launch_log(job, "%s (process %d) ended with exit code %d%s", name, (int)pid,
                    WEXITSTATUS(status), others);
     else
-        launch_say(job, "%s (process %d) was killed by signal %d (%s)%s%s", name, (int)pid,
+        launch_log(job, "%s (process %d) was killed by signal %d (%s)%s%s", name, (int)pid,
                    WTERMSIG(status), strsignal(WTERMSIG(status)),
                    WCOREDUMP(status) ? ", core dumped" : "", others);
     end_job(job, WIFEXITED(status) ? WEXITSTATUS(status) : CODE_SIGNAL + WTERMSIG(status), SIGTERM);
@@ -297,7 +297,7 @@ static void take_signal(struct job *job, int number)
     } else if (job->ending) {
         launch_signal_all(job, SIGKILL); /* somebody insists */
     } else {
-        launch_say(job, "%s: ending the job", strsignal(number));
+        launch_log(job, "%s: ending the job", strsignal(number));
         end_job(job, CODE_SIGNAL + number, number);
     }
 }
@@ -311,7 +311,7 @@ static void take_signals(struct job *job)
     while (read(job->signals, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo != SIGCHLD)
             take_signal(job, (int)info.ssi_signo);
-    while ((pid = br_run_process_reap(&job->keeper, &status)) > 0)
+    while ((pid = br_run_process_reap(&job->watchdog, &status)) > 0)
         take_end(job, pid, status);
 }
 
@@ -322,11 +322,11 @@ static void take_time(struct job *job)
     if (now >= job->blame_at)
         blame_suspect(job);
     if (now >= job->over_at && !job->ending) {
-        launch_say(job, "not done after %lld s, ending all ranks", (long long)job->launch->timeout);
+        launch_log(job, "not done after %lld s, ending all ranks", (long long)job->launch->timeout);
         end_job(job, CODE_TIMEOUT, SIGTERM);
     }
     if (now >= job->kill_at) {
-        launch_say(job, "%d rank%s did not end in time, killing", job->running,
+        launch_log(job, "%d rank%s did not end in time, killing", job->running,
                    job->running > 1 ? "s" : "");
         job->kill_at = UINT64_MAX;
         launch_signal_all(job, SIGKILL);
@@ -373,7 +373,7 @@ static void launch_start_all(struct job *job)
         int rc = start_rank(job, i);
 
         if (rc < 0) {
-            launch_say(job, "%s", br_error_message());
+            launch_log(job, "%s", br_error_message());
             end_job(job, rc == -ENOENT ? 127 : 126, SIGKILL);
         }
     }
@@ -382,7 +382,7 @@ static void launch_start_all(struct job *job)
 /* In reverse order; the last output comes after everyone who could write it is gone. */
 static void launch_finish(struct job *job)
 {
-    br_run_keeper_stop(&job->keeper);
+    br_run_watchdog_stop(&job->watchdog);
     for (int i = 0; job->ranks && i < job->launch->count; i++) {
         copy_output(job, &job->ranks[i].out);
         copy_output(job, &job->ranks[i].err);
@@ -404,12 +404,12 @@ int br_launch(const struct br_launch *launch)
                       .blame_at = UINT64_MAX};
 
     raise_file_limit(launch->count);
-    if (br_run_keeper_start(&job.keeper) < 0) {
-        launch_say(&job, "%s", br_error_message());
+    if (br_run_watchdog_start(&job.watchdog) < 0) {
+        launch_log(&job, "%s", br_error_message());
         return 1;
     }
     if (launch_prepare(&job) < 0) {
-        launch_say(&job, "%s", br_error_message());
+        launch_log(&job, "%s", br_error_message());
         job.code = 1;
     } else {
         if (launch->timeout)
@@ -418,8 +418,8 @@ int br_launch(const struct br_launch *launch)
         launch_run(&job);
     }
     launch_finish(&job);
-    if (launch->own->port_fd >= 0)
-        close(launch->own->port_fd);
-    sodium_memzero(launch->own->secret, sizeof launch->own->secret);
+    if (launch->resources->port_fd >= 0)
+        close(launch->resources->port_fd);
+    sodium_memzero(launch->resources->secret, sizeof launch->resources->secret);
     return job.code;
 }

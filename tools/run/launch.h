@@ -26,7 +26,7 @@
 #define BR_LAUNCH_LABEL 32 /* and of what stands in front of its lines */
 
 /* What a launcher holds for its job; { .port_fd = -1 } at first, filled in by `prepare`. */
-struct br_launch_own {
+struct br_launch_resources {
     int port_fd;                              /* of br_socket_reserve() */
     char secret[2 * BR_SECRET_KEY_BYTES + 1]; /* of br_launch_secret() */
 };
@@ -37,9 +37,9 @@ struct br_launch {
     char *const *command; /* NULL-terminated */
     bool no_prefix;       /* output as it comes, without a label in front */
     /* each process keeps to its share of the cores, when there is one for each */
-    bool share_cores;
-    int64_t timeout;           /* s; 0: none. The job is ended with code 124 then. */
-    struct br_launch_own *own; /* closed and wiped at the end */
+    bool bind_cores;
+    int64_t timeout;                       /* s; 0: none. The job is ended with code 124 then. */
+    struct br_launch_resources *resources; /* closed and wiped at the end */
 
     /* for the functions below, all called in the launcher but `enter` */
     void *with;
@@ -65,7 +65,7 @@ int br_launch(const struct br_launch *launch);
 int br_launch_secret(const char *file, uint32_t size, char hex[2 * BR_SECRET_KEY_BYTES + 1]);
 
 /* Takes variables out of the environment that would win over those that launchers set. */
-void br_launch_forget_outer(void);
+void br_launch_unset_outer(void);
 
 void br_launch_set_number(const char *name, int64_t value); /* setenv() */
 

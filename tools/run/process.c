@@ -21,7 +21,7 @@
 
 /* Reads groups: n > 0 has started, n < 0 has ended. At the end of the pipe, or of the launcher,
  * kills those that are there. */
-static void __attribute__((noreturn)) run_process_keep(int from)
+static void __attribute__((noreturn)) run_watchdog_main(int from)
 {
     static pid_t groups[GROUPS_MAX];
     int n = 0;
@@ -43,40 +43,40 @@ static void __attribute__((noreturn)) run_process_keep(int from)
     _exit(0);
 }
 
-static void run_process_tell(const struct br_run_keeper *keeper, pid_t group)
+static void run_watchdog_notify(const struct br_run_watchdog *watchdog, pid_t group)
 {
-    while (keeper && write(keeper->pipe, &group, sizeof group) < 0 && errno == EINTR)
+    while (watchdog && write(watchdog->pipe, &group, sizeof group) < 0 && errno == EINTR)
         ;
 }
 
-int br_run_keeper_start(struct br_run_keeper *keeper)
+int br_run_watchdog_start(struct br_run_watchdog *watchdog)
 {
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return br_error(errno, "no pipe: %s", strerror(errno));
-    keeper->pid = fork();
-    if (keeper->pid < 0) {
+    watchdog->pid = fork();
+    if (watchdog->pid < 0) {
         int err = errno;
 
         close(ends[0]);
         close(ends[1]);
         return br_error(err, "cannot start a process: %s", strerror(err));
     }
-    if (keeper->pid == 0) {
+    if (watchdog->pid == 0) {
         close(ends[1]);
         for (int fd = 0; fd <= 2; fd++)
             close(fd); /* who reads our output must see its end when we have ended */
-        run_process_keep(ends[0]);
+        run_watchdog_main(ends[0]);
     }
     close(ends[0]);
-    keeper->pipe = ends[1];
+    watchdog->pipe = ends[1];
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     return 0;
 }
 
 /* Kills every child but the keeper. Returns how many there were. */
-static int kill_children(const struct br_run_keeper *keeper)
+static int kill_children(const struct br_run_watchdog *watchdog)
 {
     char path[64];
     FILE *file;
@@ -87,7 +87,7 @@ static int kill_children(const struct br_run_keeper *keeper)
     if (!file)
         return 0;
     while (fscanf(file, "%d", &pid) == 1) {
-        if (pid != keeper->pid) {
+        if (pid != watchdog->pid) {
             kill(pid, SIGKILL);
             n++;
         }
@@ -96,17 +96,17 @@ static int kill_children(const struct br_run_keeper *keeper)
     return n;
 }
 
-void br_run_keeper_stop(struct br_run_keeper *keeper)
+void br_run_watchdog_stop(struct br_run_watchdog *watchdog)
 {
     int status;
 
-    for (int i = 0; i < SWEEPS && kill_children(keeper); i++) {
+    for (int i = 0; i < SWEEPS && kill_children(watchdog); i++) {
         usleep(SWEEP_PAUSE);
-        while (br_run_process_reap(keeper, &status) > 0)
+        while (br_run_process_reap(watchdog, &status) > 0)
             ;
     }
-    close(keeper->pipe);
-    while (waitpid(keeper->pid, &status, 0) < 0 && errno == EINTR)
+    close(watchdog->pipe);
+    while (waitpid(watchdog->pid, &status, 0) < 0 && errno == EINTR)
         ;
 }
 
@@ -118,7 +118,7 @@ struct refusal {
     char message[BR_ERROR_BYTES];
 };
 
-static void run_process_place(int fd, int number)
+static void run_process_find(int fd, int number)
 {
     if (fd >= 0)
         dup2(fd, number); /* the copy is not closed by exec */
@@ -135,9 +135,9 @@ run_process_become(const struct br_run_process_options *start, pid_t launcher, i
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher)
         _exit(1); /* it was gone before we asked */
-    run_process_place(start->in, 0);
-    run_process_place(start->out, 1);
-    run_process_place(start->err, 2);
+    run_process_find(start->in, 0);
+    run_process_find(start->out, 1);
+    run_process_find(start->err, 2);
     if (start->cpus)
         sched_setaffinity(0, sizeof *start->cpus,
                           start->cpus); /* a wish: without it the rank is only slower */
@@ -167,7 +167,7 @@ static int wait_for_exec(int report)
     return n == (ssize_t)sizeof refusal ? br_error(-refusal.rc, "%s", refusal.message) : 0;
 }
 
-bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
+bool br_run_core_set(int i, int n, cpu_set_t *share)
 {
     int cores, low, high;
     cpu_set_t all;
@@ -183,8 +183,8 @@ bool br_run_share_of_cores(int i, int n, cpu_set_t *share)
     return true;
 }
 
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_process_options *start,
-                         pid_t *pid)
+int br_run_process_start(struct br_run_watchdog *watchdog,
+                         const struct br_run_process_options *start, pid_t *pid)
 {
     pid_t launcher = getpid();
     int report[2], err, rc;
@@ -201,17 +201,17 @@ int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_proce
         return br_error(err, "cannot start a process: %s", strerror(err));
     }
     setpgid(*pid, *pid); /* whoever is first */
-    run_process_tell(keeper, *pid);
+    run_watchdog_notify(watchdog, *pid);
     rc = wait_for_exec(report[0]);
     close(report[0]);
     if (rc < 0) {
-        run_process_tell(keeper, -*pid);
+        run_watchdog_notify(watchdog, -*pid);
         waitpid(*pid, NULL, 0);
     }
     return rc;
 }
 
-pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status)
+pid_t br_run_process_reap(struct br_run_watchdog *watchdog, int *status)
 {
     for (;;) {
         siginfo_t info = {0};
@@ -219,10 +219,10 @@ pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status)
         /* Looks first: until it is reaped its number is its group's and nobody else's. */
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid)
             return 0;
-        if (info.si_pid != keeper->pid && kill(-info.si_pid, SIGKILL) == 0)
-            run_process_tell(keeper, -info.si_pid);
+        if (info.si_pid != watchdog->pid && kill(-info.si_pid, SIGKILL) == 0)
+            run_watchdog_notify(watchdog, -info.si_pid);
         waitpid(info.si_pid, status, 0);
-        if (info.si_pid != keeper->pid)
+        if (info.si_pid != watchdog->pid)
             return info.si_pid;
     }
 }

@@ -17,16 +17,16 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct br_run_keeper {
+struct br_run_watchdog {
     pid_t pid;
     int pipe; /* the keeper reads the groups from the other end, which ends when we do */
 };
 
 /* Starts the keeper and makes this process the parent of unacknowledged messages. Before any other
  * file is open that the keeper should not hold. Negative errno with a message. */
-int br_run_keeper_start(struct br_run_keeper *keeper);
+int br_run_watchdog_start(struct br_run_watchdog *watchdog);
 /* Good end: kills what is left of our children and ends the keeper. */
-void br_run_keeper_stop(struct br_run_keeper *keeper);
+void br_run_watchdog_stop(struct br_run_watchdog *watchdog);
 
 /* What a process gets; -1 for a descriptor: ours. */
 struct br_run_process_options {
@@ -42,16 +42,16 @@ struct br_run_process_options {
 /* The i-th of n shares of the cores that we may use ourselves; false: there are fewer cores than
  * shares. Ranks that the scheduler puts on one core, because a third process happens to be on the
  * other, wait a time slice for each message. */
-bool br_run_share_of_cores(int i, int n, cpu_set_t *share);
+bool br_run_core_set(int i, int n, cpu_set_t *share);
 
 /* Starts the command, with our environment, in a group of its own. keeper NULL: nobody kills its
  * group when we die, only itself. -ENOENT, -EACCES and others of execvp(), or those of `enter`,
  * with a message. */
-int br_run_process_start(struct br_run_keeper *keeper, const struct br_run_process_options *start,
-                         pid_t *pid);
+int br_run_process_start(struct br_run_watchdog *watchdog,
+                         const struct br_run_process_options *start, pid_t *pid);
 
 /* The next of our children that has ended: its pid and status, its group is killed; 0: none. The
  * keeper is not counted. */
-pid_t br_run_process_reap(struct br_run_keeper *keeper, int *status);
+pid_t br_run_process_reap(struct br_run_watchdog *watchdog, int *status);
 
 #endif

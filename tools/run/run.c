@@ -21,10 +21,10 @@ struct job {
     const char *backend, *secret_file, *bind;
     bool no_prefix;
     char **command;
-    struct br_launch_own own;
+    struct br_launch_resources resources;
 };
 
-static void __attribute__((format(printf, 1, 2))) run_run_say(const char *format, ...)
+static void __attribute__((format(printf, 1, 2))) run_log_address(const char *format, ...)
 {
     va_list args;
 
@@ -38,7 +38,7 @@ static void __attribute__((format(printf, 1, 2))) run_run_say(const char *format
 /* ---- the command line ------------------------------------------------------------------------ */
 
 /* 0: go on; else the exit code + 1. */
-static int run_run_parse(struct job *job, int argc, char **argv)
+static int run_parse(struct job *job, int argc, char **argv)
 {
     const struct br_option options[] = {
         {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX,
@@ -69,13 +69,13 @@ static int run_run_parse(struct job *job, int argc, char **argv)
         return 1;
     }
     if (rc < 0 && own == argc)
-        run_run_say("%s; does '--' miss in front of the command?", br_error_message());
+        run_log_address("%s; does '--' miss in front of the command?", br_error_message());
     else if (rc < 0)
-        run_run_say("%s", br_error_message());
+        run_log_address("%s", br_error_message());
     else if (own + 1 >= argc)
-        run_run_say("no command to run: %s", usage);
+        run_log_address("no command to run: %s", usage);
     else if (job->bind && strcmp(job->bind, "share") != 0 && strcmp(job->bind, "none") != 0)
-        run_run_say("--bind is '%s': it must be share or none", job->bind);
+        run_log_address("--bind is '%s': it must be share or none", job->bind);
     else
         job->command = argv + own + 1;
     return job->command ? 0 : 3;
@@ -83,18 +83,18 @@ static int run_run_parse(struct job *job, int argc, char **argv)
 
 /* ---- what the ranks need --------------------------------------------------------------------- */
 
-static int run_run_prepare(void *with)
+static int run_prepare(void *with)
 {
     struct job *job = with;
     uint16_t port = 0;
-    int rc = br_launch_secret(job->secret_file, (uint32_t)job->size, job->own.secret);
+    int rc = br_launch_secret(job->secret_file, (uint32_t)job->size, job->resources.secret);
 
     if (rc < 0)
         return rc;
-    rc = br_socket_reserve(ADDRESS, &port, &job->own.port_fd);
+    rc = br_socket_reserve(ADDRESS, &port, &job->resources.port_fd);
     if (rc < 0)
         return rc;
-    br_launch_forget_outer();
+    br_launch_unset_outer();
     br_launch_set_number("WORLD_SIZE", job->size);
     br_launch_set_number("LOCAL_WORLD_SIZE", job->size);
     setenv("MASTER_ADDR", ADDRESS, 1);
@@ -106,20 +106,20 @@ static int run_run_prepare(void *with)
     return 0;
 }
 
-static void run_run_set_environment(void *with, int i)
+static void run_set_environment(void *with, int i)
 {
     (void)with;
     br_launch_set_number("RANK", i);
     br_launch_set_number("LOCAL_RANK", i);
 }
 
-static void run_run_name(void *with, int i, char out[BR_LAUNCH_NAME])
+static void run_name(void *with, int i, char out[BR_LAUNCH_NAME])
 {
     (void)with;
     snprintf(out, BR_LAUNCH_NAME, "rank %d", i);
 }
 
-static void run_run_label(void *with, int i, char out[BR_LAUNCH_LABEL])
+static void run_label(void *with, int i, char out[BR_LAUNCH_LABEL])
 {
     const struct job *job = with;
     int width = snprintf(NULL, 0, "%d", (int)job->size - 1);
@@ -129,15 +129,15 @@ static void run_run_label(void *with, int i, char out[BR_LAUNCH_LABEL])
 
 int br_tool_run(int argc, char **argv)
 {
-    struct job job = {.size = 1, .own.port_fd = -1};
+    struct job job = {.size = 1, .resources.port_fd = -1};
     struct br_launch launch = {.who = "braid run",
                                .with = &job,
-                               .own = &job.own,
-                               .prepare = run_run_prepare,
-                               .environment = run_run_set_environment,
-                               .name = run_run_name,
-                               .label = run_run_label};
-    int rc = run_run_parse(&job, argc, argv);
+                               .resources = &job.resources,
+                               .prepare = run_prepare,
+                               .environment = run_set_environment,
+                               .name = run_name,
+                               .label = run_label};
+    int rc = run_parse(&job, argc, argv);
 
     if (rc)
         return rc - 1;
@@ -145,6 +145,6 @@ int br_tool_run(int argc, char **argv)
     launch.command = job.command;
     launch.no_prefix = job.no_prefix;
     launch.timeout = job.timeout;
-    launch.share_cores = !(job.bind && !strcmp(job.bind, "none"));
+    launch.bind_cores = !(job.bind && !strcmp(job.bind, "none"));
     return br_launch(&launch);
 }

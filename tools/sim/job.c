@@ -63,7 +63,7 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
     if (!rc)
         rc = br_engine_create(r->worker, &engine, &r->engine);
     if (!rc) {
-        br_engine_all(r->engine)->epochs[0] = c->forest;
+        br_engine_all(r->engine)->epochs[0] = c->trees;
         br_engine_all(r->engine)->plan_cache.shared_with =
             rank ? &br_engine_all(job->ranks[0].engine)->plan_cache : NULL;
     }
@@ -202,7 +202,7 @@ void br_sim_job_close(struct br_sim_job *job)
 
 /* Until the rank has nothing more to do. false: it had nothing at all. wish: when the program wants
  * its next turn. */
-static bool take_turns(struct br_sim_job *job, uint32_t rank, uint64_t now, uint64_t *wish)
+static bool job_progress(struct br_sim_job *job, uint32_t rank, uint64_t now, uint64_t *wish)
 {
     struct br_sim_job_rank *r = &job->ranks[rank];
     const struct br_sim_job_program *program = &job->program;
@@ -217,8 +217,8 @@ static bool take_turns(struct br_sim_job *job, uint32_t rank, uint64_t now, uint
         for (struct br_operation *op; (op = br_engine_ended(r->engine)); n++)
             if (program->ended)
                 program->ended(program->with, rank, op, now);
-        if (program->turn)
-            *wish = program->turn(program->with, rank, now);
+        if (program->progress)
+            *wish = program->progress(program->with, rank, now);
         more = n || r->submitted != submitted;
         any = any || more;
     } while (more);
@@ -259,13 +259,13 @@ static uint32_t next_due(const struct br_sim_job *job, uint32_t first, uint64_t 
     return i - job->leaves;
 }
 
-static void job_serve(struct br_sim_job *job, uint32_t rank)
+static void job_step_rank(struct br_sim_job *job, uint32_t rank)
 {
     struct br_sim_job_rank *r = &job->ranks[rank];
     uint64_t next, other;
 
     /* The exact time of the next timer is a look at all rails: only for who has become quiet. */
-    if (take_turns(job, rank, br_sim_host_now(job->sim, (int)rank), &next))
+    if (job_progress(job, rank, br_sim_host_now(job->sim, (int)rank), &next))
         other = br_worker_no_timer_before(r->worker);
     else
         other = br_worker_next_timer(r->worker);
@@ -285,7 +285,7 @@ int br_sim_job_advance(struct br_sim_job *job)
     while ((host = br_sim_take_ready(job->sim)) >= 0)
         br_sim_job_wake(job, (uint32_t)host);
     for (uint32_t r = 0; (r = next_due(job, r, now)) < job->n; r++) {
-        job_serve(job, r);
+        job_step_rank(job, r);
         served = true;
     }
     next = job->wake[1];

@@ -29,7 +29,7 @@ struct br_sim_job_config {
     uint32_t chunk_bytes;              /* of a fragment (engine.h); 0: the default */
     uint32_t slice_bytes, eager_bytes; /* 0: the defaults of a communicator */
     /* BCUBE: for the algorithm of this name; borrowed, NULL: there is none */
-    const struct br_forest *forest;
+    const struct br_disjoint_trees *trees;
 };
 
 /* What runs on each rank. NULL functions are not called. now: what the rank's clock shows. */
@@ -38,7 +38,7 @@ struct br_sim_job_program {
     void (*ended)(void *with, uint32_t rank, struct br_operation *op, uint64_t now);
     /* Returns when it wants the next turn at the latest; UINT64_MAX: when something has
      * happened. */
-    uint64_t (*turn)(void *with, uint32_t rank, uint64_t now);
+    uint64_t (*progress)(void *with, uint32_t rank, uint64_t now);
 };
 
 struct br_sim_job_rank {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/trace.h"
 #include "collectives/comm/comm.h"
-#include "training/parameters/group.h"
+#include "training/session/group.h"
 
 /* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has
  * no more pixels. */
@@ -33,7 +33,7 @@ struct run {
     const struct br_sim_training *training;
     struct br_timeline *line;
     struct br_gradient *gradients;
-    struct br_group_of_layers *groups;
+    struct br_layer_group *groups;
     uint32_t n_groups, done; /* ranks that are through */
     struct rank *ranks;
     void *memory;
@@ -42,7 +42,7 @@ struct run {
     struct br_trace *trace;
     uint32_t *by_order, submitted; /* groups of this iteration in the order of their submission */
     uint32_t *last;                /* by group: its last span, and 1; 0: it has none */
-    uint32_t room;                 /* of line->spans */
+    uint32_t capacity;             /* of line->spans */
     double together;               /* s: SAME_SPAN of the iteration before */
 };
 
@@ -98,7 +98,7 @@ static void show_pass(struct run *run, const struct rank *r, uint64_t now)
 
 static void show_ready(struct run *run, uint32_t g, double now)
 {
-    const struct br_group_of_layers *group = &run->groups[g];
+    const struct br_layer_group *group = &run->groups[g];
 
     run->line->groups[g] =
         (struct br_timeline_group){.first = group->first,
@@ -111,8 +111,9 @@ static void add_span(struct run *run, uint32_t g, double start, double end)
 {
     struct br_timeline *line = run->line;
 
-    if (line->n_spans == run->room) {
-        struct br_timeline_span *more = realloc(line->spans, 2 * (size_t)run->room * sizeof *more);
+    if (line->n_spans == run->capacity) {
+        struct br_timeline_span *more =
+            realloc(line->spans, 2 * (size_t)run->capacity * sizeof *more);
 
         if (!more) {
             run->failed =
@@ -120,7 +121,7 @@ static void add_span(struct run *run, uint32_t g, double start, double end)
             return;
         }
         line->spans = more;
-        run->room *= 2;
+        run->capacity *= 2;
     }
     line->spans[line->n_spans++] = (struct br_timeline_span){g, start, end};
     run->last[g] = line->n_spans;
@@ -169,7 +170,7 @@ static void training_show_end(struct run *run, uint32_t g, double now)
 
 static void training_submit(struct run *run, uint32_t rank, uint32_t g, uint64_t now)
 {
-    const struct br_group_of_layers *group = &run->groups[g];
+    const struct br_layer_group *group = &run->groups[g];
     struct rank *r = &run->ranks[rank];
     int rc;
 
@@ -253,7 +254,7 @@ static bool begin_layer(struct run *run, uint32_t rank, uint64_t now)
     return true;
 }
 
-static uint64_t training_turn(void *with, uint32_t rank, uint64_t now)
+static uint64_t training_progress(void *with, uint32_t rank, uint64_t now)
 {
     struct run *run = with;
     struct rank *r = &run->ranks[rank];
@@ -320,7 +321,7 @@ static int open_ranks(struct run *run)
     run->last = calloc(run->n_groups, sizeof *run->last);
     if (!run->ranks || !run->by_order || !run->last)
         return br_error(ENOMEM, "no memory for %u ranks", run->job->n);
-    run->room = 2 * run->line->n_layers; /* br_timeline_open() */
+    run->capacity = 2 * run->line->n_layers; /* br_timeline_open() */
     if (br_trace_open_sink(show_frame, run, &run->trace))
         return -ENOMEM;
     run->job->ranks[0].worker->config.trace = run->trace;
@@ -382,8 +383,8 @@ int br_sim_training_run(struct br_sim_job *job, const struct br_sim_training *tr
         rc = training_prepare(job, training->algorithm, run.groups[g].memory, run.groups[g].count);
     if (!rc)
         rc = open_ranks(&run);
-    job->program =
-        (struct br_sim_job_program){.with = &run, .ended = training_ended, .turn = training_turn};
+    job->program = (struct br_sim_job_program){
+        .with = &run, .ended = training_ended, .progress = training_progress};
     while (!rc && run.done < job->n) {
         rc = br_sim_job_advance(job);
         rc = rc ? rc : run.failed;
@@ -465,7 +466,7 @@ static void overtake_ended(void *with, uint32_t rank, struct br_operation *op, u
     o->failed = o->failed ? o->failed : op->status;
 }
 
-static uint64_t overtake_turn(void *with, uint32_t rank, uint64_t now)
+static uint64_t overtake_progress(void *with, uint32_t rank, uint64_t now)
 {
     struct overtake *o = with;
     int rc;
@@ -498,8 +499,8 @@ int br_sim_training_overtake(struct br_sim_job *job, const char *algorithm, uint
     if (!rc)
         rc = training_prepare(job, algorithm, memory, count);
     o.begin = br_sim_now(job->sim) + training_ns(after);
-    job->program =
-        (struct br_sim_job_program){.with = &o, .ended = overtake_ended, .turn = overtake_turn};
+    job->program = (struct br_sim_job_program){
+        .with = &o, .ended = overtake_ended, .progress = overtake_progress};
     for (uint32_t r = 0; r < job->n && !rc; r++) {
         struct br_operation *ops = &o.ops[2 * (size_t)r];
 

@@ -6,7 +6,7 @@
  *
  * 1. A session's calls block, and nothing may block here. So the ranks are state machines that do
  *    what gradient.c does: groups, priorities and the all-reduces are the session's own
- *    (training/parameters/group.h).
+ *    (training/session/group.h).
  * 2. All ranks have their gradients in the same memory. The sums mean nothing then, but time is the
  *    same, and a thousand hosts need no more memory than one.
  */

@@ -49,8 +49,8 @@ double br_agent_rdma_errors(const cJSON *reply, const char *nic);
 
 int br_agent_facts(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply);
-int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply);
-int br_agent_heard(struct br_agent *agent, const cJSON *request, cJSON *reply);
+int br_agent_send_probes(struct br_agent *agent, const cJSON *request, cJSON *reply);
+int br_agent_seen_probes(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_arp(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_serve(struct br_agent *agent, const cJSON *request, cJSON *reply);
 int br_agent_ping(struct br_agent *agent, const cJSON *request, cJSON *reply);

@@ -80,8 +80,8 @@ struct br_agent_probe {
     bool started;
     pthread_t thread;
     pthread_mutex_t lock; /* heard and lldp */
-    int n_heard, n_lldp;
-    struct heard heard[HEARD];
+    int n_seen, n_lldp;
+    struct heard seen[HEARD];
     struct lldp lldp[LLDP];
 };
 
@@ -92,16 +92,16 @@ static void note_probe(struct br_agent_probe *probe, int on, const struct probe 
         return;
     if (frame->host == probe->host && !strcmp(frame->nic, probe->nic[on].name))
         return; /* our own, come back */
-    for (int i = 0; i < probe->n_heard; i++) {
-        struct heard *heard = &probe->heard[i];
+    for (int i = 0; i < probe->n_seen; i++) {
+        struct heard *heard = &probe->seen[i];
         if (heard->on == on && heard->host == frame->host && !strcmp(heard->nic, frame->nic)) {
             heard->count++;
             return;
         }
     }
-    if (probe->n_heard == HEARD)
+    if (probe->n_seen == HEARD)
         return;
-    struct heard *heard = &probe->heard[probe->n_heard++];
+    struct heard *heard = &probe->seen[probe->n_seen++];
     *heard = (struct heard){.on = on, .host = frame->host, .count = 1};
     memcpy(heard->nic, frame->nic, sizeof heard->nic);
     memcpy(heard->mac, frame->mac, sizeof heard->mac);
@@ -241,7 +241,7 @@ static int open_raw(const struct br_agent_nic *nic, int ethertype)
 
 /* Marks the NICs that have a link-local address: the others neither speak nor hear. How many there
  * are. */
-static int find_speakers(struct br_agent_probe *probe)
+static int find_probe_senders(struct br_agent_probe *probe)
 {
     struct ifaddrs *list;
     int count = 0;
@@ -268,7 +268,7 @@ static int open_multicast(struct br_agent_probe *probe)
     struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
     struct ipv6_mreq group = {0};
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, zero = 0;
-    if (fd < 0 || !find_speakers(probe)) {
+    if (fd < 0 || !find_probe_senders(probe)) {
         if (fd >= 0)
             close(fd);
         return br_error(EAFNOSUPPORT, "probes need root, or IPv6 link-local addresses on the NICs");
@@ -362,7 +362,7 @@ int br_agent_listen(struct br_agent *agent, const cJSON *request, cJSON *reply)
     return 0;
 }
 
-static void shout_once(struct br_agent_probe *probe, int i)
+static void send_probe(struct br_agent_probe *probe, int i)
 {
     uint8_t frame[ETH_HLEN + sizeof(struct probe)];
     struct probe body = {.run = probe->run, .host = probe->host};
@@ -388,7 +388,7 @@ static void shout_once(struct br_agent_probe *probe, int i)
     }
 }
 
-int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply)
+int br_agent_send_probes(struct br_agent *agent, const cJSON *request, cJSON *reply)
 {
     int64_t times = br_agent_number(request, "times", 5),
             gap = br_agent_number(request, "gap_ms", 20);
@@ -399,13 +399,13 @@ int br_agent_shout(struct br_agent *agent, const cJSON *request, cJSON *reply)
     for (int64_t t = 0; t < times; t++) {
         for (int i = 0; i < agent->probe->nics; i++)
             if (agent->probe->nic[i].up && agent->probe->speaks[i])
-                shout_once(agent->probe, i);
+                send_probe(agent->probe, i);
         nanosleep(&pause, NULL);
     }
     return 0;
 }
 
-int br_agent_heard(struct br_agent *agent, const cJSON *request, cJSON *reply)
+int br_agent_seen_probes(struct br_agent *agent, const cJSON *request, cJSON *reply)
 {
     struct br_agent_probe *probe = agent->probe;
     (void)request;
@@ -414,12 +414,12 @@ int br_agent_heard(struct br_agent *agent, const cJSON *request, cJSON *reply)
     cJSON *heard = cJSON_AddArrayToObject(reply, "heard");
     cJSON *lldp = cJSON_AddArrayToObject(reply, "lldp");
     pthread_mutex_lock(&probe->lock);
-    for (int i = 0; i < probe->n_heard; i++) {
+    for (int i = 0; i < probe->n_seen; i++) {
         cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "on", probe->nic[probe->heard[i].on].name);
-        cJSON_AddNumberToObject(object, "host", probe->heard[i].host);
-        cJSON_AddStringToObject(object, "nic", probe->heard[i].nic);
-        cJSON_AddNumberToObject(object, "count", probe->heard[i].count);
+        cJSON_AddStringToObject(object, "on", probe->nic[probe->seen[i].on].name);
+        cJSON_AddNumberToObject(object, "host", probe->seen[i].host);
+        cJSON_AddStringToObject(object, "nic", probe->seen[i].nic);
+        cJSON_AddNumberToObject(object, "count", probe->seen[i].count);
         cJSON_AddItemToArray(heard, object);
     }
     for (int i = 0; i < probe->n_lldp; i++) {

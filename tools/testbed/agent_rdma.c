@@ -15,7 +15,7 @@ static bool agent_rdma_is_ours(const struct br_verbs_host *host, const struct br
     bool any = port->n_gids == 0;
     for (int i = 0; i < port->n_gids; i++)
         any |= !port->gids[i].foreign;
-    return any && (!*port->netdev || br_verbs_interface(&host->around, port->netdev));
+    return any && (!*port->netdev || br_verbs_interface(&host->inventory, port->netdev));
 }
 
 static const struct br_gid *agent_rdma_chosen(const struct br_verbs_port *port)
@@ -31,7 +31,7 @@ static void add_quality(cJSON *object, const struct br_verbs_port *port)
 {
     char line[128];
 #define ADD(name, ...)                                                                             \
-    if (*br_verbs_line(line, sizeof line, "", __VA_ARGS__))                                        \
+    if (*br_verbs_read_line(line, sizeof line, "", __VA_ARGS__))                                   \
     cJSON_AddStringToObject(object, name, line)
     ADD("pfc", "/sys/class/net/%s/qos/pfc", port->netdev);
     ADD("trust", "/sys/class/net/%s/qos/trust", port->netdev);
@@ -68,9 +68,10 @@ static double errors_of(const struct br_verbs_port *port)
     double sum = 0;
     char line[64];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        sum += strtod(br_verbs_line(line, sizeof line, "", "/sys/class/infiniband/%s/ports/%d/%s",
-                                    port->device, port->port, names[i]),
-                      NULL);
+        sum +=
+            strtod(br_verbs_read_line(line, sizeof line, "", "/sys/class/infiniband/%s/ports/%d/%s",
+                                      port->device, port->port, names[i]),
+                   NULL);
     return sum;
 }
 
@@ -85,7 +86,7 @@ static void agent_rdma_add_port(cJSON *array, const struct br_verbs_port *port)
     cJSON_AddStringToObject(object, "firmware", port->firmware);
     cJSON_AddNumberToObject(object, "mtu", port->mtu);
     cJSON_AddStringToObject(object, "what", port->diagnosis.what);
-    cJSON_AddStringToObject(object, "mend", port->diagnosis.mend);
+    cJSON_AddStringToObject(object, "mend", port->diagnosis.remedy);
     cJSON_AddNumberToObject(object, "gid_index", gid ? gid->index : -1);
     cJSON_AddStringToObject(object, "gid_type", gid ? br_gid_type_name(gid->type) : "");
     add_quality(object, port);

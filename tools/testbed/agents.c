@@ -17,10 +17,10 @@
 #define ANSWER_MAX (16 << 20)
 #define GRACE_MS   500
 
-static void agents_lose(struct br_agents_one *one, const char *why)
+static void agents_lose(struct br_agents_host *one, const char *why)
 {
     char said[200] = "";
-    ssize_t bytes = one->reach.err >= 0 ? read(one->reach.err, said, sizeof said - 1) : 0;
+    ssize_t bytes = one->remote.err >= 0 ? read(one->remote.err, said, sizeof said - 1) : 0;
     if (bytes > 0) /* ssh and the shell say best what is wrong */
         said[strcspn(said, "\n")] = 0;
     br_text_clean(said, false);
@@ -34,7 +34,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
     static char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     self[length > 0 ? length : 0] = 0;
-    const char *found = inventory->reach == BR_INVENTORY_SSH ? "braid" : self;
+    const char *found = inventory->access == BR_INVENTORY_SSH ? "braid" : self;
     char *argv[] = {(char *)(program ? program : found), (char *)"bcube", (char *)"agent", NULL};
     agents->count = (int)inventory->n_hosts;
     agents->list = calloc(inventory->n_hosts, sizeof *agents->list);
@@ -42,17 +42,17 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
         return br_error(ENOMEM, "no memory for %d agents", agents->count);
     signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < agents->count; i++) {
-        struct br_agents_one *one = &agents->list[i];
+        struct br_agents_host *one = &agents->list[i];
         const struct br_inventory_host *host = &inventory->hosts[i];
         one->host = (struct br_remote_host){
-            .kind = inventory->reach == BR_INVENTORY_SSH ? BR_REMOTE_SSH : BR_REMOTE_NAMESPACE,
+            .kind = inventory->access == BR_INVENTORY_SSH ? BR_REMOTE_SSH : BR_REMOTE_NAMESPACE,
             .name = host->name,
-            .where = host->reach,
+            .where = host->access,
         };
-        one->reach = (struct br_remote){.in = -1, .out = -1, .err = -1};
+        one->remote = (struct br_remote){.in = -1, .out = -1, .err = -1};
         if (host->missing)
             continue;
-        one->alive = br_remote_start(&one->reach, &one->host, argv) == 0;
+        one->alive = br_remote_start(&one->remote, &one->host, argv) == 0;
         if (!one->alive)
             snprintf(one->message, sizeof one->message, "%s", br_error_message());
     }
@@ -61,7 +61,7 @@ int br_agents_start(struct br_agents *agents, const struct br_inventory *invento
 
 /* ---- one agent ------------------------------------------------------------------------------- */
 
-static void put_question(struct br_agents_one *one, const cJSON *question)
+static void put_question(struct br_agents_host *one, const cJSON *question)
 {
     cJSON_Delete(one->answer);
     one->answer = NULL;
@@ -77,7 +77,7 @@ static void put_question(struct br_agents_one *one, const cJSON *question)
         memcpy(one->question, text, length);
         one->question[length] = '\n';
         one->length = length + 1;
-        one->asked = 0;
+        one->sent = 0;
         one->used = 0;
         one->waiting = true;
         one->message[0] = 0;
@@ -85,11 +85,11 @@ static void put_question(struct br_agents_one *one, const cJSON *question)
     cJSON_free(text);
 }
 
-static void send_more(struct br_agents_one *one)
+static void send_more(struct br_agents_host *one)
 {
-    ssize_t bytes = write(one->reach.in, one->question + one->asked, one->length - one->asked);
+    ssize_t bytes = write(one->remote.in, one->question + one->sent, one->length - one->sent);
     if (bytes >= 0)
-        one->asked += (size_t)bytes;
+        one->sent += (size_t)bytes;
     else if (errno != EAGAIN && errno != EINTR)
         agents_lose(one, "the agent has ended");
 }
@@ -107,7 +107,7 @@ static void agents_clean(cJSON *item)
     }
 }
 
-static void take_answer(struct br_agents_one *one)
+static void take_answer(struct br_agents_host *one)
 {
     one->line[one->used] = 0;
     one->answer = cJSON_Parse(one->line);
@@ -124,19 +124,19 @@ static void take_answer(struct br_agents_one *one)
     one->answer = NULL;
 }
 
-static void receive_more(struct br_agents_one *one)
+static void receive_more(struct br_agents_host *one)
 {
-    if (one->room - one->used < 2) {
-        size_t room = one->room ? 2 * one->room : 16384;
+    if (one->capacity - one->used < 2) {
+        size_t room = one->capacity ? 2 * one->capacity : 16384;
         char *moved = room <= ANSWER_MAX ? realloc(one->line, room) : NULL;
         if (!moved) {
             agents_lose(one, "its answer is too long");
             return;
         }
         one->line = moved;
-        one->room = room;
+        one->capacity = room;
     }
-    ssize_t bytes = read(one->reach.out, one->line + one->used, one->room - one->used - 1);
+    ssize_t bytes = read(one->remote.out, one->line + one->used, one->capacity - one->used - 1);
     if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) {
         agents_lose(one, "the agent has ended");
         return;
@@ -157,11 +157,11 @@ static int agents_fill(const struct br_agents *agents, struct pollfd *fds)
 {
     int waiting = 0;
     for (int i = 0; i < agents->count; i++) {
-        const struct br_agents_one *one = &agents->list[i];
-        bool sends = one->waiting && one->asked < one->length;
-        fds[2 * (size_t)i] = (struct pollfd){.fd = sends ? one->reach.in : -1, .events = POLLOUT};
+        const struct br_agents_host *one = &agents->list[i];
+        bool sends = one->waiting && one->sent < one->length;
+        fds[2 * (size_t)i] = (struct pollfd){.fd = sends ? one->remote.in : -1, .events = POLLOUT};
         fds[2 * (size_t)i + 1] =
-            (struct pollfd){.fd = one->waiting ? one->reach.out : -1, .events = POLLIN};
+            (struct pollfd){.fd = one->waiting ? one->remote.out : -1, .events = POLLIN};
         waiting += one->waiting;
     }
     return waiting;
@@ -206,14 +206,14 @@ void br_agents_ask_all(struct br_agents *agents, cJSON *question, int timeout_ms
 void br_agents_stop(struct br_agents *agents)
 {
     for (int i = 0; i < agents->count; i++) /* all see the end of their input at once */
-        if (agents->list[i].reach.in >= 0) {
-            close(agents->list[i].reach.in);
-            agents->list[i].reach.in = -1;
+        if (agents->list[i].remote.in >= 0) {
+            close(agents->list[i].remote.in);
+            agents->list[i].remote.in = -1;
         }
     for (int i = 0; i < agents->count; i++) {
-        struct br_agents_one *one = &agents->list[i];
-        if (one->reach.pid)
-            br_remote_end(&one->reach, GRACE_MS);
+        struct br_agents_host *one = &agents->list[i];
+        if (one->remote.pid)
+            br_remote_end(&one->remote, GRACE_MS);
         cJSON_Delete(one->answer);
         free(one->line);
         free(one->question);

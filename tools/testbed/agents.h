@@ -12,22 +12,22 @@
 #include "protocol/bootstrap/inventory.h"
 #include "tools/testbed/remote.h"
 
-struct br_agents_one {
+struct br_agents_host {
     struct br_remote_host host; /* texts belong to the inventory */
-    struct br_remote reach;
+    struct br_remote remote;
     bool alive;
     char message[256]; /* why it is not */
     char *line;        /* what has been read of an answer */
-    size_t used, room;
+    size_t used, capacity;
     char *question; /* what is left to write */
-    size_t asked, length;
+    size_t sent, length;
     bool waiting;
     cJSON *answer; /* to the last question; NULL: none came, or it says an error */
 };
 
 struct br_agents {
     int count; /* hosts of the inventory, by number */
-    struct br_agents_one *list;
+    struct br_agents_host *list;
 };
 
 /*

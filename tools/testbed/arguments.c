@@ -39,10 +39,10 @@ static int arguments_sort(struct br_arguments *arguments, const struct br_option
             taken[n++] = argv[i];
             if (takes_next(options, argv[i]) && i + 1 < argc)
                 taken[n++] = argv[++i];
-        } else if (arguments->count == BR_ARGUMENT_WORDS) {
+        } else if (arguments->count == BR_ARGUMENT_OPERANDS) {
             return br_error(EINVAL, "'%s' is one word too many", argv[i]);
         } else {
-            arguments->message[arguments->count++] = argv[i];
+            arguments->operands[arguments->count++] = argv[i];
         }
     }
     return n;

@@ -5,11 +5,11 @@
 
 #include "tools/common/options.h"
 
-#define BR_ARGUMENT_WORDS 8
+#define BR_ARGUMENT_OPERANDS 8
 
 struct br_arguments {
     int count;
-    char *message[BR_ARGUMENT_WORDS + 1]; /* what is no option, NULL behind */
+    char *operands[BR_ARGUMENT_OPERANDS + 1]; /* what is no option, NULL behind */
     /* what follows "--"; NULL: there was no "--", or nothing followed */
     char **command;
 };

@@ -162,9 +162,9 @@ static void check_html_print_finding(const struct br_finding *finding, FILE *out
         fprintf(out, "<li>%d directions of links do not work because of it</li>",
                 finding->consequences);
     fputs("</ul>", out);
-    if (finding->mend[0]) {
+    if (finding->remedy[0]) {
         fputs("<pre>", out);
-        br_draw_escape(finding->mend, out);
+        br_draw_escape(finding->remedy, out);
         fputs("</pre>", out);
     }
     fputs("</div>\n", out);
@@ -186,9 +186,9 @@ static void check_html_print_cell(const struct br_survey_link *link, enum br_lin
                                   const struct br_spread *spread, FILE *out)
 {
     double value = br_link_value(link, v);
-    if (!link->asked || !link->got || value <= 0) {
-        fprintf(out, "<td style='background:%s;color:#fff'>%s</td>", link->asked ? BAD : UNKNOWN,
-                link->asked ? "fails" : "-");
+    if (!link->probed || !link->got || value <= 0) {
+        fprintf(out, "<td style='background:%s;color:#fff'>%s</td>", link->probed ? BAD : UNKNOWN,
+                link->probed ? "fails" : "-");
         return;
     }
     double off = v == BR_LINK_LATENCY ? value / spread->median - 1

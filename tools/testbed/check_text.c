@@ -93,8 +93,8 @@ static void check_text_print_finding(const struct br_finding *finding, const str
     if (finding->consequences)
         fprintf(out, "        %d directions of links do not work because of it\n",
                 finding->consequences);
-    if (finding->mend[0])
-        fprintf(out, "        mend: %s\n", finding->mend);
+    if (finding->remedy[0])
+        fprintf(out, "        mend: %s\n", finding->remedy);
 }
 
 static void check_text_print_outliers(const struct br_survey *survey, FILE *out)

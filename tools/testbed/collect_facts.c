@@ -88,7 +88,7 @@ static void read_rdma(struct br_rdma *rdma, const cJSON *object)
     collect_facts_copy_text(rdma->firmware, sizeof rdma->firmware, object, "firmware");
     collect_facts_copy_text(rdma->gid_type, sizeof rdma->gid_type, object, "gid_type");
     collect_facts_copy_text(rdma->what, sizeof rdma->what, object, "what");
-    collect_facts_copy_text(rdma->mend, sizeof rdma->mend, object, "mend");
+    collect_facts_copy_text(rdma->remedy, sizeof rdma->remedy, object, "mend");
     for (size_t i = 0; i < sizeof qualities / sizeof *qualities; i++) {
         size_t used = strlen(rdma->quality);
         const char *value = br_agent_text(object, qualities[i], "");
@@ -145,7 +145,7 @@ static cJSON *collect_facts_question(const char *verb)
 static void mark_lost(struct br_collect *collect)
 {
     for (int h = 0; h < collect->agents->count; h++) {
-        const struct br_agents_one *one = &collect->agents->list[h];
+        const struct br_agents_host *one = &collect->agents->list[h];
         struct br_survey_host *host = &collect->survey->hosts[h];
         if (one->alive || host->absent)
             continue;
@@ -160,7 +160,7 @@ void br_collect_facts(struct br_collect *collect, bool again)
         collect->progress(again ? "counters after the load" : "facts of all hosts");
     br_agents_ask_all(collect->agents, collect_facts_question("facts"), FACTS_MS);
     for (int h = 0; h < collect->agents->count; h++) {
-        const struct br_agents_one *one = &collect->agents->list[h];
+        const struct br_agents_host *one = &collect->agents->list[h];
         struct br_survey_host *host = &collect->survey->hosts[h];
         if (one->answer && again)
             read_after(host, one->answer);
@@ -175,7 +175,7 @@ void br_collect_facts(struct br_collect *collect, bool again)
 
 /* ---- probes ---------------------------------------------------------------------------------- */
 
-static int read_heard(struct br_collect *collect, uint32_t h, const cJSON *answer)
+static int read_seen_probes(struct br_collect *collect, uint32_t h, const cJSON *answer)
 {
     struct br_survey *survey = collect->survey;
     const cJSON *item;
@@ -211,7 +211,7 @@ static void read_lldp(struct br_survey *survey, uint32_t h, const cJSON *answer)
 static void read_speakers(struct br_collect *collect)
 {
     for (int h = 0; h < collect->agents->count; h++) {
-        const struct br_agents_one *one = &collect->agents->list[h];
+        const struct br_agents_host *one = &collect->agents->list[h];
         struct br_survey_host *host = &collect->survey->hosts[h];
         const cJSON *name;
         collect->survey->probed |= one->answer != NULL;
@@ -253,7 +253,7 @@ int br_collect_probes(struct br_collect *collect)
     nanosleep(&settle, NULL);
     br_agents_ask_all(collect->agents, collect_facts_question("heard"), STEP_MS);
     for (int h = 0; h < collect->agents->count && !rc; h++)
-        rc = read_heard(collect, (uint32_t)h, collect->agents->list[h].answer);
+        rc = read_seen_probes(collect, (uint32_t)h, collect->agents->list[h].answer);
     mark_lost(collect);
     br_survey_match(collect->survey);
     return rc;

@@ -154,7 +154,7 @@ int br_collect_echoes(struct br_collect *collect)
         chosen[l] = br_survey_link_is(survey, l) && br_survey_alive(survey, from) &&
                     br_survey_alive(survey, to) &&
                     collect->service[br_survey_host_of(survey, to)] && survey->ports[to].address.ip;
-        survey->links[l].asked = chosen[l];
+        survey->links[l].probed = chosen[l];
     }
     int rc = collect_measure_ask(collect, "ping", chosen, add_echo, read_echo, NULL);
     free(chosen);
@@ -218,7 +218,7 @@ static int collect_measure_partner(uint32_t n, uint32_t round, uint32_t digit)
 
 static bool collect_measure_works(const struct br_survey *survey, uint32_t link)
 {
-    return survey->links[link].asked && survey->links[link].got > 0;
+    return survey->links[link].probed && survey->links[link].got > 0;
 }
 
 static uint32_t digits_of(const struct br_survey *survey, uint32_t link, uint32_t *to)

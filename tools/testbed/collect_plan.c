@@ -13,15 +13,15 @@ static void plan_host(struct br_survey_host *host, const struct br_inventory *in
     const struct br_inventory_host *plan = &inventory->hosts[number];
     *host = (struct br_survey_host){.absent = plan->missing, .memlock = -1};
     snprintf(host->name, sizeof host->name, "%s", plan->name);
-    if (inventory->reach == BR_INVENTORY_SSH)
-        snprintf(host->run, sizeof host->run, "ssh %.180s", plan->reach);
+    if (inventory->access == BR_INVENTORY_SSH)
+        snprintf(host->run, sizeof host->run, "ssh %.180s", plan->access);
     else if (testbed && strcmp(testbed, "bcube") != 0)
         snprintf(host->run, sizeof host->run, "braid bcube exec --name %.40s %.60s --", testbed,
                  plan->name);
     else if (testbed)
         snprintf(host->run, sizeof host->run, "braid bcube exec %.60s --", plan->name);
     else
-        snprintf(host->run, sizeof host->run, "ip netns exec %.160s", plan->reach);
+        snprintf(host->run, sizeof host->run, "ip netns exec %.160s", plan->access);
 }
 
 static void plan_port(struct br_survey *survey, const struct br_inventory *inventory,

@@ -75,12 +75,12 @@ static void report_unanswered(const struct br_survey *survey, struct br_findings
     br_finding_evidence(finding, "%s", host->message);
     br_diagnose_on(survey, (uint32_t)first, on, "braid version");
     if (strstr(host->message, "not found"))
-        br_finding_mend(
+        br_finding_remedy(
             finding,
             "install braid there, or say where it is with --agent PATH; then this must work: %s",
             on);
     else
-        br_finding_mend(finding, "this must work: %s", on);
+        br_finding_remedy(finding, "this must work: %s", on);
 }
 
 /* A NIC that is up could not take part in the probes. */
@@ -116,8 +116,8 @@ static void report_limits(const struct br_survey *survey, struct br_findings *fi
                            unprivileged, survey->n_hosts);
         br_finding_evidence(finding, "no ARP questions and no raw frames there, e.g. on %s",
                             user->name);
-        br_finding_mend(finding, "reach the hosts as root: `reach: root@%s` in the inventory",
-                        user->name);
+        br_finding_remedy(finding, "reach the hosts as root: `reach: root@%s` in the inventory",
+                          user->name);
     }
     if (listener) {
         struct br_finding *finding = br_finding_add(
@@ -126,8 +126,8 @@ static void report_limits(const struct br_survey *survey, struct br_findings *fi
         br_finding_evidence(finding, "%s: %s", listener->name,
                             listener->message[0] ? listener->message
                                                  : "no IPv6 link-local address on a NIC");
-        br_finding_mend(finding,
-                        "reach the hosts as root, or allow IPv6 link-local addresses on the NICs");
+        br_finding_remedy(
+            finding, "reach the hosts as root, or allow IPv6 link-local addresses on the NICs");
     }
 }
 

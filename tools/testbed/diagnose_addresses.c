@@ -78,11 +78,11 @@ static void report_exchanged(const struct br_survey *survey, struct br_findings 
         findings, "BC043", BR_ERROR, "the addresses of %s and %s of host %s are exchanged", name_a,
         name_b, survey->hosts[host].name);
     br_finding_evidence(finding, "%s has %s and %s has %s", name_a, text_b, name_b, text_a);
-    br_finding_mend(finding, "%s",
-                    br_diagnose_on(survey, host, on,
-                                   "sh -c 'ip addr flush dev %s; ip addr flush dev %s; "
-                                   "ip addr add %s dev %s; ip addr add %s dev %s'",
-                                   name_a, name_b, text_a, name_a, text_b, name_b));
+    br_finding_remedy(finding, "%s",
+                      br_diagnose_on(survey, host, on,
+                                     "sh -c 'ip addr flush dev %s; ip addr flush dev %s; "
+                                     "ip addr add %s dev %s; ip addr add %s dev %s'",
+                                     name_a, name_b, text_a, name_a, text_b, name_b));
     diagnose_addresses_at_port(finding, a, true);
     diagnose_addresses_at_port(finding, b, true);
 }
@@ -111,7 +111,7 @@ static void report_duplicate(const struct br_survey *survey, struct br_findings 
                        text, nic->name, right, nic->name);
     else
         br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name);
-    br_finding_mend(finding, "%s", on);
+    br_finding_remedy(finding, "%s", on);
     if (port >= 0)
         diagnose_addresses_at_port(finding, (uint32_t)port, true);
     diagnose_addresses_at_port(finding, owner, true);
@@ -146,15 +146,15 @@ static void check_own(const struct br_survey *survey, struct br_findings *findin
             br_finding_add(findings, "BC044", BR_WARNING, "%s has the prefix /%d instead of /%d",
                            text, has->prefix, plan->address.prefix),
             port, false);
-        br_finding_mend(finding, "%s",
-                        br_diagnose_on(survey, host, on,
-                                       "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
-                                       cidr_text(has, other), nic->name, planned, nic->name));
+        br_finding_remedy(finding, "%s",
+                          br_diagnose_on(survey, host, on,
+                                         "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                                         cidr_text(has, other), nic->name, planned, nic->name));
     } else if (!has && !nic->n_addresses) {
         struct br_finding *finding = diagnose_addresses_at_port(
             br_finding_add(findings, "BC040", BR_ERROR, "%s has no address", text), port, true);
         br_finding_evidence(finding, "the inventory says %s", planned);
-        br_finding_mend(
+        br_finding_remedy(
             finding, "%s",
             br_diagnose_on(survey, host, on, "ip addr add %s dev %s", planned, nic->name));
     } else if (!has && !has_foreign(survey, port)) {
@@ -164,10 +164,10 @@ static void check_own(const struct br_survey *survey, struct br_findings *findin
                            same_subnet(&plan->address, nic->addresses[0].ip) ? ""
                                                                              : ": another subnet"),
             port, true);
-        br_finding_mend(finding, "%s",
-                        br_diagnose_on(survey, host, on,
-                                       "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
-                                       other, nic->name, planned, nic->name));
+        br_finding_remedy(finding, "%s",
+                          br_diagnose_on(survey, host, on,
+                                         "sh -c 'ip addr del %s dev %s; ip addr add %s dev %s'",
+                                         other, nic->name, planned, nic->name));
     }
 }
 
@@ -196,7 +196,7 @@ static void check_others(const struct br_survey *survey, struct br_findings *fin
             br_finding_evidence(finding, "%s is in the subnet of %s: packets leave by either NIC",
                                 cidr_text(address, text),
                                 br_survey_nic_text(survey, other, nic_text));
-            br_finding_mend(
+            br_finding_remedy(
                 finding, "%s",
                 br_diagnose_on(survey, host, on, "ip addr del %s dev %s", text, nic->name));
         }
@@ -230,8 +230,9 @@ static void check_answers(const struct br_survey *survey, struct br_findings *fi
             (uint32_t)port, true);
         br_finding_evidence(finding, "%02x:%02x:%02x:%02x:%02x:%02x answers for it on %s", m[0],
                             m[1], m[2], m[3], m[4], m[5], text);
-        br_finding_mend(finding, "find that MAC in the switch's table and take the machine off: no "
-                                 "host of the inventory has it");
+        br_finding_remedy(finding,
+                          "find that MAC in the switch's table and take the machine off: no "
+                          "host of the inventory has it");
     }
 }
 

@@ -35,7 +35,7 @@ struct trouble {
     const char *port_title;            /* with "%s": NIC */
     const char *from_title, *to_title; /* of one direction only; NULL: like port_title */
     const char *link_title;            /* with "%s": "A and B" */
-    const char *mend;                  /* with "%s": place of the cable */
+    const char *remedy;                /* with "%s": place of the cable */
     void (*evidence)(const struct br_survey *survey, struct br_finding *finding, uint32_t link);
 };
 
@@ -103,7 +103,7 @@ static struct share share_of(const struct judge *judge, uint32_t port)
     const struct br_survey *survey = judge->survey;
     struct share share = {0};
     for (uint32_t l = 0; l < judge->links; l++) {
-        if (!survey->links[l].asked || judge->explained[l])
+        if (!survey->links[l].probed || judge->explained[l])
             continue;
         bool leaves = diagnose_links_from_port(survey, l) == port,
              enters = br_survey_link_end(survey, l) == port;
@@ -153,7 +153,7 @@ static void report_port(struct judge *judge, const struct trouble *trouble, uint
     }
     snprintf(place, sizeof place, "%s to ", port_text);
     br_survey_switch_text(survey, port, place + strlen(place));
-    br_finding_mend(finding, trouble->mend, place);
+    br_finding_remedy(finding, trouble->remedy, place);
 }
 
 static void report_pair(struct judge *judge, const struct trouble *trouble, uint32_t link)
@@ -177,7 +177,7 @@ static void report_pair(struct judge *judge, const struct trouble *trouble, uint
         br_finding_location(finding, BR_LOCATION_LINK, l);
         judge->bad[l] = false;
     }
-    br_finding_mend(finding, trouble->mend, both);
+    br_finding_remedy(finding, trouble->remedy, both);
 }
 
 #pragma GCC diagnostic pop
@@ -218,7 +218,7 @@ static void diagnose_links_blame(struct judge *judge, const struct trouble *trou
 
 /* ---- the troubles ---------------------------------------------------------------------------- */
 
-static void link_words(const struct br_survey *survey, uint32_t link, char out[360])
+static void link_text(const struct br_survey *survey, uint32_t link, char out[360])
 {
     char a[160], b[160];
     snprintf(out, 360, "%s -> %s",
@@ -229,7 +229,7 @@ static void link_words(const struct br_survey *survey, uint32_t link, char out[3
 static void echo_evidence(const struct br_survey *survey, struct br_finding *finding, uint32_t link)
 {
     char text[360];
-    link_words(survey, link, text);
+    link_text(survey, link, text);
     br_finding_evidence(finding, "%s: %d of %d echoes came back%s%s", text, survey->links[link].got,
                         survey->links[link].sent, survey->links[link].message[0] ? ": " : "",
                         survey->links[link].message);
@@ -238,7 +238,7 @@ static void echo_evidence(const struct br_survey *survey, struct br_finding *fin
 static void mtu_evidence(const struct br_survey *survey, struct br_finding *finding, uint32_t link)
 {
     char text[360];
-    link_words(survey, link, text);
+    link_text(survey, link, text);
     br_finding_evidence(finding, "%s: packets of %d bytes pass, larger ones do not", text,
                         survey->links[link].path_mtu);
 }
@@ -247,7 +247,7 @@ static void alone_evidence(const struct br_survey *survey, struct br_finding *fi
                            uint32_t link)
 {
     char text[360];
-    link_words(survey, link, text);
+    link_text(survey, link, text);
     br_finding_evidence(finding, "%s: %.4g Mb/s alone", text, survey->links[link].alone / 1e6);
 }
 
@@ -255,7 +255,7 @@ static void together_evidence(const struct br_survey *survey, struct br_finding 
                               uint32_t link)
 {
     char text[360];
-    link_words(survey, link, text);
+    link_text(survey, link, text);
     br_finding_evidence(finding, "%s: %.4g Mb/s alone, %.4g Mb/s when all send", text,
                         survey->links[link].alone / 1e6, survey->links[link].together / 1e6);
 }
@@ -263,7 +263,7 @@ static void together_evidence(const struct br_survey *survey, struct br_finding 
 static void late_evidence(const struct br_survey *survey, struct br_finding *finding, uint32_t link)
 {
     char text[360];
-    link_words(survey, link, text);
+    link_text(survey, link, text);
     br_finding_evidence(finding, "%s: %.0f us at best", text, survey->links[link].min_us);
 }
 
@@ -351,7 +351,7 @@ static void judge_links(struct judge *judge)
     const struct br_survey *survey = judge->survey;
     struct br_survey_link *links = survey->links;
     for (uint32_t l = 0; l < judge->links; l++)
-        judge->bad[l] = links[l].asked && links[l].got == 0;
+        judge->bad[l] = links[l].probed && links[l].got == 0;
     diagnose_links_blame(judge, &unreachable);
     for (uint32_t l = 0; l < judge->links; l++)
         judge->bad[l] = links[l].got && links[l].sent - links[l].got >= 2 &&
@@ -400,14 +400,15 @@ static void check_level(const struct judge *judge, uint32_t level)
                        judge->alone[level] / 1e9, survey->ports[level].rate / 1e9);
     if (others) {
         br_finding_evidence(finding, "other levels reach their rate");
-        br_finding_mend(
+        br_finding_remedy(
             finding,
             "see the speed of the ports and the shapers of its switches; or correct `rate`");
     } else {
         br_finding_evidence(finding, "one TCP stream a link was measured: at such rates a core may "
                                      "be the limit, not the link");
-        br_finding_mend(finding, "if the links are meant to be faster, see CPU frequency and NUMA "
-                                 "placement; or correct `rate`");
+        br_finding_remedy(finding,
+                          "if the links are meant to be faster, see CPU frequency and NUMA "
+                          "placement; or correct `rate`");
     }
 }
 
@@ -427,8 +428,8 @@ static void check_counters(const struct judge *judge)
                                          "error counters of %s rise under load",
                                          br_survey_nic_text(survey, p, text));
                 br_finding_location(finding, BR_LOCATION_PORT, p);
-                br_finding_mend(finding, "clean or replace cable and modules from %s to %s", text,
-                                br_survey_switch_text(survey, p, place));
+                br_finding_remedy(finding, "clean or replace cable and modules from %s to %s", text,
+                                  br_survey_switch_text(survey, p, place));
             }
             br_finding_evidence(finding, "%s: %llu before, %llu after", br_survey_counters[c],
                                 (unsigned long long)nic->before[c],
@@ -461,7 +462,7 @@ static void diagnose_links_fold(struct judge *judge)
             continue;
         judge->explained[l] = true;
         judge->findings->list[cause].consequences +=
-            !link->asked || !link->got || (link->path_mtu && link->path_mtu < survey->mtu - 8);
+            !link->probed || !link->got || (link->path_mtu && link->path_mtu < survey->mtu - 8);
     }
 }
 

@@ -34,9 +34,9 @@ static void diagnose_nics_missing(const struct br_survey *survey, struct br_find
                        survey->ports[port].nic, br_survey_level_of(survey, port)),
         port, true);
     br_finding_evidence(finding, "its NICs are: %s", host->n_nics ? names : "none");
-    br_finding_mend(finding, "seat the card or load its driver, then: %s",
-                    br_diagnose_on(survey, br_survey_host_of(survey, port), on, "ip link show %s",
-                                   survey->ports[port].nic));
+    br_finding_remedy(finding, "seat the card or load its driver, then: %s",
+                      br_diagnose_on(survey, br_survey_host_of(survey, port), on, "ip link show %s",
+                                     survey->ports[port].nic));
 }
 
 static void diagnose_nics_renamed(const struct br_survey *survey, struct br_findings *findings,
@@ -51,7 +51,7 @@ static void diagnose_nics_renamed(const struct br_survey *survey, struct br_find
         port, false);
     br_finding_evidence(finding, "there is no %s; %s (%s) has its MAC, its address or its cable",
                         plan->nic, nic->name, mac_text(nic->mac, mac));
-    br_finding_mend(
+    br_finding_remedy(
         finding, "%s # or write %s into the inventory",
         br_diagnose_on(survey, br_survey_host_of(survey, port), on,
                        "sh -c 'ip link set %s down; ip link set %s name %s; ip link set %s up'",
@@ -93,9 +93,9 @@ static void report_twins(const struct br_survey *survey, struct br_findings *fin
     diagnose_nics_at_port(finding, twin, true);
     if (survey->ports[wrong].has_mac)
         mac_text(survey->ports[wrong].mac, planned);
-    br_finding_mend(finding, "%s",
-                    br_diagnose_on(survey, br_survey_host_of(survey, wrong), on,
-                                   "ip link set %s address %s", nic->name, planned));
+    br_finding_remedy(finding, "%s",
+                      br_diagnose_on(survey, br_survey_host_of(survey, wrong), on,
+                                     "ip link set %s address %s", nic->name, planned));
 }
 
 static void check_mac(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
@@ -118,18 +118,18 @@ static void check_mac(const struct br_survey *survey, struct br_findings *findin
     if (holder >= 0) {
         br_finding_evidence(finding, "%s has the planned one: names were exchanged, or hosts",
                             br_survey_nic_text(survey, (uint32_t)holder, other));
-        br_finding_mend(
+        br_finding_remedy(
             finding,
             "tie names to MACs (a .link file of systemd.link(5)), or correct the inventory");
     } else {
-        br_finding_mend(finding,
-                        "if the card was replaced, write `mac: %s` for %s into the inventory", mac,
-                        text);
+        br_finding_remedy(finding,
+                          "if the card was replaced, write `mac: %s` for %s into the inventory",
+                          mac, text);
     }
 }
 
-static void check_place(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
-                        const struct br_nic *nic)
+static void check_location(const struct br_survey *survey, struct br_findings *findings,
+                           uint32_t port, const struct br_nic *nic)
 {
     const struct br_survey_port *plan = &survey->ports[port];
     char text[160];
@@ -140,8 +140,8 @@ static void check_place(const struct br_survey *survey, struct br_findings *find
             port, false);
         br_finding_evidence(finding, "the inventory says %s, it is at %s", plan->pci,
                             nic->pci[0] ? nic->pci : "no PCI address");
-        br_finding_mend(finding,
-                        "move the card to the planned slot, or correct `pci` in the inventory");
+        br_finding_remedy(finding,
+                          "move the card to the planned slot, or correct `pci` in the inventory");
     }
     if (plan->numa >= 0 && plan->numa != nic->numa) {
         struct br_finding *finding = diagnose_nics_at_port(
@@ -149,9 +149,9 @@ static void check_place(const struct br_survey *survey, struct br_findings *find
             false);
         br_finding_evidence(finding, "the inventory says node %d, it is at %d", plan->numa,
                             nic->numa);
-        br_finding_mend(finding,
-                        "move the card to a slot of node %d, or correct `numa` in the inventory",
-                        plan->numa);
+        br_finding_remedy(finding,
+                          "move the card to a slot of node %d, or correct `numa` in the inventory",
+                          plan->numa);
     }
 }
 
@@ -165,17 +165,17 @@ static void check_state(const struct br_survey *survey, struct br_findings *find
         struct br_finding *finding = diagnose_nics_at_port(
             br_finding_add(findings, "BC015", BR_ERROR, "%s is down", text), port, true);
         br_finding_evidence(finding, "it is switched off on the host, the cable is not to blame");
-        br_finding_mend(finding, "%s",
-                        br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                                       "ip link set %s up", nic->name));
+        br_finding_remedy(finding, "%s",
+                          br_diagnose_on(survey, br_survey_host_of(survey, port), on,
+                                         "ip link set %s up", nic->name));
     } else if (!nic->carrier) {
         struct br_finding *finding = diagnose_nics_at_port(
             br_finding_add(findings, "BC016", BR_ERROR, "no carrier on the cable from %s to %s",
                            text, place),
             port, true);
         br_finding_evidence(finding, "%s is up but sees no light or signal", text);
-        br_finding_mend(finding,
-                        "plug the cable in at both ends, enable %s, then try another cable", place);
+        br_finding_remedy(
+            finding, "plug the cable in at both ends, enable %s, then try another cable", place);
     }
 }
 
@@ -192,9 +192,9 @@ static void check_speed(const struct br_survey *survey, struct br_findings *find
                        plan->rate / 1e9),
         port, false);
     br_finding_evidence(finding, "the link came up at a lower speed than the inventory's `rate`");
-    br_finding_mend(finding,
-                    "clean or replace cable and module; see the advertised speeds: ethtool %s",
-                    nic->name);
+    br_finding_remedy(finding,
+                      "clean or replace cable and module; see the advertised speeds: ethtool %s",
+                      nic->name);
 }
 
 static void check_mtu(const struct br_survey *survey, struct br_findings *findings, uint32_t port,
@@ -211,9 +211,9 @@ static void check_mtu(const struct br_survey *survey, struct br_findings *findin
         port, false);
     br_finding_evidence(finding, low ? "full packets of its neighbours are lost at it"
                                      : "its full packets may be lost at its neighbours");
-    br_finding_mend(finding, "%s",
-                    br_diagnose_on(survey, br_survey_host_of(survey, port), on,
-                                   "ip link set %s mtu %d", nic->name, survey->mtu));
+    br_finding_remedy(finding, "%s",
+                      br_diagnose_on(survey, br_survey_host_of(survey, port), on,
+                                     "ip link set %s mtu %d", nic->name, survey->mtu));
 }
 
 /* A switch of which no port has a carrier is down itself: one finding instead of n. */
@@ -259,7 +259,7 @@ static void report_dark(const struct br_survey *survey, struct br_findings *find
         br_finding_add(findings, "BC016", BR_ERROR, "no carrier on any cable of host %s",
                        survey->hosts[host].name);
     br_finding_evidence(finding, "its NICs are up but see no light or signal");
-    br_finding_mend(finding, "plug its cables in at both ends");
+    br_finding_remedy(finding, "plug its cables in at both ends");
     br_finding_location(finding, BR_LOCATION_HOST, host);
     finding->breaks = true;
 }
@@ -276,7 +276,7 @@ static void diagnose_nics_report_switch(const struct br_survey *survey,
     struct br_finding *finding =
         br_finding_add(findings, "BC028", BR_ERROR, "switch %s is down", survey->switches[number]);
     br_finding_evidence(finding, "all its NICs that are up have no carrier");
-    br_finding_mend(finding, "see to its power and its configuration");
+    br_finding_remedy(finding, "see to its power and its configuration");
     br_finding_location(finding, BR_LOCATION_SWITCH, number);
     finding->breaks = true;
 }
@@ -294,7 +294,7 @@ void br_diagnose_nics(const struct br_survey *survey, struct br_findings *findin
         if (strcmp(nic->name, survey->ports[p].nic) != 0)
             diagnose_nics_renamed(survey, findings, p, nic);
         check_mac(survey, findings, p, nic);
-        check_place(survey, findings, p, nic);
+        check_location(survey, findings, p, nic);
         if (nic->up && !nic->carrier && switch_is_down(survey, p))
             diagnose_nics_report_switch(survey, findings, p);
         else if (nic->up && !nic->carrier && host_is_dark(survey, br_survey_host_of(survey, p)))

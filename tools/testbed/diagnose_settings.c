@@ -83,7 +83,7 @@ static void check_rp_filter(const struct br_survey *survey, struct br_findings *
     br_finding_evidence(
         finding, "packets whose way back leads through another NIC are dropped without a word");
     br_diagnose_on(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
-    br_finding_mend(finding, "%s%s", on, elsewhere ? "; likewise for the others" : "");
+    br_finding_remedy(finding, "%s%s", on, elsewhere ? "; likewise for the others" : "");
 }
 
 /* The port of a planned address; -1: none. */
@@ -146,7 +146,7 @@ static void check_flux(const struct br_survey *survey, struct br_findings *findi
                         survey->hosts[flux.first].name);
     br_diagnose_on(survey, flux.first, on,
                    "sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2");
-    br_finding_mend(finding, "%s%s", on, diagnose_settings_likewise(&flux));
+    br_finding_remedy(finding, "%s%s", on, diagnose_settings_likewise(&flux));
 }
 
 static void check_memlock(const struct br_survey *survey, struct br_findings *findings)
@@ -166,7 +166,7 @@ static void check_memlock(const struct br_survey *survey, struct br_findings *fi
                         survey->hosts[low.first].name,
                         (long long)(survey->hosts[low.first].memlock >> 10),
                         (survey->hosts[low.first].n_rdma ? MEMLOCK_RDMA : MEMLOCK) >> 20);
-    br_finding_mend(
+    br_finding_remedy(
         finding,
         "`* - memlock unlimited` in /etc/security/limits.conf and a new login; for services "
         "LimitMEMLOCK=infinity%s",
@@ -198,7 +198,7 @@ static void check_versions(const struct br_survey *survey, struct br_findings *f
         br_finding_evidence(finding, "%s %s, firmware %s; on %s: %s %s, firmware %s", nic->driver,
                             nic->driver_version, nic->firmware, survey->hosts[0].name,
                             first->driver, first->driver_version, first->firmware);
-        br_finding_mend(finding, "install the same versions everywhere");
+        br_finding_remedy(finding, "install the same versions everywhere");
     }
 }
 
@@ -240,9 +240,9 @@ static void check_quality(const struct br_survey *survey, struct br_findings *fi
         return;
     br_finding_evidence(finding, "there: %s", rdma_of(survey, odd.first)->quality);
     br_finding_evidence(finding, "else: %s", first->quality);
-    br_finding_mend(finding,
-                    "set the same everywhere: mlnx_qos -i %s --trust dscp --pfc 0,0,0,1,0,0,0,0",
-                    rdma_of(survey, odd.first)->netdev);
+    br_finding_remedy(finding,
+                      "set the same everywhere: mlnx_qos -i %s --trust dscp --pfc 0,0,0,1,0,0,0,0",
+                      rdma_of(survey, odd.first)->netdev);
 }
 
 /* A NIC without an RDMA device where others of its level have one. */
@@ -272,7 +272,7 @@ static void check_lacking(const struct br_survey *survey, struct br_findings *fi
         having, level, rdma_of(survey, one)->device,
         survey->hosts[br_survey_host_of(survey, one)].name);
     br_diagnose_on(survey, br_survey_host_of(survey, lacking.first), on, "braid info");
-    br_finding_mend(finding, "%s%s", on, diagnose_settings_likewise(&lacking));
+    br_finding_remedy(finding, "%s%s", on, diagnose_settings_likewise(&lacking));
 }
 
 /* The smaller one counts on each link. */
@@ -301,8 +301,8 @@ static void check_rdma_mtu(const struct br_survey *survey, struct br_findings *f
     br_diagnose_on(survey, br_survey_host_of(survey, low.first), on,
                    "ip link set %s down && ip link set %s up", rdma_of(survey, low.first)->netdev,
                    rdma_of(survey, low.first)->netdev);
-    br_finding_mend(finding, "the device took its MTU before the interface had its own: %s%s", on,
-                    diagnose_settings_likewise(&low));
+    br_finding_remedy(finding, "the device took its MTU before the interface had its own: %s%s", on,
+                      diagnose_settings_likewise(&low));
 }
 
 /* What the NIC itself explains (down, no carrier, no address) has its finding already. */
@@ -323,15 +323,15 @@ void br_diagnose_rdma(const struct br_survey *survey, struct br_findings *findin
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, unusable.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "the host says: %s%s", rdma->mend,
-                        diagnose_settings_likewise(&unusable));
+        br_finding_remedy(finding, "the host says: %s%s", rdma->remedy,
+                          diagnose_settings_likewise(&unusable));
     }
     finding = group_report(&no_gid, findings, "BC071", BR_ERROR, "no GID that a router takes");
     if (finding) {
         const struct br_rdma *rdma = rdma_of(survey, no_gid.first);
         br_finding_evidence(finding, "%s: %s", rdma->device, rdma->what);
-        br_finding_mend(finding, "the host says: %s%s", rdma->mend,
-                        diagnose_settings_likewise(&no_gid));
+        br_finding_remedy(finding, "the host says: %s%s", rdma->remedy,
+                          diagnose_settings_likewise(&no_gid));
     }
     for (uint32_t level = 0; level < survey->cube.k; level++) {
         check_lacking(survey, findings, level);

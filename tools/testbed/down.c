@@ -76,7 +76,7 @@ int br_bcube_down(int argc, char **argv)
         return 2;
     }
     if (!all)
-        return take_down(name ? name : arguments.message[0]);
+        return take_down(name ? name : arguments.operands[0]);
     rc = 0;
     for (int i = 0, n = br_testbed_list(names, LIST_MAX); i < n; i++)
         rc |= take_down(names[i]);

@@ -308,7 +308,7 @@ static int draw_keys(const struct canvas *canvas, int y, int width, bool draw)
         const char *colour =
             drawing->keys ? drawing->keys[i].colour : br_draw_level_colour((uint32_t)i);
         snprintf(text, sizeof text, "level %d", i);
-        const char *label = drawing->keys ? drawing->keys[i].message : text;
+        const char *label = drawing->keys ? drawing->keys[i].label : text;
         int needed = 22 + (int)((double)strlen(label) * LETTER * 1.1) + 18;
         if (x > MARGIN && x + needed > width - MARGIN)
             x = MARGIN, y += 22;

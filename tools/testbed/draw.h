@@ -26,7 +26,7 @@ struct br_paint {
 };
 
 struct br_draw_key {
-    const char *colour, *message;
+    const char *colour, *label;
 };
 
 struct br_drawing {

@@ -61,9 +61,9 @@ static int set_shape(struct br_testbed *testbed, const struct br_arguments *argu
     if (arguments->count != 2 || arguments->command)
         return br_error(EINVAL,
                         "which shape? `braid bcube emulate 3 2` is BCube(3,2): 9 hosts of 2 NICs");
-    rc = emulate_parse_number(arguments->message[0], &n);
+    rc = emulate_parse_number(arguments->operands[0], &n);
     if (rc == 0)
-        rc = emulate_parse_number(arguments->message[1], &k);
+        rc = emulate_parse_number(arguments->operands[1], &k);
     if (rc == 0)
         rc = br_bcube_init(&testbed->cube, n, k);
     if (rc < 0)
@@ -180,7 +180,7 @@ static uint32_t count_switches(const struct br_testbed *testbed)
     return n;
 }
 
-static void emulate_tell(const struct br_testbed *testbed, double seconds)
+static void emulate_print(const struct br_testbed *testbed, double seconds)
 {
     const struct br_bcube *cube = &testbed->cube;
     uint32_t switches = count_switches(testbed);
@@ -230,6 +230,6 @@ int br_bcube_emulate(int argc, char **argv)
         fprintf(stderr, "braid bcube emulate: %s\n", br_error_message());
         return stopped ? 128 + stopped : 1;
     }
-    emulate_tell(&testbed, (double)(br_clock_now() - begin) / (double)BR_SEC);
+    emulate_print(&testbed, (double)(br_clock_now() - begin) / (double)BR_SEC);
     return 0;
 }

@@ -46,7 +46,7 @@ int br_bcube_exec(int argc, char **argv)
     }
     rc = br_testbed_open(&testbed, name, false);
     if (rc == 0)
-        rc = exec_enter(&testbed, arguments.message[0]);
+        rc = exec_enter(&testbed, arguments.operands[0]);
     if (rc < 0) {
         fprintf(stderr, "braid bcube exec: %s\n", br_error_message());
         return 1;

@@ -27,14 +27,14 @@ static int testbed_fault_change(struct br_faults *faults, const struct br_testbe
     bool plant = false;
     int rc;
 
-    if (arguments->count == 1 && !strcmp(arguments->message[0], "clear")) {
+    if (arguments->count == 1 && !strcmp(arguments->operands[0], "clear")) {
         faults->count = 0;
         return 0;
     }
-    rc = br_fault_parse(&fault, &plant, testbed, arguments->count, arguments->message);
+    rc = br_fault_parse(&fault, &plant, testbed, arguments->count, arguments->operands);
     if (rc < 0)
         return rc;
-    return plant ? br_faults_plant(faults, &fault) : br_faults_mend(faults, &fault, testbed);
+    return plant ? br_faults_inject(faults, &fault) : br_faults_clear(faults, &fault, testbed);
 }
 
 /* The list is on the disk before the network is touched: a killed command is repeated, or the next
@@ -46,7 +46,7 @@ static int testbed_fault_work(struct br_testbed *testbed, const struct br_argume
 
     if (rc == 0)
         rc = br_faults_load(&faults, testbed);
-    if (rc == 0 && arguments->count == 1 && !strcmp(arguments->message[0], "list")) {
+    if (rc == 0 && arguments->count == 1 && !strcmp(arguments->operands[0], "list")) {
         testbed_fault_list(&faults, testbed);
         return 0;
     }

@@ -277,7 +277,7 @@ static int faults_find(const struct br_faults *faults, const struct br_fault *fa
     return -1;
 }
 
-int br_faults_plant(struct br_faults *faults, const struct br_fault *fault)
+int br_faults_inject(struct br_faults *faults, const struct br_fault *fault)
 {
     int i = faults_find(faults, fault);
 
@@ -287,8 +287,8 @@ int br_faults_plant(struct br_faults *faults, const struct br_fault *fault)
     return 0;
 }
 
-int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
-                   const struct br_testbed *testbed)
+int br_faults_clear(struct br_faults *faults, const struct br_fault *fault,
+                    const struct br_testbed *testbed)
 {
     int i = faults_find(faults, fault);
 
@@ -446,7 +446,7 @@ static int load_line(struct br_faults *faults, const struct br_testbed *testbed,
     while (n < WORDS_MAX && (text[n] = strtok_r(rest, " \n", &rest)))
         n++;
     rc = br_fault_parse(&fault, &plant, testbed, n, text);
-    return rc < 0 ? rc : br_faults_plant(faults, &fault);
+    return rc < 0 ? rc : br_faults_inject(faults, &fault);
 }
 
 int br_faults_load(struct br_faults *faults, const struct br_testbed *testbed)

@@ -89,11 +89,11 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
 void br_fault_help(FILE *out);
 
 /* Plants; one of the same kind at the same place is replaced. -ENOSPC with a message. */
-int br_faults_plant(struct br_faults *faults, const struct br_fault *fault);
+int br_faults_inject(struct br_faults *faults, const struct br_fault *fault);
 /* Mends what is planted of this kind at this place. -ENOENT with a message when there is
  * nothing. */
-int br_faults_mend(struct br_faults *faults, const struct br_fault *fault,
-                   const struct br_testbed *testbed);
+int br_faults_clear(struct br_faults *faults, const struct br_fault *fault,
+                    const struct br_testbed *testbed);
 
 void br_faults_nic(const struct br_faults *faults, const struct br_testbed *testbed, uint32_t host,
                    uint32_t level, struct br_nic_state *state);

@@ -18,15 +18,15 @@ struct br_finding *br_finding_add(struct br_findings *findings, const char *code
     static struct br_finding dropped;
     struct br_finding *finding = &dropped;
     va_list args;
-    if (findings->count == findings->room) {
-        int room = findings->room ? 2 * findings->room : 16;
+    if (findings->count == findings->capacity) {
+        int room = findings->capacity ? 2 * findings->capacity : 16;
         struct br_finding *moved = reallocarray(findings->list, (size_t)room, sizeof *moved);
         if (moved) {
             findings->list = moved;
-            findings->room = room;
+            findings->capacity = room;
         }
     }
-    if (findings->count < findings->room)
+    if (findings->count < findings->capacity)
         finding = &findings->list[findings->count++];
     else
         findings->no_memory = true;
@@ -47,11 +47,11 @@ void br_finding_evidence(struct br_finding *finding, const char *format, ...)
     va_end(args);
 }
 
-void br_finding_mend(struct br_finding *finding, const char *format, ...)
+void br_finding_remedy(struct br_finding *finding, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(finding->mend, sizeof finding->mend, format, args);
+    vsnprintf(finding->remedy, sizeof finding->remedy, format, args);
     va_end(args);
 }
 

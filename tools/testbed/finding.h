@@ -30,7 +30,7 @@ struct br_finding {
     char title[256];
     int n_evidence;
     char evidence[BR_FINDING_EVIDENCE][256];
-    char mend[384];
+    char remedy[384];
     int n_locations;
     struct br_location locations[BR_FINDING_LOCATIONS];
     int consequences; /* directions of links that fail because of it */
@@ -38,7 +38,7 @@ struct br_finding {
 
 struct br_findings {
     struct br_finding *list;
-    int count, room;
+    int count, capacity;
     bool no_memory; /* findings are missing */
 };
 
@@ -52,7 +52,7 @@ struct br_finding *br_finding_add(struct br_findings *findings, const char *code
 /* What does not fit is left out: evidence is a sample. */
 void br_finding_evidence(struct br_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void br_finding_mend(struct br_finding *finding, const char *format, ...)
+void br_finding_remedy(struct br_finding *finding, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void br_finding_location(struct br_finding *finding, enum br_location_kind kind, uint32_t number);
 

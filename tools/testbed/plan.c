@@ -90,7 +90,7 @@ static int from_shape(const struct request *r, struct br_inventory *inventory)
     if (r->arguments.count != 2 || r->arguments.command)
         return br_error(EINVAL,
                         "which shape? `braid bcube plan 3 2` is BCube(3,2): 9 hosts of 2 NICs");
-    snprintf(text, sizeof text, "%s,%s", r->arguments.message[0], r->arguments.message[1]);
+    snprintf(text, sizeof text, "%s,%s", r->arguments.operands[0], r->arguments.operands[1]);
     int rc = br_bcube_parse(&cube, text);
     if (!rc)
         rc = br_cabling_init(&cabling, &cube, r->hosts, r->prefix);

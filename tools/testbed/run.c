@@ -25,7 +25,7 @@ struct job {
     char **command;
     char master[BR_TESTBED_ADDRESS];
     uint16_t port;
-    struct br_launch_own own;
+    struct br_launch_resources resources;
 };
 
 static uint32_t host_of(const struct job *job, int rank)
@@ -76,7 +76,7 @@ static int testbed_run_parse(struct job *job, int argc, char **argv)
 
 /* The command may be anything, so it is not refused: but ranks of braid would look for each other
  * in vain until they give up. */
-static void say_who_is_reached(const struct job *job)
+static void print_reachable(const struct job *job)
 {
     const struct br_testbed *testbed = &job->testbed;
 
@@ -95,7 +95,7 @@ static int reserve_port(void *with)
 {
     struct job *job = with;
 
-    return br_socket_reserve(job->master, &job->port, &job->own.port_fd);
+    return br_socket_reserve(job->master, &job->port, &job->resources.port_fd);
 }
 
 /* One rank a host is what makes a rank a host of the cube; otherwise all ranks of a switch see each
@@ -120,7 +120,7 @@ static int testbed_run_prepare(void *with)
     const struct br_testbed *testbed = &job->testbed;
     uint32_t size = testbed->hosts * (uint32_t)job->per_host;
     char space[BR_NAMESPACE_NAME];
-    int rc = br_launch_secret(NULL, size, job->own.secret);
+    int rc = br_launch_secret(NULL, size, job->resources.secret);
 
     br_testbed_management_ip(testbed, 0, job->master);
     if (rc == 0)
@@ -129,7 +129,7 @@ static int testbed_run_prepare(void *with)
                  : br_namespace_visit(br_testbed_host_space(testbed, 0, space), reserve_port, job);
     if (rc < 0)
         return rc;
-    br_launch_forget_outer();
+    br_launch_unset_outer();
     br_launch_set_number("WORLD_SIZE", size);
     br_launch_set_number("LOCAL_WORLD_SIZE", job->per_host);
     br_launch_set_number("BRAID_MACHINE_RANKS", size);
@@ -188,11 +188,11 @@ static void testbed_run_label(void *with, int i, char out[BR_LAUNCH_LABEL])
 
 int br_bcube_run(int argc, char **argv)
 {
-    struct job job = {.per_host = 1, .own.port_fd = -1};
+    struct job job = {.per_host = 1, .resources.port_fd = -1};
     struct br_launch launch = {.who = "braid bcube run",
-                               .share_cores = true,
+                               .bind_cores = true,
                                .with = &job,
-                               .own = &job.own,
+                               .resources = &job.resources,
                                .prepare = testbed_run_prepare,
                                .environment = testbed_run_set_environment,
                                .name = testbed_run_name,
@@ -201,7 +201,7 @@ int br_bcube_run(int argc, char **argv)
 
     if (rc)
         return rc - 1;
-    say_who_is_reached(&job);
+    print_reachable(&job);
     launch.count = (int)(job.testbed.hosts * (uint32_t)job.per_host);
     launch.command = job.command;
     launch.no_prefix = job.no_prefix;

@@ -38,7 +38,7 @@ int br_site_open(struct br_site *site, const struct br_site_options *options)
     } else {
         rc = open_testbed(site, options->name);
     }
-    if (!rc && site->inventory.reach == BR_INVENTORY_HERE)
+    if (!rc && site->inventory.access == BR_INVENTORY_HERE)
         rc = br_error(
             EINVAL,
             "the hosts of %s are addresses of this machine: there are no cables to check. As root, "

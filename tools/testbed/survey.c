@@ -71,7 +71,7 @@ int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, ui
 {
     void *array = survey->sounds;
     int rc =
-        testbed_survey_grow(&array, survey->n_sounds, &survey->room_sounds, sizeof *survey->sounds);
+        testbed_survey_grow(&array, survey->n_sounds, &survey->max_sounds, sizeof *survey->sounds);
     survey->sounds = array;
     if (!rc)
         survey->sounds[survey->n_sounds++] = (struct br_sound){from, to, count};
@@ -81,7 +81,7 @@ int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, ui
 int br_survey_add_answer(struct br_survey *survey, const struct br_arp_answer *answer)
 {
     void *array = survey->answers;
-    int rc = testbed_survey_grow(&array, survey->n_answers, &survey->room_answers,
+    int rc = testbed_survey_grow(&array, survey->n_answers, &survey->max_answers,
                                  sizeof *survey->answers);
     survey->answers = array;
     if (!rc)
@@ -108,7 +108,7 @@ static bool testbed_survey_has_address(const struct br_nic *nic, uint32_t ip)
 }
 
 /* Does the interface hear a NIC that belongs on the port's switch? */
-static bool hears_switch(const struct br_survey *survey, uint32_t node, uint32_t port)
+static bool sees_switch(const struct br_survey *survey, uint32_t node, uint32_t port)
 {
     for (int i = 0; i < survey->n_sounds; i++) {
         if (survey->sounds[i].to != node)
@@ -135,7 +135,7 @@ static void match_renamed(struct br_survey *survey, uint32_t port)
             if ((how == 0 && plan->has_mac && !memcmp(nic->mac, plan->mac, 6)) ||
                 (how == 1 && plan->address.ip &&
                  testbed_survey_has_address(nic, plan->address.ip)) ||
-                (how == 2 && hears_switch(survey, node, port)))
+                (how == 2 && sees_switch(survey, node, port)))
                 plan->found = i;
         }
     }

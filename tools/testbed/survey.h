@@ -51,8 +51,8 @@ struct br_rdma {
     int port, gid_index; /* the entry that a job would take; -1: none */
     int mtu;             /* of its packets, bytes */
     char gid_type[24];
-    char what[200], mend[200]; /* why it cannot be used, and what mends that; "": it can */
-    char quality[160];         /* PFC, trust, ECN, DSCP as the driver shows them; "": not at all */
+    char what[200], remedy[200]; /* why it cannot be used, and what mends that; "": it can */
+    char quality[160]; /* PFC, trust, ECN, DSCP as the driver shows them; "": not at all */
 };
 
 struct br_survey_host {
@@ -86,7 +86,7 @@ struct br_survey_port {
 };
 
 struct br_survey_link {
-    bool asked;
+    bool probed;
     int sent, got; /* small echoes */
     int path_mtu;  /* bytes; 0: not measured */
     double min_us, median_us;
@@ -116,9 +116,9 @@ struct br_survey {
     struct br_survey_link *links;
     char (*switches)[64]; /* names, number level * n^(k-1) + index */
     struct br_sound *sounds;
-    int n_sounds, room_sounds;
+    int n_sounds, max_sounds;
     struct br_arp_answer *answers;
-    int n_answers, room_answers;
+    int n_answers, max_answers;
     bool probed, arped, loaded; /* these parts were measured */
 };
 

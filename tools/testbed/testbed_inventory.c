@@ -16,7 +16,7 @@ static void testbed_inventory_fill_host(struct br_inventory *inventory,
     char space[BR_NAMESPACE_NAME], name[BR_TESTBED_ADDRESS];
 
     if (!testbed->loopback)
-        snprintf(host->reach, sizeof host->reach, "%s",
+        snprintf(host->access, sizeof host->access, "%s",
                  br_testbed_host_space(testbed, number, space));
     for (uint32_t level = 0; level < testbed->cube.k; level++) {
         struct br_inventory_nic *nic = &host->nics[level];
@@ -38,7 +38,7 @@ int br_testbed_write_inventory(const struct br_testbed *testbed)
 
     if (rc < 0)
         return rc;
-    inventory.reach = testbed->loopback ? BR_INVENTORY_HERE : BR_INVENTORY_EMULATION;
+    inventory.access = testbed->loopback ? BR_INVENTORY_HERE : BR_INVENTORY_EMULATION;
     inventory.mtu = testbed->mtu;
     inventory.rate = testbed->rate;
     for (uint32_t host = 0; host < testbed->hosts; host++)

@@ -18,7 +18,7 @@ struct br_train_settings {
     /* policy: of a session; servers: method; both NULL: auto */
     const char *policy, *servers, *local;
     const char *algorithm; /* of a session's all-reduces; NULL: auto */
-    int64_t iterations, batch, width, seed, samples, test, steps, warmup, alone, device_ms;
+    int64_t iterations, batch, width, seed, samples, test, steps, warmup, single, device_ms;
     int64_t count, slice; /* of servers; of theirs, bytes */
     float rate;
 };
@@ -30,13 +30,13 @@ struct br_train {
     struct br_train_network network;
     uint64_t iteration;
     uint64_t device_free; /* ns: when the pretended device is done with what it has */
-    const struct br_train_method *way;
+    const struct br_train_method *method;
 
     struct braid_session *session;
     struct braid_parameters *parameters;
     /* session; servers: the first weights */
     float *weights[BR_TRAIN_LAYERS], *velocities[BR_TRAIN_LAYERS];
-    struct br_train_alone *alone;
+    struct br_train_single *single;
 };
 
 /* All but name: negative errno with a message. In an iteration, of each layer: wait, forward pass;
@@ -53,7 +53,7 @@ struct br_train_method {
     int (*close)(struct br_train *train);  /* after a failure too */
 };
 
-extern const struct br_train_method br_train_session, br_train_servers, br_train_alone;
+extern const struct br_train_method br_train_session, br_train_servers, br_train_single;
 
 /* The iteration from which on the rate drops for the i-th time, i = 0, 1. */
 uint64_t br_train_drop(const struct br_train_settings *settings, int i);

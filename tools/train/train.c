@@ -46,7 +46,7 @@ static void draw_batch(const struct br_train *t, int rank, int *index)
 
 /* --device-ms: a pass takes at least so long, a third of it forwards, as on a device that computes
  * by itself. A sleep ends late: the next pass begins when this one should have ended. */
-static void train_train_pretend(struct br_train *t, uint64_t start, int thirds)
+static void train_pretend(struct br_train *t, uint64_t start, int thirds)
 {
     uint64_t ns = (uint64_t)t->settings->device_ms * BR_MS;
     struct timespec until;
@@ -60,40 +60,40 @@ static void train_train_pretend(struct br_train *t, uint64_t start, int thirds)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-static int train_train_forward(struct br_train *t)
+static int train_forward(struct br_train *t)
 {
     int rc = 0;
 
     for (int l = 0; l < BR_TRAIN_LAYERS && !rc; l++) {
         uint64_t start;
 
-        rc = t->way->wait(t, l);
+        rc = t->method->wait(t, l);
         start = br_clock_now();
         if (!rc)
-            br_train_network_forward(&t->network, l, t->way->weight(t, l));
-        train_train_pretend(t, start, 1);
+            br_train_network_forward(&t->network, l, t->method->weight(t, l));
+        train_pretend(t, start, 1);
     }
     return rc;
 }
 
-static int train_train_backward(struct br_train *t)
+static int train_backward(struct br_train *t)
 {
     int rc = 0;
 
     for (int l = BR_TRAIN_LAYERS - 1; l >= 0 && !rc; l--) {
-        float *gradient = t->way->gradient(t, l);
+        float *gradient = t->method->gradient(t, l);
         uint64_t start = br_clock_now();
 
         if (!gradient)
             return -ECANCELED;
-        br_train_network_backward(&t->network, l, t->way->weight(t, l), gradient);
-        train_train_pretend(t, start, 2);
-        rc = t->way->ready(t, l);
+        br_train_network_backward(&t->network, l, t->method->weight(t, l), gradient);
+        train_pretend(t, start, 2);
+        rc = t->method->ready(t, l);
     }
     return rc;
 }
 
-static int train_train_iterate(struct br_train *t, const struct br_train_data *data, double *loss)
+static int train_iterate(struct br_train *t, const struct br_train_data *data, double *loss)
 {
     int index[BR_TRAIN_BATCH], shares = t->comm ? 1 : t->ranks, rc = 0;
 
@@ -102,13 +102,13 @@ static int train_train_iterate(struct br_train *t, const struct br_train_data *d
             t->rank = share;
         draw_batch(t, t->rank, index);
         br_train_network_load(&t->network, data, index);
-        rc = train_train_forward(t);
+        rc = train_forward(t);
         if (!rc)
-            rc = t->way->step(t);
+            rc = t->method->step(t);
         if (rc)
             break;
         br_train_network_judge(&t->network, data, index, loss);
-        rc = train_train_backward(t);
+        rc = train_backward(t);
     }
     t->iteration++;
     return rc;
@@ -116,17 +116,17 @@ static int train_train_iterate(struct br_train *t, const struct br_train_data *d
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-static uint64_t train_train_digest(struct br_train *t)
+static uint64_t train_digest(struct br_train *t)
 {
     uint64_t layers[BR_TRAIN_LAYERS];
 
     for (int l = 0; l < BR_TRAIN_LAYERS; l++)
         layers[l] =
-            br_digest_bytes(t->way->weight(t, l), t->network.layers[l].count * sizeof(float));
+            br_digest_bytes(t->method->weight(t, l), t->network.layers[l].count * sizeof(float));
     return br_digest(layers, BR_TRAIN_LAYERS);
 }
 
-static int train_train_judge(struct br_train *t, struct outcome *outcome)
+static int train_judge(struct br_train *t, struct outcome *outcome)
 {
     int index[BR_TRAIN_BATCH], batches = (int)t->settings->test / t->network.batch, right = 0;
     struct br_train_data data;
@@ -139,20 +139,19 @@ static int train_train_judge(struct br_train *t, struct outcome *outcome)
             index[b] = i * t->network.batch + b;
         br_train_network_load(&t->network, &data, index);
         for (int l = 0; l < BR_TRAIN_LAYERS; l++)
-            br_train_network_forward(&t->network, l, t->way->weight(t, l));
+            br_train_network_forward(&t->network, l, t->method->weight(t, l));
         right += br_train_network_judge(&t->network, &data, index, &loss);
         outcome->loss += loss / batches;
     }
     outcome->accuracy = (double)right / (batches * t->network.batch);
     outcome->best = data.best;
-    outcome->digest = train_train_digest(t);
+    outcome->digest = train_digest(t);
     if (!rc)
         br_train_data_free(&data);
     return rc;
 }
 
-static int train_train_run(struct br_train *t, const struct br_train_data *data,
-                           struct outcome *outcome)
+static int train_run(struct br_train *t, const struct br_train_data *data, struct outcome *outcome)
 {
     int64_t all = t->settings->iterations;
     uint64_t start, middle = 0;
@@ -163,22 +162,22 @@ static int train_train_run(struct br_train *t, const struct br_train_data *data,
     for (int64_t i = 0; i < all && !rc; i++) {
         if (i == all / 2)
             middle = br_clock_now();
-        rc = train_train_iterate(t, data, &loss);
+        rc = train_iterate(t, data, &loss);
     }
     outcome->steady = (double)(br_clock_now() - middle) / 1e9 / (double)(all - all / 2);
     if (!t->comm)
         t->rank = 0;
     if (!rc)
-        rc = t->way->finish(t);
+        rc = t->method->finish(t);
     outcome->seconds = (double)(br_clock_now() - start) / 1e9;
     if (!rc && t->session)
         rc = braid_session_report(t->session, &outcome->session);
     if (!rc && t->parameters)
         rc = braid_parameters_report(t->parameters, &outcome->servers);
-    return rc || t->rank ? rc : train_train_judge(t, outcome);
+    return rc || t->rank ? rc : train_judge(t, outcome);
 }
 
-static void train_train_print(const struct br_train *t, const struct outcome *o)
+static void train_print(const struct br_train *t, const struct outcome *o)
 {
     const struct br_train_settings *s = t->settings;
     const char *where = t->comm ? "servers" : "alone";
@@ -218,14 +217,14 @@ static int train(struct br_train *t)
     if (!rc)
         rc = br_train_data_make(&data, (int)s->samples, (uint64_t)s->seed);
     if (!rc)
-        rc = t->way->open(t);
+        rc = t->method->open(t);
     if (!rc)
-        rc = train_train_run(t, &data, &outcome);
+        rc = train_run(t, &data, &outcome);
     if (!rc && !t->rank)
-        train_train_print(t, &outcome);
+        train_print(t, &outcome);
     if (rc)
         fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_message());
-    closed = t->way->close(t);
+    closed = t->method->close(t);
     if (closed && !rc)
         fprintf(stderr, "braid train: rank %d: %s\n", t->rank, br_error_message());
     br_train_data_free(&data);
@@ -235,7 +234,7 @@ static int train(struct br_train *t)
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int train_train_check(struct br_train_settings *s, const char *rate)
+static int train_check(struct br_train_settings *s, const char *rate)
 {
     char *end;
 
@@ -245,33 +244,33 @@ static int train_train_check(struct br_train_settings *s, const char *rate)
     if (s->policy && s->servers)
         return br_error(
             EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
-    if (s->algorithm && (s->servers || s->alone))
+    if (s->algorithm && (s->servers || s->single))
         return br_error(
             EINVAL,
             "--algorithm is of a gradient session, which --servers and --alone have none of");
-    if (s->alone &&
+    if (s->single &&
         (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
         return br_error(EINVAL,
                         "--alone does what --servers ssgd (default) and ssd do, and nothing else");
-    if (s->alone && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
+    if (s->single && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
         return br_error(EINVAL,
                         "--alone --servers ssd needs --steps: it has no times to choose them by");
     return 0;
 }
 
-static int train_train_start(const struct br_train_settings *s)
+static int train_start(const struct br_train_settings *s)
 {
-    struct br_train t = {.settings = s, .ranks = (int)s->alone, .way = &br_train_alone};
+    struct br_train t = {.settings = s, .ranks = (int)s->single, .method = &br_train_single};
     int rc;
 
-    if (!s->alone) {
+    if (!s->single) {
         if (braid_init(NULL, &t.comm)) {
             fprintf(stderr, "braid train: %s\n", braid_last_error());
             return 1;
         }
         t.rank = braid_rank(t.comm);
         t.ranks = braid_size(t.comm);
-        t.way = s->servers ? &br_train_servers : &br_train_session;
+        t.method = s->servers ? &br_train_servers : &br_train_session;
     }
     rc = train(&t);
     if (rc && t.comm)
@@ -303,7 +302,7 @@ int br_tool_train(int argc, char **argv)
          "auto"},
         {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
          "METHOD parameter servers: ssgd, asgd, ssd, local"},
-        {"alone", 0, BR_OPTION_NUMBER, &s.alone, 1, 1024,
+        {"alone", 0, BR_OPTION_NUMBER, &s.single, 1, 1024,
          "N one process does the work of N ranks, as --servers ssgd (default) or ssd: the "
          "reference"},
         {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,
@@ -338,10 +337,10 @@ int br_tool_train(int argc, char **argv)
         return 0;
     }
     if (!rc)
-        rc = train_train_check(&s, rate);
+        rc = train_check(&s, rate);
     if (rc) {
         fprintf(stderr, "braid train: %s\n", br_error_message());
         return 2;
     }
-    return train_train_start(&s);
+    return train_start(&s);
 }

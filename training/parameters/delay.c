@@ -30,7 +30,7 @@ int br_delay_choose(const struct br_delay_times *t)
 {
     int k = 1;
 
-    while (k < BR_DELAY_MOST && br_delay_shared(t, k + 1) < br_delay_shared(t, k) * (1 - WORTH))
+    while (k < BR_DELAY_MAX && br_delay_shared(t, k + 1) < br_delay_shared(t, k) * (1 - WORTH))
         k++;
     return k;
 }

@@ -6,7 +6,7 @@
 #ifndef BR_TRAINING_PARAMETERS_DELAY_H
 #define BR_TRAINING_PARAMETERS_DELAY_H
 
-#define BR_DELAY_MOST 4 /* the paper's accuracy falls at 5 */
+#define BR_DELAY_MAX 4 /* the paper's accuracy falls at 5 */
 
 struct br_delay_times {
     double forward, backward; /* of an iteration: T_f, T_b */
@@ -28,7 +28,7 @@ double br_delay_iteration(const struct br_delay_times *times, int k);
  * worker is a server. */
 double br_delay_shared(const struct br_delay_times *times, int k);
 
-/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MOST after which one more saves less than 3
+/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MAX after which one more saves less than 3
  * %. */
 int br_delay_choose(const struct br_delay_times *times);
 

@@ -82,7 +82,7 @@ static int check_servers(const struct braid_parameters_options *o, int ranks)
     return 0;
 }
 
-static int parameters_parameters_check_layers(const struct braid_parameter_layer *layers, int n)
+static int parameters_check_layers(const struct braid_parameter_layer *layers, int n)
 {
     if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
         return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n,
@@ -93,10 +93,9 @@ static int parameters_parameters_check_layers(const struct braid_parameter_layer
     return 0;
 }
 
-static int parameters_parameters_check(struct braid_comm *comm,
-                                       const struct braid_parameter_layer *layers, int n,
-                                       const struct braid_parameters_options *o,
-                                       enum br_parameters_method *method)
+static int parameters_check(struct braid_comm *comm, const struct braid_parameter_layer *layers,
+                            int n, const struct braid_parameters_options *o,
+                            enum br_parameters_method *method)
 {
     static const struct braid_parameters_options none;
     int rc = br_comm_check(comm, WHO), ranks;
@@ -110,11 +109,11 @@ static int parameters_parameters_check(struct braid_comm *comm,
         rc = check_numbers(o, *method);
     if (!rc)
         rc = check_servers(o, ranks);
-    return rc ? rc : parameters_parameters_check_layers(layers, n);
+    return rc ? rc : parameters_check_layers(layers, n);
 }
 
-static void parameters_parameters_set_options(struct braid_parameters *p,
-                                              const struct braid_parameters_options *options)
+static void parameters_set_options(struct braid_parameters *p,
+                                   const struct braid_parameters_options *options)
 {
     struct braid_parameters_options *o = &p->options;
 
@@ -140,50 +139,50 @@ static void parameters_parameters_set_options(struct braid_parameters *p,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static size_t parameters_parameters_padded(size_t count)
+static size_t parameters_padded(size_t count)
 {
     return (count + 15) / 16 * 16;
 }
 
 /* Zeroed numbers out of p->memory, which is counted first: with none, only `used` grows. */
-static float *parameters_parameters_numbers(struct braid_parameters *p, size_t count)
+static float *parameters_numbers(struct braid_parameters *p, size_t count)
 {
     float *at = p->memory ? p->memory + p->used : NULL;
 
-    p->used += parameters_parameters_padded(count);
+    p->used += parameters_padded(count);
     return at;
 }
 
-static void parameters_parameters_place(struct braid_parameters *p)
+static void parameters_lay_out(struct braid_parameters *p)
 {
     p->used = 0;
     for (uint32_t i = 0; i < p->n; i++) {
         struct br_parameters_layer *l = &p->layers[i];
 
-        l->weight = l->pulled = parameters_parameters_numbers(p, l->count);
-        l->gradients[0] = l->gradients[1] = parameters_parameters_numbers(p, l->count);
+        l->weight = l->pulled = parameters_numbers(p, l->count);
+        l->gradients[0] = l->gradients[1] = parameters_numbers(p, l->count);
         if (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL)
-            l->pulled = parameters_parameters_numbers(p, l->count);
+            l->pulled = parameters_numbers(p, l->count);
         if (p->method == BR_PARAMETERS_SSD) {
-            l->gradients[1] = parameters_parameters_numbers(p, l->count);
-            l->pre_weight = parameters_parameters_numbers(p, l->count);
+            l->gradients[1] = parameters_numbers(p, l->count);
+            l->pre_weight = parameters_numbers(p, l->count);
         }
         if (p->method == BR_PARAMETERS_LOCAL)
-            l->velocity = parameters_parameters_numbers(p, l->count);
+            l->velocity = parameters_numbers(p, l->count);
     }
     for (uint32_t i = 0; i < p->n_slices; i++) {
         struct br_parameters_slice *s = &p->slices[i];
 
-        s->weight = parameters_parameters_numbers(p, s->shard->count);
-        s->velocity = parameters_parameters_numbers(p, s->shard->count);
+        s->weight = parameters_numbers(p, s->shard->count);
+        s->velocity = parameters_numbers(p, s->shard->count);
         if (p->method != BR_PARAMETERS_ASGD)
-            s->answer = parameters_parameters_numbers(p, s->shard->count);
+            s->answer = parameters_numbers(p, s->shard->count);
         for (int r = 0; r < p->ranks; r++)
-            s->sources[r] = s->in[r] = parameters_parameters_numbers(p, s->shard->count);
+            s->sources[r] = s->in[r] = parameters_numbers(p, s->shard->count);
     }
 }
 
-static int count_mine(const struct braid_parameters *p)
+static int count_served(const struct braid_parameters *p)
 {
     int mine = 0;
 
@@ -195,7 +194,7 @@ static int count_mine(const struct braid_parameters *p)
 /* The slices that this rank serves, with room for a word of each kind for each worker. */
 static int get_slices(struct braid_parameters *p)
 {
-    size_t ranks = (size_t)p->ranks, mine = (size_t)count_mine(p);
+    size_t ranks = (size_t)p->ranks, mine = (size_t)count_served(p);
     void **at;
 
     p->slices = calloc(mine + 1, sizeof *p->slices);
@@ -252,8 +251,7 @@ static uint32_t best_slices(const struct braid_parameters *p)
     return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
 }
 
-static int parameters_parameters_cut(struct braid_parameters *p,
-                                     const struct braid_parameter_layer *layers)
+static int parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
     uint32_t limit = most_slices(p);
     size_t counts[BRAID_PARAMETERS_LAYERS];
@@ -271,9 +269,9 @@ static int parameters_parameters_cut(struct braid_parameters *p,
                           p->options.slice_bytes / sizeof(float), limit);
 }
 
-static int parameters_parameters_allocate(struct braid_parameters *p,
-                                          const struct braid_parameter_layer *layers,
-                                          const struct braid_parameters_options *options)
+static int parameters_allocate(struct braid_parameters *p,
+                               const struct braid_parameter_layer *layers,
+                               const struct braid_parameters_options *options)
 {
     int rc = get_servers(p, options);
 
@@ -281,7 +279,7 @@ static int parameters_parameters_allocate(struct braid_parameters *p,
     if (!rc && !p->layers)
         rc = br_error(ENOMEM, WHO ": no memory for %u layers", p->n);
     if (!rc)
-        rc = parameters_parameters_cut(p, layers);
+        rc = parameters_cut(p, layers);
     if (rc)
         return rc;
     p->n_pushes = p->method == BR_PARAMETERS_SSD ? 2 * p->shards.n : p->shards.n;
@@ -295,13 +293,13 @@ static int parameters_parameters_allocate(struct braid_parameters *p,
         rc = br_profiler_open(&p->profiler, p->n);
     if (rc)
         return rc;
-    parameters_parameters_place(p);
+    parameters_lay_out(p);
     p->memory = braid_alloc(p->comm, p->used * sizeof *p->memory);
     if (!p->memory)
         return -ENOMEM;
-    parameters_parameters_place(p);
+    parameters_lay_out(p);
     p->report.slices = (int)p->shards.n;
-    p->report.mine = (int)p->n_slices;
+    p->report.served_slices = (int)p->n_slices;
     return 0;
 }
 
@@ -327,7 +325,7 @@ int br_parameters_destroy(struct braid_parameters *p, int rc)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-static uint64_t parameters_parameters_bits(float value)
+static uint64_t parameters_float_bits(float value)
 {
     uint32_t b;
 
@@ -335,21 +333,20 @@ static uint64_t parameters_parameters_bits(float value)
     return b;
 }
 
-static uint64_t parameters_parameters_digest(const struct braid_parameters *p)
+static uint64_t parameters_digest(const struct braid_parameters *p)
 {
     const struct braid_parameters_options *o = &p->options;
-    uint64_t words[] = {
-        0,
-        (uint64_t)p->method << 32 | p->n,
-        parameters_parameters_bits(o->rate) << 32 | parameters_parameters_bits(o->momentum),
-        parameters_parameters_bits(o->decay) << 32 | parameters_parameters_bits(o->drop),
-        parameters_parameters_bits(o->own) << 32 | parameters_parameters_bits(o->sync),
-        parameters_parameters_bits(o->local_rate) << 32 | (uint32_t)o->steps,
-        p->warmup,
-        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
-        (uint64_t)o->in_order,
-        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
-        br_digest_bytes(o->drops, sizeof o->drops)};
+    uint64_t words[] = {0,
+                        (uint64_t)p->method << 32 | p->n,
+                        parameters_float_bits(o->rate) << 32 | parameters_float_bits(o->momentum),
+                        parameters_float_bits(o->decay) << 32 | parameters_float_bits(o->drop),
+                        parameters_float_bits(o->own) << 32 | parameters_float_bits(o->sync),
+                        parameters_float_bits(o->local_rate) << 32 | (uint32_t)o->steps,
+                        p->warmup,
+                        (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
+                        (uint64_t)o->in_order,
+                        br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
+                        br_digest_bytes(o->drops, sizeof o->drops)};
 
     for (uint32_t l = 0; l < p->n; l++) {
         uint64_t both[] = {words[0], p->layers[l].count};
@@ -384,7 +381,7 @@ void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer)
 }
 
 /* Rank 0's weights to all workers and servers. */
-static int parameters_parameters_spread(struct braid_parameters *p)
+static int parameters_spread(struct braid_parameters *p)
 {
     int rc = 0;
 
@@ -408,10 +405,10 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
                             int n, const struct braid_parameters_options *options,
                             struct braid_parameters **parameters)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     enum br_parameters_method method = BR_PARAMETERS_SSGD;
     struct braid_parameters *p;
-    int rc = parameters ? parameters_parameters_check(comm, layers, n, options, &method)
+    int rc = parameters ? parameters_check(comm, layers, n, options, &method)
                         : br_error(EINVAL, WHO ": nowhere to store the parameters");
 
     if (rc)
@@ -429,14 +426,14 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
     p->ranks = braid_size(comm);
     p->n = (uint32_t)n;
     p->next = n - 1;
-    parameters_parameters_set_options(p, options);
-    rc = parameters_parameters_allocate(p, layers, options);
+    parameters_set_options(p, options);
+    rc = parameters_allocate(p, layers, options);
     if (!rc)
         rc = copy_initial(p, layers);
-    rc = br_agree(p->comm, rc ? 0 : parameters_parameters_digest(p), rc, WHO, "layers or options");
+    rc = br_agree(p->comm, rc ? 0 : parameters_digest(p), rc, WHO, "layers or options");
     if (rc)
         return br_parameters_destroy(p, rc);
-    rc = parameters_parameters_spread(p);
+    rc = parameters_spread(p);
     if (!rc)
         rc = br_parameters_serve_start(p);
     if (!rc)

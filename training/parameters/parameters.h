@@ -48,9 +48,9 @@ enum br_parameters_method {
 };
 
 enum br_parameters_state {
-    BR_PARAMETERS_PROGRAMS, /* weights are valid; a delayed pull may be under way */
-    BR_PARAMETERS_HANDED,   /* our thread's: not looked at yet */
-    BR_PARAMETERS_AWAITS,   /* our thread's: a pull that the next forward pass needs */
+    BR_PARAMETERS_READY,   /* weights are valid; a delayed pull may be under way */
+    BR_PARAMETERS_PUSHED,  /* our thread's: not looked at yet */
+    BR_PARAMETERS_PULLING, /* our thread's: a pull that the next forward pass needs */
 };
 
 /* A layer on a worker. */
@@ -65,7 +65,7 @@ struct br_parameters_layer {
     _Atomic int state;
     /* iterations until the one in which the program asked for the gradient's place, itself
      * counted */
-    uint64_t asked;
+    uint64_t requested;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
 };

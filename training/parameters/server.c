@@ -72,7 +72,7 @@ static int server_apply(struct braid_parameters *p, struct br_parameters_slice *
     return rc;
 }
 
-static int serve_together(struct braid_parameters *p, struct br_parameters_slice *s)
+static int server_sync(struct braid_parameters *p, struct br_parameters_slice *s)
 {
     int rc = reap_all(s->sends, p->ranks, &s->sending), sent = rc;
     bool replies;
@@ -96,7 +96,8 @@ static int serve_together(struct braid_parameters *p, struct br_parameters_slice
 
 /* ---- each worker for itself ------------------------------------------------------------------ */
 
-static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
+static int server_async_worker(struct braid_parameters *p, struct br_parameters_slice *s,
+                               int worker)
 {
     uint64_t iteration;
     int rc;
@@ -120,12 +121,12 @@ static int serve_worker(struct braid_parameters *p, struct br_parameters_slice *
     return rc ? rc : 1;
 }
 
-static int serve_apart(struct braid_parameters *p, struct br_parameters_slice *s)
+static int server_async(struct braid_parameters *p, struct br_parameters_slice *s)
 {
     int done = 0, rc = 0;
 
     for (int r = 0; r < p->ranks && rc >= 0; r++) {
-        rc = serve_worker(p, s, r);
+        rc = server_async_worker(p, s, r);
         done += rc > 0;
     }
     return rc < 0 ? rc : done;
@@ -134,7 +135,7 @@ static int serve_apart(struct braid_parameters *p, struct br_parameters_slice *s
 /* ---- for the thread -------------------------------------------------------------------------- */
 
 /* The last pushes are for nobody. */
-static int server_swallow(struct braid_parameters *p, struct br_parameters_slice *s)
+static int server_discard(struct braid_parameters *p, struct br_parameters_slice *s)
 {
     int rc = reap_all(s->receives, p->ranks, NULL);
 
@@ -151,9 +152,9 @@ int br_parameters_serve(struct braid_parameters *p)
     /* by layer: what the next forward pass needs first; or what comes first */
     for (uint32_t i = 0; i < p->n_slices; i++) {
         struct br_parameters_slice *s = &p->slices[p->options.in_order ? p->n_slices - 1 - i : i];
-        int rc = atomic_load(&p->ended)            ? server_swallow(p, s)
-                 : p->method == BR_PARAMETERS_ASGD ? serve_apart(p, s)
-                                                   : serve_together(p, s);
+        int rc = atomic_load(&p->ended)            ? server_discard(p, s)
+                 : p->method == BR_PARAMETERS_ASGD ? server_async(p, s)
+                                                   : server_sync(p, s);
 
         if (rc)
             return rc;

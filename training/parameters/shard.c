@@ -66,7 +66,7 @@ struct load {
     uint32_t slices;
 };
 
-static void shard_deal(struct br_shard **order, uint32_t n, struct load *loads, uint32_t servers)
+static void shard_assign(struct br_shard **order, uint32_t n, struct load *loads, uint32_t servers)
 {
     /* slices, too: each is as many operations as any other */
     uint32_t most = (n + servers - 1) / servers;
@@ -102,7 +102,7 @@ int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t laye
         for (uint32_t i = 0; i < shards->n; i++)
             order[i] = &shards->list[i];
         qsort(order, shards->n, sizeof *order, shard_compare);
-        shard_deal(order, shards->n, loads, servers);
+        shard_assign(order, shards->n, loads, servers);
     } else {
         br_shards_close(shards);
     }

@@ -106,13 +106,13 @@ static int parameters_worker_begin(struct braid_parameters *p, uint32_t layer)
     if (!rc && pulls)
         rc = post_pull(p, layer);
     atomic_store(&l->state, pulls && !(own && p->method == BR_PARAMETERS_SSD)
-                                ? BR_PARAMETERS_AWAITS
-                                : BR_PARAMETERS_PROGRAMS);
+                                ? BR_PARAMETERS_PULLING
+                                : BR_PARAMETERS_READY);
     return rc ? rc : 1;
 }
 
 /* A layer whose pull the next forward pass needs. Local SGD's weights are being pushed as well. */
-static int parameters_worker_await(struct braid_parameters *p, uint32_t layer)
+static int parameters_worker_poll_pull(struct braid_parameters *p, uint32_t layer)
 {
     struct br_parameters_layer *l = &p->layers[layer];
     int rc = reap_layer(p, p->pulls, layer);
@@ -122,7 +122,7 @@ static int parameters_worker_await(struct braid_parameters *p, uint32_t layer)
     if (rc <= 0)
         return rc;
     parameters_worker_take(p, l);
-    atomic_store(&l->state, BR_PARAMETERS_PROGRAMS);
+    atomic_store(&l->state, BR_PARAMETERS_READY);
     return 1;
 }
 
@@ -131,10 +131,10 @@ int br_parameters_work(struct braid_parameters *p)
     for (uint32_t l = 0; l < p->n; l++) {
         int state = atomic_load(&p->layers[l].state), rc = 0;
 
-        if (state == BR_PARAMETERS_HANDED)
+        if (state == BR_PARAMETERS_PUSHED)
             rc = parameters_worker_begin(p, l);
-        else if (state == BR_PARAMETERS_AWAITS)
-            rc = parameters_worker_await(p, l);
+        else if (state == BR_PARAMETERS_PULLING)
+            rc = parameters_worker_poll_pull(p, l);
         if (rc)
             return rc;
     }
@@ -155,21 +155,21 @@ static int parameters_worker_check(const struct braid_parameters *p, const char 
     return br_comm_check(p->comm, name);
 }
 
-static bool is_programs(struct braid_parameters *p, int layer)
+static bool is_app_owned(struct braid_parameters *p, int layer)
 {
-    return atomic_load(&p->layers[layer].state) == BR_PARAMETERS_PROGRAMS;
+    return atomic_load(&p->layers[layer].state) == BR_PARAMETERS_READY;
 }
 
 /* Until the layer is the program's. */
-static int get_back(struct braid_parameters *p, const char *name, int layer)
+static int wait_app_owned(struct braid_parameters *p, const char *name, int layer)
 {
     int rc = 0;
 
-    while (!rc && !is_programs(p, layer)) {
+    while (!rc && !is_app_owned(p, layer)) {
         uint64_t seen = br_progress_event_count(p->comm->context);
 
         rc = parameters_worker_check(p, name, layer);
-        if (!rc && !is_programs(p, layer))
+        if (!rc && !is_app_owned(p, layer))
             br_progress_wait_event(p->comm->context, seen, LOOK_AGAIN);
     }
     return rc;
@@ -194,7 +194,7 @@ static int finish_pushes(struct braid_parameters *p, uint32_t layer)
 
 int braid_parameters_wait(struct braid_parameters *p, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = parameters_worker_check(p, "braid_parameters_wait", layer);
     uint64_t start;
 
@@ -202,7 +202,7 @@ int braid_parameters_wait(struct braid_parameters *p, int layer)
         return rc;
     start = br_comm_now(p->comm);
     br_profiler_enter(&p->profiler, BR_PROFILER_WAIT, (uint32_t)layer, start);
-    rc = get_back(p, "braid_parameters_wait", layer);
+    rc = wait_app_owned(p, "braid_parameters_wait", layer);
     br_profiler_leave(&p->profiler, br_comm_now(p->comm));
     p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
     return rc;
@@ -210,7 +210,7 @@ int braid_parameters_wait(struct braid_parameters *p, int layer)
 
 float *braid_parameters_gradient(struct braid_parameters *p, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     uint64_t start;
     int rc = parameters_worker_check(p, "braid_parameters_gradient", layer);
 
@@ -219,11 +219,11 @@ float *braid_parameters_gradient(struct braid_parameters *p, int layer)
     start = br_comm_now(p->comm);
     if ((uint32_t)layer == p->n - 1) /* between the passes */
         br_profiler_enter(&p->profiler, BR_PROFILER_STEP, 0, start);
-    rc = get_back(p, "braid_parameters_gradient", layer);
+    rc = wait_app_owned(p, "braid_parameters_gradient", layer);
     if (!rc)
         rc = finish_pushes(p, (uint32_t)layer);
     if (!rc)
-        p->layers[layer].asked = p->iteration + 1;
+        p->layers[layer].requested = p->iteration + 1;
     if ((uint32_t)layer == p->n - 1)
         br_profiler_leave(&p->profiler, br_comm_now(p->comm));
     p->report.wait += (double)(br_comm_now(p->comm) - start) / 1e9;
@@ -307,14 +307,14 @@ static int parameters_worker_push(struct braid_parameters *p, uint32_t layer)
         p->next = (int)p->n - 1;
         p->report.iterations = ++p->iteration;
     }
-    atomic_store(&l->state, BR_PARAMETERS_HANDED);
+    atomic_store(&l->state, BR_PARAMETERS_PUSHED);
     br_progress_signal(p->comm->context);
     return rc;
 }
 
 int braid_parameters_push(struct braid_parameters *p, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = parameters_worker_check(p, "braid_parameters_push", layer);
 
     if (rc)
@@ -323,14 +323,14 @@ int braid_parameters_push(struct braid_parameters *p, int layer)
         return br_error(EINVAL,
                         "braid_parameters_push: layer %d: in the backward pass layer %d is next",
                         layer, p->next);
-    if (p->method == BR_PARAMETERS_SSD && p->layers[layer].asked != p->iteration + 1)
+    if (p->method == BR_PARAMETERS_SSD && p->layers[layer].requested != p->iteration + 1)
         return br_error(EINVAL,
                         "braid_parameters_push: layer %d: ask braid_parameters_gradient() in every "
                         "iteration, as with ssd two "
                         "places take turns",
                         layer);
-    if (!is_programs(p, layer) || finish_pushes(p, (uint32_t)layer))
-        return is_programs(p, layer)
+    if (!is_app_owned(p, layer) || finish_pushes(p, (uint32_t)layer))
+        return is_app_owned(p, layer)
                    ? parameters_worker_check(p, "braid_parameters_push", layer)
                    : br_error(EINVAL,
                               "braid_parameters_push: layer %d is still being brought up to date: "

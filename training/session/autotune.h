@@ -11,7 +11,7 @@
 #include "training/session/policy.h"
 
 /* Of each plan; the first does not count: buffers are made, memory is registered. */
-#define BR_AUTOTUNE_TURNS 4
+#define BR_AUTOTUNE_SAMPLES 4
 
 struct br_autotune_plan {
     uint32_t policies;         /* a bit for each that makes it (enum br_policy) */
@@ -23,23 +23,23 @@ struct br_autotune {
     uint32_t layers, n; /* plans */
     uint32_t done;      /* iterations */
     struct br_autotune_plan plans[BR_POLICIES];
-    double seconds[BR_AUTOTUNE_TURNS * BR_POLICIES]; /* of iteration i, by plan (i + i / n) % n */
+    double seconds[BR_AUTOTUNE_SAMPLES * BR_POLICIES]; /* of iteration i, by plan (i + i / n) % n */
 };
 
 /* Adds the plan of a policy; one that is there already gets the policy's bit. */
-void br_autotune_add(struct br_autotune *trial, enum br_policy policy,
+void br_autotune_add(struct br_autotune *autotune, enum br_policy policy,
                      const struct br_policy_plan *plan, double exposed);
 
 /* Iterations that are still to come; of a single plan, or none, 0. */
-uint32_t br_autotune_left(const struct br_autotune *trial);
+uint32_t br_autotune_left(const struct br_autotune *autotune);
 
 /* The plan of the next iteration, one at least having been added; and what an iteration took. */
-const struct br_autotune_plan *br_autotune_next(const struct br_autotune *trial);
-void br_autotune_note(struct br_autotune *trial, double seconds);
+const struct br_autotune_plan *br_autotune_next(const struct br_autotune *autotune);
+void br_autotune_note(struct br_autotune *autotune, double seconds);
 
 /* All turns are over: what an iteration of plan p took, the median of the turns that count; and the
  * fastest plan. An earlier one stays ahead of one that is less than 1 % faster. */
-double br_autotune_seconds(const struct br_autotune *trial, uint32_t p);
-uint32_t br_autotune_fastest(const struct br_autotune *trial);
+double br_autotune_seconds(const struct br_autotune *autotune, uint32_t p);
+uint32_t br_autotune_fastest(const struct br_autotune *autotune);
 
 #endif

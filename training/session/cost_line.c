@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "collectives/tuning/cost_fit.h"
 
-double br_cost_line_seconds(const struct br_cost_line *line, double bytes)
+double br_cost_line_seconds(const struct br_cost_line *cost, double bytes)
 {
-    return line->a + line->b * bytes;
+    return cost->a + cost->b * bytes;
 }
 
 static bool cost_line_usable(double figure)
@@ -20,7 +20,7 @@ static bool cost_line_usable(double figure)
 }
 
 int br_cost_line_law(const char *name, uint32_t n, const struct br_cost_line_links *links,
-                     struct br_cost_line *line)
+                     struct br_cost_line *cost)
 {
     double ranks = n ? n : 1, lg = log2(ranks), alpha = links->alpha, beta = links->beta,
            gamma = links->gamma;
@@ -30,14 +30,14 @@ int br_cost_line_law(const char *name, uint32_t n, const struct br_cost_line_lin
             EINVAL,
             "alpha, beta and gamma must be numbers that are not negative, and ranks 1 or more");
     if (!strcmp(name, "ring"))
-        *line = (struct br_cost_line){2 * (ranks - 1) * alpha,
+        *cost = (struct br_cost_line){2 * (ranks - 1) * alpha,
                                       2 * (ranks - 1) / ranks * beta + (ranks - 1) / ranks * gamma};
     else if (!strcmp(name, "halving"))
-        *line = (struct br_cost_line){2 * lg * alpha, (2 * beta + gamma) * (ranks - 1) / ranks};
+        *cost = (struct br_cost_line){2 * lg * alpha, (2 * beta + gamma) * (ranks - 1) / ranks};
     else if (!strcmp(name, "binary_tree"))
-        *line = (struct br_cost_line){2 * alpha * lg, (2 * beta + gamma) * lg};
+        *cost = (struct br_cost_line){2 * alpha * lg, (2 * beta + gamma) * lg};
     else if (!strcmp(name, "doubling"))
-        *line = (struct br_cost_line){alpha * lg, (beta + gamma) * lg};
+        *cost = (struct br_cost_line){alpha * lg, (beta + gamma) * lg};
     else
         return br_error(EINVAL, "%s: no such law; there are ring, halving, binary_tree, doubling",
                         name);
@@ -45,7 +45,7 @@ int br_cost_line_law(const char *name, uint32_t n, const struct br_cost_line_lin
 }
 
 int br_cost_line_measure(const struct br_cost_line_sample *samples, uint32_t n,
-                         struct br_cost_line *line)
+                         struct br_cost_line *cost)
 {
     double x[BR_COST_FIT_POINTS], y[BR_COST_FIT_POINTS], slope = 0;
     struct br_cost_fit fit;
@@ -60,7 +60,7 @@ int br_cost_line_measure(const struct br_cost_line_sample *samples, uint32_t n,
             return br_error(EINVAL, "sample %u has no time: %g s for %g bytes", i, y[i], x[i]);
         slope += x[i] > 0 ? y[i] / x[i] / n : 0;
     }
-    *line = br_cost_fit_line(x, y, n, &fit) ? (struct br_cost_line){fit.start, fit.slope}
+    *cost = br_cost_fit_line(x, y, n, &fit) ? (struct br_cost_line){fit.start, fit.slope}
                                             : (struct br_cost_line){0, slope};
     return 0;
 }

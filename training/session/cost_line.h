@@ -13,7 +13,7 @@ struct br_cost_line {
 };
 
 /* T(bytes) in seconds. */
-double br_cost_line_seconds(const struct br_cost_line *line, double bytes);
+double br_cost_line_seconds(const struct br_cost_line *cost, double bytes);
 
 /* Figures of the links from which the laws of the algorithms make a and b. */
 struct br_cost_line_links {
@@ -26,7 +26,7 @@ struct br_cost_line_links {
  * "binary_tree", "doubling". -EINVAL with a message: no such law, or a figure is negative or no
  * number. */
 int br_cost_line_law(const char *name, uint32_t n, const struct br_cost_line_links *links,
-                     struct br_cost_line *line);
+                     struct br_cost_line *cost);
 
 /* One all-reduce, or the mean of several of one size. */
 struct br_cost_line_sample {
@@ -37,6 +37,6 @@ struct br_cost_line_sample {
  * negative. With samples of one size only all of it is b. -EINVAL with a message: another number of
  * samples, or one without a time. */
 int br_cost_line_measure(const struct br_cost_line_sample *samples, uint32_t n,
-                         struct br_cost_line *line);
+                         struct br_cost_line *cost);
 
 #endif

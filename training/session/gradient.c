@@ -30,7 +30,7 @@ static int gradient_check(const struct braid_session *s, const char *name, int l
 
 static int gradient_submit(struct braid_session *s, uint32_t g)
 {
-    const struct br_group_of_layers *group = &s->groups[g];
+    const struct br_layer_group *group = &s->groups[g];
     struct braid_options options = {.priority = s->options.priority + group->priority,
                                     .algorithm = s->algorithm};
 
@@ -57,11 +57,11 @@ static int gradient_copy(struct braid_session *s, uint32_t layer, bool back)
     struct br_gradient *gradient = &s->gradients[layer];
     size_t bytes = gradient->count * s->element;
 
-    if (!gradient->place)
+    if (!gradient->packed)
         return 0;
     s->report.copied_bytes += bytes;
-    return br_comm_copy(s->comm, back ? gradient->memory : gradient->place,
-                        back ? gradient->place : gradient->memory, bytes);
+    return br_comm_copy(s->comm, back ? gradient->memory : gradient->packed,
+                        back ? gradient->packed : gradient->memory, bytes);
 }
 
 /* Zeros where the layer travels from, which may be memory of a GPU. */
@@ -69,7 +69,7 @@ static int gradient_clear(struct braid_session *s, uint32_t layer)
 {
     static const uint8_t zeros[64 << 10];
     const struct br_gradient *gradient = &s->gradients[layer];
-    uint8_t *to = gradient->place ? gradient->place : gradient->memory;
+    uint8_t *to = gradient->packed ? gradient->packed : gradient->memory;
     size_t left = gradient->count * s->element;
     int rc = 0;
 
@@ -151,7 +151,7 @@ static int make_ready(struct braid_session *s, const char *name, uint32_t layer,
 
 int braid_gradient_ready(struct braid_session *s, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = gradient_check(s, "braid_gradient_ready", layer);
 
     return rc ? rc : make_ready(s, "braid_gradient_ready", (uint32_t)layer, false);
@@ -159,7 +159,7 @@ int braid_gradient_ready(struct braid_session *s, int layer)
 
 int braid_gradient_unused(struct braid_session *s, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = gradient_check(s, "braid_gradient_unused", layer == BRAID_GRADIENT_REST ? 0 : layer);
 
     if (!rc && layer != BRAID_GRADIENT_REST)
@@ -172,7 +172,7 @@ int braid_gradient_unused(struct braid_session *s, int layer)
 
 int braid_gradient_wait(struct braid_session *s, int layer)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = gradient_check(s, "braid_gradient_wait", layer);
     uint32_t l = (uint32_t)layer, g;
     char text[MISSING_TEXT];
@@ -194,7 +194,7 @@ int braid_gradient_wait(struct braid_session *s, int layer)
 
 static bool gradient_is_due(const struct braid_session *s)
 {
-    uint64_t since = s->report.iterations - s->looked_at;
+    uint64_t since = s->report.iterations - s->planned_at;
 
     if (!s->has_plan)
         return since >= (uint64_t)s->options.warmup;
@@ -203,7 +203,7 @@ static bool gradient_is_due(const struct braid_session *s)
 
 int braid_session_step(struct braid_session *s)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = gradient_check(s, "braid_session_step", 0);
     char text[MISSING_TEXT];
     double seconds;
@@ -242,8 +242,8 @@ int braid_session_report(struct braid_session *s, struct braid_session_report *r
     *report = s->report;
     report->groups = (int)s->n_groups;
     report->urgent = s->urgent;
-    report->a = s->work.line.a;
-    report->b = s->work.line.b;
+    report->a = s->work.cost.a;
+    report->b = s->work.cost.b;
     report->trying = br_autotune_left(&s->autotune);
     if (s->profiler.iterations)
         report->iteration = br_profiler_iteration(&s->profiler, &report->exposed);

@@ -55,11 +55,11 @@ void br_merge_greedy(const struct br_workload *work, uint8_t *joins)
         ready += work->layers[l].backward;
         start = free_at > ready ? free_at : ready;
         bytes += work->layers[l].bytes;
-        joins[l] = l > 0 && ready + work->layers[l - 1].backward - start < work->line.a;
+        joins[l] = l > 0 && ready + work->layers[l - 1].backward - start < work->cost.a;
         if (joins[l]) {
             free_at = start; /* merged: t_c(l) = 0 */
         } else {
-            free_at = start + br_cost_line_seconds(&work->line, bytes);
+            free_at = start + br_cost_line_seconds(&work->cost, bytes);
             bytes = 0;
         }
     }
@@ -84,7 +84,7 @@ int br_merge_optimal(const struct br_workload *work, uint8_t *joins)
             double start = end[h] > ready ? end[h] : ready, ends;
 
             bytes += work->layers[h - 1].bytes;
-            ends = start + br_cost_line_seconds(&work->line, bytes);
+            ends = start + br_cost_line_seconds(&work->cost, bytes);
             if (best < 0 || ends < best) {
                 best = ends;
                 above[l] = h;

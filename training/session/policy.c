@@ -48,14 +48,14 @@ struct search {
     struct br_timeline line;
     uint8_t *joins;              /* of the candidate */
     struct br_policy_plan *best; /* so far */
-    int64_t budget;              /* layers of time lines that may still be run */
+    int64_t layers_left;         /* layers of time lines that may still be run */
 };
 
 /* Runs the candidate and keeps it if it is better. */
 static bool policy_consider(struct search *s, bool urgent)
 {
     br_timeline_run(&s->line, s->work, s->joins, urgent);
-    s->budget -= s->work->n;
+    s->layers_left -= s->work->n;
     if (s->best->iteration > 0 && s->line.iteration >= s->best->iteration * (1 - 1e-9))
         return false;
     s->best->iteration = s->line.iteration;
@@ -98,7 +98,7 @@ static bool policy_sweep(struct search *s)
     bool better = false;
 
     memcpy(s->joins, s->best->joins, s->work->n);
-    for (uint32_t l = 1; l < s->work->n && s->budget > 0; l++) {
+    for (uint32_t l = 1; l < s->work->n && s->layers_left > 0; l++) {
         s->joins[l] ^= 1;
         if (policy_consider(s, true)) {
             better = true;
@@ -119,7 +119,7 @@ static bool policy_sweep(struct search *s)
 
 static int make_auto(const struct br_workload *work, struct br_policy_plan *plan)
 {
-    struct search s = {.work = work, .best = plan, .budget = SEARCH_LAYERS};
+    struct search s = {.work = work, .best = plan, .layers_left = SEARCH_LAYERS};
     int rc = br_timeline_open(&s.line, work->n);
 
     if (rc)
@@ -127,7 +127,7 @@ static int make_auto(const struct br_workload *work, struct br_policy_plan *plan
     plan->iteration = 0;
     s.joins = malloc(work->n);
     rc = s.joins ? policy_starts(&s) : br_error(ENOMEM, "no memory to plan %u layers", work->n);
-    while (!rc && s.budget > 0 && policy_sweep(&s))
+    while (!rc && s.layers_left > 0 && policy_sweep(&s))
         continue;
     free(s.joins);
     br_timeline_close(&s.line);

@@ -7,104 +7,106 @@
 
 #include "base/error.h"
 
-int br_profiler_open(struct br_profiler *pace, uint32_t n)
+int br_profiler_open(struct br_profiler *profiler, uint32_t n)
 {
-    memset(pace, 0, sizeof *pace);
-    pace->n = n;
-    pace->sums = calloc(n, sizeof *pace->sums);
-    pace->forwards = calloc(n, sizeof *pace->forwards);
-    pace->backwards = calloc(n, sizeof *pace->backwards);
-    if (pace->sums && pace->forwards && pace->backwards)
+    memset(profiler, 0, sizeof *profiler);
+    profiler->n = n;
+    profiler->sums = calloc(n, sizeof *profiler->sums);
+    profiler->forwards = calloc(n, sizeof *profiler->forwards);
+    profiler->backwards = calloc(n, sizeof *profiler->backwards);
+    if (profiler->sums && profiler->forwards && profiler->backwards)
         return 0;
-    br_profiler_close(pace);
+    br_profiler_close(profiler);
     return br_error(ENOMEM, "no memory for the times of %u layers", n);
 }
 
-void br_profiler_close(struct br_profiler *pace)
+void br_profiler_close(struct br_profiler *profiler)
 {
-    free(pace->sums);
-    free(pace->forwards);
-    free(pace->backwards);
-    memset(pace, 0, sizeof *pace);
+    free(profiler->sums);
+    free(profiler->forwards);
+    free(profiler->backwards);
+    memset(profiler, 0, sizeof *profiler);
 }
 
-void br_profiler_reset(struct br_profiler *pace)
+void br_profiler_reset(struct br_profiler *profiler)
 {
-    memset(pace->sums, 0, pace->n * sizeof *pace->sums);
-    memset(pace->forwards, 0, pace->n * sizeof *pace->forwards);
-    memset(pace->backwards, 0, pace->n * sizeof *pace->backwards);
-    pace->call = BR_PROFILER_NONE;
-    pace->began = 0;
-    pace->ready = 0;
-    pace->iterations = 0;
-    pace->seconds = pace->exposed = pace->waited = 0;
+    memset(profiler->sums, 0, profiler->n * sizeof *profiler->sums);
+    memset(profiler->forwards, 0, profiler->n * sizeof *profiler->forwards);
+    memset(profiler->backwards, 0, profiler->n * sizeof *profiler->backwards);
+    profiler->call = BR_PROFILER_NONE;
+    profiler->began = 0;
+    profiler->ready = 0;
+    profiler->iterations = 0;
+    profiler->seconds = profiler->exposed = profiler->waited = 0;
 }
 
-static void add_forward(struct br_profiler *pace, uint32_t layer, double seconds)
+static void add_forward(struct br_profiler *profiler, uint32_t layer, double seconds)
 {
-    pace->sums[layer].forward += seconds;
-    pace->forwards[layer]++;
+    profiler->sums[layer].forward += seconds;
+    profiler->forwards[layer]++;
 }
 
-static void add_backward(struct br_profiler *pace, uint32_t layer, double seconds)
+static void add_backward(struct br_profiler *profiler, uint32_t layer, double seconds)
 {
-    pace->sums[layer].backward += seconds;
-    pace->backwards[layer]++;
+    profiler->sums[layer].backward += seconds;
+    profiler->backwards[layer]++;
 }
 
 /* The time since the last call is that of a pass if the two calls are the ones around it. */
-static void profiler_attribute(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
-                               double seconds)
+static void profiler_attribute(struct br_profiler *profiler, enum br_profiler_call call,
+                               uint32_t layer, double seconds)
 {
-    bool other_waits = call == BR_PROFILER_WAIT && layer != pace->layer;
+    bool other_waits = call == BR_PROFILER_WAIT && layer != profiler->layer;
 
-    if (pace->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP))
-        add_forward(pace, pace->layer, seconds);
+    if (profiler->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP))
+        add_forward(profiler, profiler->layer, seconds);
     else if (call == BR_PROFILER_READY &&
-             (pace->call == BR_PROFILER_READY || pace->call == BR_PROFILER_STEP))
-        add_backward(pace, layer, seconds);
+             (profiler->call == BR_PROFILER_READY || profiler->call == BR_PROFILER_STEP))
+        add_backward(profiler, layer, seconds);
 }
 
-void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
+void br_profiler_enter(struct br_profiler *profiler, enum br_profiler_call call, uint32_t layer,
                        uint64_t now)
 {
-    if (pace->call != BR_PROFILER_NONE)
-        profiler_attribute(pace, call, layer, (double)(now - pace->left) / 1e9);
-    if (call == BR_PROFILER_READY && !pace->ready) {
-        if (pace->began) {
-            pace->seconds += (double)(now - pace->began) / 1e9;
-            pace->exposed += pace->waited;
-            pace->iterations++;
+    if (profiler->call != BR_PROFILER_NONE)
+        profiler_attribute(profiler, call, layer, (double)(now - profiler->left) / 1e9);
+    if (call == BR_PROFILER_READY && !profiler->ready) {
+        if (profiler->began) {
+            profiler->seconds += (double)(now - profiler->began) / 1e9;
+            profiler->exposed += profiler->waited;
+            profiler->iterations++;
         }
-        pace->began = now;
-        pace->waited = 0;
+        profiler->began = now;
+        profiler->waited = 0;
     }
     if (call == BR_PROFILER_READY)
-        pace->ready = (pace->ready + 1) % pace->n;
-    pace->call = call;
-    pace->layer = layer;
-    pace->entered = now;
+        profiler->ready = (profiler->ready + 1) % profiler->n;
+    profiler->call = call;
+    profiler->layer = layer;
+    profiler->entered = now;
 }
 
-void br_profiler_leave(struct br_profiler *pace, uint64_t now)
+void br_profiler_leave(struct br_profiler *profiler, uint64_t now)
 {
-    if (pace->call == BR_PROFILER_WAIT || pace->call == BR_PROFILER_STEP)
-        pace->waited += (double)(now - pace->entered) / 1e9;
-    pace->left = now;
+    if (profiler->call == BR_PROFILER_WAIT || profiler->call == BR_PROFILER_STEP)
+        profiler->waited += (double)(now - profiler->entered) / 1e9;
+    profiler->left = now;
 }
 
-void br_profiler_times(const struct br_profiler *pace, struct br_layer *layers)
+void br_profiler_times(const struct br_profiler *profiler, struct br_layer *layers)
 {
-    for (uint32_t l = 0; l < pace->n; l++) {
-        layers[l].forward = pace->forwards[l] ? pace->sums[l].forward / pace->forwards[l] : 0;
-        layers[l].backward = pace->backwards[l] ? pace->sums[l].backward / pace->backwards[l] : 0;
+    for (uint32_t l = 0; l < profiler->n; l++) {
+        layers[l].forward =
+            profiler->forwards[l] ? profiler->sums[l].forward / profiler->forwards[l] : 0;
+        layers[l].backward =
+            profiler->backwards[l] ? profiler->sums[l].backward / profiler->backwards[l] : 0;
     }
 }
 
-double br_profiler_iteration(const struct br_profiler *pace, double *exposed)
+double br_profiler_iteration(const struct br_profiler *profiler, double *exposed)
 {
-    double n = (double)pace->iterations;
+    double n = (double)profiler->iterations;
 
-    *exposed = n > 0 ? pace->exposed / n : 0;
-    return n > 0 ? pace->seconds / n : 0;
+    *exposed = n > 0 ? profiler->exposed / n : 0;
+    return n > 0 ? profiler->seconds / n : 0;
 }

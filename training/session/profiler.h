@@ -28,22 +28,22 @@ struct br_profiler {
     double seconds, exposed, waited; /* of these iterations; exposed so far in this one */
 };
 
-int br_profiler_open(struct br_profiler *pace, uint32_t n); /* -ENOMEM with a message */
-void br_profiler_close(struct br_profiler *pace);
+int br_profiler_open(struct br_profiler *profiler, uint32_t n); /* -ENOMEM with a message */
+void br_profiler_close(struct br_profiler *profiler);
 
 /* A call begins, and ends. layer: of READY and WAIT. */
-void br_profiler_enter(struct br_profiler *pace, enum br_profiler_call call, uint32_t layer,
+void br_profiler_enter(struct br_profiler *profiler, enum br_profiler_call call, uint32_t layer,
                        uint64_t now);
-void br_profiler_leave(struct br_profiler *pace, uint64_t now);
+void br_profiler_leave(struct br_profiler *profiler, uint64_t now);
 
 /* Forgets all times, as after a pause: the next call has nothing before it. */
-void br_profiler_reset(struct br_profiler *pace);
+void br_profiler_reset(struct br_profiler *profiler);
 
 /* Mean seconds of each layer's passes into layers[0..n); 0 where nothing was seen. */
-void br_profiler_times(const struct br_profiler *pace, struct br_layer *layers);
+void br_profiler_times(const struct br_profiler *profiler, struct br_layer *layers);
 
 /* Mean seconds of an iteration, from first ready to first ready, and of what was exposed in it; 0:
  * none is complete. */
-double br_profiler_iteration(const struct br_profiler *pace, double *exposed);
+double br_profiler_iteration(const struct br_profiler *profiler, double *exposed);
 
 #endif

@@ -54,7 +54,7 @@ struct decision {
     double policies[BRAID_SESSION_POLICIES];
     double iteration, exposed; /* of the present plan */
     uint8_t failed;
-    struct br_autotune trial; /* without plans: the present one stays */
+    struct br_autotune autotune; /* without plans: the present one stays */
 };
 
 /* ---- a and b --------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static int time_size(struct braid_session *s, uint8_t *memory, size_t bytes, dou
               : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 }
 
-static int line_of_calibration(struct braid_session *s)
+static int cost_of_calibration(struct braid_session *s)
 {
     struct br_cost_line_sample samples[SIZES];
     uint32_t n = 0;
@@ -111,10 +111,10 @@ static int line_of_calibration(struct braid_session *s)
                               (double)bytes, &tuning);
         samples[n++] = (struct br_cost_line_sample){(double)bytes, tuning.seconds};
     }
-    return rc ? rc : br_cost_line_measure(samples, n, &s->work.line);
+    return rc ? rc : br_cost_line_measure(samples, n, &s->work.cost);
 }
 
-static int measure_line(struct braid_session *s)
+static int measure_cost(struct braid_session *s)
 {
     uint8_t *memory = braid_alloc(s->comm, (size_t)AT_ONCE * MOST_BYTES);
     struct br_cost_line_sample samples[SIZES];
@@ -129,7 +129,7 @@ static int measure_line(struct braid_session *s)
     }
     if (memory)
         braid_free(s->comm, memory);
-    return rc ? rc : br_cost_line_measure(samples, n, &s->work.line);
+    return rc ? rc : br_cost_line_measure(samples, n, &s->work.cost);
 }
 
 /* Seconds of an urgent all-reduce of half of `bytes` among larger ones; of the slowest rank when
@@ -165,15 +165,15 @@ static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t byte
               : braid_allreduce(s->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 }
 
-static int measure_behind(struct braid_session *s)
+static int measure_overtaking(struct braid_session *s)
 {
-    const struct br_cost_line *line = &s->work.line;
+    const struct br_cost_line *cost = &s->work.cost;
     uint64_t bytes = MOST_BYTES;
     uint8_t *memory;
     double seconds;
     int rc;
 
-    while (bytes > LEAST_BYTES && AT_ONCE * br_cost_line_seconds(line, (double)bytes) > LONGEST)
+    while (bytes > LEAST_BYTES && AT_ONCE * br_cost_line_seconds(cost, (double)bytes) > LONGEST)
         bytes /= 4;
     rc = braid_broadcast(s->comm, &bytes, &bytes, 1, BRAID_UINT64, 0, NULL, NULL); /* note 1 */
     if (rc)
@@ -184,7 +184,7 @@ static int measure_behind(struct braid_session *s)
     rc = time_overtaking(s, memory, bytes, &seconds);
     braid_free(s->comm, memory);
     if (!rc)
-        s->work.behind = fmax(seconds - br_cost_line_seconds(line, (double)bytes / 2), 0);
+        s->work.overtake = fmax(seconds - br_cost_line_seconds(cost, (double)bytes / 2), 0);
     return rc;
 }
 
@@ -193,11 +193,11 @@ static int replan_measure(struct braid_session *s)
     bool calibrated = s->comm->context->network.measured && s->comm->size > 1 && !s->algorithm[0];
     int rc = 0;
 
-    if (!s->has_line)
-        rc = calibrated ? line_of_calibration(s) : measure_line(s);
-    s->has_line = !rc;
+    if (!s->has_cost)
+        rc = calibrated ? cost_of_calibration(s) : measure_cost(s);
+    s->has_cost = !rc;
     if (!rc && s->comm->size > 1)
-        rc = measure_behind(s);
+        rc = measure_overtaking(s);
     s->is_measured = !rc;
     return rc;
 }
@@ -230,16 +230,16 @@ static int gather_times(struct braid_session *s, double *iteration)
 }
 
 /* Has an iteration's time changed since the first look behind the last trial? */
-static bool has_drifted(struct braid_session *s, double iteration)
+static bool replan_has_changed(struct braid_session *s, double iteration)
 {
-    if (s->usual <= 0)
-        s->usual = iteration;
-    return fabs(iteration - s->usual) > DRIFT * s->usual;
+    if (s->tuned_seconds <= 0)
+        s->tuned_seconds = iteration;
+    return fabs(iteration - s->tuned_seconds) > DRIFT * s->tuned_seconds;
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-static bool replan_tries(const struct braid_session *s)
+static bool replan_is_autotuned(const struct braid_session *s)
 {
     return s->policy == BR_POLICY_AUTO && s->comm->size > 1;
 }
@@ -248,7 +248,7 @@ static bool replan_tries(const struct braid_session *s)
 static bool replan_is_wanted(const struct braid_session *s, const struct decision *d,
                              enum br_policy policy, bool drifted)
 {
-    if (replan_tries(s))
+    if (replan_is_autotuned(s))
         return (!s->has_plan || drifted) &&
                d->policies[policy] <= d->policies[BR_POLICY_AUTO] * WORTH;
     return policy == s->policy && (!s->has_plan || d->policies[policy] < d->iteration * (1 - GAIN));
@@ -269,16 +269,16 @@ static int replan_decide(struct braid_session *s, struct decision *d, bool drift
     br_timeline_run(&line, &s->work, s->joins, s->urgent);
     d->iteration = line.iteration;
     d->exposed = line.exposed;
-    d->trial.layers = s->n;
+    d->autotune.layers = s->n;
     for (int i = 0; i < BR_POLICIES && !rc; i++) {
         rc = br_policy_make(order[i], &s->work, &plan);
         d->policies[order[i]] = plan.iteration;
         if (rc || !replan_is_wanted(s, d, order[i], drifted))
             continue;
         br_timeline_run(&line, &s->work, joins, plan.urgent);
-        if (d->trial.n && line.n_groups > MOST_GROUPS)
+        if (d->autotune.n && line.n_groups > MOST_GROUPS)
             continue;
-        br_autotune_add(&d->trial, order[i], &plan, line.exposed);
+        br_autotune_add(&d->autotune, order[i], &plan, line.exposed);
     }
     br_timeline_close(&line);
     return rc;
@@ -299,17 +299,17 @@ static int replan_follow(struct braid_session *s, const struct decision *d)
     s->report.predicted_iteration = d->iteration;
     s->report.predicted_exposed = d->exposed;
     s->has_plan = true;
-    s->autotune = d->trial;
+    s->autotune = d->autotune;
     if (!s->autotune.n)
         return 0;
     s->report.plans++;
-    s->usual = 0;
+    s->tuned_seconds = 0;
     return replan_take(s, br_autotune_next(&s->autotune));
 }
 
-static void look_from_here(struct braid_session *s)
+static void replan_restart_window(struct braid_session *s)
 {
-    s->looked_at = s->report.iterations;
+    s->planned_at = s->report.iterations;
     br_profiler_reset(&s->profiler);
     s->shortest = 0;
 }
@@ -326,7 +326,7 @@ int br_session_replan(struct braid_session *s)
         rc = gather_times(s, &shortest);
     if (rc)
         return rc;
-    drifted = s->has_plan && has_drifted(s, shortest);
+    drifted = s->has_plan && replan_has_changed(s, shortest);
     d = calloc(1, sizeof *d);
     if (!d)
         return br_error(ENOMEM, "no memory to plan");
@@ -336,40 +336,40 @@ int br_session_replan(struct braid_session *s)
     if (!rc)
         rc = replan_follow(s, d);
     free(d);
-    look_from_here(s);
+    replan_restart_window(s);
     return rc;
 }
 
 /* ---- the trial ------------------------------------------------------------------------------- */
 
 /* The slowest rank's times count, and rank 0 tells which plan stays (note 1). */
-static int replan_settle(struct braid_session *s)
+static int replan_use_fastest(struct braid_session *s)
 {
-    struct br_autotune *trial = &s->autotune;
+    struct br_autotune *autotune = &s->autotune;
     uint32_t fastest;
-    int rc = braid_allreduce(s->comm, trial->seconds, trial->seconds, trial->done, BRAID_FLOAT64,
-                             BRAID_MAX, NULL, NULL);
+    int rc = braid_allreduce(s->comm, autotune->seconds, autotune->seconds, autotune->done,
+                             BRAID_FLOAT64, BRAID_MAX, NULL, NULL);
 
     if (rc)
         return rc;
-    fastest = br_autotune_fastest(trial);
+    fastest = br_autotune_fastest(autotune);
     rc = braid_broadcast(s->comm, &fastest, &fastest, 1, BRAID_UINT32, 0, NULL, NULL);
     if (rc)
         return rc;
     memset(s->report.tried, 0, sizeof s->report.tried);
-    for (uint32_t p = 0; p < trial->n; p++)
+    for (uint32_t p = 0; p < autotune->n; p++)
         for (int policy = 0; policy < BR_POLICIES; policy++)
-            if (trial->plans[p].policies & 1u << policy)
-                s->report.tried[policy] = br_autotune_seconds(trial, p);
-    s->report.iteration = br_autotune_seconds(trial, fastest);
+            if (autotune->plans[p].policies & 1u << policy)
+                s->report.tried[policy] = br_autotune_seconds(autotune, p);
+    s->report.iteration = br_autotune_seconds(autotune, fastest);
     s->report.exposed = 0;
-    look_from_here(s);
-    return replan_take(s, &trial->plans[fastest]);
+    replan_restart_window(s);
+    return replan_take(s, &autotune->plans[fastest]);
 }
 
 int br_session_try(struct braid_session *s, double seconds)
 {
     br_autotune_note(&s->autotune, seconds);
     return br_autotune_left(&s->autotune) ? replan_take(s, br_autotune_next(&s->autotune))
-                                          : replan_settle(s);
+                                          : replan_use_fastest(s);
 }

@@ -38,7 +38,7 @@ static int check_options(const struct braid_session_options *o)
     return 0;
 }
 
-static int session_session_check_layers(const struct braid_layer *layers, int n)
+static int session_check_layers(const struct braid_layer *layers, int n)
 {
     if (!layers || n < 1 || n > BRAID_SESSION_LAYERS)
         return br_error(EINVAL, "braid_session_create: %d layers; there must be 1 to %d", n,
@@ -57,8 +57,8 @@ static int session_session_check_layers(const struct braid_layer *layers, int n)
     return 0;
 }
 
-static void session_session_set_options(struct braid_session *s,
-                                        const struct braid_session_options *options)
+static void session_set_options(struct braid_session *s,
+                                const struct braid_session_options *options)
 {
     if (options)
         s->options = *options;
@@ -71,16 +71,16 @@ static void session_session_set_options(struct braid_session *s,
         snprintf(s->algorithm, sizeof s->algorithm, "%s", s->options.algorithm);
     s->options.algorithm = s->algorithm;
     s->element = br_type_size(s->options.type);
-    s->has_line = s->options.a > 0 || s->options.b > 0;
+    s->has_cost = s->options.a > 0 || s->options.b > 0;
     s->work = (struct br_workload){.n = s->n,
-                                   .line = {s->options.a, s->options.b},
+                                   .cost = {s->options.a, s->options.b},
                                    .slice_bytes = BR_TRAINING_SLICE_BYTES,
                                    .bucket_bytes = (double)s->options.bucket_bytes};
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static int session_session_allocate(struct braid_session *s)
+static int session_allocate(struct braid_session *s)
 {
     s->gradients = calloc(s->n, sizeof *s->gradients);
     s->states = calloc(s->n, sizeof *s->states);
@@ -114,7 +114,7 @@ static int take_layers(struct braid_session *s, const struct braid_layer *layers
     return 0;
 }
 
-static void session_session_destroy(struct braid_session *s)
+static void session_destroy(struct braid_session *s)
 {
     br_profiler_close(&s->profiler);
     if (s->allocated)
@@ -178,7 +178,7 @@ static int first_plan(struct braid_session *s)
 
 /* ---- do the ranks agree? --------------------------------------------------------------------- */
 
-static uint64_t session_session_digest(const struct braid_session *s)
+static uint64_t session_digest(const struct braid_session *s)
 {
     const struct braid_session_options *o = &s->options;
     uint64_t words[] = {0,
@@ -202,9 +202,9 @@ static uint64_t session_session_digest(const struct braid_session *s)
     return br_digest(words, sizeof words / sizeof *words);
 }
 
-static int session_session_agree(struct braid_session *s, int rc)
+static int session_agree(struct braid_session *s, int rc)
 {
-    return br_agree(s->comm, rc ? 0 : session_session_digest(s), rc, "braid_session_create",
+    return br_agree(s->comm, rc ? 0 : session_digest(s), rc, "braid_session_create",
                     "layers or options");
 }
 
@@ -223,14 +223,13 @@ static int try_algorithm(struct braid_session *s)
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static int session_session_check(const struct braid_comm *comm, const struct braid_layer *layers,
-                                 int n, const struct braid_session_options *options,
-                                 enum br_policy *policy)
+static int session_check(const struct braid_comm *comm, const struct braid_layer *layers, int n,
+                         const struct braid_session_options *options, enum br_policy *policy)
 {
     int rc = br_comm_check(comm, "braid_session_create");
 
     if (!rc)
-        rc = session_session_check_layers(layers, n);
+        rc = session_check_layers(layers, n);
 
     *policy = BR_POLICY_AUTO;
     if (!rc && options)
@@ -245,10 +244,10 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
                          const struct braid_session_options *options,
                          struct braid_session **session)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     struct braid_session *s;
     enum br_policy policy;
-    int rc = session ? session_session_check(comm, layers, n, options, &policy)
+    int rc = session ? session_check(comm, layers, n, options, &policy)
                      : br_error(EINVAL, "braid_session_create: nowhere to store the session");
 
     if (rc)
@@ -259,17 +258,17 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
     s->comm = comm;
     s->n = (uint32_t)n;
     s->policy = policy;
-    session_session_set_options(s, options);
-    rc = session_session_allocate(s);
+    session_set_options(s, options);
+    rc = session_allocate(s);
     if (!rc)
         rc = take_layers(s, layers);
     if (!rc)
         rc = first_plan(s);
-    rc = session_session_agree(s, rc);
+    rc = session_agree(s, rc);
     if (!rc)
         rc = try_algorithm(s);
     if (rc) {
-        session_session_destroy(s);
+        session_destroy(s);
         return rc;
     }
     *session = s;
@@ -287,7 +286,7 @@ void *braid_gradient(struct braid_session *session, int layer)
 
 int braid_session_free(struct braid_session *s)
 {
-    BR_HOLD_CANCELLATION;
+    BR_DISABLE_CANCELLATION;
     int rc = 0;
 
     for (uint32_t g = 0; s && g < s->n_groups; g++) {
@@ -296,6 +295,6 @@ int braid_session_free(struct braid_session *s)
         rc = rc ? rc : failed;
     }
     if (s)
-        session_session_destroy(s);
+        session_destroy(s);
     return rc;
 }

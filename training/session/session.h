@@ -6,7 +6,7 @@
 #include <braid/training.h>
 
 #include "collectives/tuning/algorithm_config.h"
-#include "training/parameters/group.h"
+#include "training/session/group.h"
 #include "training/session/profiler.h"
 #include "training/session/autotune.h"
 
@@ -37,8 +37,8 @@ struct braid_session {
 
     uint8_t *joins; /* [n] the plan, laid out in groups */
     bool urgent;
-    struct br_group_of_layers *groups; /* [n] */
-    struct braid_op **ops;             /* [n] of each group; NULL: not under way */
+    struct br_layer_group *groups; /* [n] */
+    struct braid_op **ops;         /* [n] of each group; NULL: not under way */
     uint32_t n_groups;
     void *buffer; /* of groups that are copied */
     size_t buffer_bytes;
@@ -46,13 +46,13 @@ struct braid_session {
     struct br_profiler profiler;
     struct br_layer *layers; /* [n] as measured when the plan was made */
     struct br_workload work;
-    bool has_line, is_measured, has_plan; /* a and b; these and `behind` */
-    uint64_t looked_at;                   /* iteration of the last review, or end of a trial */
+    bool has_cost, is_measured, has_plan; /* a and b; these and `behind` */
+    uint64_t planned_at;                  /* iteration of the last review, or end of a trial */
     struct br_autotune autotune;
     uint64_t stepped; /* ns: the last step returned */
     double shortest;  /* s, of the iterations since the last look; 0: none yet */
     /* s of an iteration at the first review behind the last trial; 0: there was none yet */
-    double usual;
+    double tuned_seconds;
     struct braid_session_report report;
 };
 

@@ -24,8 +24,8 @@ int br_timeline_open(struct br_timeline *line, uint32_t n)
     line->groups = calloc(n, sizeof *line->groups);
     line->spans = calloc(2 * (size_t)n, sizeof *line->spans);
     line->waiting = calloc(n, sizeof *line->waiting);
-    line->served = calloc(n, sizeof *line->served);
-    if (line->layers && line->groups && line->spans && line->waiting && line->served)
+    line->sent_seconds = calloc(n, sizeof *line->sent_seconds);
+    if (line->layers && line->groups && line->spans && line->waiting && line->sent_seconds)
         return 0;
     br_timeline_close(line);
     return br_error(ENOMEM, "no memory for a time line of %u layers", n);
@@ -37,7 +37,7 @@ void br_timeline_close(struct br_timeline *line)
     free(line->groups);
     free(line->spans);
     free(line->waiting);
-    free(line->served);
+    free(line->sent_seconds);
     memset(line, 0, sizeof *line);
 }
 
@@ -67,7 +67,7 @@ static double timeline_backward(struct br_timeline *line, const struct br_worklo
 }
 
 /* Gives the line to a group for a span. */
-static void timeline_serve(struct br_timeline *line, uint32_t g, double from, double to)
+static void timeline_send(struct br_timeline *line, uint32_t g, double from, double to)
 {
     struct br_timeline_group *group = &line->groups[g];
 
@@ -87,8 +87,8 @@ static double timeline_in_order(struct br_timeline *line, const struct br_worklo
         struct br_timeline_group *group = &line->groups[g];
         double from = group->ready > now ? group->ready : now;
 
-        now = from + br_cost_line_seconds(&work->line, group->bytes);
-        timeline_serve(line, g, from, now);
+        now = from + br_cost_line_seconds(&work->cost, group->bytes);
+        timeline_send(line, g, from, now);
     }
     return now;
 }
@@ -97,23 +97,23 @@ static double timeline_in_order(struct br_timeline *line, const struct br_worklo
  * `served` falls. */
 static double slice_end(const struct br_workload *work, double served)
 {
-    double slice = work->slice_bytes * work->line.b, slices;
+    double slice = work->slice_bytes * work->cost.b, slices;
 
     if (slice <= 0)
-        return served > work->line.a ? served : work->line.a;
+        return served > work->cost.a ? served : work->cost.a;
     /* at a boundary it is not one more */
-    slices = ceil((served - work->line.a) / slice * (1 - 1e-12));
-    return work->line.a + (slices < 1 ? 1 : slices) * slice;
+    slices = ceil((served - work->cost.a) / slice * (1 - 1e-12));
+    return work->cost.a + (slices < 1 ? 1 : slices) * slice;
 }
 
 /* Lets the group on top of the stack go on until it is through or, at the end of a slice after
  * `next`, overtaken. Returns when. */
-static double timeline_go_on(struct br_timeline *line, const struct br_workload *work, double now,
-                             double next)
+static double timeline_advance(struct br_timeline *line, const struct br_workload *work, double now,
+                               double next)
 {
     uint32_t g = line->waiting[line->n_waiting - 1];
-    double all = br_cost_line_seconds(&work->line, line->groups[g].bytes),
-           *served = &line->served[g];
+    double all = br_cost_line_seconds(&work->cost, line->groups[g].bytes),
+           *served = &line->sent_seconds[g];
     double end = now + all - *served;
 
     if (end > next) {
@@ -123,12 +123,12 @@ static double timeline_go_on(struct br_timeline *line, const struct br_workload 
             end = now + to - *served;
             end = end > next ? end : next;
             *served = to;
-            timeline_serve(line, g, now, end);
+            timeline_send(line, g, now, end);
             return end;
         }
     }
     line->n_waiting--;
-    timeline_serve(line, g, now, end);
+    timeline_send(line, g, now, end);
     return end;
 }
 
@@ -136,17 +136,18 @@ static double urgent_first(struct br_timeline *line, const struct br_workload *w
 {
     double now = 0;
 
-    memset(line->served, 0, line->n_groups * sizeof *line->served);
+    memset(line->sent_seconds, 0, line->n_groups * sizeof *line->sent_seconds);
     line->n_waiting = 0;
     for (uint32_t g = 0; g < line->n_groups || line->n_waiting;) {
         if (!line->n_waiting && line->groups[g].ready > now)
             now = line->groups[g].ready;
         for (; g < line->n_groups &&
-               line->groups[g].ready + (line->n_waiting ? work->behind : 0) <= now;
+               line->groups[g].ready + (line->n_waiting ? work->overtake : 0) <= now;
              g++)
             line->waiting[line->n_waiting++] = g;
-        now = timeline_go_on(line, work, now,
-                             g < line->n_groups ? line->groups[g].ready + work->behind : INFINITY);
+        now = timeline_advance(line, work, now,
+                               g < line->n_groups ? line->groups[g].ready + work->overtake
+                                                  : INFINITY);
     }
     return now;
 }

@@ -47,7 +47,7 @@ struct br_timeline {
     double reduced; /* when the last group has ended */
     /* of br_timeline_run() alone */
     uint32_t *waiting, n_waiting; /* a stack of groups */
-    double *served;               /* s that each group has had */
+    double *sent_seconds;         /* s that each group has had */
 };
 
 /* Room for n layers; -ENOMEM with a message. Freed by br_timeline_close(). */

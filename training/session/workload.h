@@ -24,14 +24,14 @@ struct br_layer {
 struct br_workload {
     const struct br_layer *layers; /* borrowed */
     uint32_t n;                    /* 1 to BR_TRAINING_LAYERS */
-    struct br_cost_line line;
+    struct br_cost_line cost;
     /* something more urgent waits for the end of a slice; 0: it does not wait */
     double slice_bytes;
     double bucket_bytes; /* of the policy `bucket` */
     /* s that a more urgent all-reduce takes longer while others are under way: the messages of each
      * of its steps wait for frames that are on the links already. The line serves the others
      * meanwhile */
-    double behind;
+    double overtake;
 };
 
 /* -EINVAL with a message, counting layers from 1: a number of layers, time or size that cannot

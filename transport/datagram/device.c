@@ -60,7 +60,7 @@ void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now)
             br_dgram_member_begin(member);
         if (member->authenticated || !member->base.authenticated)
             continue;
-        br_dgram_link_trust(member->dgram);
+        br_dgram_link_authenticate(member->dgram);
         member->authenticated = member->eventful = true;
     }
 }
@@ -68,7 +68,7 @@ void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now)
 /* CLOSED; or, of a link that the caller has never heard of, nothing. */
 static void report_end(struct br_dgram_member *member, struct br_dgram_report *report)
 {
-    if (!member->told) {
+    if (!member->reported) {
         br_dgram_member_close(&member->base);
         return;
     }
@@ -97,7 +97,7 @@ void br_dgram_member_report(struct br_dgram_member *member, struct br_dgram_repo
         report->n++;
         if (event->kind == BR_EVENT_ACCEPTED || event->kind == BR_EVENT_CONNECTED) {
             member->state = BR_DGRAM_UP;
-            member->told = true;
+            member->reported = true;
         } else if (event->kind != BR_EVENT_SENT) {
             counters->rx_frames++;
             counters->rx_bytes += event->length;
@@ -116,7 +116,7 @@ static bool send_member(struct br_dgram_device *device, struct br_dgram_member *
 
     for (uint32_t bytes = 0; bytes < SEND_BYTES;
          bytes += packet->head_bytes + packet->payload_bytes) {
-        if (!device->io->room(device, member))
+        if (!device->io->can_send(device, member))
             return false;
         if (member->state == BR_DGRAM_FAILED ||
             !br_dgram_link_next(member->dgram, device->now, packet)) {
@@ -135,10 +135,10 @@ static bool send_member(struct br_dgram_device *device, struct br_dgram_member *
 
 bool br_dgram_device_send(struct br_dgram_device *device)
 {
-    device->turn++;
+    device->first++;
     for (int k = 0; k < device->n_open; k++) {
         struct br_dgram_member *member =
-            device->open[((uint32_t)k + device->turn) % (uint32_t)device->n_open];
+            device->open[((uint32_t)k + device->first) % (uint32_t)device->n_open];
 
         if (br_dgram_member_wants(member, device->now) && !send_member(device, member))
             return false;

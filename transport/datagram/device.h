@@ -21,7 +21,7 @@
 #include "transport/transport.h"
 
 /* Where packets come from and go to. */
-struct br_dgram_spot {
+struct br_dgram_address {
     union br_inet_address address;
     uint8_t hop[6]; /* MAC address of the next hop, for who makes the whole frame; else zeros */
 };
@@ -39,18 +39,18 @@ struct br_dgram_member {
     struct br_dgram_link *dgram;
     enum br_dgram_state state;
     uint64_t id; /* our number of it */
-    struct br_dgram_spot peer;
+    struct br_dgram_address peer;
     bool accepted;      /* made by the peer */
-    bool told;          /* the caller knows of it */
+    bool reported;      /* the caller knows of it */
     bool dirty;         /* packets may be ready */
     bool eventful;      /* events may be ready */
     bool authenticated; /* the datagram link knows */
     bool unsettled;     /* its timer is to be read anew */
     int error;          /* FAILED: negative errno */
     int send_error;     /* the latest; positive errno; set by the back end */
-    int place;          /* in device->open */
+    int index;          /* in device->open */
     uint64_t timer;
-    uint64_t begun; /* when reach() was asked first */
+    uint64_t resolve_began; /* when reach() was asked first */
 };
 
 struct br_dgram_device;
@@ -59,10 +59,10 @@ struct br_dgram_device;
 struct br_dgram_io {
     /* Sends head[0..bytes) and `zeros` zeros behind it at once; if that is not possible, they are
      * lost like any packet. */
-    void (*reply)(struct br_dgram_device *device, const struct br_dgram_spot *to, const void *head,
-                  uint32_t bytes, uint32_t zeros);
+    void (*reply)(struct br_dgram_device *device, const struct br_dgram_address *to,
+                  const void *head, uint32_t bytes, uint32_t zeros);
     /* Is there room for a packet of `member`? Sends what waits, if that makes some. */
-    bool (*room)(struct br_dgram_device *device, struct br_dgram_member *member);
+    bool (*can_send)(struct br_dgram_device *device, struct br_dgram_member *member);
     /* Takes the packet; there was room. Its payload is readable until it has left or drop() is
      * called. */
     void (*send)(struct br_dgram_device *device, struct br_dgram_member *member,
@@ -71,7 +71,7 @@ struct br_dgram_io {
     void (*drop)(struct br_dgram_device *device, struct br_dgram_member *member);
     /* Is it known how to reach member->peer? 0: not yet, ask in the next poll; 1: yes; -errno with
      * words: no. */
-    int (*reach)(struct br_dgram_device *device, struct br_dgram_member *member);
+    int (*resolve)(struct br_dgram_device *device, struct br_dgram_member *member);
 };
 
 /* First member of the device of a back end. */
@@ -95,7 +95,7 @@ struct br_dgram_device {
     struct br_pool links;
     struct br_dgram_member **open; /* links in use: [0..n_open) */
     int n_open;
-    uint32_t turn;       /* whose link is looked at first */
+    uint32_t first;      /* whose link is looked at first */
     struct br_table ids; /* number of ours -> member */
     struct br_dgram_packet packet;
 };
@@ -155,7 +155,7 @@ bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, ui
  * experienced. */
 struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, const uint8_t *bytes,
                                              uint32_t n, bool marked,
-                                             const struct br_dgram_spot *from);
+                                             const struct br_dgram_address *from);
 /* The link that a packet of ours was sent by, of which the first bytes came back; NULL: none. */
 struct br_dgram_member *br_dgram_device_quoted(struct br_dgram_device *device, const void *quote,
                                                uint32_t bytes);
@@ -172,7 +172,7 @@ void br_dgram_member_begin(struct br_dgram_member *member);
 /* A link for the peer that sent this CONFIRM, whose number is good; NULL: there is no room. */
 struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
                                                const struct br_dgram_view *confirm,
-                                               const struct br_dgram_spot *from);
+                                               const struct br_dgram_address *from);
 /* The link is lost: error is negative, `why` in words. CLOSED is reported by the next poll. */
 void br_dgram_member_fail(struct br_dgram_member *member, int error, const char *why);
 

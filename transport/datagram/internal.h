@@ -58,7 +58,7 @@ struct br_dgram_run {
 };
 
 struct br_dgram_path {
-    struct br_dgram_pace pace;
+    struct br_dgram_congestion congestion;
     struct br_dgram_sent *sent; /* BR_DGRAM_PACKETS, by number */
     uint64_t next;              /* number of the next packet, from 1 */
     uint64_t floor;             /* no lower number is FLYING or LOST */
@@ -138,12 +138,12 @@ struct br_dgram_link {
     int error;
     bool closed_reported;
     char message[160];
-    bool owed;          /* something was sent that wants an answer */
+    bool answer_due;    /* something was sent that wants an answer */
     uint64_t data_at;   /* when DATA left last; 0: never */
     uint64_t ticked_at; /* for what is known now, losses have been looked for; 0: never */
-    bool heard;         /* a valid packet has come since the last next() */
+    bool received;      /* a valid packet has come since the last next() */
     /* the last next() before which one had come, or since when an answer is owed */
-    uint64_t heard_at;
+    uint64_t received_at;
 
     /* Set-up (open.c). */
     uint32_t sizes[BR_DGRAM_PROBES]; /* connector: to try, largest first; acceptor: to answer */
@@ -156,7 +156,7 @@ struct br_dgram_link {
     /* Sending (send.c, loss.c). */
     struct br_dgram_tx_frame *tx; /* BR_DGRAM_WINDOW, by number */
     uint32_t next_frame, next_order;
-    struct br_list again, messages, placed, done;
+    struct br_list again, messages, data_frames, done;
     uint32_t message_limit; /* messages with lower numbers may leave */
     uint64_t ping_at;
     uint64_t answered_at; /* the last acknowledgement on any path */
@@ -167,11 +167,12 @@ struct br_dgram_link {
     struct br_list ready;
     struct br_pool pool;               /* of br_dgram_message, message_buffers of them */
     struct br_dgram_message **waiting; /* by message number; not yet delivered */
-    uint32_t places;                   /* of waiting: message_buffers or more, a power of two */
-    uint32_t delivered;                /* messages */
-    uint32_t held;                     /* delivered and not released */
-    uint32_t limit_told;               /* in the last ACK */
-    bool early;                        /* a DATA frame came before trust */
+    /* of waiting: message_buffers or more, a power of two */
+    uint32_t waiting_capacity;
+    uint32_t delivered;  /* messages */
+    uint32_t held;       /* delivered and not released */
+    uint32_t limit_sent; /* in the last ACK */
+    bool early;          /* a DATA frame came before trust */
     /* the first next() after it: what waited until then was not late; 0: none yet */
     uint64_t early_since;
 
@@ -211,7 +212,7 @@ void br_dgram_receive_data(struct br_dgram_link *link, const struct br_dgram_vie
 /* The next acknowledgement that is due; urgent: that cannot wait for data to leave. */
 bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
                           struct br_dgram_packet *out);
-void br_dgram_receive_tell(
+void br_dgram_receive_ack_now(
     struct br_dgram_link *link); /* an acknowledgement is due now, if there ever was one */
 /* Messages with lower numbers have a buffer. */
 uint32_t br_dgram_receive_limit(const struct br_dgram_link *link);

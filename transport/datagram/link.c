@@ -29,9 +29,10 @@ static int datagram_link_allocate(struct br_dgram_link *link)
 
     link->tx = calloc(BR_DGRAM_WINDOW, sizeof *link->tx);
     link->rx = calloc(BR_DGRAM_RX_FRAMES, sizeof *link->rx);
-    while (link->places < config->message_buffers) /* a power of two: orders wrap at 2^32 */
-        link->places = link->places ? 2 * link->places : 1;
-    link->waiting = calloc(link->places, sizeof *link->waiting);
+    /* a power of two: orders wrap at 2^32 */
+    while (link->waiting_capacity < config->message_buffers)
+        link->waiting_capacity = link->waiting_capacity ? 2 * link->waiting_capacity : 1;
+    link->waiting = calloc(link->waiting_capacity, sizeof *link->waiting);
     if (!link->tx || !link->rx || !link->waiting)
         return br_error(ENOMEM, "no memory for a datagram link");
     for (unsigned i = 0; i < config->paths; i++) {
@@ -47,7 +48,7 @@ static void datagram_link_init(struct br_dgram_link *link, uint64_t now)
 {
     br_list_init(&link->again);
     br_list_init(&link->messages);
-    br_list_init(&link->placed);
+    br_list_init(&link->data_frames);
     br_list_init(&link->done);
     br_list_init(&link->ready);
     for (uint32_t i = 0; i < BR_DGRAM_WINDOW; i++) {
@@ -60,12 +61,13 @@ static void datagram_link_init(struct br_dgram_link *link, uint64_t now)
         br_list_init(&link->rx[i].ready);
     }
     for (unsigned i = 0; i < link->config.paths; i++) {
-        br_dgram_pace_init(&link->paths[i].pace, link->config.target, link->config.paths);
+        br_dgram_congestion_init(&link->paths[i].congestion, link->config.target,
+                                 link->config.paths);
         link->paths[i].next = link->paths[i].floor = 1;
         link->paths[i].loss_at = link->paths[i].ack_at = BR_DGRAM_NEVER;
     }
-    link->heard_at = now;
-    link->message_limit = link->limit_told = link->config.message_buffers;
+    link->received_at = now;
+    link->message_limit = link->limit_sent = link->config.message_buffers;
 }
 
 static int datagram_link_create(const struct br_dgram_config *config, uint64_t now,
@@ -147,7 +149,7 @@ uint64_t br_dgram_link_peer(const struct br_dgram_link *link)
     return link->peer;
 }
 
-void br_dgram_link_trust(struct br_dgram_link *link)
+void br_dgram_link_authenticate(struct br_dgram_link *link)
 {
     link->authenticated = true;
 }
@@ -176,9 +178,9 @@ void br_dgram_link_up(struct br_dgram_link *link, uint32_t packet_bytes, uint64_
     link->packet_bytes = packet_bytes;
     link->part_bytes = packet_bytes - (uint32_t)sizeof(struct br_dgram_data);
     for (unsigned i = 0; i < link->config.paths && link->config.flight_bytes; i++)
-        br_dgram_pace_limit(&link->paths[i].pace,
-                            link->config.flight_bytes / packet_bytes / link->config.paths);
-    link->heard_at = now;
+        br_dgram_congestion_limit(&link->paths[i].congestion,
+                                  link->config.flight_bytes / packet_bytes / link->config.paths);
+    link->received_at = now;
     link->fresh = true;
 }
 
@@ -215,7 +217,7 @@ static void datagram_link_take(struct br_dgram_link *link, struct br_dgram_tx_fr
     else
         memset(frame->inline_, 0, sizeof frame->inline_);
     link->next_order += message;
-    br_list_push_back(message ? &link->messages : &link->placed, &frame->fresh);
+    br_list_push_back(message ? &link->messages : &link->data_frames, &frame->fresh);
 }
 
 int br_dgram_link_post(struct br_dgram_link *link, const struct br_frame *frames, int n)
@@ -262,7 +264,7 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
         link->stats.dropped++;
         return;
     }
-    link->heard = true;
+    link->received = true;
     link->ticked_at = 0;
     if (view->kind == BR_DGRAM_ACK)
         br_dgram_loss_ack(link, &view->ack, at);
@@ -272,7 +274,7 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
 
 static bool message_event(struct br_dgram_link *link, struct br_event *event)
 {
-    struct br_dgram_message **place = &link->waiting[link->delivered % link->places];
+    struct br_dgram_message **place = &link->waiting[link->delivered % link->waiting_capacity];
     struct br_dgram_message *message = *place;
 
     if (!message || !message->whole)
@@ -288,7 +290,7 @@ static bool message_event(struct br_dgram_link *link, struct br_event *event)
     return true;
 }
 
-static bool datagram_link_placed_event(struct br_dgram_link *link, struct br_event *event)
+static bool datagram_link_data_event(struct br_dgram_link *link, struct br_event *event)
 {
     struct br_list *node = br_list_pop_front(&link->ready);
     struct br_dgram_rx_frame *frame;
@@ -330,7 +332,7 @@ bool br_dgram_link_event(struct br_dgram_link *link, struct br_event *event)
         event->kind = link->connector ? BR_EVENT_CONNECTED : BR_EVENT_ACCEPTED;
         return true;
     }
-    if (message_event(link, event) || datagram_link_placed_event(link, event) ||
+    if (message_event(link, event) || datagram_link_data_event(link, event) ||
         sent_event(link, event))
         return true;
     if (link->state != BR_DGRAM_FAILED || link->closed_reported)
@@ -347,18 +349,19 @@ void br_dgram_link_release(struct br_dgram_link *link, void *buffer)
     link->held--;
     /* The peer may be waiting for it, once half of the buffers are free that it does not know
      * of. */
-    if (br_dgram_receive_limit(link) - link->limit_told >= (link->config.message_buffers + 1) / 2)
-        br_dgram_receive_tell(link);
+    if (br_dgram_receive_limit(link) - link->limit_sent >= (link->config.message_buffers + 1) / 2)
+        br_dgram_receive_ack_now(link);
 }
 
 void br_dgram_link_expire(struct br_dgram_link *link, uint64_t now)
 {
     if (link->state == BR_DGRAM_FAILED)
         return;
-    if (link->heard)
-        link->heard_at = now;
-    link->heard = false;
-    if ((link->owed || link->state != BR_DGRAM_UP) && now >= link->heard_at + link->config.patience)
+    if (link->received)
+        link->received_at = now;
+    link->received = false;
+    if ((link->answer_due || link->state != BR_DGRAM_UP) &&
+        now >= link->received_at + link->config.patience)
         br_dgram_link_fail(link, ETIMEDOUT, "nothing heard, and no packet has left, for %llu ms",
                            (unsigned long long)(link->config.patience / BR_MS));
 }
@@ -372,9 +375,9 @@ bool br_dgram_link_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
         return true;
     if (link->state != BR_DGRAM_UP)
         return false;
-    if (link->heard)
-        link->heard_at = now; /* who was stopped for long has heard what waited for him */
-    link->heard = false;
+    if (link->received)
+        link->received_at = now; /* who was stopped for long has heard what waited for him */
+    link->received = false;
     if (link->early && !link->early_since)
         link->early_since = now;
     if (now != link->ticked_at) /* once for all packets that leave now */
@@ -418,10 +421,10 @@ void br_dgram_link_stats(const struct br_dgram_link *link, struct br_dgram_stats
     *out = link->stats;
     out->packet_bytes = link->packet_bytes;
     for (unsigned i = 0; i < link->config.paths; i++) {
-        const struct br_dgram_pace *pace = &link->paths[i].pace;
+        const struct br_dgram_congestion *pace = &link->paths[i].congestion;
 
-        out->round_trip[i] = pace->smoothed;
-        out->least_round_trip[i] = pace->least < UINT64_MAX ? pace->least : 0;
+        out->rtt[i] = pace->smoothed;
+        out->min_rtt[i] = pace->min_rtt < UINT64_MAX ? pace->min_rtt : 0;
         out->window[i] = pace->window;
     }
 }

@@ -88,9 +88,9 @@ struct br_dgram_stats {
     uint64_t duplicates;     /* parts received again */
     uint64_t dropped;        /* packets that made no sense now: before set-up, for a full window */
     uint32_t packet_bytes;   /* agreed; 0 before set-up is done */
-    uint64_t round_trip[BR_DGRAM_PATHS];       /* ns, smoothed */
-    uint64_t least_round_trip[BR_DGRAM_PATHS]; /* ns, of late */
-    double window[BR_DGRAM_PATHS];             /* packets */
+    uint64_t rtt[BR_DGRAM_PATHS];     /* ns, smoothed */
+    uint64_t min_rtt[BR_DGRAM_PATHS]; /* ns, of late */
+    double window[BR_DGRAM_PATHS];    /* packets */
 };
 
 struct br_dgram_link;
@@ -115,7 +115,7 @@ uint64_t br_dgram_link_peer(const struct br_dgram_link *link);
 
 /* The protocol trusts the peer now (br_link.authenticated). Before, a DATA frame that is not merely
  * early fails the link. */
-void br_dgram_link_trust(struct br_dgram_link *link);
+void br_dgram_link_authenticate(struct br_dgram_link *link);
 
 /* As post() of the contract: takes frames[0..n) in this order, returns how many (0: full), or
  * -errno with a message when the link has failed. -EMSGSIZE with a message: a frame is too long.

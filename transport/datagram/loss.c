@@ -42,7 +42,7 @@ static void loss_lose(struct br_dgram_link *link, struct br_dgram_path *path,
     sent->state = BR_DGRAM_LOST;
     path->in_flight--;
     link->stats.lost_packets++;
-    br_dgram_pace_lost(&path->pace);
+    br_dgram_congestion_lost(&path->congestion);
     loss_send_again(link, sent);
 }
 
@@ -74,10 +74,10 @@ static bool loss_arrived(struct br_dgram_link *link, struct br_dgram_path *path,
         path->in_flight--;
     } else {
         link->stats.spurious++;
-        br_dgram_pace_spurious(&path->pace);
-        path->reorder = path->reorder ? path->reorder * 2 : path->pace.least / 4;
-        if (path->reorder > path->pace.smoothed)
-            path->reorder = path->pace.smoothed;
+        br_dgram_congestion_spurious(&path->congestion);
+        path->reorder = path->reorder ? path->reorder * 2 : path->congestion.min_rtt / 4;
+        if (path->reorder > path->congestion.smoothed)
+            path->reorder = path->congestion.smoothed;
     }
     sent->state = BR_DGRAM_DONE;
     if (number > path->newest_acked) {
@@ -105,13 +105,15 @@ static void raise_floor(struct br_dgram_path *path)
 /* Of those sent before the newest that has arrived, the ones that are overdue. */
 static void find_lost(struct br_dgram_link *link, struct br_dgram_path *path, uint64_t now)
 {
-    uint64_t patience = path->pace.least < BR_DGRAM_NEVER ? path->pace.least / 4 : 0;
+    uint64_t patience =
+        path->congestion.min_rtt < BR_DGRAM_NEVER ? path->congestion.min_rtt / 4 : 0;
 
     if (patience < LEAST_REORDER)
         patience = LEAST_REORDER;
     if (path->reorder >
-        path->pace.smoothed) /* it grew when packets were held: no measure for what they take now */
-        path->reorder = path->pace.smoothed;
+        /* it grew when packets were held: no measure for what they take now */
+        path->congestion.smoothed)
+        path->reorder = path->congestion.smoothed;
     patience += path->reorder;
     path->loss_at = BR_DGRAM_NEVER;
     raise_floor(path); /* in order: nothing is left to look at */
@@ -150,11 +152,11 @@ static unsigned take_ranges(struct br_dgram_link *link, struct br_dgram_path *pa
     return packets;
 }
 
-static void still_owed(struct br_dgram_link *link)
+static void answer_is_due(struct br_dgram_link *link)
 {
-    link->owed = !br_list_empty(&link->again);
+    link->answer_due = !br_list_empty(&link->again);
     for (unsigned i = 0; i < link->config.paths; i++)
-        link->owed |= link->paths[i].in_flight > 0;
+        link->answer_due |= link->paths[i].in_flight > 0;
 }
 
 void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ack, uint64_t now)
@@ -175,8 +177,8 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
         elapsed = now > latest->time ? now - latest->time : 1;
     packets = take_ranges(link, path, ack, now);
     if (elapsed && latest->state == BR_DGRAM_DONE)
-        br_dgram_pace_sample(&path->pace, elapsed > ack->delay ? elapsed - ack->delay : 1, elapsed,
-                             now);
+        br_dgram_congestion_sample(&path->congestion,
+                                   elapsed > ack->delay ? elapsed - ack->delay : 1, elapsed, now);
     if (br_dgram_before(link->message_limit, ack->messages))
         link->message_limit = ack->messages;
     if (!packets)
@@ -186,12 +188,12 @@ void br_dgram_loss_ack(struct br_dgram_link *link, const struct br_dgram_ack *ac
         marked = ack->marked - path->marked_heard;
         path->marked_heard = ack->marked;
     }
-    br_dgram_pace_acked(&path->pace, packets, marked, path->newest_acked, path->next);
+    br_dgram_congestion_acked(&path->congestion, packets, marked, path->newest_acked, path->next);
     if (path->quiet_since < now)
         path->quiet_since = now;
     path->silent_since = link->answered_at = now;
     path->probes = 0;
-    still_owed(link);
+    answer_is_due(link);
 }
 
 /* A path of which nothing has come back yet is taken to be like the slowest other one. */
@@ -199,13 +201,13 @@ static uint64_t timeout_after(const struct br_dgram_link *link, const struct br_
 {
     uint64_t after = 0;
 
-    for (unsigned i = 0; !path->pace.smoothed && i < link->config.paths; i++) {
-        const struct br_dgram_pace *other = &link->paths[i].pace;
+    for (unsigned i = 0; !path->congestion.smoothed && i < link->config.paths; i++) {
+        const struct br_dgram_congestion *other = &link->paths[i].congestion;
 
-        if (other->smoothed && br_dgram_pace_timeout_after(other) > after)
-            after = br_dgram_pace_timeout_after(other);
+        if (other->smoothed && br_dgram_congestion_rto(other) > after)
+            after = br_dgram_congestion_rto(other);
     }
-    return after ? after : br_dgram_pace_timeout_after(&path->pace);
+    return after ? after : br_dgram_congestion_rto(&path->congestion);
 }
 
 static uint64_t timeout_at(const struct br_dgram_link *link, const struct br_dgram_path *path)
@@ -254,16 +256,16 @@ static void time_out(struct br_dgram_link *link, struct br_dgram_path *path, uin
         if (br_dgram_sent_at(path, number)->state == BR_DGRAM_FLYING)
             loss_lose(link, path, br_dgram_sent_at(path, number));
     raise_floor(path);
-    br_dgram_pace_timeout(&path->pace);
+    br_dgram_congestion_timeout(&path->congestion);
     if (others_live(link, path))
-        still_owed(link); /* a path that carries nothing does not end a link that has others */
+        answer_is_due(link); /* a path that carries nothing does not end a link that has others */
     else
         path->ping = br_list_empty(&link->again); /* else something leaves by itself */
 }
 
 void br_dgram_loss_tick(struct br_dgram_link *link, uint64_t now)
 {
-    if (link->owed && now >= link->heard_at + link->config.patience) {
+    if (link->answer_due && now >= link->received_at + link->config.patience) {
         br_dgram_link_fail(link, ETIMEDOUT, "nothing heard for %llu ms",
                            (unsigned long long)(link->config.patience / BR_MS));
         return;

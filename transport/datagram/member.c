@@ -35,7 +35,7 @@ static struct br_dgram_config config_of(const struct br_dgram_device *device, ui
 
 /* A link without its datagram link. NULL with a message. */
 static struct br_dgram_member *member_make(struct br_dgram_device *device,
-                                           const struct br_dgram_spot *peer, uint64_t id)
+                                           const struct br_dgram_address *peer, uint64_t id)
 {
     struct br_dgram_member *member = br_pool_get(&device->links);
 
@@ -49,13 +49,13 @@ static struct br_dgram_member *member_make(struct br_dgram_device *device,
     member->id = id;
     member->peer = *peer;
     member->dirty = true;
-    br_inet_message(&peer->address, true, member->base.peer_name, sizeof member->base.peer_name);
+    br_inet_text(&peer->address, true, member->base.peer_name, sizeof member->base.peer_name);
     if (br_table_insert(&device->ids, id, 0, member)) {
         br_pool_put(&device->links, member);
         br_error(EEXIST, "device %s: a link's number came twice", device->base.name);
         return NULL;
     }
-    member->place = device->n_open;
+    member->index = device->n_open;
     device->open[device->n_open++] = member;
     return member;
 }
@@ -65,8 +65,8 @@ static void member_unmake(struct br_dgram_member *member)
     struct br_dgram_device *device = member_device_of(member);
 
     br_table_remove(&device->ids, member->id, 0);
-    device->open[member->place] = device->open[--device->n_open];
-    device->open[member->place]->place = member->place;
+    device->open[member->index] = device->open[--device->n_open];
+    device->open[member->index]->index = member->index;
     br_pool_put(&device->links, member);
 }
 
@@ -77,7 +77,7 @@ void br_dgram_member_fail(struct br_dgram_member *member, int error, const char 
 
     if (member->state == BR_DGRAM_FAILED)
         return;
-    br_inet_message(&device->address, member->accepted, local, sizeof local);
+    br_inet_text(&device->address, member->accepted, local, sizeof local);
     if (member->send_error)
         snprintf(sending, sizeof sending, "; packets could not be sent: %s%s",
                  strerror(member->send_error),
@@ -95,7 +95,7 @@ int br_dgram_member_connect(struct br_device *base, const struct br_address *add
                             struct br_link **out)
 {
     struct br_dgram_device *device = (struct br_dgram_device *)base;
-    struct br_dgram_spot peer = {.hop = {0}};
+    struct br_dgram_address peer = {.hop = {0}};
     struct br_dgram_member *member;
     int rc = br_inet_unpack_peer(address, &device->address, &peer.address);
 
@@ -104,7 +104,7 @@ int br_dgram_member_connect(struct br_device *base, const struct br_address *add
     member = member_make(device, &peer, br_dgram_cookie_new(&device->cookies));
     if (!member)
         return -EMFILE;
-    member->told = true;
+    member->reported = true;
     *out = &member->base;
     return 0;
 }
@@ -115,8 +115,8 @@ void br_dgram_member_begin(struct br_dgram_member *member)
     struct br_dgram_config config = config_of(device, member->id);
     int rc;
 
-    member->begun = member->begun ? member->begun : device->now;
-    rc = device->io->reach(device, member);
+    member->resolve_began = member->resolve_began ? member->resolve_began : device->now;
+    rc = device->io->resolve(device, member);
     if (rc > 0)
         rc = br_dgram_link_connect(&config, device->now, &member->dgram);
     if (rc < 0)
@@ -125,7 +125,7 @@ void br_dgram_member_begin(struct br_dgram_member *member)
 
 struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
                                                const struct br_dgram_view *confirm,
-                                               const struct br_dgram_spot *from)
+                                               const struct br_dgram_address *from)
 {
     struct br_dgram_config config = config_of(device, confirm->header.link);
     struct br_dgram_view open = *confirm;
@@ -148,7 +148,7 @@ struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
 }
 
 /* Tells the peer, which may not hear it: then it is told when it sends the next packet. */
-static void say_goodbye(struct br_dgram_device *device, struct br_dgram_member *member)
+static void send_close(struct br_dgram_device *device, struct br_dgram_member *member)
 {
     struct br_dgram_packet *packet = &device->packet;
 
@@ -162,7 +162,7 @@ void br_dgram_member_close(struct br_link *base)
     struct br_dgram_member *member = (struct br_dgram_member *)base;
     struct br_dgram_device *device = member_device_of(member);
 
-    say_goodbye(device, member);
+    send_close(device, member);
     device->io->drop(device, member);
     br_dgram_link_destroy(member->dgram);
     br_dgram_cookie_end(&device->cookies, member->id);

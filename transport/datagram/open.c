@@ -91,7 +91,8 @@ static void open_confirm(struct br_dgram_link *link, uint64_t now)
     link->next_size = link->n_sizes;
 }
 
-static void hear_opened(struct br_dgram_link *link, const struct br_dgram_open *open, uint64_t now)
+static void receive_opened(struct br_dgram_link *link, const struct br_dgram_open *open,
+                           uint64_t now)
 {
     if (link->state != BR_DGRAM_OPENING || open->size > link->config.max_packet ||
         (link->peer && open->from != link->peer)) {
@@ -117,7 +118,7 @@ void br_dgram_open_input(struct br_dgram_link *link, const struct br_dgram_view 
     if (view->kind == BR_DGRAM_OPEN) {
         open_answer_open(link, open);
     } else if (view->kind == BR_DGRAM_OPENED) {
-        hear_opened(link, open, now);
+        receive_opened(link, open, now);
     } else if (open->from != link->peer) {
         link->stats.dropped++;
     } else if (view->kind == BR_DGRAM_CONFIRMED) {
@@ -161,7 +162,7 @@ static bool connector_next(struct br_dgram_link *link, uint64_t now, struct br_d
 
 bool br_dgram_open_next(struct br_dgram_link *link, uint64_t now, struct br_dgram_packet *out)
 {
-    if (link->state != BR_DGRAM_UP && now >= link->heard_at + link->config.patience) {
+    if (link->state != BR_DGRAM_UP && now >= link->received_at + link->config.patience) {
         br_dgram_link_fail(link, ETIMEDOUT, "no answer for %llu ms while the link was made",
                            (unsigned long long)(link->config.patience / BR_MS));
         return false;
@@ -180,7 +181,7 @@ bool br_dgram_open_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
 
 uint64_t br_dgram_open_timer(const struct br_dgram_link *link)
 {
-    uint64_t end = link->heard_at + link->config.patience;
+    uint64_t end = link->received_at + link->config.patience;
 
     if (link->n_sizes > link->next_size)
         return 0;

@@ -22,60 +22,61 @@
 #define LOOK       (50 * BR_US)  /* that may pass before a sender looks again */
 #define LONGEST    (100 * BR_MS) /* from one packet to the next: who sends nothing learns nothing */
 
-void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths)
+void br_dgram_congestion_init(struct br_dgram_congestion *pace, uint64_t queueing, unsigned paths)
 {
-    *pace = (struct br_dgram_pace){
+    *pace = (struct br_dgram_congestion){
         .queueing = queueing ? queueing : QUEUEING,
         .window = FIRST_WINDOW / paths > 2 ? FIRST_WINDOW / paths : 2,
         .threshold = MOST_WINDOW,
-        .most = MOST_WINDOW,
+        .max_window = MOST_WINDOW,
         .step = 1.0 / paths,
-        .least = UINT64_MAX,
-        .least_now = UINT64_MAX,
-        .least_before = UINT64_MAX,
+        .min_rtt = UINT64_MAX,
+        .min_rtt_now = UINT64_MAX,
+        .min_rtt_before = UINT64_MAX,
         .round_delay = UINT64_MAX,
     };
 }
 
-void br_dgram_pace_limit(struct br_dgram_pace *pace, uint32_t packets)
+void br_dgram_congestion_limit(struct br_dgram_congestion *pace, uint32_t packets)
 {
     pace->rated = false;
-    pace->most = packets < 2 ? 2 : packets < MOST_WINDOW ? packets : MOST_WINDOW;
-    if (pace->window > pace->most)
-        pace->window = pace->most;
+    pace->max_window = packets < 2 ? 2 : packets < MOST_WINDOW ? packets : MOST_WINDOW;
+    if (pace->window > pace->max_window)
+        pace->window = pace->max_window;
 }
 
-static uint64_t round_trip_of(const struct br_dgram_pace *pace)
+static uint64_t rtt_of(const struct br_dgram_congestion *pace)
 {
     return pace->smoothed ? pace->smoothed : FIRST_ROUND_TRIP;
 }
 
 /* Should the window be small for a moment, to see the least round trip? Not while there is hardly
  * any queue. */
-static bool should_drain(const struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
+static bool should_drain(const struct br_dgram_congestion *pace, uint64_t sample, uint64_t now)
 {
     uint64_t since = now > pace->drained_at ? now - pace->drained_at : 0,
-             queue = pace->smoothed - pace->least;
+             queue = pace->smoothed - pace->min_rtt;
 
-    if (pace->smoothed < pace->least + pace->queueing / 4)
+    if (pace->smoothed < pace->min_rtt + pace->queueing / 4)
         return false;
-    return since > DRAIN_EVERY || (since > DRAIN_EVERY / 2 && sample < pace->least + queue / 2);
+    return since > DRAIN_EVERY || (since > DRAIN_EVERY / 2 && sample < pace->min_rtt + queue / 2);
 }
 
 /* The least of two to one turns of TURN. */
-static void note_least(struct br_dgram_pace *pace, uint64_t sample, uint64_t now)
+static void update_min_rtt(struct br_dgram_congestion *pace, uint64_t sample, uint64_t now)
 {
-    if (now > pace->turn_at + TURN) {
-        pace->turn_at = now;
-        pace->least_before = pace->least_now;
-        pace->least_now = UINT64_MAX;
+    if (now > pace->period_at + TURN) {
+        pace->period_at = now;
+        pace->min_rtt_before = pace->min_rtt_now;
+        pace->min_rtt_now = UINT64_MAX;
     }
-    if (sample < pace->least_now)
-        pace->least_now = sample;
-    pace->least = pace->least_now < pace->least_before ? pace->least_now : pace->least_before;
+    if (sample < pace->min_rtt_now)
+        pace->min_rtt_now = sample;
+    pace->min_rtt =
+        pace->min_rtt_now < pace->min_rtt_before ? pace->min_rtt_now : pace->min_rtt_before;
 }
 
-static void note_answer(struct br_dgram_pace *pace, uint64_t answer)
+static void note_answer(struct br_dgram_congestion *pace, uint64_t answer)
 {
     uint64_t off;
 
@@ -88,8 +89,8 @@ static void note_answer(struct br_dgram_pace *pace, uint64_t answer)
     pace->answer = (7 * pace->answer + answer) / 8;
 }
 
-void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t answer,
-                          uint64_t now)
+void br_dgram_congestion_sample(struct br_dgram_congestion *pace, uint64_t sample, uint64_t answer,
+                                uint64_t now)
 {
     pace->rated = false;
     if (!sample)
@@ -97,13 +98,13 @@ void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t 
     if (!pace->smoothed) {
         pace->smoothed = sample;
         pace->drained_at = now + DRAIN_FIRST - DRAIN_EVERY;
-        pace->turn_at = now;
+        pace->period_at = now;
     }
     note_answer(pace, answer);
     pace->smoothed = (7 * pace->smoothed + sample) / 8;
     if (sample < pace->round_delay)
         pace->round_delay = sample;
-    note_least(pace, sample, now);
+    update_min_rtt(pace, sample, now);
     if (pace->drain_until && now >= pace->drain_until) {
         pace->drain_until = 0;
         pace->drained_at = now;
@@ -113,9 +114,9 @@ void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t sample, uint64_t 
 }
 
 /* After Swift: more for small windows, so that many flows find room and shares become equal. */
-static double path_target(const struct br_dgram_pace *pace)
+static double path_target(const struct br_dgram_congestion *pace)
 {
-    double queueing = (double)pace->queueing, least = (double)pace->least;
+    double queueing = (double)pace->queueing, least = (double)pace->min_rtt;
     double scale = SCALING / sqrt(pace->window / pace->step);
 
     if (queueing < least / 2)
@@ -123,7 +124,7 @@ static double path_target(const struct br_dgram_pace *pace)
     return least + queueing * (0.5 + (scale < SCALING ? scale : SCALING));
 }
 
-static void path_shrink(struct br_dgram_pace *pace, double factor)
+static void path_shrink(struct br_dgram_congestion *pace, double factor)
 {
     pace->window *= factor;
     if (pace->window < LEAST_WINDOW)
@@ -132,7 +133,7 @@ static void path_shrink(struct br_dgram_pace *pace, double factor)
 }
 
 /* Once a round (note 3). */
-static void path_decide(struct br_dgram_pace *pace)
+static void path_decide(struct br_dgram_congestion *pace)
 {
     double delay = (double)pace->round_delay, aim = path_target(pace);
 
@@ -147,12 +148,12 @@ static void path_decide(struct br_dgram_pace *pace)
     } else if (pace->limited && pace->window >= pace->threshold && !pace->drain_until) {
         pace->window += pace->step * (pace->window < 1 ? pace->window : 1);
     }
-    if (pace->window > pace->most)
-        pace->window = pace->most;
+    if (pace->window > pace->max_window)
+        pace->window = pace->max_window;
 }
 
-void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked,
-                         uint64_t newest, uint64_t next)
+void br_dgram_congestion_acked(struct br_dgram_congestion *pace, unsigned packets, unsigned marked,
+                               uint64_t newest, uint64_t next)
 {
     pace->rated = false;
     for (unsigned i = 0; i < packets && pace->loss_rate > 0; i++)
@@ -168,8 +169,8 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
         pace->window += packets;
         if (pace->window > pace->threshold)
             pace->window = pace->threshold;
-        if (pace->window > pace->most)
-            pace->window = pace->most;
+        if (pace->window > pace->max_window)
+            pace->window = pace->max_window;
     }
     if (newest < pace->round_ends)
         return;
@@ -181,13 +182,13 @@ void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned 
     pace->limited = false;
 }
 
-void br_dgram_pace_lost(struct br_dgram_pace *pace)
+void br_dgram_congestion_lost(struct br_dgram_congestion *pace)
 {
     pace->loss_rate += (1 - pace->loss_rate) / 256;
     pace->round_lost++;
 }
 
-void br_dgram_pace_timeout(struct br_dgram_pace *pace)
+void br_dgram_congestion_timeout(struct br_dgram_congestion *pace)
 {
     pace->rated = false;
     if (pace->window <= 1)
@@ -197,7 +198,7 @@ void br_dgram_pace_timeout(struct br_dgram_pace *pace)
     pace->window = 1;
 }
 
-void br_dgram_pace_spurious(struct br_dgram_pace *pace)
+void br_dgram_congestion_spurious(struct br_dgram_congestion *pace)
 {
     pace->rated = false;
     if (pace->before > pace->window)
@@ -205,7 +206,7 @@ void br_dgram_pace_spurious(struct br_dgram_pace *pace)
     pace->before = 0;
 }
 
-static double window_now(const struct br_dgram_pace *pace)
+static double window_now(const struct br_dgram_congestion *pace)
 {
     double quarter = pace->window / 4;
 
@@ -214,15 +215,15 @@ static double window_now(const struct br_dgram_pace *pace)
     return quarter > 1 ? quarter : pace->window < 1 ? pace->window : 1;
 }
 
-bool br_dgram_pace_room(const struct br_dgram_pace *pace, uint32_t in_flight)
+bool br_dgram_congestion_available(const struct br_dgram_congestion *pace, uint32_t in_flight)
 {
     /* A window below one packet lets one out, and pacing makes it rare. */
     return !in_flight || in_flight + 1 <= window_now(pace);
 }
 
-bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t now)
+bool br_dgram_congestion_open(struct br_dgram_congestion *pace, uint32_t in_flight, uint64_t now)
 {
-    bool room = br_dgram_pace_room(pace, in_flight);
+    bool room = br_dgram_congestion_available(pace, in_flight);
 
     if (room && now >= pace->leave_at)
         return true;
@@ -232,12 +233,12 @@ bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t
 }
 
 /* What follows from window and round trip; not for each packet. */
-static void path_set_rate(struct br_dgram_pace *pace)
+static void path_set_rate(struct br_dgram_congestion *pace)
 {
     double window = window_now(pace), gain = window < 1                       ? 1
                                              : pace->window < pace->threshold ? 2
                                                                               : 1.25;
-    double wanted = (double)round_trip_of(pace) / (window * gain);
+    double wanted = (double)rtt_of(pace) / (window * gain);
     double between = wanted < (double)LONGEST ? wanted : (double)LONGEST;
     double most = between * BURST < (double)LOOK ? (double)LOOK / between : BURST;
     double burst = window / 4 < 1 ? 1 : window / 4 > most ? most : window / 4;
@@ -247,7 +248,7 @@ static void path_set_rate(struct br_dgram_pace *pace)
     pace->rated = true;
 }
 
-void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
+void br_dgram_congestion_left(struct br_dgram_congestion *pace, uint64_t now)
 {
     if (!pace->rated)
         path_set_rate(pace);
@@ -258,7 +259,7 @@ void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now)
         pace->leave_at = now + pace->between;
 }
 
-uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace)
+uint64_t br_dgram_congestion_rto(const struct br_dgram_congestion *pace)
 {
     uint64_t after = 2 * (pace->answer ? pace->answer : FIRST_ROUND_TRIP) + 4 * pace->deviation;
 

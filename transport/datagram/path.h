@@ -43,50 +43,54 @@
 #define BR_DGRAM_PACKETS 2048u
 
 /* How a path is doing; times in ns, windows in packets. */
-struct br_dgram_pace {
-    uint64_t smoothed;                /* round trip on the network; 0 before the first sample */
-    uint64_t answer, deviation;       /* round trip with what the peer takes to answer */
-    uint64_t least;                   /* of late: of the two below */
-    uint64_t least_now, least_before; /* of this turn, and of the one before; UINT64_MAX: none */
-    uint64_t turn_at;                 /* when this turn began */
-    uint64_t drain_until;             /* 0: not draining (note 3) */
-    uint64_t drained_at;              /* when that ended last */
-    uint64_t queueing;                /* what is aimed at besides the least round trip */
-    double window, threshold;         /* below threshold the window doubles a round */
-    double step;                      /* packets a round */
-    double most;                      /* window */
-    double before;                    /* a timeout: the window; 0: no timeout in this round */
-    double loss_rate, mark_rate;      /* shares of late */
-    bool limited;                     /* the window has kept something back in this round */
-    uint64_t round_ends;              /* packet number whose acknowledgement ends the round */
-    uint64_t round_delay;             /* least round trip in it; UINT64_MAX: none */
-    uint64_t round_lost;              /* packets lost in it */
-    uint64_t round_marked;            /* acknowledged in it with a mark */
-    uint64_t leave_at;                /* when the next packet may leave */
-    bool rated;                       /* the two below follow from the rest as it is now */
+struct br_dgram_congestion {
+    uint64_t smoothed;          /* round trip on the network; 0 before the first sample */
+    uint64_t answer, deviation; /* round trip with what the peer takes to answer */
+    uint64_t min_rtt;           /* of late: of the two below */
+    /* of this turn, and of the one before; UINT64_MAX: none */
+    uint64_t min_rtt_now, min_rtt_before;
+    uint64_t period_at;          /* when this turn began */
+    uint64_t drain_until;        /* 0: not draining (note 3) */
+    uint64_t drained_at;         /* when that ended last */
+    uint64_t queueing;           /* what is aimed at besides the least round trip */
+    double window, threshold;    /* below threshold the window doubles a round */
+    double step;                 /* packets a round */
+    double max_window;           /* window */
+    double before;               /* a timeout: the window; 0: no timeout in this round */
+    double loss_rate, mark_rate; /* shares of late */
+    bool limited;                /* the window has kept something back in this round */
+    uint64_t round_ends;         /* packet number whose acknowledgement ends the round */
+    uint64_t round_delay;        /* least round trip in it; UINT64_MAX: none */
+    uint64_t round_lost;         /* packets lost in it */
+    uint64_t round_marked;       /* acknowledged in it with a mark */
+    uint64_t leave_at;           /* when the next packet may leave */
+    bool rated;                  /* the two below follow from the rest as it is now */
     /* ns from one packet to the next, and that may be made up for at once */
     uint64_t between, credit;
 };
 
-void br_dgram_pace_init(struct br_dgram_pace *pace, uint64_t queueing, unsigned paths);
+void br_dgram_congestion_init(struct br_dgram_congestion *pace, uint64_t queueing, unsigned paths);
 /* the window is never larger */
-void br_dgram_pace_limit(struct br_dgram_pace *pace, uint32_t packets);
+void br_dgram_congestion_limit(struct br_dgram_congestion *pace, uint32_t packets);
 /* An answer came after `answer`, of which the packet and it were `round_trip` on the network. */
-void br_dgram_pace_sample(struct br_dgram_pace *pace, uint64_t round_trip, uint64_t answer,
-                          uint64_t now);
+void br_dgram_congestion_sample(struct br_dgram_congestion *pace, uint64_t round_trip,
+                                uint64_t answer, uint64_t now);
 /* Packets have been acknowledged, the newest of them is `newest`; `marked` of them had a mark.
  * `next`: number of the next packet that will be sent. */
-void br_dgram_pace_acked(struct br_dgram_pace *pace, unsigned packets, unsigned marked,
-                         uint64_t newest, uint64_t next);
-void br_dgram_pace_lost(struct br_dgram_pace *pace);    /* one packet */
-void br_dgram_pace_timeout(struct br_dgram_pace *pace); /* nothing at all comes back */
-void br_dgram_pace_spurious(
-    struct br_dgram_pace *pace); /* what was taken for lost has arrived: it did not time out */
+void br_dgram_congestion_acked(struct br_dgram_congestion *pace, unsigned packets, unsigned marked,
+                               uint64_t newest, uint64_t next);
+void br_dgram_congestion_lost(struct br_dgram_congestion *pace);    /* one packet */
+void br_dgram_congestion_timeout(struct br_dgram_congestion *pace); /* nothing at all comes back */
+void br_dgram_congestion_spurious(
+    /* what was taken for lost has arrived: it did not time out */
+    struct br_dgram_congestion *pace);
 /* Is there room for one more, apart from pacing? */
-bool br_dgram_pace_room(const struct br_dgram_pace *pace, uint32_t in_flight);
+bool br_dgram_congestion_available(const struct br_dgram_congestion *pace, uint32_t in_flight);
 /* May one more leave? Notes that the window limits. */
-bool br_dgram_pace_open(struct br_dgram_pace *pace, uint32_t in_flight, uint64_t now);
-void br_dgram_pace_left(struct br_dgram_pace *pace, uint64_t now);      /* one packet has left */
-uint64_t br_dgram_pace_timeout_after(const struct br_dgram_pace *pace); /* without a sign: probe */
+bool br_dgram_congestion_open(struct br_dgram_congestion *pace, uint32_t in_flight, uint64_t now);
+/* one packet has left */
+void br_dgram_congestion_left(struct br_dgram_congestion *pace, uint64_t now);
+/* without a sign: probe */
+uint64_t br_dgram_congestion_rto(const struct br_dgram_congestion *pace);
 
 #endif

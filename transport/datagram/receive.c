@@ -18,7 +18,7 @@ uint32_t br_dgram_receive_limit(const struct br_dgram_link *link)
     return link->delivered + link->config.message_buffers - link->held;
 }
 
-void br_dgram_receive_tell(struct br_dgram_link *link)
+void br_dgram_receive_ack_now(struct br_dgram_link *link)
 {
     for (unsigned i = 0; i < link->config.paths; i++) {
         if (!link->paths[i].n_runs)
@@ -80,7 +80,7 @@ static void datagram_receive_acknowledge(struct br_dgram_link *link,
 static bool begin_message(struct br_dgram_link *link, struct br_dgram_rx_frame *frame,
                           const struct br_dgram_data *data)
 {
-    struct br_dgram_message **place = &link->waiting[data->order % link->places];
+    struct br_dgram_message **place = &link->waiting[data->order % link->waiting_capacity];
 
     if (br_dgram_before(data->order, link->delivered) ||
         data->length > link->config.message_bytes ||
@@ -147,7 +147,8 @@ static bool datagram_receive_fits(const struct br_dgram_link *link,
 
 /* Where the payload of this frame goes; NULL: nowhere, the frame is stale, or the link has
  * failed. */
-static uint8_t *datagram_receive_place(struct br_dgram_link *link, struct br_dgram_rx_frame *frame)
+static uint8_t *datagram_receive_address(struct br_dgram_link *link,
+                                         struct br_dgram_rx_frame *frame)
 {
     struct br_slot *slot;
     int rc;
@@ -172,7 +173,7 @@ static void datagram_receive_put(struct br_dgram_link *link, struct br_dgram_rx_
 {
     const uint8_t *bytes = view->content;
     uint32_t n = view->content_bytes, at = view->data.part * link->part_bytes;
-    uint8_t *to = datagram_receive_place(link, frame);
+    uint8_t *to = datagram_receive_address(link, frame);
 
     if (!at) {
         uint8_t *head = frame->kind == BR_FRAME_MESSAGE ? frame->message->inline_ : frame->inline_;
@@ -306,7 +307,7 @@ bool br_dgram_receive_ack(struct br_dgram_link *link, bool urgent, uint64_t now,
         datagram_receive_fill(link, i, now, out);
         path->ack_at = BR_DGRAM_NEVER;
         path->unacked = 0;
-        link->limit_told = br_dgram_receive_limit(link);
+        link->limit_sent = br_dgram_receive_limit(link);
         link->stats.tx_acks++;
         return true;
     }

@@ -27,7 +27,7 @@ static struct br_dgram_tx_frame *datagram_send_choose(const struct br_dgram_link
     frame = datagram_send_first(&link->messages, false);
     if (frame && br_dgram_before(frame->order, link->message_limit))
         return frame;
-    return datagram_send_first(&link->placed, false);
+    return datagram_send_first(&link->data_frames, false);
 }
 
 static bool datagram_send_usable(const struct br_dgram_link *link, const struct br_dgram_path *path)
@@ -55,14 +55,14 @@ static bool datagram_send_forgotten(const struct br_dgram_link *link)
     for (unsigned i = 0; i < link->config.paths; i++)
         if (link->paths[i].in_flight)
             return false;
-    return link->owed && !datagram_send_choose(link);
+    return link->answer_due && !datagram_send_choose(link);
 }
 
 uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
 {
     uint64_t timer = datagram_send_blocked(link) ? link->ping_at : BR_DGRAM_NEVER;
     bool waiting = datagram_send_choose(link) != NULL, asks = datagram_send_forgotten(link);
-    uint64_t silent = link->heard_at + (link->owed ? link->config.patience : ALIVE_EVERY);
+    uint64_t silent = link->received_at + (link->answer_due ? link->config.patience : ALIVE_EVERY);
 
     timer = silent < timer ? silent : timer;
 
@@ -77,8 +77,9 @@ uint64_t br_dgram_send_timer(const struct br_dgram_link *link)
             continue;
         if (path->probe)
             return 0;
-        if (path->pace.leave_at < timer && br_dgram_pace_room(&path->pace, path->in_flight))
-            timer = path->pace.leave_at;
+        if (path->congestion.leave_at < timer &&
+            br_dgram_congestion_available(&path->congestion, path->in_flight))
+            timer = path->congestion.leave_at;
     }
     return timer;
 }
@@ -111,9 +112,9 @@ static struct br_dgram_path *choose_path(struct br_dgram_link *link, uint64_t no
 
         if (!datagram_send_usable(link, path))
             continue;
-        if (path->probe || br_dgram_pace_open(&path->pace, path->in_flight, now)) {
+        if (path->probe || br_dgram_congestion_open(&path->congestion, path->in_flight, now)) {
             /* A burst stays on its path, so that one call to the kernel carries it. */
-            link->next_path = path->pace.leave_at > now ? (at + 1) % n : at;
+            link->next_path = path->congestion.leave_at > now ? (at + 1) % n : at;
             return path;
         }
     }
@@ -131,10 +132,10 @@ static void datagram_send_note(struct br_dgram_link *link, struct br_dgram_path 
     path->quiet_since = now;
     path->probe = false;
     if (part != BR_DGRAM_NO_PART) /* a PING asks for no turn, and takes nobody's */
-        br_dgram_pace_left(&path->pace, now);
-    if (!link->owed)
-        link->heard_at = now;
-    link->owed = true;
+        br_dgram_congestion_left(&path->congestion, now);
+    if (!link->answer_due)
+        link->received_at = now;
+    link->answer_due = true;
     link->stats.tx_packets++;
 }
 
@@ -204,7 +205,7 @@ static bool datagram_send_ping(struct br_dgram_link *link, uint64_t now,
         link->ping_at = now + PING_EVERY;
         link->paths[0].ping = true;
     }
-    if (!link->owed && now >= link->heard_at + ALIVE_EVERY)
+    if (!link->answer_due && now >= link->received_at + ALIVE_EVERY)
         link->paths[0].ping = true;
     if (datagram_send_forgotten(link))
         datagram_send_revive(link, true, now);
@@ -243,6 +244,6 @@ bool br_dgram_send_next(struct br_dgram_link *link, uint64_t now, struct br_dgra
     if (frame->kind == BR_FRAME_MESSAGE)
         link->ping_at = now + PING_EVERY;
     out->last = br_list_empty(&link->again) && br_list_empty(&link->messages) &&
-                br_list_empty(&link->placed);
+                br_list_empty(&link->data_frames);
     return true;
 }

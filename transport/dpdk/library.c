@@ -20,7 +20,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct br_dpdk_module *module;
 static int failure; /* errno; its message beside it, since every thread that asks wants them */
-static char words[300];
+static char dpdk_library_message[300];
 static const struct br_dpdk_module *replacement; /* NULL: none */
 
 /* Is there a file FOLDER/WHERE/braid_dpdk.so? */
@@ -75,7 +75,7 @@ static void dpdk_library_load(void)
 
     if (!runs_here()) {
         failure = ENOTSUP;
-        snprintf(words, sizeof words,
+        snprintf(dpdk_library_message, sizeof dpdk_library_message,
                  "DPDK needs a processor with SSE 4.2, and this one has none (in a virtual "
                  "machine: give it "
                  "the host's, -cpu host)");
@@ -84,7 +84,7 @@ static void dpdk_library_load(void)
     if (!dpdk_library_find(path)) {
         failure = ENOENT;
         snprintf(
-            words, sizeof words,
+            dpdk_library_message, sizeof dpdk_library_message,
             "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
         return;
     }
@@ -93,7 +93,7 @@ static void dpdk_library_load(void)
     if (!handle) {
         failure = ENOENT;
         snprintf(
-            words, sizeof words,
+            dpdk_library_message, sizeof dpdk_library_message,
             "DPDK cannot be loaded (%.120s): apt-get install librte-ethdev23 librte-mempool-ring23 "
             "librte-bus-vdev23, and a driver such as librte-net-af-packet23",
             dlerror());
@@ -102,7 +102,8 @@ static void dpdk_library_load(void)
     module = dlsym(handle, BR_DPDK_SYMBOL);
     if (!module || module->version != BR_DPDK_VERSION) {
         failure = EPROTO;
-        snprintf(words, sizeof words, "%.200s belongs to another version of braid", path);
+        snprintf(dpdk_library_message, sizeof dpdk_library_message,
+                 "%.200s belongs to another version of braid", path);
     }
 }
 
@@ -114,7 +115,7 @@ int br_dpdk_library(const struct br_dpdk_module **out)
     }
     pthread_once(&once, dpdk_library_load);
     *out = failure ? NULL : module;
-    return failure ? br_error(failure, "%s", words) : 0;
+    return failure ? br_error(failure, "%s", dpdk_library_message) : 0;
 }
 
 void br_dpdk_library_replace(const struct br_dpdk_module *other)

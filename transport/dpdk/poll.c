@@ -21,7 +21,7 @@ static struct br_dpdk_device *dpdk_poll_device_of(struct br_dgram_device *device
 }
 
 static struct br_dpdk_flow flow_to(const struct br_dpdk_device *device,
-                                   const struct br_dgram_spot *to, unsigned path)
+                                   const struct br_dgram_address *to, unsigned path)
 {
     struct br_dpdk_flow flow = {.from = device->spec.ip,
                                 .to = to->address.v4.sin_addr.s_addr,
@@ -69,7 +69,7 @@ static void dpdk_poll_send_one(struct br_dpdk_device *device, const uint8_t *hea
     (void)!device->module->send(device->port, &packet, 1);
 }
 
-static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to,
+static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_address *to,
                             const void *head, uint32_t bytes, uint32_t zeros)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
@@ -81,7 +81,7 @@ static void dpdk_poll_reply(struct br_dgram_device *base, const struct br_dgram_
     dpdk_poll_send_one(device, frame, BR_DPDK_HEADERS + bytes, zeros, device->facts.sums);
 }
 
-static bool dpdk_poll_room(struct br_dgram_device *base, struct br_dgram_member *member)
+static bool dpdk_poll_can_send(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
 
@@ -187,7 +187,7 @@ static bool is_known(const struct br_dpdk_device *device, in_addr_t hop,
     return br_dpdk_mac_is_host(member->peer.hop);
 }
 
-static int dpdk_poll_reach(struct br_dgram_device *base, struct br_dgram_member *member)
+static int dpdk_poll_resolve(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     struct br_dpdk_device *device = dpdk_poll_device_of(base);
     struct br_dpdk_flow flow = {
@@ -203,7 +203,7 @@ static int dpdk_poll_reach(struct br_dgram_device *base, struct br_dgram_member 
     if (is_known(device, flow.to, member))
         return 1;
     inet_ntop(AF_INET, &flow.to, text, sizeof text);
-    if (base->now >= member->begun + patience)
+    if (base->now >= member->resolve_began + patience)
         return br_error(EHOSTUNREACH, "nobody answers ARP for %s", text);
     if (base->now < member->timer)
         return 0;
@@ -214,7 +214,7 @@ static int dpdk_poll_reach(struct br_dgram_device *base, struct br_dgram_member 
     return 0;
 }
 
-static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
+static void receive_arp(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
 {
     struct br_dpdk_flow back = {.from = device->spec.ip, .to = packet->flow.from};
     uint8_t answer[BR_DPDK_ARP];
@@ -241,9 +241,9 @@ static void hear_arp(struct br_dpdk_device *device, const struct br_dpdk_packet 
 
 static void dpdk_poll_take(struct br_dpdk_device *device, const struct br_dpdk_packet *packet)
 {
-    struct br_dgram_spot from = {.address.v4 = {.sin_family = AF_INET,
-                                                .sin_port = packet->flow.from_port,
-                                                .sin_addr.s_addr = packet->flow.from}};
+    struct br_dgram_address from = {.address.v4 = {.sin_family = AF_INET,
+                                                   .sin_port = packet->flow.from_port,
+                                                   .sin_addr.s_addr = packet->flow.from}};
     struct br_dgram_member *member;
 
     if (packet->flow.to != device->spec.ip || packet->flow.to_port != htons(device->spec.port) ||
@@ -275,7 +275,7 @@ static void dpdk_poll_receive(struct br_dpdk_device *device, struct br_dgram_rep
             if (packet.kind == BR_DPDK_DATAGRAM)
                 dpdk_poll_take(device, &packet);
             else if (packet.kind != BR_DPDK_OTHER)
-                hear_arp(device, &packet);
+                receive_arp(device, &packet);
         }
         if (n <= 0)
             return;
@@ -322,7 +322,7 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
 }
 
 const struct br_dgram_io br_dpdk_io = {.reply = dpdk_poll_reply,
-                                       .room = dpdk_poll_room,
+                                       .can_send = dpdk_poll_can_send,
                                        .send = dpdk_poll_add,
                                        .drop = dpdk_poll_drop,
-                                       .reach = dpdk_poll_reach};
+                                       .resolve = dpdk_poll_resolve};

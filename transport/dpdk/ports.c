@@ -180,7 +180,7 @@ static void fit_frames(struct br_dpdk_spec *spec)
 
 /* What was not given is the interface's; one that is not there makes opening fail with a message of
  * its own. */
-static void look_beneath(struct br_dpdk_spec *spec)
+static void find_lower_device(struct br_dpdk_spec *spec)
 {
     struct ifreq mtu, ip, mask;
 
@@ -261,7 +261,7 @@ int br_dpdk_spec_parse(const char *text, struct br_dpdk_spec *out)
     if (rc)
         return rc;
     if (*out->interface)
-        look_beneath(out);
+        find_lower_device(out);
     fit_frames(out);
     return 0;
 }

@@ -26,7 +26,7 @@ struct header {
     _Alignas(64) _Atomic uint32_t aborted;
 };
 
-static size_t board_bytes(uint32_t ranks)
+static size_t shm_coll_bytes(uint32_t ranks)
 {
     return sizeof(struct header) + (size_t)ranks * 2 * sizeof(struct area);
 }
@@ -53,9 +53,9 @@ int br_shm_coll_attach(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
     rc = br_segment_check(fd, &bytes);
     if (rc)
         return rc;
-    if (bytes < board_bytes(ranks))
+    if (bytes < shm_coll_bytes(ranks))
         return br_error(EPROTO, "shared memory of collectives for %u ranks has %zu bytes, not %zu",
-                        ranks, board_bytes(ranks), bytes);
+                        ranks, shm_coll_bytes(ranks), bytes);
     board->base = br_segment_map(fd, bytes, PROT_READ | PROT_WRITE);
     if (!board->base)
         return -ENOMEM;
@@ -71,7 +71,7 @@ int br_shm_coll_create(struct br_shm_coll *board, uint32_t ranks, uint32_t rank,
 
     memset(board, 0, sizeof *board);
     *fd = br_segment_create("braid-coll",
-                            board_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
+                            shm_coll_bytes(ranks < BR_SHM_COLL_RANKS ? ranks : BR_SHM_COLL_RANKS));
     if (*fd < 0)
         return *fd;
     rc = br_shm_coll_attach(board, ranks, rank, *fd);
@@ -108,7 +108,7 @@ bool br_shm_coll_may_publish(const struct br_shm_coll *board, uint64_t round)
     return true;
 }
 
-void *br_shm_coll_place(struct br_shm_coll *board, uint64_t round, size_t bytes)
+void *br_shm_coll_slot(struct br_shm_coll *board, uint64_t round, size_t bytes)
 {
     struct area *area = area_of(board, board->rank, round);
 
@@ -125,7 +125,7 @@ void br_shm_coll_publish(struct br_shm_coll *board, uint64_t round, uint16_t che
                          const void *data, size_t bytes)
 {
     if (bytes)
-        memcpy(br_shm_coll_place(board, round, bytes), data, bytes);
+        memcpy(br_shm_coll_slot(board, round, bytes), data, bytes);
     br_shm_coll_commit(board, round, check);
 }
 

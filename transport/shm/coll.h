@@ -55,8 +55,8 @@ void br_shm_coll_close(struct br_shm_coll *board);
 bool br_shm_coll_may_publish(const struct br_shm_coll *board, uint64_t round);
 void br_shm_coll_publish(struct br_shm_coll *board, uint64_t round, uint16_t check,
                          const void *data, size_t bytes);
-/* The same without a copy: the caller writes `bytes` at br_shm_coll_place() and then commits. */
-void *br_shm_coll_place(struct br_shm_coll *board, uint64_t round, size_t bytes);
+/* The same without a copy: the caller writes `bytes` at br_shm_coll_slot() and then commits. */
+void *br_shm_coll_slot(struct br_shm_coll *board, uint64_t round, size_t bytes);
 void br_shm_coll_commit(struct br_shm_coll *board, uint64_t round, uint16_t check);
 /* A note beside the round, which no rank reads while all goes well: before the round is published,
  * and when it is ready. */

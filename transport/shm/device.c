@@ -70,9 +70,10 @@ static void shm_device_device_close(struct br_device *base)
     for (uint32_t i = 0; device->links && i < device->config->max_links; i++)
         if (device->links[i])
             br_shm_link_close(&device->links[i]->base);
-    while (!br_list_empty(&device->orphans))
+    while (!br_list_empty(&device->closed_maps))
         br_shm_mapping_put(
-            br_container_of(br_list_pop_front(&device->orphans), struct br_shm_map, node)->mapping);
+            br_container_of(br_list_pop_front(&device->closed_maps), struct br_shm_map, node)
+                ->mapping);
     if (device->listener >= 0)
         close(device->listener);
     if (device->epoll >= 0)
@@ -109,7 +110,7 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
         return br_error(ENOMEM, NAME ": no memory");
     device->config = config;
     device->listener = device->epoll = -1;
-    br_list_init(&device->orphans);
+    br_list_init(&device->closed_maps);
     shm_device_describe(device, br_transport_get("shm"));
     device->links = calloc(config->max_links, sizeof(struct br_shm_link *));
     rc = device->links ? br_pool_init(&device->maps, sizeof(struct br_shm_map),
@@ -166,7 +167,7 @@ static void check_sockets(struct br_shm_device *device, uint64_t now)
 
 /* Links that are not open yet: dials again, and drops unauthenticated peers that failed or say
  * nothing. */
-static void tend_young(struct br_shm_device *device, uint64_t now)
+static void poll_connecting(struct br_shm_device *device, uint64_t now)
 {
     for (uint32_t i = 0; i < device->top; i++) {
         struct br_shm_link *link = device->links[i];
@@ -218,10 +219,10 @@ static int poll_device(struct br_device *base, uint64_t now, struct br_event *ev
 
     if (max > BR_SHM_POLL_EVENTS)
         max = BR_SHM_POLL_EVENTS;
-    if (device->n_young || device->check_now || now - device->checked_at >= CHECK_PERIOD) {
+    if (device->n_connecting || device->check_now || now - device->checked_at >= CHECK_PERIOD) {
         check_sockets(device, now);
         if (device->n_links)
-            tend_young(device, now);
+            poll_connecting(device, now);
     }
     device->n_data = 0;
     for (uint32_t k = 0; k < device->top && n < max; k++) {

@@ -55,7 +55,7 @@ enum br_inbox_source {
 
 /* One frame, as it stands in the ring. */
 struct br_inbox_cell {
-    _Atomic uint32_t turn; /* position + 1 once written */
+    _Atomic uint32_t sequence; /* position + 1 once written */
     uint32_t length;
     uint32_t slot;   /* DATA; MESSAGE: 0 */
     uint32_t offset; /* DATA; MESSAGE: the ticket, so that one line is enough */
@@ -121,7 +121,7 @@ static inline struct br_inbox_cell *br_inbox_cell(const struct br_inbox *inbox, 
 
 static inline void br_inbox_publish(struct br_inbox_cell *cell, uint32_t position)
 {
-    atomic_store_explicit(&cell->turn, position + 1, memory_order_release);
+    atomic_store_explicit(&cell->sequence, position + 1, memory_order_release);
 }
 
 /* The reader: has the cell at this position been written? */
@@ -129,7 +129,7 @@ static inline bool br_inbox_ready(const struct br_inbox *inbox, uint32_t positio
 {
     struct br_inbox_cell *cell = br_inbox_cell(inbox, position);
 
-    return atomic_load_explicit(&cell->turn, memory_order_acquire) == position + 1;
+    return atomic_load_explicit(&cell->sequence, memory_order_acquire) == position + 1;
 }
 
 /* Lap of a position in `returns`, never the value that its place holds before it is written. */

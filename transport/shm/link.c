@@ -36,7 +36,7 @@ static void free_link(struct br_shm_link *link)
     struct br_shm_device *device = br_shm_device(&link->base);
 
     if (link->state < BR_SHM_OPEN)
-        device->n_young--;
+        device->n_connecting--;
     for (int i = 0; i < BR_SHM_FDS; i++)
         if (link->fds[i].fd >= 0)
             close(link->fds[i].fd);
@@ -83,7 +83,7 @@ static struct br_shm_link *new_link(struct br_shm_device *device, enum br_shm_st
     br_list_init(&link->maps);
     device->links[index] = link;
     device->n_links++;
-    device->n_young++;
+    device->n_connecting++;
     if (device->top <= index)
         device->top = index + 1;
     return link;
@@ -103,7 +103,7 @@ void br_shm_link_fail(struct br_shm_link *link, int err, const char *format, ...
     vsnprintf(link->base.message + n, sizeof link->base.message - (size_t)n, format, args);
     va_end(args);
     if (link->state < BR_SHM_OPEN)
-        device->n_young--;
+        device->n_connecting--;
     if (err == EPROTO)
         device->base.counters.bad_frames++;
     link->state = BR_SHM_FAILED;
@@ -121,20 +121,20 @@ void br_shm_link_wake_peer(struct br_shm_link *link)
     _Atomic uint32_t *sleep;
     uint32_t state;
 
-    if (!link->owes || link->state != BR_SHM_OPEN)
+    if (!link->wake_due || link->state != BR_SHM_OPEN)
         return;
     sleep = &link->out.header->sleep;
     /* What we wrote comes before this load, what the peer checks comes after its store: one of us
      * sees the other. */
     atomic_thread_fence(memory_order_seq_cst);
     state = atomic_load_explicit(sleep, memory_order_relaxed);
-    if (state != BR_AWAKE && (link->owes == BR_ASLEEP || state == BR_STARVED) &&
+    if (state != BR_AWAKE && (link->wake_due == BR_ASLEEP || state == BR_STARVED) &&
         atomic_exchange_explicit(sleep, BR_AWAKE, memory_order_relaxed) != BR_AWAKE) {
         link->base.device->counters.system_calls++;
         /* full: then it is readable, which wakes too */
         (void)br_shm_packet_send(link->socket, &packet, -1);
     }
-    link->owes = BR_AWAKE;
+    link->wake_due = BR_AWAKE;
 }
 
 /* Takes a connected socket: whose is it, and put it among those we listen to. */
@@ -153,7 +153,7 @@ static int shm_link_adopt(struct br_shm_link *link, int fd)
     return 0;
 }
 
-static int say_hello(struct br_shm_link *link)
+static int shm_link_send_hello(struct br_shm_link *link)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     struct br_packet packet = {.kind = BR_PACKET_HELLO};
@@ -178,7 +178,7 @@ static void shm_link_open_link(struct br_shm_link *link)
     link->state = BR_SHM_OPEN;
     link->report_open = true;
     link->known = true;
-    br_shm_device(&link->base)->n_young--;
+    br_shm_device(&link->base)->n_connecting--;
 }
 
 static int shm_link_hello(struct br_shm_link *link, const struct br_packet *packet, int fd)
@@ -196,7 +196,7 @@ static int shm_link_hello(struct br_shm_link *link, const struct br_packet *pack
         return rc;
     if (link->state == BR_SHM_GREETED) {
         link->state = BR_SHM_CONFIRM;
-        return say_hello(link);
+        return shm_link_send_hello(link);
     }
     rc = br_shm_packet_send(link->socket, &confirm, -1);
     if (!rc)
@@ -298,7 +298,7 @@ static int shm_link_dial(struct br_shm_link *link)
     if (rc)
         return rc;
     link->state = BR_SHM_GREETING;
-    return say_hello(link);
+    return shm_link_send_hello(link);
 }
 
 void br_shm_link_redial(struct br_shm_link *link)
@@ -360,7 +360,7 @@ void br_shm_link_close(struct br_link *base)
             br_container_of(br_list_pop_front(&link->maps), struct br_shm_map, node);
 
         map->link = NULL;
-        br_list_push_back(&br_shm_device(base)->orphans, &map->node);
+        br_list_push_back(&br_shm_device(base)->closed_maps, &map->node);
     }
     free_link(link);
 }

@@ -40,14 +40,15 @@ struct br_shm_device {
     struct br_shm_link **links; /* [config.max_links], NULL: free */
     uint32_t n_links, top;      /* in use; all used indexes are below top */
     uint32_t first;             /* polled first next time */
-    uint32_t n_young;           /* links not open yet: their sockets are looked at in every poll */
-    uint64_t checked_at;        /* when the sockets were last looked at */
+    /* links not open yet: their sockets are looked at in every poll */
+    uint32_t n_connecting;
+    uint64_t checked_at; /* when the sockets were last looked at */
     bool check_now;
     struct br_pool maps;                                  /* struct br_shm_map */
-    struct br_list orphans;                               /* maps whose link is closed */
+    struct br_list closed_maps;                           /* maps whose link is closed */
     uint32_t n_data;                                      /* DATA events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
-    bool said_full;                                       /* each downgrade is logged once */
+    bool logged_full;                                     /* each downgrade is logged once */
 };
 
 /* A segment of a peer, mapped here. */
@@ -117,7 +118,7 @@ struct br_shm_link {
     uint64_t since; /* first seen by poll, for the deadline of an unauthenticated peer */
     char peer_socket[BR_SOCKET_NAME];
     /* whom of the peer to wake: BR_ASLEEP anyone, BR_STARVED only who lacks tickets */
-    enum br_inbox_sleep owes;
+    enum br_inbox_sleep wake_due;
 
     /* In. */
     struct br_inbox in;
@@ -137,7 +138,7 @@ struct br_shm_link {
     uint32_t n_free_messages;
     uint16_t free_data[BR_INBOX_DATA];
     uint32_t n_free_data;
-    struct br_shm_posted placed[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
+    struct br_shm_posted posted[BR_INBOX_DATA]; /* by ticket - out.message_buffers */
     bool *message_out;                          /* by ticket */
     uint64_t *sent;                             /* ring of cookies of messages, mask sent_mask */
     uint32_t sent_head, sent_tail, sent_mask;
@@ -189,8 +190,8 @@ void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket);
 
 /* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes what
  * it moved off *window. */
-int br_shm_place(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
-bool br_shm_place_pending(const struct br_shm_link *link);
+int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
+bool br_shm_receive_data_pending(const struct br_shm_link *link);
 
 /* share.c. */
 int br_shm_region_register(struct br_device *device, struct br_region *region);

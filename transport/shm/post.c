@@ -86,7 +86,7 @@ static int choose_source(struct br_shm_link *link, const struct br_frame *frame,
     return number == -EAGAIN ? -EAGAIN : BR_SOURCE_PIPE;
 }
 
-static bool shm_post_post_placed(struct br_shm_link *link, const struct br_frame *frame)
+static bool shm_post_data(struct br_shm_link *link, const struct br_frame *frame)
 {
     struct br_inbox_cell *cell = br_inbox_cell(&link->out, link->out_position);
     struct br_shm_posted *posted;
@@ -97,7 +97,7 @@ static bool shm_post_post_placed(struct br_shm_link *link, const struct br_frame
     if (source < 0)
         return false;
     ticket = link->free_data[--link->n_free_data];
-    posted = &link->placed[ticket - link->out.message_buffers];
+    posted = &link->posted[ticket - link->out.message_buffers];
     *posted = (struct br_shm_posted){.cookie = frame->cookie,
                                      .payload = frame->payload,
                                      .length = frame->length,
@@ -130,7 +130,7 @@ static void pipe_out(struct br_shm_link *link)
 
     while (room && link->piping_head != link->piping_tail) {
         uint32_t ticket = link->piping[link->piping_head % BR_INBOX_DATA];
-        struct br_shm_posted *posted = &link->placed[ticket - link->out.message_buffers];
+        struct br_shm_posted *posted = &link->posted[ticket - link->out.message_buffers];
         uint32_t at = (uint32_t)link->pipe_written % BR_INBOX_PIPE;
         uint32_t n = posted->length - link->piping_done;
 
@@ -152,7 +152,7 @@ static void pipe_out(struct br_shm_link *link)
     }
     if (moved) {
         link->base.device->counters.tx_copied_bytes += moved;
-        link->owes = BR_ASLEEP;
+        link->wake_due = BR_ASLEEP;
     }
 }
 
@@ -182,14 +182,14 @@ int br_shm_post(struct br_link *base, const struct br_frame *frames, int n)
         if (rc)
             return i ? i : rc;
         if (frame->kind == BR_FRAME_MESSAGE ? !shm_post_post_message(link, frame)
-                                            : !shm_post_post_placed(link, frame))
+                                            : !shm_post_data(link, frame))
             break;
         base->device->counters.tx_frames++;
         base->device->counters.tx_bytes += frame->length;
     }
     if (i) {
         pipe_out(link);
-        link->owes = BR_ASLEEP;
+        link->wake_due = BR_ASLEEP;
         br_shm_link_wake_peer(link);
     }
     return i;
@@ -211,14 +211,14 @@ static bool shm_post_collect(struct br_shm_link *link, uint32_t ticket, uint64_t
         link->free_messages[link->n_free_messages++] = (uint16_t)ticket;
         return false;
     }
-    if (ticket < first || ticket >= link->out.n_tickets || !link->placed[ticket - first].used ||
-        link->placed[ticket - first].piping) {
+    if (ticket < first || ticket >= link->out.n_tickets || !link->posted[ticket - first].used ||
+        link->posted[ticket - first].piping) {
         br_shm_link_fail(link, EPROTO, "the peer returned ticket %u, which is not out", ticket);
         return false;
     }
-    link->placed[ticket - first].used = false;
+    link->posted[ticket - first].used = false;
     link->free_data[link->n_free_data++] = (uint16_t)ticket;
-    *cookie = link->placed[ticket - first].cookie;
+    *cookie = link->posted[ticket - first].cookie;
     return true;
 }
 

@@ -16,8 +16,8 @@ void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket)
 
 static void shm_receive_owe(struct br_shm_link *link, enum br_inbox_sleep whom)
 {
-    if (!link->owes || whom < link->owes)
-        link->owes = whom;
+    if (!link->wake_due || whom < link->wake_due)
+        link->wake_due = whom;
 }
 
 /* Copies the next cell and checks what can be checked now. 1: *event is its message; 0:
@@ -88,7 +88,7 @@ static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct 
                                .slot = arriving->slot,
                                .offset = arriving->offset,
                                .length = arriving->length};
-    rc = br_shm_place(link, budget, event);
+    rc = br_shm_receive_data(link, budget, event);
     if (rc <= 0)
         return rc == 0 || !link->peer_left ? rc : shm_receive_left(link);
     if (!event->mapped) {                          /* for maps, map_release() asks */
@@ -143,7 +143,7 @@ int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int m
 bool br_shm_receive_pending(const struct br_shm_link *link)
 {
     if (link->arriving.active)
-        return br_shm_place_pending(link);
+        return br_shm_receive_data_pending(link);
     return link->peer_left || br_inbox_ready(&link->in, link->in_position);
 }
 

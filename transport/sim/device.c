@@ -64,7 +64,7 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
     snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
     br_list_init(&device->links);
     br_list_init(&device->ready);
-    br_list_init(&device->told);
+    br_list_init(&device->reported);
     br_list_init(&device->maps);
     if (places && (rc = br_sim_rkeys_open(device))) {
         free(device);
@@ -75,11 +75,11 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
     return 0;
 }
 
-static void forget_told(struct br_sim_device *device)
+static void free_reported(struct br_sim_device *device)
 {
     struct br_list *node;
 
-    while ((node = br_list_pop_front(&device->told)))
+    while ((node = br_list_pop_front(&device->reported)))
         br_list_push_front(&device->sim->free_notes, node);
 }
 
@@ -92,7 +92,7 @@ static void sim_device_device_close(struct br_device *base)
     while (!br_list_empty(&device->maps))
         (void)br_sim_map_release(
             base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
-    forget_told(device);
+    free_reported(device);
     br_sim_rkeys_close(device);
     br_list_remove(&device->node);
     free(device);
@@ -132,7 +132,7 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
     out->cookie = frame->cookie;
     out->early = !link->base.device->caps.sent_means_arrived;
     if (frame->rkey)
-        memcpy(&out->token, frame->rkey, sizeof out->token);
+        memcpy(&out->rkey, frame->rkey, sizeof out->rkey);
     out->payload = frame->payload;
     if (frame->length && !link->base.device->caps.zero_copy_send) {
         out->copy = malloc(frame->length);
@@ -167,9 +167,9 @@ static int sim_device_post(struct br_link *base, const struct br_frame *frames, 
         if (!frame)
             break;
         frame->sequence = link->tx_sequence++;
-        frame->turn = link->tx_turn;
+        frame->order = link->tx_order;
         if (base->device->caps.ordered || frames[taken].kind == BR_FRAME_MESSAGE)
-            link->tx_turn++;
+            link->tx_order++;
         link->n_flying++;
         br_list_push_back(&link->flying, &frame->node);
         device->sim->counters.frames++;
@@ -187,7 +187,7 @@ static int sim_device_poll_(struct br_device *base, uint64_t now, struct br_even
     int n = 0;
 
     (void)now; /* the simulator's own time counts here */
-    forget_told(device);
+    free_reported(device);
     while (n < max && !device->port->host->dead && (node = br_list_pop_front(&device->ready))) {
         struct br_sim_link *link = br_container_of(node, struct br_sim_link, in_ready);
         struct br_sim_note *note =
@@ -197,7 +197,7 @@ static int sim_device_poll_(struct br_device *base, uint64_t now, struct br_even
         if (!br_list_empty(&link->notes))
             br_list_push_back(&device->ready, &link->in_ready);
         if (note != &link->closed)
-            br_list_push_back(&device->told, &note->node);
+            br_list_push_back(&device->reported, &note->node);
     }
     return n;
 }
@@ -221,7 +221,7 @@ const struct br_transport_ops br_sim_ops = {
     .device_address = sim_device_device_address,
     .region_register = sim_device_region_register,
     .region_release = sim_device_region_release,
-    .rkey_make = br_sim_rkey_token,
+    .rkey_make = br_sim_rkey_make,
     .rkey_release = br_sim_rkey_release,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,

@@ -98,10 +98,11 @@ struct br_sim_device {
     struct br_list links;
     uint32_t n_links;
     struct br_list ready; /* links with notes, served in turn */
-    struct br_list told;  /* notes of the last poll(): their inline bytes are still being read */
+    /* notes of the last poll(): their inline bytes are still being read */
+    struct br_list reported;
     struct br_list maps;
     struct br_sim_rkey *rkeys; /* by slot index; NULL: needs none */
-    uint32_t n_tokens;         /* made so far */
+    uint32_t n_rkeys_made;     /* made so far */
 };
 
 /* What a device knows of a slot that has a token. */
@@ -110,10 +111,10 @@ struct br_sim_rkey {
     uint32_t slot;   /* number */
 };
 
-struct br_sim_token {
+struct br_sim_rkey_wire {
     uint32_t magic, device, slot, serial;
 };
-static_assert(sizeof(struct br_sim_token) == BR_RKEY_BYTES, "fills a remote key");
+static_assert(sizeof(struct br_sim_rkey_wire) == BR_RKEY_BYTES, "fills a remote key");
 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {
@@ -150,7 +151,7 @@ struct br_sim_link {
     uint32_t n_flying;
     uint64_t tx_sequence;
     /* of the next frame that keeps its order: all, or on unordered links the messages */
-    uint64_t tx_turn, rx_turn;
+    uint64_t tx_order, rx_order;
     struct br_list free_buffers, held_buffers;
     uint32_t n_held;
 };
@@ -163,10 +164,10 @@ struct br_sim_frame {
     struct br_list waiting_node; /* of the receiver's waiting */
     struct br_sim_connection *connection;
     struct br_frame_header header;
-    struct br_sim_token token; /* DATA to a device that needs it */
-    const uint8_t *payload;    /* the sender's memory, or `copy` */
-    uint8_t *copy;             /* owned; NULL: none */
-    uint64_t sequence, turn, cookie, sent_at;
+    struct br_sim_rkey_wire rkey; /* DATA to a device that needs it */
+    const uint8_t *payload;       /* the sender's memory, or `copy` */
+    uint8_t *copy;                /* owned; NULL: none */
+    uint64_t sequence, order, cookie, sent_at;
     uint32_t references; /* steps on the heap, flying, waiting, a map */
     uint32_t tries;
     uint8_t kind, from; /* from: which end sends */
@@ -234,7 +235,7 @@ void br_sim_connection_drop(struct br_sim_connection *connection);
 /* place.c: remote keys */
 int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with a message */
 void br_sim_rkeys_close(struct br_sim_device *device);
-int br_sim_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
+int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
 /* 0, or -EINVAL with a message */
 int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame);

@@ -49,7 +49,7 @@ struct br_sim_link *br_sim_link_new(struct br_sim_device *device,
 }
 
 /* Queues a note and makes the link, the device and the host known as ready. */
-static void sim_link_tell(struct br_sim_link *link, struct br_sim_note *note)
+static void sim_link_report(struct br_sim_link *link, struct br_sim_note *note)
 {
     struct br_sim_device *device = sim_link_device_of(link);
     struct br_sim_host *host = device->port->host;
@@ -77,7 +77,7 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
     }
     memset(&note->event, 0, sizeof note->event);
     note->event.kind = kind;
-    sim_link_tell(link, note);
+    sim_link_report(link, note);
     return note;
 }
 
@@ -104,7 +104,7 @@ void br_sim_link_fail(struct br_sim_link *link, int error, const char *format, .
     vsnprintf(link->base.message + used, size - used, format, args);
     va_end(args);
     link->closed.event = (struct br_event){.kind = BR_EVENT_CLOSED, .error = -error};
-    sim_link_tell(link, &link->closed);
+    sim_link_report(link, &link->closed);
     br_sim_trace_number(device->sim, "link failed", link->connection->number);
 }
 

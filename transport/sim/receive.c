@@ -33,7 +33,7 @@ static bool keeps_order(const struct br_sim_link *link, const struct br_sim_fram
 
 static bool may_take(const struct br_sim_link *link, const struct br_sim_frame *frame)
 {
-    if (keeps_order(link, frame) && frame->turn != link->rx_turn)
+    if (keeps_order(link, frame) && frame->order != link->rx_order)
         return false;
     return frame->header.kind != BR_FRAME_MESSAGE ||
            link->n_held < link->base.device->config->message_buffers;
@@ -133,7 +133,7 @@ static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame,
     out->event.map_handle = (uint64_t)(uintptr_t)map;
 }
 
-static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
+static void receive_data(struct br_sim_link *link, struct br_sim_frame *frame)
 {
     struct br_device *device = link->base.device;
     const struct br_frame_header *header = &frame->header;
@@ -160,7 +160,7 @@ static void take_placed(struct br_sim_link *link, struct br_sim_frame *frame)
     } else {
         if (slot->reducer && device->caps.reduces) {
             br_slot_reduce(slot, header->offset, frame->payload, header->length);
-            device->counters.rx_combined_bytes += header->length;
+            device->counters.rx_reduced_bytes += header->length;
         } else if (!sim_receive_device_of(link)->sim->config.hollow)
             memcpy(slot->base + header->offset, frame->payload, header->length);
         sim_receive_note(link, frame, BR_EVENT_DATA);
@@ -176,7 +176,7 @@ static void sim_receive_take(struct br_sim_link *link, struct br_sim_frame *fram
 
     frame->delivered = true;
     if (keeps_order(link, frame))
-        link->rx_turn++;
+        link->rx_order++;
     if (rc) {
         sim_receive_reject(link, frame, rc);
         return;
@@ -190,7 +190,7 @@ static void sim_receive_take(struct br_sim_link *link, struct br_sim_frame *fram
     if (frame->header.kind == BR_FRAME_MESSAGE)
         sim_receive_take_message(link, frame);
     else
-        take_placed(link, frame);
+        receive_data(link, frame);
 }
 
 /* Delivers what had to wait and need not any more. */

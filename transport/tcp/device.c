@@ -29,7 +29,7 @@ static bool have_io_uring(void)
 static void tcp_device_describe(const struct br_interface *interface, bool ring,
                                 struct br_device_info *out)
 {
-    struct br_tcp_options options;
+    struct br_tcp_socket_options options;
     char address[64] = "no address";
 
     memset(out, 0, sizeof *out);
@@ -39,8 +39,8 @@ static void tcp_device_describe(const struct br_interface *interface, bool ring,
     out->bits_per_second = br_interface_speed(interface);
     out->loopback = interface->loopback;
     if (interface->address.any.sa_family != AF_UNSPEC)
-        br_inet_message(&interface->address, false, address, sizeof address);
-    if (br_tcp_options_read(interface, 0, &options)) {
+        br_inet_text(&interface->address, false, address, sizeof address);
+    if (br_tcp_socket_options_read(interface, 0, &options)) {
         snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
         *options.congestion = '\0';
     }
@@ -96,11 +96,11 @@ static int tcp_device_allocate(struct br_tcp_device *device, const struct br_dev
 static int tcp_device_start(struct br_tcp_device *device, const struct br_interface *interface)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
-    int rc = br_tcp_options_of(&device->base, interface, &device->options);
+    int rc = br_tcp_socket_options_of(&device->base, interface, &device->options);
 
     if (rc)
         return rc;
-    device->listen_fd = br_tcp_listen(interface, &device->options, &device->address);
+    device->listen_fd = br_tcp_socket_listen(interface, &device->options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -130,7 +130,7 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
-    device->look = true;
+    device->check_sockets = true;
     rc = tcp_device_allocate(device, config);
     if (!rc)
         rc = tcp_device_start(device, &interface);

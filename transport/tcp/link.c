@@ -38,10 +38,10 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
     link->base.device = &device->base;
     link->fd = -1;
     link->event_poll = device->n_polls - 2;
-    br_inet_message(peer, true, link->base.peer_name, sizeof link->base.peer_name);
-    link->place = device->n_open;
+    br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    link->index = device->n_open;
     device->open[device->n_open++] = link;
-    device->look = true;
+    device->check_sockets = true;
     return link;
 }
 
@@ -68,7 +68,7 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
 
     if (link->state == BR_TCP_FAILED)
         return;
-    br_inet_message(&device->address, link->accepted, local, sizeof local);
+    br_inet_text(&device->address, link->accepted, local, sizeof local);
     br_error(-error, "device %s, %s %s %s: %s", device->base.name, local,
              link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
@@ -93,7 +93,7 @@ int br_tcp_link_connect(struct br_device *base, const struct br_address *address
         return -EMFILE;
     *out = &link->base;
     base->counters.system_calls++;
-    rc = br_tcp_connect(&device->address, &device->options, &peer);
+    rc = br_tcp_socket_connect(&device->address, &device->options, &peer);
     if (rc < 0) {
         br_tcp_link_fail(link, rc, br_error_message());
         return 0;
@@ -149,9 +149,9 @@ void br_tcp_link_close(struct br_link *base)
     if (link->fd >= 0)
         close(link->fd);
     br_stream_rx_destroy(&link->rx);
-    device->open[link->place] = device->open[--device->n_open];
-    device->open[link->place]->place = link->place;
-    device->look = true;
+    device->open[link->index] = device->open[--device->n_open];
+    device->open[link->index]->index = link->index;
+    device->check_sockets = true;
     br_pool_put(&device->links, link);
 }
 

@@ -29,7 +29,7 @@ static struct br_event *tcp_poll_add_event(struct report *report, struct br_tcp_
 }
 
 /* The k-th open link, beginning with another one in each poll. */
-static struct br_tcp_link *in_turn(const struct br_tcp_device *device, int k)
+static struct br_tcp_link *round_robin(const struct br_tcp_device *device, int k)
 {
     int i = device->first + k;
 
@@ -143,13 +143,13 @@ static void note_ready(struct br_tcp_link *link, uint32_t events)
 }
 
 /* Asks epoll who has become ready. */
-static void tcp_poll_look(struct br_tcp_device *device)
+static void tcp_poll_check_sockets(struct br_tcp_device *device)
 {
     struct epoll_event ready[BR_TCP_EVENTS];
     int n = epoll_wait(device->epoll_fd, ready, BR_TCP_EVENTS, 0);
 
     device->base.counters.system_calls++;
-    device->look = n == BR_TCP_EVENTS;
+    device->check_sockets = n == BR_TCP_EVENTS;
     for (int i = 0; i < n; i++)
         if (ready[i].data.ptr)
             note_ready(ready[i].data.ptr, ready[i].events);
@@ -158,11 +158,12 @@ static void tcp_poll_look(struct br_tcp_device *device)
 }
 
 /* Must epoll be asked, or is there just one link, which we simply try? (tcp.h, note 2) */
-static bool must_look(struct br_tcp_device *device)
+static bool must_check_sockets(struct br_tcp_device *device)
 {
     struct br_tcp_link *link = device->n_open == 1 ? device->open[0] : NULL;
 
-    if (!link || link->state != BR_TCP_UP || device->look || device->n_polls % EPOLL_EVERY == 0)
+    if (!link || link->state != BR_TCP_UP || device->check_sockets ||
+        device->n_polls % EPOLL_EVERY == 0)
         return true;
     link->readable = true;
     return !link->writable && link->tx.sent != link->tx.posted;
@@ -201,7 +202,7 @@ static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
     struct br_device_counters *counters = &device->base.counters;
 
     for (int k = 0; k < device->n_open; k++) {
-        struct br_tcp_link *link = in_turn(device, k);
+        struct br_tcp_link *link = round_robin(device, k);
         const struct br_stream_entry *entry;
 
         if (link->state != BR_TCP_UP)
@@ -277,7 +278,7 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     struct br_tcp_batch *batch = &device->batch;
 
     for (int k = 0; k < device->n_open && batch->n < report->max - report->n; k++) {
-        struct br_tcp_link *link = in_turn(device, k);
+        struct br_tcp_link *link = round_robin(device, k);
         uint32_t bytes;
         void *place;
 
@@ -320,8 +321,8 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     device->n_polls++;
     device->first = device->first + 1 < device->n_open ? device->first + 1 : 0;
     send_pending(device);
-    if (must_look(device)) {
-        tcp_poll_look(device);
+    if (must_check_sockets(device)) {
+        tcp_poll_check_sockets(device);
         send_pending(device);
     }
     tcp_poll_accept_links(device, &report);
@@ -348,12 +349,12 @@ int br_tcp_wait(struct br_device *base)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
 
-    tcp_poll_look(device);
-    if (device->incoming || device->look)
+    tcp_poll_check_sockets(device);
+    if (device->incoming || device->check_sockets)
         return -EAGAIN;
     for (int i = 0; i < device->n_open; i++)
         if (has_work(device->open[i]))
             return -EAGAIN;
-    device->look = true; /* what woke us stands in epoll */
+    device->check_sockets = true; /* what woke us stands in epoll */
     return device->epoll_fd;
 }

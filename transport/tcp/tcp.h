@@ -30,7 +30,7 @@
 #include "base/pool.h"
 #include "transport/stream.h"
 #include "transport/tcp_socket.h"
-#include "transport/tcp/batch.h"
+#include "transport/tcp/uring_batch.h"
 
 #define BR_TCP_EVENTS 64 /* of one poll, at most */
 
@@ -44,7 +44,7 @@ struct br_tcp_link {
     struct br_link base;
     enum br_tcp_state state;
     int fd;                  /* -1: connecting failed before there was one */
-    int place;               /* in device->open */
+    int index;               /* in device->open */
     int error;               /* FAILED: negative errno */
     bool reported;           /* the caller knows of the state (ACCEPTED, CONNECTED, CLOSED) */
     bool readable, writable; /* as far as we know (note 1) */
@@ -60,11 +60,11 @@ struct br_tcp_link {
 
 struct br_tcp_device {
     struct br_device base;
-    struct br_tcp_options options;
+    struct br_tcp_socket_options options;
     union br_inet_address address; /* where we listen */
     int listen_fd, epoll_fd;
-    bool incoming; /* somebody may wait to be accepted */
-    bool look;     /* epoll is to be asked in the next poll */
+    bool incoming;      /* somebody may wait to be accepted */
+    bool check_sockets; /* epoll is to be asked in the next poll */
     uint32_t n_polls;
     struct br_stream_config stream;
     struct br_pool links;

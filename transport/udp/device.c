@@ -58,7 +58,7 @@ static bool kernel_cuts(int fd)
 
 static void udp_device_describe(const struct br_interface *interface, struct br_device_info *out)
 {
-    struct br_tcp_options any = {.first_port = 0};
+    struct br_tcp_socket_options any = {.first_port = 0};
     union br_inet_address address = interface->address;
     char ip[64] = "no address";
     uint32_t bytes = br_udp_socket_packet_bytes(interface);
@@ -72,7 +72,7 @@ static void udp_device_describe(const struct br_interface *interface, struct br_
     out->bits_per_second = br_interface_speed(interface);
     out->loopback = interface->loopback;
     if (!out->why_not[0]) {
-        br_inet_message(&interface->address, false, ip, sizeof ip);
+        br_inet_text(&interface->address, false, ip, sizeof ip);
         fd = br_udp_socket_open(&any, true, &address);
         if (fd < 0 || read_paths(&paths) || read_checksum(&crc32c))
             snprintf(out->why_not, sizeof out->why_not, "%.127s", br_error_message());
@@ -136,7 +136,7 @@ static int udp_device_watch(struct br_udp_device *device, int fd, uint32_t event
 }
 
 static int udp_device_open_sockets(struct br_udp_device *device,
-                                   const struct br_tcp_options *options)
+                                   const struct br_tcp_socket_options *options)
 {
     for (int i = 0; i < device->dgram.paths; i++) {
         union br_inet_address source = device->dgram.address;
@@ -154,8 +154,8 @@ static int udp_device_open_sockets(struct br_udp_device *device,
 
 static int udp_device_start(struct br_udp_device *device, const struct br_interface *interface)
 {
-    struct br_tcp_options options;
-    int rc = br_tcp_options_of(&device->dgram.base, interface, &options);
+    struct br_tcp_socket_options options;
+    int rc = br_tcp_socket_options_of(&device->dgram.base, interface, &options);
     bool crc32c = false;
 
     if (!rc)

@@ -22,7 +22,7 @@ static struct br_udp_device *udp_poll_device_of(struct br_dgram_device *device)
 
 static void udp_poll_arrive(struct br_udp_device *device, const struct br_udp_arrival *arrival)
 {
-    struct br_dgram_spot from = {.address = *arrival->from};
+    struct br_dgram_address from = {.address = *arrival->from};
 
     device->dgram.arrived = arrival->at;
     for (uint32_t at = 0; at < arrival->n; at += arrival->packet_bytes) {
@@ -34,7 +34,7 @@ static void udp_poll_arrive(struct br_udp_device *device, const struct br_udp_ar
     }
 }
 
-static void take_trouble(struct br_dgram_member *member, int error)
+static void handle_error(struct br_dgram_member *member, int error)
 {
     if (error == ECONNREFUSED)
         br_dgram_member_fail(member, -ECONNREFUSED, "nobody listens there (any more)");
@@ -46,7 +46,7 @@ static void take_trouble(struct br_dgram_member *member, int error)
 }
 
 /* What ICMP says about packets that were sent by this socket. */
-static void hear_socket(struct br_udp_device *device, int fd)
+static void receive_socket(struct br_udp_device *device, int fd)
 {
     struct br_udp_diagnosis trouble;
 
@@ -56,7 +56,7 @@ static void hear_socket(struct br_udp_device *device, int fd)
 
         device->dgram.base.counters.system_calls++;
         if (member)
-            take_trouble(member, trouble.error);
+            handle_error(member, trouble.error);
     }
 }
 
@@ -70,7 +70,7 @@ static bool udp_poll_receive(struct br_udp_device *device, struct br_dgram_repor
 
         device->dgram.base.counters.system_calls++;
         if (n < 0 && n != -EAGAIN && n != -EINTR)
-            hear_socket(device, device->fds[0]);
+            receive_socket(device, device->fds[0]);
         for (int i = 0; i < n; i++) {
             struct br_udp_arrival arrival = br_udp_inbox_at(device->inbox, i);
 
@@ -85,10 +85,10 @@ static bool udp_poll_receive(struct br_udp_device *device, struct br_dgram_repor
     return false;
 }
 
-static void hear_troubles(struct br_udp_device *device)
+static void read_error_queue(struct br_udp_device *device)
 {
     for (int i = 0; i < device->dgram.paths; i++)
-        hear_socket(device, device->fds[i]);
+        receive_socket(device, device->fds[i]);
 }
 
 /* false: the kernel has no room. */
@@ -101,7 +101,7 @@ static bool send_outbox(struct br_udp_device *device)
         ((struct br_dgram_member *)outbox->error_link)->send_error = outbox->error;
     outbox->error = 0;
     if (outbox->news)
-        hear_troubles(device);
+        read_error_queue(device);
     outbox->news = false;
     return !br_udp_outbox_waits(outbox);
 }
@@ -114,7 +114,7 @@ static void udp_poll_send_all(struct br_udp_device *device)
         send_outbox(device);
 }
 
-static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_spot *to,
+static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_address *to,
                            const void *head, uint32_t bytes, uint32_t zeros)
 {
     static const uint8_t nothing[BR_DGRAM_MAX_PACKET];
@@ -128,7 +128,7 @@ static void udp_poll_reply(struct br_dgram_device *base, const struct br_dgram_s
     base->base.counters.system_calls++;
 }
 
-static bool udp_poll_room(struct br_dgram_device *base, struct br_dgram_member *member)
+static bool udp_poll_can_send(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     struct br_udp_device *device = udp_poll_device_of(base);
 
@@ -152,17 +152,17 @@ static void udp_poll_drop(struct br_dgram_device *base, struct br_dgram_member *
 }
 
 /* The kernel finds the way. */
-static int udp_poll_reach(struct br_dgram_device *base, struct br_dgram_member *member)
+static int udp_poll_resolve(struct br_dgram_device *base, struct br_dgram_member *member)
 {
     (void)base, (void)member;
     return 1;
 }
 
 const struct br_dgram_io br_udp_io = {.reply = udp_poll_reply,
-                                      .room = udp_poll_room,
+                                      .can_send = udp_poll_can_send,
                                       .send = udp_poll_add,
                                       .drop = udp_poll_drop,
-                                      .reach = udp_poll_reach};
+                                      .resolve = udp_poll_resolve};
 
 int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
@@ -171,7 +171,7 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     uint64_t heard = device->dgram.now;
 
     if (device->woken)
-        hear_troubles(device); /* they wake, too, and go on doing so */
+        read_error_queue(device); /* they wake, too, and go on doing so */
     device->woken = false;
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
@@ -179,7 +179,7 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     if (udp_poll_receive(device, &report))
         device->dgram.now = br_clock_now();
     else
-        device->dgram.now = device->inbox->least > heard ? device->inbox->least : heard;
+        device->dgram.now = device->inbox->not_before > heard ? device->inbox->not_before : heard;
     udp_poll_send_all(device);
     br_dgram_device_drain(&device->dgram);
     br_dgram_device_report(&device->dgram, &report);

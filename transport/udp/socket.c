@@ -63,14 +63,14 @@ static int bind_in_range(int fd, unsigned first, unsigned last, union br_inet_ad
         if (errno != EADDRINUSE)
             break;
     }
-    br_inet_message(address, true, text, sizeof text);
+    br_inet_text(address, true, text, sizeof text);
     if (errno == EADDRINUSE)
         return br_error(EADDRINUSE, "no free UDP port in %u-%u at %s; widen BRAID_PORT_RANGE",
                         first, last, text);
     return br_error(errno, "cannot bind a UDP socket to %s: %s", text, strerror(errno));
 }
 
-int br_udp_socket_open(const struct br_tcp_options *options, bool receives,
+int br_udp_socket_open(const struct br_tcp_socket_options *options, bool receives,
                        union br_inet_address *address)
 {
     int family = address->any.sa_family, rc = 0;

@@ -23,7 +23,7 @@
 /* A non-blocking socket at `address`; receives: also in trains (train.h), at the first free port of
  * the options' range, else at any port. *address gets the port. Returns it, or -errno with a
  * message. */
-int br_udp_socket_open(const struct br_tcp_options *options, bool receives,
+int br_udp_socket_open(const struct br_tcp_socket_options *options, bool receives,
                        union br_inet_address *address);
 
 /* Bytes behind the UDP header of the largest packet that the interface carries, as its MTU says. */

@@ -150,7 +150,7 @@ void br_udp_inbox_init(struct br_udp_inbox *inbox)
 {
     inbox->all = false;
     inbox->ahead = 0;
-    inbox->now = inbox->least = br_clock_now();
+    inbox->now = inbox->not_before = br_clock_now();
 }
 
 /* Time stamps are of the clock that people set, which may jump: so both are read each time. Who was
@@ -179,8 +179,8 @@ int br_udp_inbox_receive(struct br_udp_inbox *inbox, int fd, int max)
                                                      .msg_control = inbox->control[i],
                                                      .msg_controllen = sizeof inbox->control[i]};
     }
-    if (inbox->all && inbox->now > inbox->least)
-        inbox->least = inbox->now;
+    if (inbox->all && inbox->now > inbox->not_before)
+        inbox->not_before = inbox->now;
     read_clocks(inbox);
     rc = recvmmsg(fd, inbox->messages, (unsigned)n, MSG_DONTWAIT, NULL);
     inbox->all = rc < n;
@@ -222,8 +222,8 @@ struct br_udp_arrival br_udp_inbox_at(struct br_udp_inbox *inbox, int i)
         read_control(inbox, cmsg, &arrival);
     if (arrival.at > inbox->now + JUMP)
         arrival.at = inbox->now;
-    if (arrival.at < inbox->least)
-        arrival.at = inbox->least;
-    inbox->least = arrival.at;
+    if (arrival.at < inbox->not_before)
+        arrival.at = inbox->not_before;
+    inbox->not_before = arrival.at;
     return arrival;
 }

@@ -27,8 +27,8 @@
 #define BR_UDP_TRAINS        16 /* of one batch, each way */
 #define BR_UDP_TRAIN_PACKETS 64 /* what every kernel with UDP_SEGMENT takes */
 /* Of several packets: a little less than the length field of IP can say. */
-#define BR_UDP_TRAIN_BYTES 65000u
-#define BR_UDP_TRAIN_ROOM  65536u /* for a single packet, too, however long */
+#define BR_UDP_TRAIN_BYTES    65000u
+#define BR_UDP_TRAIN_CAPACITY 65536u /* for a single packet, too, however long */
 
 struct br_udp_train {
     const void *link; /* whose packets these are; NULL: dropped */
@@ -39,7 +39,7 @@ struct br_udp_train {
     int packets;
     bool full; /* its last packet is shorter */
     struct iovec iov;
-    uint8_t content[BR_UDP_TRAIN_ROOM] __attribute__((aligned(64)));
+    uint8_t content[BR_UDP_TRAIN_CAPACITY] __attribute__((aligned(64)));
 };
 
 /* What is to be sent, in order. */
@@ -76,10 +76,10 @@ void br_udp_outbox_drop(struct br_udp_outbox *outbox, const void *link);
 
 /* What has been received. */
 struct br_udp_inbox {
-    bool all;       /* the latest call has received all that was there */
-    uint64_t now;   /* of that call */
-    uint64_t least; /* what is received from now on has not come earlier */
-    uint64_t ahead; /* of our clock, of the one of the kernel's time stamps, modulo 2^64 */
+    bool all;            /* the latest call has received all that was there */
+    uint64_t now;        /* of that call */
+    uint64_t not_before; /* what is received from now on has not come earlier */
+    uint64_t ahead;      /* of our clock, of the one of the kernel's time stamps, modulo 2^64 */
     uint8_t bytes[BR_UDP_TRAINS][65536] __attribute__((aligned(64)));
     uint8_t control[BR_UDP_TRAINS][128] __attribute__((aligned(8)));
     union br_inet_address from[BR_UDP_TRAINS];

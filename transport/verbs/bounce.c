@@ -14,11 +14,11 @@
 #define LEAST ((size_t)1 << 20)
 
 void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_registrar *registrar,
-                          enum br_verbs_reach reach, size_t bytes)
+                          enum br_verbs_access access, size_t bytes)
 {
     memset(bounce, 0, sizeof *bounce);
     bounce->registrar = registrar;
-    bounce->reach = reach;
+    bounce->access = access;
     bounce->wanted = bytes < LEAST ? LEAST : bytes / UNIT * UNIT;
 }
 
@@ -32,7 +32,7 @@ static int map_and_pin(struct br_verbs_bounce *bounce, size_t bytes)
         return br_error(ENOMEM, "%s: no memory for %zu bytes of buffers", bounce->registrar->name,
                         bytes);
     }
-    rc = br_verbs_pin(bounce->registrar, bounce->arena, bytes, bounce->reach, &bounce->mr);
+    rc = br_verbs_pin(bounce->registrar, bounce->arena, bytes, bounce->access, &bounce->mr);
     if (rc) {
         munmap(bounce->arena, bytes);
         bounce->arena = NULL;
@@ -61,12 +61,13 @@ static int bounce_make(struct br_verbs_bounce *bounce)
         return br_error(ENOMEM, "%s: no memory for buffers", bounce->registrar->name);
     }
     br_downgrade(bounce);
-    br_log_warn(
-        "%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. "
-        "braid_alloc() and "
-        "braid_register() avoid it",
-        bounce->registrar->name, bounce->reach == BR_VERBS_LOCAL ? "sent" : "received", bytes,
-        bytes < bounce->wanted ? " (the limit of locked memory allows no more: `ulimit -l`)" : "");
+    br_log_warn("%s: memory that is not registered is %s through %zu pinned bytes, with a copy%s. "
+                "braid_alloc() and "
+                "braid_register() avoid it",
+                bounce->registrar->name,
+                bounce->access == BR_VERBS_ACCESS_LOCAL ? "sent" : "received", bytes,
+                bytes < bounce->wanted ? " (the limit of locked memory allows no more: `ulimit -l`)"
+                                       : "");
     return 0;
 }
 

@@ -22,9 +22,9 @@
 
 struct br_verbs_bounce {
     struct br_verbs_registrar *registrar;
-    enum br_verbs_reach reach; /* LOCAL: sent from; REMOTE: received into */
-    size_t wanted;             /* bytes of the arena */
-    size_t bytes;              /* that it has; 0: not made yet */
+    enum br_verbs_access access; /* LOCAL: sent from; REMOTE: received into */
+    size_t wanted;               /* bytes of the arena */
+    size_t bytes;                /* that it has; 0: not made yet */
     uint8_t *arena;
     struct ibv_mr *mr; /* its keys; NULL: not made yet */
     uint32_t units;
@@ -33,7 +33,7 @@ struct br_verbs_bounce {
 
 /* Makes nothing yet. */
 void br_verbs_bounce_init(struct br_verbs_bounce *bounce, struct br_verbs_registrar *registrar,
-                          enum br_verbs_reach reach, size_t bytes);
+                          enum br_verbs_access access, size_t bytes);
 /* Safe on one that was never needed. All pieces die. */
 void br_verbs_bounce_destroy(struct br_verbs_bounce *bounce);
 

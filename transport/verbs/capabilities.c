@@ -87,7 +87,7 @@ void br_verbs_capabilities_of(const struct br_verbs_host *host, const char (*nam
         capabilities_refuse(out, "%.150s", host->library);
     else if (br_verbs_memlock_is_low(host))
         capabilities_refuse(out, "it may lock only %llu KiB of memory (ulimit -l)",
-                            (unsigned long long)(host->around.memlock >> 10));
+                            (unsigned long long)(host->inventory.memlock >> 10));
     else if (!n)
         add_all(host, out);
     for (int i = 0; i < n && !*out->why_not; i++)

@@ -90,11 +90,11 @@ static int verbs_connect_unpack(const struct br_verbs_device *device,
     return br_inet_unpack(&inner, out);
 }
 
-static void options_of(const struct br_verbs_device *device, struct br_tcp_options *options)
+static void options_of(const struct br_verbs_device *device, struct br_tcp_socket_options *options)
 {
     struct br_interface interface = {.address = device->address};
 
-    if (br_tcp_options_read(&interface, device->base.config->patience, options))
+    if (br_tcp_socket_options_read(&interface, device->base.config->patience, options))
         br_log_warn("device %s: %s", device->base.name, br_error_message());
 }
 
@@ -102,12 +102,12 @@ int br_verbs_listen(struct br_verbs_device *device)
 {
     struct br_interface interface = {.address = device->address};
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = &device->listen_fd};
-    struct br_tcp_options options;
-    int rc = br_tcp_options_read(&interface, device->base.config->patience, &options);
+    struct br_tcp_socket_options options;
+    int rc = br_tcp_socket_options_read(&interface, device->base.config->patience, &options);
 
     if (rc)
         return rc;
-    device->listen_fd = br_tcp_listen(&interface, &options, &device->address);
+    device->listen_fd = br_tcp_socket_listen(&interface, &options, &device->address);
     if (device->listen_fd < 0)
         return device->listen_fd;
     if (epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
@@ -128,10 +128,10 @@ static int verbs_connect_watch(struct br_verbs_link *link, int operation, uint32
 static int connect_by_tcp(struct br_verbs_link *link, const union br_inet_address *peer)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
-    struct br_tcp_options options;
+    struct br_tcp_socket_options options;
 
     options_of(device, &options);
-    link->fd = br_tcp_connect(&device->address, &options, peer);
+    link->fd = br_tcp_socket_connect(&device->address, &options, peer);
     return link->fd < 0 ? link->fd : verbs_connect_watch(link, EPOLL_CTL_ADD, EPOLLOUT);
 }
 
@@ -219,11 +219,11 @@ static int send_hello(struct br_verbs_link *link)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     struct br_verbs_hello hello;
-    struct br_gid_offer offer;
+    struct br_gid_set offer;
     ssize_t n;
 
     br_verbs_hello_fill(link, &hello);
-    br_gid_offer(device->gids, &device->choice, &offer);
+    br_gid_set(device->gids, &device->choice, &offer);
     memcpy(hello.gids, offer.raw, sizeof hello.gids);
     memcpy(hello.gid_types, offer.type, sizeof hello.gid_types);
     link->hello_sent = true;

@@ -335,7 +335,7 @@ static void connect_cm_one(struct br_verbs_device *device, const struct event *e
     if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
         accept_request(device, event);
     } else if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-        br_verbs_device_dies(device, "it has been removed");
+        br_verbs_device_fail(device, "it has been removed");
     } else if (link && link->state == BR_VLINK_CONNECTING) {
         rc = connect_cm_exchange(link, event);
         if (rc)

@@ -200,13 +200,13 @@ static int open_queues(struct br_verbs_device *device)
                                                     .dereg_mr = device->library->dereg_mr,
                                                     .name = device->base.name,
                                                     .counters = &device->base.counters};
-    br_verbs_bounce_init(&device->tx, &device->registrar, BR_VERBS_LOCAL, TX_BYTES);
-    br_verbs_bounce_init(&device->rx, &device->registrar, BR_VERBS_REMOTE, RX_BYTES);
+    br_verbs_bounce_init(&device->tx, &device->registrar, BR_VERBS_ACCESS_LOCAL, TX_BYTES);
+    br_verbs_bounce_init(&device->rx, &device->registrar, BR_VERBS_ACCESS_REMOTE, RX_BYTES);
     rc = br_pool_init(&device->copies, sizeof(struct br_frame_header) + config->message_bytes,
                       COPIES);
     if (!rc)
         rc = br_verbs_pin(&device->registrar, device->copies.memory, device->copies.size * COPIES,
-                          BR_VERBS_LOCAL, &device->copies_mr);
+                          BR_VERBS_ACCESS_LOCAL, &device->copies_mr);
     if (!rc)
         rc = br_verbs_receive_init(device);
     if (rc)
@@ -252,8 +252,8 @@ static int verbs_device_allocate(struct br_verbs_device *device)
     if (!rc)
         rc = br_table_init(&device->numbers, config->max_links * device->classes.n);
     device->open = calloc(config->max_links, sizeof(struct br_verbs_link *));
-    device->staged = calloc(BR_VERBS_MAX_SLOTS, sizeof *device->staged);
-    if (!rc && (!device->open || !device->staged))
+    device->staging = calloc(BR_VERBS_MAX_SLOTS, sizeof *device->staging);
+    if (!rc && (!device->open || !device->staging))
         rc = -ENOMEM;
     return rc ? br_error(-rc, "no memory for %u links", config->max_links) : 0;
 }
@@ -350,7 +350,7 @@ static void verbs_device_device_close(struct br_device *base)
     br_pool_destroy(&device->copies);
     br_pool_destroy(&device->links);
     free(device->open);
-    free(device->staged);
+    free(device->staging);
     free(device->gids);
     free(device);
 }
@@ -373,7 +373,7 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : "(any)");
     device->listen_fd = device->epoll_fd = -1;
-    device->look = true;
+    device->check_events = true;
     device->timeout = verbs_device_timeout_of(config->patience);
     br_list_init(&device->ready);
     br_list_init(&device->lent);
@@ -409,8 +409,8 @@ const struct br_transport_ops br_verbs_ops = {
     .device_address = br_verbs_address,
     .region_register = verbs_device_region_register,
     .region_release = verbs_device_region_release,
-    .gpu_trial = br_verbs_gpu_trial,
-    .rkey_make = br_verbs_rkey_token,
+    .gpu_check = br_verbs_gpu_check,
+    .rkey_make = br_verbs_rkey_make,
     .rkey_release = br_verbs_rkey_release,
     .link_connect = br_verbs_link_connect,
     .link_close = br_verbs_link_close,

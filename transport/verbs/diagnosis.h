@@ -14,7 +14,7 @@ void br_verbs_port_diagnosis(const struct br_verbs_host *host, const struct br_v
 bool br_verbs_memlock_is_low(const struct br_verbs_host *host);
 
 /* Those of the host as a whole. Returns how many, at most max. */
-int br_verbs_host_troubles(const struct br_verbs_host *host, struct br_verbs_diagnosis *out,
+int br_verbs_host_diagnose(const struct br_verbs_host *host, struct br_verbs_diagnosis *out,
                            int max);
 
 #endif

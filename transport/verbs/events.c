@@ -35,7 +35,7 @@ static void events_unwatch(struct br_verbs_device *device)
     epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
 }
 
-void br_verbs_device_dies(struct br_verbs_device *device, const char *why)
+void br_verbs_device_fail(struct br_verbs_device *device, const char *why)
 {
     char text[BR_ERROR_BYTES];
 
@@ -116,7 +116,7 @@ static void events_one(struct br_verbs_device *device, const struct ibv_async_ev
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_WQ_FATAL:
-        br_verbs_device_dies(device, what);
+        br_verbs_device_fail(device, what);
         break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         br_verbs_receive_limit(device);
@@ -162,5 +162,5 @@ void br_verbs_events(struct br_verbs_device *device)
         errno = 0;
     }
     if (errno != EAGAIN && errno != EINTR) /* the driver has taken it from us */
-        br_verbs_device_dies(device, "ibv_get_async_event has failed");
+        br_verbs_device_fail(device, "ibv_get_async_event has failed");
 }

@@ -189,8 +189,8 @@ int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *w
     return any ? 0 : gid_refuse(n, wish, choice);
 }
 
-void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice,
-                  struct br_gid_offer *out)
+void br_gid_set(const struct br_gid *table, const struct br_gid_choice *choice,
+                struct br_gid_set *out)
 {
     memset(out, 0, sizeof *out);
     for (int f = 0; f < BR_GID_FAMILIES; f++) {
@@ -213,12 +213,12 @@ static void list_families(const uint8_t (*raw)[BR_GID_BYTES], char out[64])
 }
 
 int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
-                 const struct br_gid_offer *theirs, enum br_gid_family *family)
+                 const struct br_gid_set *theirs, enum br_gid_family *family)
 {
-    struct br_gid_offer ours;
+    struct br_gid_set ours;
     char here[64], there[64];
 
-    br_gid_offer(table, choice, &ours);
+    br_gid_set(table, choice, &ours);
     for (int f = 0; f < BR_GID_FAMILIES; f++) {
         if (choice->entry[f] < 0 || !memcmp(theirs->raw[f], zero, BR_GID_BYTES))
             continue;

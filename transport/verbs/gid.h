@@ -7,7 +7,7 @@
  *    of an entry means nothing: 0 is the link-local one on soft-RoCE, the RoCE v1 one on mlx5, and
  *    numbers move when addresses come and go.
  * 2. Both ends must speak the same family. A port therefore offers its best entry of each family to
- *    its peers (br_gid_offer), and each end takes the first family of enum br_gid_family that both
+ *    its peers (br_gid_set), and each end takes the first family of enum br_gid_family that both
  *    offer (br_gid_agree): the same at both ends without another message.
  * 3. Whoever names an entry (BRAID_GID_INDEX, gid_index in the inventory) gets it, also a
  *    link-local or RoCE v1 one; then the port offers nothing else.
@@ -58,7 +58,7 @@ struct br_gid_choice {
 };
 
 /* What a peer has to know: the best entry of each family. */
-struct br_gid_offer {
+struct br_gid_set {
     uint8_t raw[BR_GID_FAMILIES][BR_GID_BYTES]; /* all zero: none */
     uint8_t type[BR_GID_FAMILIES];              /* enum br_gid_type */
 };
@@ -82,13 +82,13 @@ const char *br_gid_why_not(const struct br_gid *gid, const struct br_gid_wish *w
 int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *wish,
                   struct br_gid_choice *choice);
 
-void br_gid_offer(const struct br_gid *table, const struct br_gid_choice *choice,
-                  struct br_gid_offer *out);
+void br_gid_set(const struct br_gid *table, const struct br_gid_choice *choice,
+                struct br_gid_set *out);
 
 /* The place in the table of the entry for a peer that made this offer; the peer's GID is
  * theirs->raw[*family]. -EADDRNOTAVAIL with a message: the ends have no family in common, or the
  * same family and different types. */
 int br_gid_agree(const struct br_gid *table, const struct br_gid_choice *choice,
-                 const struct br_gid_offer *theirs, enum br_gid_family *family);
+                 const struct br_gid_set *theirs, enum br_gid_family *family);
 
 #endif

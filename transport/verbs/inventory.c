@@ -26,7 +26,7 @@ static void verbs_inventory_path_of(char out[PATH_BYTES], const char *root, cons
     vsnprintf(out + used, PATH_BYTES - used, format, args);
 }
 
-const char *br_verbs_line(char *out, size_t bytes, const char *root, const char *format, ...)
+const char *br_verbs_read_line(char *out, size_t bytes, const char *root, const char *format, ...)
 {
     char path[PATH_BYTES];
     va_list args;
@@ -204,9 +204,10 @@ const char *br_verbs_netdev_of(const struct br_verbs_inventory *s, const uint8_t
 uint64_t br_verbs_rate(const char *root, const char *device, int port)
 {
     char line[64];
-    double gigabits = strtod(br_verbs_line(line, sizeof line, root,
-                                           "/sys/class/infiniband/%s/ports/%d/rate", device, port),
-                             NULL);
+    double gigabits =
+        strtod(br_verbs_read_line(line, sizeof line, root, "/sys/class/infiniband/%s/ports/%d/rate",
+                                  device, port),
+               NULL);
 
     return gigabits > 0 && gigabits < 1e6 ? (uint64_t)(gigabits * 1e9) : 0;
 }
@@ -216,7 +217,8 @@ int br_verbs_numa_node(const char *root, const char *device)
     char line[32], *end;
     long node;
 
-    br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/device/numa_node", device);
+    br_verbs_read_line(line, sizeof line, root, "/sys/class/infiniband/%s/device/numa_node",
+                       device);
     node = strtol(line, &end, 10);
     return end == line || node < 0 || node > 1023 ? -1 : (int)node;
 }
@@ -241,7 +243,7 @@ bool br_verbs_is_software(const char *root, const char *device)
 {
     char line[IF_NAMESIZE + 1];
 
-    return *br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
+    return *br_verbs_read_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
 }
 
 void br_verbs_main_netdev(const char *root, const char *device, int port, char out[IF_NAMESIZE])
@@ -251,10 +253,10 @@ void br_verbs_main_netdev(const char *root, const char *device, int port, char o
     /* Entry 0 is the default GID of the port's own interface; a device whose port is down has
      * none. */
     *out = '\0';
-    if (!*br_verbs_line(line, sizeof line, root,
-                        "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", device, port))
+    if (!*br_verbs_read_line(line, sizeof line, root,
+                             "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/0", device, port))
         /* soft-RoCE */
-        br_verbs_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
+        br_verbs_read_line(line, sizeof line, root, "/sys/class/infiniband/%s/parent", device);
     if (*line)
         snprintf(out, IF_NAMESIZE, "%.15s", line);
     else

@@ -50,7 +50,7 @@ struct br_verbs_inventory {
 void br_verbs_inventory_read(struct br_verbs_inventory *out, const char *root);
 
 /* First line of the file root + path, without its end; "" when there is none. Returns out. */
-const char *br_verbs_line(char *out, size_t bytes, const char *root, const char *format, ...)
+const char *br_verbs_read_line(char *out, size_t bytes, const char *root, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* NULL: there is none of this name. */

@@ -24,7 +24,7 @@ static const struct symbol cm[] = {BR_VERBS_CM_SYMBOLS(FIELD){NULL, 0}};
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct br_verbs_library table;
 static int failure; /* errno; its message beside it, since every thread that asks wants them */
-static char words[200];
+static char verbs_library_message[200];
 static const struct br_verbs_library *replacement; /* NULL: none */
 
 /* NULL, or the first symbol that the library lacks. */
@@ -64,12 +64,13 @@ static void verbs_library_load(void)
     if (!handle) {
         failure = ENOENT;
         snprintf(
-            words, sizeof words,
+            verbs_library_message, sizeof verbs_library_message,
             "libibverbs cannot be loaded (%.80s): apt-get install libibverbs1 ibverbs-providers",
             dlerror());
     } else if (lacking) {
         failure = ENOSYS;
-        snprintf(words, sizeof words, "libibverbs.so.1 is too old: it has no %s", lacking);
+        snprintf(verbs_library_message, sizeof verbs_library_message,
+                 "libibverbs.so.1 is too old: it has no %s", lacking);
     } else {
         verbs_library_resolve(handle, optional);
         load_cm();
@@ -84,7 +85,7 @@ int br_verbs_library(const struct br_verbs_library **out)
     }
     pthread_once(&once, verbs_library_load);
     *out = failure ? NULL : &table;
-    return failure ? br_error(failure, "%s", words) : 0;
+    return failure ? br_error(failure, "%s", verbs_library_message) : 0;
 }
 
 void br_verbs_library_replace(const struct br_verbs_library *other)

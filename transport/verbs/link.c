@@ -42,12 +42,12 @@ struct br_verbs_link *br_verbs_link_make(struct br_verbs_device *device,
     br_list_init(&link->ready);
     br_list_init(&link->inbox);
     br_list_init(&link->held);
-    br_inet_message(peer, true, link->base.peer_name, sizeof link->base.peer_name);
-    link->place = device->n_open;
+    br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
+    link->index = device->n_open;
     link->number = br_pool_index(&device->links, link);
     device->open[device->n_open++] = link;
     device->n_exchanges++;
-    device->look = true;
+    device->check_events = true;
     return link;
 }
 
@@ -96,7 +96,7 @@ void br_verbs_link_fail(struct br_verbs_link *link, int error, bool silent, cons
 
     if (link->state == BR_VLINK_FAILED)
         return;
-    br_inet_message(&device->address, link->accepted, local, sizeof local);
+    br_inet_text(&device->address, link->accepted, local, sizeof local);
     br_error(-error, "device %s (level %d), %s %s %s: %s", device->base.name,
              device->base.config->level, local, link->accepted ? "<-" : "->", link->base.peer_name,
              why);
@@ -236,7 +236,7 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
 static int address_of_peer(struct br_verbs_link *link, struct ibv_ah_attr *ah)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
-    struct br_gid_offer theirs;
+    struct br_gid_set theirs;
     enum br_gid_family family;
     int place;
 
@@ -367,7 +367,7 @@ static void destroy_lanes(struct br_verbs_link *link)
         rc = device->library->destroy_qp(lane->qp);
         if (rc) { /* nothing proves that it is fenced */
             br_log_error("device %s: ibv_destroy_qp: %s", device->base.name, strerror(rc));
-            br_verbs_device_dies(device, "a queue pair cannot be destroyed");
+            br_verbs_device_fail(device, "a queue pair cannot be destroyed");
         }
         lane->qp = NULL;
     }
@@ -397,7 +397,7 @@ void br_verbs_link_close(struct br_link *base)
     br_list_remove(&link->ready);
     if (link->pieces.frame.kind)
         device->n_pushing--;
-    device->open[link->place] = device->open[--device->n_open];
-    device->open[link->place]->place = link->place;
+    device->open[link->index] = device->open[--device->n_open];
+    device->open[link->index]->index = link->index;
     br_pool_put(&device->links, link);
 }

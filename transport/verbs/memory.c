@@ -64,11 +64,11 @@ static void verbs_memory_count(struct br_verbs_registrar *registrar, const struc
 }
 
 int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes,
-                 enum br_verbs_reach reach, struct ibv_mr **out)
+                 enum br_verbs_access access, struct ibv_mr **out)
 {
     errno = 0;
     *out = register_host(registrar, memory, bytes,
-                         reach == BR_VERBS_REMOTE ? REMOTE : IBV_ACCESS_LOCAL_WRITE);
+                         access == BR_VERBS_ACCESS_REMOTE ? REMOTE : IBV_ACCESS_LOCAL_WRITE);
     if (!*out)
         return cannot_pin(registrar, memory, bytes, errno ? errno : EIO);
     verbs_memory_count(registrar, *out);
@@ -132,7 +132,7 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
     rc = import_dmabuf(registrar, region, out);
     if (rc || *out)
         return rc;
-    rc = br_verbs_pin(registrar, region->base, region->bytes, BR_VERBS_REMOTE, out);
+    rc = br_verbs_pin(registrar, region->base, region->bytes, BR_VERBS_ACCESS_REMOTE, out);
     if (rc)
         return br_error(-rc,
                         "%s: memory of a GPU cannot be registered: %s, and no peer-memory module "
@@ -151,9 +151,9 @@ int br_verbs_region_register(struct br_verbs_registrar *registrar, int index,
                              struct br_region *region)
 {
     struct ibv_mr *mr = NULL;
-    int rc = region->gpu
-                 ? pin_gpu(registrar, region, &mr)
-                 : br_verbs_pin(registrar, region->base, region->bytes, BR_VERBS_REMOTE, &mr);
+    int rc = region->gpu ? pin_gpu(registrar, region, &mr)
+                         : br_verbs_pin(registrar, region->base, region->bytes,
+                                        BR_VERBS_ACCESS_REMOTE, &mr);
 
     region->keys[index] = mr;
     return rc;

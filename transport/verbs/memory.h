@@ -49,16 +49,16 @@ struct br_verbs_registrar {
     bool peer_memory; /* it has come to pass, and was said */
 };
 
-enum br_verbs_reach {
-    BR_VERBS_LOCAL,  /* only what this device posts itself */
-    BR_VERBS_REMOTE, /* also who has the remote key, through a queue pair that lets him */
+enum br_verbs_access {
+    BR_VERBS_ACCESS_LOCAL,  /* only what this device posts itself */
+    BR_VERBS_ACCESS_REMOTE, /* also who has the remote key, through a queue pair that lets him */
 };
 
 /* Pins [memory, +bytes) and gives it keys: 0, or -errno with a message: -ENOMEM with what to do
  * about the limit of locked memory, -EFAULT: not mapped or not writable. May take milliseconds:
  * never on the data path. */
 int br_verbs_pin(struct br_verbs_registrar *registrar, void *memory, size_t bytes,
-                 enum br_verbs_reach reach, struct ibv_mr **out);
+                 enum br_verbs_access access, struct ibv_mr **out);
 /* true: the NIC knows the memory no more (NULL: never did). false, logged: it may still write
  * there, so it must not be freed. */
 bool br_verbs_unpin(struct br_verbs_registrar *registrar, struct ibv_mr *mr);

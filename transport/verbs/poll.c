@@ -44,8 +44,8 @@ BR_VERBS_RARE static void verbs_poll_malformed(struct br_verbs_link *link)
     br_verbs_link_fail(link, -EPROTO, true, br_error_message());
 }
 
-static struct br_event *verbs_poll_placed_event(struct br_verbs_link *link, struct report *report,
-                                                uint32_t length)
+static struct br_event *verbs_poll_data_event(struct br_verbs_link *link, struct report *report,
+                                              uint32_t length)
 {
     struct br_event *event = verbs_poll_add_event(report, link, BR_EVENT_DATA);
 
@@ -74,13 +74,13 @@ static inline int take_written(struct br_verbs_link *link, uint32_t immediate, u
     rc = br_slot_admit(slots, slot, offset, length);
     if (rc && rc != -ESTALE)
         return rc;
-    if (slot && !rc && device->staged[imm.index]) {
-        memcpy(slot->base + offset, (const uint8_t *)device->staged[imm.index] + offset, length);
+    if (slot && !rc && device->staging[imm.index]) {
+        memcpy(slot->base + offset, (const uint8_t *)device->staging[imm.index] + offset, length);
         device->base.counters.rx_copied_bytes += length;
     }
     if (slot && !rc && slot->region && slot->region->gpu)
         device->base.counters.rx_gpu_bytes += length;
-    event = verbs_poll_placed_event(link, report, length);
+    event = verbs_poll_data_event(link, report, length);
     event->inline_ = br_verbs_imm_inline[imm.flags];
     event->slot = number;
     event->offset = offset;
@@ -190,7 +190,7 @@ static inline int take_completions(struct br_verbs_device *device, struct report
         else
             verbs_poll_received(device, &wcs[i], report);
     if (n < 0)
-        br_verbs_device_dies(device, "ibv_poll_cq has failed");
+        br_verbs_device_fail(device, "ibv_poll_cq has failed");
     return n;
 }
 
@@ -203,7 +203,7 @@ void br_verbs_drain(struct br_verbs_device *device)
 /* ---- what the links have --------------------------------------------------------------------- */
 
 /* Bytes of a frame that comes in pieces: to their place, if they are still wanted there. */
-static int place_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_t length)
+static int copy_piece(struct br_verbs_link *link, const uint8_t *bytes, uint32_t length)
 {
     const struct br_frame_header *header = &link->partial;
     struct br_device *device = link->base.device;
@@ -235,7 +235,7 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     if (length > header->length - link->partial_bytes || (!length && header->length))
         return br_error(EPROTO, "a piece of %u bytes does not belong to a frame of %u", length,
                         header->length);
-    rc = place_piece(link, bytes, length);
+    rc = copy_piece(link, bytes, length);
     if (rc && rc != -ESTALE)
         return rc;
     link->partial_bytes += length;
@@ -245,7 +245,7 @@ static int take_piece(struct br_verbs_link *link, struct br_verbs_buffer *buffer
     }
     link->partial_bytes = 0;
     memcpy(buffer->inline_, header->inline_, BR_FRAME_INLINE);
-    event = verbs_poll_placed_event(link, report, header->length);
+    event = verbs_poll_data_event(link, report, header->length);
     event->inline_ = buffer->inline_;
     /* until the caller has read it */
     br_list_push_back(&br_verbs_device_of(link)->lent, &buffer->node);
@@ -407,17 +407,17 @@ static void take_notifications(struct br_verbs_device *device)
     if (n)
         device->library->ack_cq_events(device->cq, n);
     if (failed)
-        br_verbs_device_dies(device, "ibv_get_cq_event has failed");
+        br_verbs_device_fail(device, "ibv_get_cq_event has failed");
 }
 
-static void verbs_poll_look(struct br_verbs_device *device)
+static void verbs_poll_check_events(struct br_verbs_device *device)
 {
     struct epoll_event events[EPOLL_EVENTS];
     int n = epoll_wait(device->epoll_fd, events, EPOLL_EVENTS, 0);
 
     device->base.counters.system_calls++;
-    device->look = n == EPOLL_EVENTS || device->n_exchanges;
-    device->next_look = device->now + LOOK_PERIOD;
+    device->check_events = n == EPOLL_EVENTS || device->n_exchanges;
+    device->next_check = device->now + LOOK_PERIOD;
     for (int i = 0; i < n; i++) {
         void *who = events[i].data.ptr;
 
@@ -451,8 +451,8 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
 
     device->now = now;
     br_verbs_receive_return(device, &device->lent);
-    if (device->look || now >= device->next_look || ++device->n_polls % LOOK_EVERY == 0)
-        verbs_poll_look(device);
+    if (device->check_events || now >= device->next_check || ++device->n_polls % LOOK_EVERY == 0)
+        verbs_poll_check_events(device);
     if (device->n_closed)
         br_verbs_open_links(device);
     n = take_completions(device, &report);
@@ -470,7 +470,7 @@ int br_verbs_wait(struct br_device *base)
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     int rc;
 
-    device->look = true;
+    device->check_events = true;
     if (!br_list_empty(&device->ready))
         return -EAGAIN;
     for (int i = 0; i < device->n_open && device->n_closed; i++)
@@ -481,7 +481,7 @@ int br_verbs_wait(struct br_device *base)
     rc = ibv_req_notify_cq(device->cq, 0);
     if (rc) {
         br_error(rc, "ibv_req_notify_cq: %s", strerror(rc));
-        br_verbs_device_dies(device, br_error_message());
+        br_verbs_device_fail(device, br_error_message());
         return -EAGAIN;
     }
     /* What came before the notification was asked for does not notify. */
@@ -490,7 +490,7 @@ int br_verbs_wait(struct br_device *base)
 
 void br_verbs_wake(struct br_device *base)
 {
-    ((struct br_verbs_device *)base)->look = true;
+    ((struct br_verbs_device *)base)->check_events = true;
 }
 
 void br_verbs_message_release(struct br_link *base, void *handle)

@@ -260,8 +260,8 @@ BR_VERBS_RARE static int verbs_post_bounce(struct br_verbs_link *link, const str
 }
 
 /* The NIC writes it. 1; 0: not now; -errno: the link has failed. */
-static int write_placed(struct br_verbs_link *link, const struct br_frame *frame,
-                        const struct br_verbs_rkey *place, uint32_t imm)
+static int write_data(struct br_verbs_link *link, const struct br_frame *frame,
+                      const struct br_verbs_rkey *place, uint32_t imm)
 {
     struct br_verbs_device *device = br_verbs_device_of(link);
     const struct ibv_mr *mr = br_verbs_region_mr(frame->region, device->base.index);
@@ -298,7 +298,7 @@ BR_VERBS_RARE static int without_keys(struct br_verbs_link *link)
 }
 
 /* Takes one frame: 1; 0: not now; -errno: the link has failed. */
-static int verbs_post_post_placed(struct br_verbs_link *link, const struct br_frame *frame)
+static int verbs_post_data(struct br_verbs_link *link, const struct br_frame *frame)
 {
     struct br_verbs_rkey place;
     uint32_t imm;
@@ -312,7 +312,7 @@ static int verbs_post_post_placed(struct br_verbs_link *link, const struct br_fr
     place = br_verbs_rkey_unpack(frame->rkey);
     if (!place.address || !br_verbs_imm_pack(frame, &place, &imm))
         return post_pieces(link, frame);
-    return write_placed(link, frame, &place, imm);
+    return write_data(link, frame, &place, imm);
 }
 
 int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
@@ -325,7 +325,7 @@ int br_verbs_post(struct br_link *base, const struct br_frame *frames, int n)
     for (; taken < n && !link->pieces.frame.kind; taken++) {
         const struct br_frame *frame = &frames[taken];
         int rc = frame->kind == BR_FRAME_MESSAGE ? verbs_post_post_message(link, frame)
-                                                 : verbs_post_post_placed(link, frame);
+                                                 : verbs_post_data(link, frame);
 
         if (rc <= 0)
             return taken ? taken : rc;

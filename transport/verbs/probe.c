@@ -48,14 +48,14 @@ static void place_gids(const struct br_verbs_host *host, struct br_verbs_port *p
 {
     for (int i = 0; i < port->n_gids; i++) {
         struct br_gid *gid = &port->gids[i];
-        const char *netdev = br_verbs_netdev_of(&host->around, gid->raw);
+        const char *netdev = br_verbs_netdev_of(&host->inventory, gid->raw);
 
         if (netdev)
             snprintf(gid->netdev, sizeof gid->netdev, "%s", netdev);
         else
-            br_verbs_line(gid->netdev, sizeof gid->netdev, "",
-                          "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", port->device,
-                          port->port, gid->index);
+            br_verbs_read_line(gid->netdev, sizeof gid->netdev, "",
+                               "/sys/class/infiniband/%s/ports/%d/gid_attrs/ndevs/%d", port->device,
+                               port->port, gid->index);
         gid->foreign = !netdev && gid->type != BR_GID_INFINIBAND;
     }
 }
@@ -79,19 +79,20 @@ static void verbs_probe_complete(struct br_verbs_host *host, struct br_verbs_por
     br_verbs_port_diagnosis(host, port, &port->diagnosis);
     if (rc == -EINVAL && port->state == BR_VERBS_ACTIVE) {
         snprintf(port->diagnosis.what, sizeof port->diagnosis.what, "%.199s", br_error_message());
-        snprintf(port->diagnosis.mend, sizeof port->diagnosis.mend, "leave BRAID_GID_INDEX out");
+        snprintf(port->diagnosis.remedy, sizeof port->diagnosis.remedy,
+                 "leave BRAID_GID_INDEX out");
     }
 }
 
 /* Devices that the kernel has and libibverbs does not list. */
 static int add_unlisted(struct br_verbs_host *host)
 {
-    for (int i = 0; i < host->around.n_devices; i++) {
+    for (int i = 0; i < host->inventory.n_devices; i++) {
         struct br_verbs_port *ports;
         bool known = false;
 
         for (int p = 0; p < host->n_ports; p++)
-            known |= !strcmp(host->ports[p].device, host->around.devices[i]);
+            known |= !strcmp(host->ports[p].device, host->inventory.devices[i]);
         if (known)
             continue;
         ports = realloc(host->ports, (size_t)(host->n_ports + 1) * sizeof *ports);
@@ -99,8 +100,8 @@ static int add_unlisted(struct br_verbs_host *host)
             return br_error(ENOMEM, "no memory to look at the RDMA devices");
         host->ports = ports;
         ports[host->n_ports] = (struct br_verbs_port){.error = ENODEV};
-        snprintf(ports[host->n_ports].name, BR_DEVICE_NAME, "%.47s", host->around.devices[i]);
-        memcpy(ports[host->n_ports++].device, host->around.devices[i], BR_VERBS_NAME);
+        snprintf(ports[host->n_ports].name, BR_DEVICE_NAME, "%.47s", host->inventory.devices[i]);
+        memcpy(ports[host->n_ports++].device, host->inventory.devices[i], BR_VERBS_NAME);
     }
     return 0;
 }
@@ -125,13 +126,13 @@ int br_verbs_host_read(struct br_verbs_host *host)
     int rc;
 
     memset(host, 0, sizeof *host);
-    br_verbs_inventory_read(&host->around, "");
+    br_verbs_inventory_read(&host->inventory, "");
     rc = read_index(0, &wish);
     if (!rc)
         rc = verbs_probe_query(host);
     for (int i = 0; i < host->n_ports && !rc; i++)
         verbs_probe_complete(host, &host->ports[i], &wish);
-    host->n_troubles = br_verbs_host_troubles(host, host->troubles, BR_VERBS_TROUBLES);
+    host->n_diagnoses = br_verbs_host_diagnose(host, host->diagnoses, BR_VERBS_DIAGNOSES);
     return rc;
 }
 
@@ -194,15 +195,16 @@ static int no_such(const struct br_verbs_host *host, const char *name)
     if (*known)
         return br_error(ENODEV, "no RDMA device %s%s; there are:%s", name ? name : "",
                         name ? "" : "is usable", known);
-    if (host->n_troubles)
+    if (host->n_diagnoses)
         return br_error(ENODEV, "no RDMA device%s%s: %s; %s", name ? " " : "", name ? name : "",
-                        host->troubles[0].what, host->troubles[0].mend);
+                        host->diagnoses[0].what, host->diagnoses[0].remedy);
     return br_error(ENODEV, "no RDMA device%s%s", name ? " " : "", name ? name : "");
 }
 
 static int not_usable(const struct br_verbs_port *port)
 {
-    return br_error(ENETDOWN, "%s: %s; %s", port->name, port->diagnosis.what, port->diagnosis.mend);
+    return br_error(ENETDOWN, "%s: %s; %s", port->name, port->diagnosis.what,
+                    port->diagnosis.remedy);
 }
 
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
@@ -270,7 +272,7 @@ static void verbs_probe_describe(const struct br_verbs_port *port, struct br_dev
     snprintf(out->name, sizeof out->name, "%s", port->name);
     if (*port->diagnosis.what)
         snprintf(out->why_not, sizeof out->why_not, "%s; %s", port->diagnosis.what,
-                 port->diagnosis.mend);
+                 port->diagnosis.remedy);
     out->numa_node = port->numa_node;
     out->software = port->software;
     out->bits_per_second = port->bits_per_second;

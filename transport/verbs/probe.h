@@ -11,11 +11,11 @@
 #include "transport/verbs/gid.h"
 #include "transport/verbs/inventory.h"
 
-#define BR_VERBS_TROUBLES 8
+#define BR_VERBS_DIAGNOSES 8
 
 struct br_verbs_diagnosis {
-    char what[200]; /* "": none */
-    char mend[200]; /* a command, or what to do; "": nothing known */
+    char what[200];   /* "": none */
+    char remedy[200]; /* a command, or what to do; "": nothing known */
 };
 
 /* The numbers are those of enum ibv_port_state. */
@@ -52,14 +52,14 @@ struct br_verbs_port {
 };
 
 struct br_verbs_host {
-    struct br_verbs_inventory around;
+    struct br_verbs_inventory inventory;
     bool built;        /* braid was built with libibverbs' headers */
     char library[200]; /* why libibverbs cannot be used; "": it was loaded */
     char cm[200];      /* the same of librdmacm */
     struct br_verbs_port *ports;
     int n_ports;
-    int n_troubles;
-    struct br_verbs_diagnosis troubles[BR_VERBS_TROUBLES]; /* of the host as a whole */
+    int n_diagnoses;
+    struct br_verbs_diagnosis diagnoses[BR_VERBS_DIAGNOSES]; /* of the host as a whole */
 };
 
 /* Looks at everything. That there is nothing is no error: host->troubles say why. -EINVAL with

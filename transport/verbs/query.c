@@ -50,8 +50,9 @@ static void read_one_by_one(struct query *query, int port, int length)
         if (query->library->query_gid(query->context, (uint8_t)port, i, &entry->gid) ||
             !memcmp(&entry->gid, &empty, sizeof empty))
             continue;
-        br_verbs_line(type, sizeof type, "", "/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d",
-                      query->device->name, port, i);
+        br_verbs_read_line(type, sizeof type, "",
+                           "/sys/class/infiniband/%s/ports/%d/gid_attrs/types/%d",
+                           query->device->name, port, i);
         entry->gid_index = (uint32_t)i;
         entry->port_num = (uint32_t)port;
         entry->gid_type = strcmp(type, "RoCE v2") ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;

@@ -44,7 +44,7 @@ static int add_chunk(struct br_verbs_device *device)
     size_t bytes = (size_t)CHUNK * receive->buffer_bytes;
     int rc;
 
-    if (receive->n_chunks == BR_VERBS_CHUNKS || receive->total >= receive->most)
+    if (receive->n_chunks == BR_VERBS_CHUNKS || receive->total >= receive->max)
         return -ENOBUFS;
     chunk->buffers = calloc(CHUNK, sizeof *chunk->buffers);
     if (!chunk->buffers || posix_memalign(&chunk->memory, (size_t)sysconf(_SC_PAGESIZE), bytes)) {
@@ -52,7 +52,7 @@ static int add_chunk(struct br_verbs_device *device)
         return br_error(ENOMEM, "no memory for %u receive buffers", CHUNK);
     }
     memset(chunk->memory, 0, bytes);
-    rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, BR_VERBS_LOCAL, &chunk->mr);
+    rc = br_verbs_pin(&device->registrar, chunk->memory, bytes, BR_VERBS_ACCESS_LOCAL, &chunk->mr);
     if (rc) {
         free(chunk->memory);
         free(chunk->buffers);
@@ -163,7 +163,7 @@ static int verbs_receive_refill(struct br_verbs_device *device)
 void br_verbs_receive_refill(struct br_verbs_device *device)
 {
     if (!device->dead && verbs_receive_refill(device))
-        br_verbs_device_dies(device, br_error_message());
+        br_verbs_device_fail(device, br_error_message());
 }
 
 void br_verbs_receive_limit(struct br_verbs_device *device)
@@ -178,7 +178,7 @@ void br_verbs_receive_limit(struct br_verbs_device *device)
         uint32_t lost = receive->target - limit - came;
 
         receive->lost += lost;
-        receive->most += lost;
+        receive->max += lost;
         receive->posted -= lost;
         br_log_info(
             "device %s: failed links have taken receive buffers with them, %u in all; replaced",
@@ -205,7 +205,7 @@ int br_verbs_receive_init(struct br_verbs_device *device)
     if (device->limits.max_srq_wr > 0 && receive->target > (uint32_t)device->limits.max_srq_wr)
         receive->target = (uint32_t)device->limits.max_srq_wr;
     receive->slack = receive->target < 8 * BATCH ? receive->target / 16 : BATCH / 2;
-    receive->most = 2 * receive->target + config->max_links * config->message_buffers;
+    receive->max = 2 * receive->target + config->max_links * config->message_buffers;
     attr.attr.max_wr = receive->target;
     errno = 0;
     receive->srq = device->library->create_srq(device->pd, &attr);

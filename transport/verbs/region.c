@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "transport/verbs/verbs.h"
 
-int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+int br_verbs_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     const struct ibv_mr *mr = br_verbs_region_mr(slot->region, base->index);
@@ -39,7 +39,7 @@ int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t to
         return br_error(EINVAL, "device %s: no token for a place of %u bytes, cut every %u, at %p",
                         base->name, slot->length, slot->granule_bytes, (void *)slot->base);
     }
-    device->staged[index] = staged;
+    device->staging[index] = staged;
     br_verbs_open_links(device); /* a frame may be written as soon as the token is known */
     return 0;
 }
@@ -47,7 +47,7 @@ int br_verbs_rkey_token(struct br_device *base, struct br_slot *slot, uint8_t to
 void br_verbs_rkey_release(struct br_device *base, struct br_slot *slot)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
-    void **staged = &device->staged[slot - base->config->slots->slots];
+    void **staged = &device->staging[slot - base->config->slots->slots];
 
     if (*staged)
         br_verbs_bounce_put(&device->rx, *staged);

@@ -8,7 +8,7 @@ const uint8_t br_verbs_imm_inline[1 << BR_VERBS_FLAG_BITS][BR_FRAME_INLINE] = {{
 bool br_verbs_rkey_pack(const struct br_verbs_rkey *place, uint8_t out[BR_RKEY_BYTES])
 {
     uint32_t granule = place->granule / BR_VERBS_GRANULE_UNIT - 1;
-    struct br_verbs_token token;
+    struct br_verbs_rkey_wire token;
 
     if (place->address >> BR_VERBS_ADDRESS_BITS || !place->length ||
         place->length > 1u << BR_VERBS_LENGTH_BITS || place->granule % BR_VERBS_GRANULE_UNIT ||

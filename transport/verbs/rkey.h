@@ -60,11 +60,11 @@ struct br_verbs_imm {
 
 /* word: address (57 bits), low bits of the granule (7); rest: length - 1 (24 bits), high bits of
  * the granule (5). */
-struct br_verbs_token {
+struct br_verbs_rkey_wire {
     uint64_t word;
     uint32_t rkey, rest;
 };
-static_assert(sizeof(struct br_verbs_token) == BR_RKEY_BYTES, "a token fills its place");
+static_assert(sizeof(struct br_verbs_rkey_wire) == BR_RKEY_BYTES, "a token fills its place");
 
 /* false: the place cannot be said in a token. */
 bool br_verbs_rkey_pack(const struct br_verbs_rkey *place, uint8_t token[BR_RKEY_BYTES]);
@@ -72,7 +72,7 @@ bool br_verbs_rkey_pack(const struct br_verbs_rkey *place, uint8_t token[BR_RKEY
 /* Any bytes give some place, with granule > 0 and length > 0. */
 static inline struct br_verbs_rkey br_verbs_rkey_unpack(const uint8_t in[BR_RKEY_BYTES])
 {
-    struct br_verbs_token token;
+    struct br_verbs_rkey_wire token;
     uint32_t granule;
 
     memcpy(&token, in, sizeof token);

@@ -88,7 +88,7 @@ struct br_verbs_receive {
     uint32_t posted;       /* that do, or are filled and not polled yet */
     uint32_t refilled;     /* of them since the limit event was asked for, when it was full */
     uint32_t slack;        /* that may be missing before it is filled up */
-    uint32_t total, most;  /* allocated, and at most */
+    uint32_t total, max;   /* allocated, and at most */
     uint32_t buffer_bytes; /* of memory, from one to the next */
     uint32_t wire_bytes;   /* what the NIC may fill: header and payload */
     uint32_t lost;         /* note 4 */
@@ -145,7 +145,7 @@ enum br_verbs_link_state {
 struct br_verbs_link {
     struct br_link base;
     enum br_verbs_link_state state;
-    int place;       /* in device->open */
+    int index;       /* in device->open */
     uint32_t number; /* in device->links */
     int error;       /* FAILED: negative errno */
     bool accepted;   /* made by the peer */
@@ -197,9 +197,9 @@ struct br_verbs_device {
         struct rdma_event_channel *channel;
         struct rdma_cm_id *listener;
     } cm;
-    bool look;          /* sockets and events are looked at in the next poll */
-    uint64_t now;       /* of the last poll */
-    uint64_t next_look; /* ns */
+    bool check_events;   /* sockets and events are looked at in the next poll */
+    uint64_t now;        /* of the last poll */
+    uint64_t next_check; /* ns */
     uint32_t n_polls;
     int n_exchanges; /* links that are connecting */
     int n_closed;    /* links whose peer may not write yet */
@@ -219,7 +219,7 @@ struct br_verbs_device {
     struct br_verbs_bounce tx, rx; /* for memory without keys: sent from, received into */
     struct br_pool copies;         /* messages on their way out, header included */
     struct ibv_mr *copies_mr;
-    void **staged;   /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
+    void **staging;  /* by slot index: where in rx the slot's bytes arrive; NULL: in their place */
     int n_pushing;   /* links with a frame that goes in pieces */
     uint32_t depth;  /* work requests of a queue pair */
     uint8_t timeout; /* of queue pairs, as ibv_modify_qp counts it */
@@ -316,7 +316,7 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
 void br_verbs_open_links(struct br_verbs_device *device);
 
 /* trial.c */
-int br_verbs_gpu_trial(const struct br_device_config *config, struct br_region *region, size_t from,
+int br_verbs_gpu_check(const struct br_device_config *config, struct br_region *region, size_t from,
                        size_t to, size_t bytes);
 
 /* connect.c */
@@ -373,11 +373,11 @@ void br_verbs_message_release(struct br_link *link, void *buffer);
 /* events.c: asynchronous events of the device. */
 void br_verbs_events(struct br_verbs_device *device);
 /* It is given up for good: its links fail, new ones are refused. */
-void br_verbs_device_dies(struct br_verbs_device *device, const char *why);
+void br_verbs_device_fail(struct br_verbs_device *device, const char *why);
 
 /* memory without and with keys: region.c */
-int br_verbs_rkey_token(struct br_device *device, struct br_slot *slot,
-                        uint8_t token[BR_RKEY_BYTES]);
+int br_verbs_rkey_make(struct br_device *device, struct br_slot *slot,
+                       uint8_t token[BR_RKEY_BYTES]);
 void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
 
 /* device.c: chooses the GIDs anew. 0 or -errno with a message. */

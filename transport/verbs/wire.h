@@ -29,7 +29,7 @@ struct br_verbs_hello {
     uint32_t message_bytes;         /* payload of a message, at most */
     uint8_t lanes;
     uint8_t zero[3];
-    uint8_t gids[BR_GID_FAMILIES][BR_GID_BYTES]; /* struct br_gid_offer */
+    uint8_t gids[BR_GID_FAMILIES][BR_GID_BYTES]; /* struct br_gid_set */
     uint8_t gid_types[BR_GID_FAMILIES];
     uint8_t reserved; /* zero */
 };

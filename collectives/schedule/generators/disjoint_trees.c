@@ -6,19 +6,21 @@
  */
 #include "collectives/schedule/generators/disjoint_trees.h"
 
-static uint8_t disjoint_trees_level_of(const struct br_forest *trees, uint32_t a, uint32_t b)
+static uint8_t disjoint_trees_level_of(const struct br_disjoint_trees *trees, uint32_t a,
+                                       uint32_t b)
 {
     return (uint8_t)br_bcube_level(&trees->cube, a, b);
 }
 
-static bool is_child(const struct br_forest *trees, uint32_t tree, uint32_t host, uint32_t rank)
+static bool is_child(const struct br_disjoint_trees *trees, uint32_t tree, uint32_t host,
+                     uint32_t rank)
 {
-    return host != rank && br_forest_parent(trees, tree, host) == rank;
+    return host != rank && br_disjoint_trees_parent(trees, tree, host) == rank;
 }
 
 /* The child's sum has come: one source at a time, as a rank may have any number of children.
  * `added`: children before it. */
-static void add_child(struct br_builder *b, const struct br_forest *trees, uint32_t tree,
+static void add_child(struct br_builder *b, const struct br_disjoint_trees *trees, uint32_t tree,
                       uint32_t child, uint32_t added)
 {
     uint32_t rank = br_builder_schedule(b)->rank, children = 0;
@@ -29,42 +31,45 @@ static void add_child(struct br_builder *b, const struct br_forest *trees, uint3
     for (uint32_t host = 0; host < trees->hosts; host++)
         children += is_child(trees, tree, host, rank);
     br_builder_reduce(b, result, (struct br_span[]){added ? result : own, got}, 2,
-                      br_forest_parent(trees, tree, rank) == rank && added + 1 == children);
+                      br_disjoint_trees_parent(trees, tree, rank) == rank && added + 1 == children);
 }
 
 /* Messages of hosts of one height. Returns how many children have been added. */
-static uint32_t disjoint_trees_up(struct br_builder *b, const struct br_forest *trees,
+static uint32_t disjoint_trees_up(struct br_builder *b, const struct br_disjoint_trees *trees,
                                   uint32_t tree, uint32_t height, uint32_t added)
 {
-    uint32_t rank = br_builder_schedule(b)->rank, parent = br_forest_parent(trees, tree, rank);
+    uint32_t rank = br_builder_schedule(b)->rank,
+             parent = br_disjoint_trees_parent(trees, tree, rank);
 
     for (uint32_t host = 0; host < trees->hosts; host++)
-        if (is_child(trees, tree, host, rank) && br_forest_height(trees, tree, host) == height)
+        if (is_child(trees, tree, host, rank) &&
+            br_disjoint_trees_height(trees, tree, host) == height)
             add_child(b, trees, tree, host, added++);
-    if (parent != rank && br_forest_height(trees, tree, rank) == height)
+    if (parent != rank && br_disjoint_trees_height(trees, tree, rank) == height)
         br_builder_send(b, parent, disjoint_trees_level_of(trees, parent, rank),
                         (struct br_span){added ? BR_OUTPUT : BR_INPUT, tree, 1});
     return added;
 }
 
 /* Messages to hosts of one depth. */
-static void disjoint_trees_down(struct br_builder *b, const struct br_forest *trees, uint32_t tree,
-                                uint32_t depth)
+static void disjoint_trees_down(struct br_builder *b, const struct br_disjoint_trees *trees,
+                                uint32_t tree, uint32_t depth)
 {
-    uint32_t rank = br_builder_schedule(b)->rank, parent = br_forest_parent(trees, tree, rank);
+    uint32_t rank = br_builder_schedule(b)->rank,
+             parent = br_disjoint_trees_parent(trees, tree, rank);
     const struct br_span result = {BR_OUTPUT, tree, 1};
 
-    if (br_forest_depth(trees, tree, rank) == depth)
+    if (br_disjoint_trees_depth(trees, tree, rank) == depth)
         br_builder_recv(b, parent, disjoint_trees_level_of(trees, parent, rank), result);
-    for (uint32_t host = 0; host < trees->hosts && br_forest_depth(trees, tree, rank) + 1 == depth;
-         host++)
+    for (uint32_t host = 0;
+         host < trees->hosts && br_disjoint_trees_depth(trees, tree, rank) + 1 == depth; host++)
         if (is_child(trees, tree, host, rank))
             br_builder_send(b, host, disjoint_trees_level_of(trees, host, rank), result);
 }
 
-void br_generate_disjoint_trees(struct br_builder *b, const struct br_forest *trees)
+void br_generate_disjoint_trees(struct br_builder *b, const struct br_disjoint_trees *trees)
 {
-    uint32_t added[BR_FOREST_TREES] = {0};
+    uint32_t added[BR_DISJOINT_TREES_MAX] = {0};
 
     br_builder_set_pieces(b, trees->trees);
     br_builder_set_ordered(b);

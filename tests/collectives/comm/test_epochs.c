@@ -109,7 +109,7 @@ static void br_engine_set_epoch__begins_what_has_waited(void **state)
     job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
     submit(&job, waits, values[0], 1, "");
     /* there is none: an error, when its view is known */
-    submit(&job, wrong, values[1], 2, "forest");
+    submit(&job, wrong, values[1], 2, "disjoint_trees");
     submit(&job, goes, values[2], 0, "");
     job_run(&job, 2);
     assert_true(values[2][0] == 3 && values[2][1] == 3);
@@ -122,7 +122,7 @@ static void br_engine_set_epoch__begins_what_has_waited(void **state)
         br_engine_set_epoch(job.ranks[r].engine, br_engine_all(job.ranks[r].engine), NULL);
     job_run(&job, 6);
     assert_true(wrong[0].status < 0 && wrong[1].status == wrong[0].status);
-    assert_says(wrong[0].message, "forest");
+    assert_says(wrong[0].message, "disjoint_trees");
     job_destroy(&job);
 }
 

@@ -81,7 +81,7 @@ static void fragmented(const struct job_options *options)
     for (int i = 0; i < job.n; i++) {
         assert_int_equal(job.ranks[i].worker->slots.n_free, job.ranks[i].worker->slots.count);
         assert_int_equal(job.ranks[i].worker->counters.mapped_bytes > 0, options->network.maps);
-        assert_int_equal(job.ranks[i].worker->devices[0]->counters.rx_combined_bytes > 0,
+        assert_int_equal(job.ranks[i].worker->devices[0]->counters.rx_reduced_bytes > 0,
                          options->network.reduce_ports & 1);
     }
     job_destroy(&job);

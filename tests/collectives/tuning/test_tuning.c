@@ -410,11 +410,11 @@ static void br_tuning_choose__believes_what_was_measured(void **state)
 }
 
 /* Where the machine is slower than its links, a single fragment waits for it, too. */
-static void br_cost_estimate__counts_the_machine_of_a_forest(void **state)
+static void br_cost_estimate__counts_the_machine_of_disjoint_trees(void **state)
 {
     struct br_schedule_request request = {.algorithm = BR_DISJOINT_TREES, .n = 9};
     struct br_failures failures = {0};
-    struct br_forest *trees;
+    struct br_disjoint_trees *trees;
     struct network network;
     struct schedules schedules;
     double bytes = 64e6, exact = 0, seconds;
@@ -422,7 +422,7 @@ static void br_cost_estimate__counts_the_machine_of_a_forest(void **state)
     (void)state;
     open_network(&network, "bcube:3,2");
     network.model.machine.beta = network.model.machine.relayed_beta = network.model.levels[0].beta;
-    assert_int_equal(br_forest_new(&network.topology.cube, &failures, &trees), 0);
+    assert_int_equal(br_disjoint_trees_new(&network.topology.cube, &failures, &trees), 0);
     request.disjoint_trees = trees;
     assert_int_equal(br_cost_estimate(&network.model, &request, bytes, 1, &seconds), 0);
     schedules_build(&schedules, request, IN_PLACE_ALL);
@@ -432,7 +432,7 @@ static void br_cost_estimate__counts_the_machine_of_a_forest(void **state)
     if (fabs(seconds / exact - 1) > 0.3)
         fail_msg("%g s instead of %g", seconds, exact);
     schedules_free(&schedules);
-    br_forest_free(trees);
+    br_disjoint_trees_free(trees);
     close_network(&network);
 }
 
@@ -503,7 +503,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_tuning_explain__names_what_is_scarce),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
-        cmocka_unit_test(br_cost_estimate__counts_the_machine_of_a_forest),
+        cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),
         cmocka_unit_test(br_tuning_choose__takes_the_largest_figures),
     };

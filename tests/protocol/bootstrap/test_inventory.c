@@ -49,12 +49,12 @@ static void inventory_parse__everything(void **state)
     assert_int_equal(inventory.cabling.cube.hosts, 9);
     assert_int_equal(inventory.cabling.hosts, 2);
     assert_int_equal(inventory.n_hosts, 2);
-    assert_int_equal(inventory.reach, BR_INVENTORY_EMULATION);
+    assert_int_equal(inventory.access, BR_INVENTORY_EMULATION);
     assert_int_equal(inventory.rate, 500000000);
     assert_int_equal(inventory.mtu, 9000);
     const struct br_inventory_host *host = &inventory.hosts[0];
     assert_string_equal(host->name, "alpha");
-    assert_string_equal(host->reach, "root@10.9.9.9");
+    assert_string_equal(host->access, "root@10.9.9.9");
     assert_int_equal(host->management, 0x0aff0304);
     assert_int_equal(host->line, 6);
     assert_string_equal(host->nics[0].name, "enp1s0");
@@ -72,7 +72,7 @@ static void inventory_parse__everything(void **state)
     assert_int_equal(host->nics[1].rate, 500000000);
     assert_int_equal(host->nics[1].numa, -1);
     assert_int_equal(host->nics[1].gid_index, -1);
-    assert_string_equal(inventory.hosts[1].reach, "beta");
+    assert_string_equal(inventory.hosts[1].access, "beta");
     assert_true(inventory.hosts[1].missing);
     assert_int_equal(inventory.n_switches, 2);
     assert_string_equal(br_inventory_switch_name(&inventory, 0, 0, name), "rack1-sw3");
@@ -104,7 +104,7 @@ static void inventory_parse__shape_alone(void **state)
                             2 * sizeof *other.all_nics);
     }
     assert_string_equal(inventory.hosts[5].name, "h12");
-    assert_string_equal(inventory.hosts[5].reach, "h12");
+    assert_string_equal(inventory.hosts[5].access, "h12");
     assert_int_equal(inventory.hosts[5].nics[1].address, 0x0a010202);
     br_inventory_destroy(&inventory);
     br_inventory_destroy(&other);
@@ -248,7 +248,7 @@ static void inventory_write__reads_back(void **state)
         assert_memory_equal(&first.cabling, &second.cabling, sizeof first.cabling);
         for (uint32_t h = 0; h < first.n_hosts; h++) {
             assert_string_equal(first.hosts[h].name, second.hosts[h].name);
-            assert_string_equal(first.hosts[h].reach, second.hosts[h].reach);
+            assert_string_equal(first.hosts[h].access, second.hosts[h].access);
             assert_int_equal(first.hosts[h].missing, second.hosts[h].missing);
             for (uint32_t l = 0; l < first.cabling.cube.k; l++) {
                 first.hosts[h].nics[l].line = second.hosts[h].nics[l].line = 0;

@@ -85,7 +85,7 @@ static void secret_subkey__vectors(void **state)
 {
     static const char *const names[] = {
         [BR_SECRET_STORE] = "key-store",       [BR_SECRET_LINKS] = "key-links",
-        [BR_SECRET_BEACONS] = "key-beacons",   [BR_SECRET_REGIONS] = "key-regions",
+        [BR_SECRET_DISCOVERY] = "key-beacons", [BR_SECRET_REGIONS] = "key-regions",
         [BR_SECRET_JOB_NAME] = "key-job-name",
     };
     uint8_t expected[64], key[BR_SECRET_KEY_BYTES];

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "tests/says.h"
 
-static int trouble; /* what listen() and getsockname() say; 0: what the kernel says */
+static int failing_call; /* what listen() and getsockname() say; 0: what the kernel says */
 
 int __real_listen(int fd, int backlog);
 int __wrap_listen(int fd, int backlog);
@@ -22,14 +22,14 @@ int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *bytes);
 
 int __wrap_listen(int fd, int backlog)
 {
-    errno = trouble;
-    return trouble ? -1 : __real_listen(fd, backlog);
+    errno = failing_call;
+    return failing_call ? -1 : __real_listen(fd, backlog);
 }
 
 int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *bytes)
 {
-    errno = trouble;
-    return trouble ? -1 : __real_getsockname(fd, address, bytes);
+    errno = failing_call;
+    return failing_call ? -1 : __real_getsockname(fd, address, bytes);
 }
 
 /* Callers close what they have: by then the number may be another's. */
@@ -39,9 +39,9 @@ static void socket_listen__another_is_quicker(void **state)
     int fd = 0;
 
     (void)state;
-    trouble = EADDRINUSE;
+    failing_call = EADDRINUSE;
     assert_int_equal(br_socket_listen("127.0.0.1", 0, true, &fd), -EADDRINUSE);
-    trouble = 0;
+    failing_call = 0;
     assert_int_equal(fd, -1);
     assert_says(br_error_message(), "another program");
 }
@@ -52,9 +52,9 @@ static void socket_reserve__socket_has_no_name(void **state)
     int fd = 0;
 
     (void)state;
-    trouble = ENOBUFS;
+    failing_call = ENOBUFS;
     assert_int_equal(br_socket_reserve("127.0.0.1", &port, &fd), -ENOBUFS);
-    trouble = 0;
+    failing_call = 0;
     assert_int_equal(fd, -1);
 }
 

@@ -13,7 +13,7 @@
 
 /* ---- unauthenticated peers ------------------------------------------------------------------- */
 
-static void store_open__silent_and_chattering_strangers(void **state)
+static void store_open__silent_and_chattering_unauthenticated_peers(void **state)
 {
     static uint8_t garbage[4096];
     int fds[300];
@@ -40,7 +40,7 @@ static void store_open__silent_and_chattering_strangers(void **state)
 }
 
 /* Half of them malformed, half of another version. */
-static void store_open__ten_thousand_strangers_leave_few_lines(void **state)
+static void store_open__ten_thousand_unauthenticated_peers_leave_few_lines(void **state)
 {
     static const char garbage[32] = "GET / HTTP/1.1";
     char answer[400];
@@ -76,7 +76,7 @@ static void store_open__ten_thousand_strangers_leave_few_lines(void **state)
     assert_in_range(lines, 2 * BR_LOG_LIMIT_LINES, 49);
 }
 
-static void store_open__a_silent_stranger_is_sent_away(void **state)
+static void store_open__a_silent_peer_is_sent_away(void **state)
 {
     uint64_t begin;
     int fd;
@@ -314,9 +314,9 @@ static void store_open__a_store_whose_words_come_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(store_open__silent_and_chattering_strangers),
-        cmocka_unit_test(store_open__ten_thousand_strangers_leave_few_lines),
-        cmocka_unit_test(store_open__a_silent_stranger_is_sent_away),
+        cmocka_unit_test(store_open__silent_and_chattering_unauthenticated_peers),
+        cmocka_unit_test(store_open__ten_thousand_unauthenticated_peers_leave_few_lines),
+        cmocka_unit_test(store_open__a_silent_peer_is_sent_away),
         cmocka_unit_test(store_open__requests_without_proof),
         cmocka_unit_test(store_open__a_hello_of_another_version),
         cmocka_unit_test(store_request__two_at_once),

@@ -167,16 +167,16 @@ static void goes_by__a_rail_that_is_up(void **state)
     struct br_worker *w = c.workers[0];
 
     (void)state;
-    assert_true(br_worker_goes_by(w, 1, 1));
-    assert_false(br_worker_goes_by(w, 1, 2));
-    assert_true(br_worker_goes_by(w, 3, 2));
-    assert_false(br_worker_goes_by(w, 4, 3));
-    assert_false(br_worker_goes_by(w, 0, 3));
+    assert_true(br_worker_uses_only(w, 1, 1));
+    assert_false(br_worker_uses_only(w, 1, 2));
+    assert_true(br_worker_uses_only(w, 3, 2));
+    assert_false(br_worker_uses_only(w, 4, 3));
+    assert_false(br_worker_uses_only(w, 0, 3));
     post(3);
     cluster_run(&c, 2, br_sim_now(c.sim) + 20 * BR_SEC);
-    assert_false(br_worker_goes_by(w, 1, 3));
+    assert_false(br_worker_uses_only(w, 1, 3));
     w->config.region_copy = NULL;
-    assert_false(br_worker_goes_by(w, 3, 2));
+    assert_false(br_worker_uses_only(w, 3, 2));
 }
 
 int main(void)

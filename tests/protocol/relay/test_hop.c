@@ -216,7 +216,7 @@ static void classes__full_one_does_not_stop_others(void **state)
     run_two(0, 1, BR_MS);
     assert_int_equal(w->peers[0].rails[0].relay->in.used[1], CLASS);
     assert_int_equal(w->peers[4].rails[0].relay->out.used[2], CLASS);
-    assert_int_equal(br_container_of(queue->place.next, struct br_queued, place)->priority, 9);
+    assert_int_equal(br_container_of(queue->entries.next, struct br_queued, node)->priority, 9);
 
     relayed = w->counters.relayed_frames;
     h = header(BR_RELAY_FRAME, 4, to_7);
@@ -224,10 +224,10 @@ static void classes__full_one_does_not_stop_others(void **state)
     say(0, 1, &h, 4096);
     run_two(0, 1, BR_MS);
     assert_int_equal(w->counters.relayed_frames, relayed + 1);
-    assert_true(br_list_empty(&w->peers[7].queues[BR_QUEUE_RELAY].place)); /* it has left */
+    assert_true(br_list_empty(&w->peers[7].queues[BR_QUEUE_RELAY].entries)); /* it has left */
 
     run(10 * BR_MS);
-    assert_true(br_list_empty(&queue->place));
+    assert_true(br_list_empty(&queue->entries));
     assert_int_equal(w->peers[0].rails[0].relay->in.used[1], 0);
     assert_int_equal(w->peers[4].rails[0].relay->out.used[2], 0);
 }

@@ -133,23 +133,24 @@ static void post__bounded_and_in_order(void **state)
     struct br_link *link = &br_container_of(relay->links.next, struct br_relay_link, node)->base;
     struct br_queue *queue = &c.workers[4]->peers[1].queues[BR_QUEUE_RELAY];
     static const uint8_t bytes[64];
-    struct br_frame frames[BR_RELAY_STAGED + 1];
+    struct br_frame frames[BR_RELAY_LINK_FRAMES + 1];
 
     (void)state;
-    for (uint32_t i = 0; i <= BR_RELAY_STAGED; i++)
+    for (uint32_t i = 0; i <= BR_RELAY_LINK_FRAMES; i++)
         frames[i] = (struct br_frame){.kind = i % 2 ? BR_FRAME_MESSAGE : BR_FRAME_DATA,
                                       .payload = bytes,
                                       .length = sizeof bytes,
                                       .priority = INT32_MAX};
-    assert_int_equal(relay->device.ops->post(link, frames, BR_RELAY_STAGED + 1), BR_RELAY_STAGED);
+    assert_int_equal(relay->device.ops->post(link, frames, BR_RELAY_LINK_FRAMES + 1),
+                     BR_RELAY_LINK_FRAMES);
     assert_int_equal(relay->device.ops->post(link, frames, 1), 0);
-    for (uint32_t i = 0; i < BR_RELAY_STAGED; i++) {
+    for (uint32_t i = 0; i < BR_RELAY_LINK_FRAMES; i++) {
         struct br_relay_frame *frame =
-            br_container_of(queue->place.next, struct br_relay_frame, queued.place);
+            br_container_of(queue->entries.next, struct br_relay_frame, queued.node);
 
         assert_int_equal(frame->bytes[offsetof(struct br_frame_header, kind)],
-                         i < BR_RELAY_STAGED / 2 ? BR_FRAME_MESSAGE : BR_FRAME_DATA);
-        if (i < BR_RELAY_STAGED / 2)
+                         i < BR_RELAY_LINK_FRAMES / 2 ? BR_FRAME_MESSAGE : BR_FRAME_DATA);
+        if (i < BR_RELAY_LINK_FRAMES / 2)
             assert_int_equal(frame->header.number, i);
         br_queue_remove(&frame->queued);
     }

@@ -326,7 +326,7 @@ static void peer__reached_on_a_starved_machine(void **state)
     finish(&c);
 }
 
-static struct br_rail *detour_up(struct cluster *c, int from, int to)
+static struct br_rail *alternate_up(struct cluster *c, int from, int to)
 {
     struct br_peer *peer = &c->workers[from]->peers[to];
 
@@ -338,7 +338,7 @@ static struct br_rail *detour_up(struct cluster *c, int from, int to)
 
 /* Alternate routes to one peer that are lost again and again: a warning at each end, and the next
  * one a minute later says how many. */
-static void peer__lost_detours_warn_once_a_minute(void **state)
+static void peer__lost_alternates_warn_once_a_minute(void **state)
 {
     int saved = dup(STDERR_FILENO), lines = 0, counted = 0;
     FILE *log = tmpfile();
@@ -357,7 +357,7 @@ static void peer__lost_detours_warn_once_a_minute(void **state)
         struct br_rail *rail;
 
         run_for(&c, i < 20 ? BR_SEC : 61 * BR_SEC);
-        rail = detour_up(&c, 0, 4);
+        rail = alternate_up(&c, 0, 4);
         if (!rail)
             break;
         br_rail_lost(c.workers[0], rail, ECONNRESET, "cut");
@@ -426,11 +426,11 @@ int main(void)
         cmocka_unit_test_setup(peer__route_breaks, reset),
         cmocka_unit_test_setup(peer__starved_hosts_in_between, reset),
         cmocka_unit_test_setup(peer__reached_on_a_starved_machine, reset),
-        cmocka_unit_test_setup(peer__lost_detours_warn_once_a_minute, reset),
+        cmocka_unit_test_setup(peer__lost_alternates_warn_once_a_minute, reset),
         cmocka_unit_test_setup(peer__power_cut, reset),
         cmocka_unit_test_setup(peer__killed, reset),
     };
 
-    br_log_set_level(getenv("BRAID_STORY") ? BR_LOG_DEBUG : BR_LOG_ERROR);
+    br_log_set_level(getenv("BRAID_STORM_LOG") ? BR_LOG_DEBUG : BR_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

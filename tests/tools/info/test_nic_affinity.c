@@ -45,9 +45,9 @@ static int leave(void **state)
 static void nics__nearest_first(void **state)
 {
     static const struct br_nic_affinity_nic expected[] = {
-        {"ib0 mlx5_0", BR_SAME_SWITCH}, {"eth0", BR_SAME_HOST_BRIDGE},
-        {"fa0e:10:00.0", BR_SAME_NODE}, {"mlx5_1", BR_ACROSS_NODES},
-        {"eth9", BR_NOT_TOLD},
+        {"ib0 mlx5_0", BR_DISTANCE_SWITCH}, {"eth0", BR_DISTANCE_HOST_BRIDGE},
+        {"fa0e:10:00.0", BR_DISTANCE_NODE}, {"mlx5_1", BR_DISTANCE_SYSTEM},
+        {"eth9", BR_DISTANCE_UNKNOWN},
     };
     struct br_nic_affinity_nic nics[8];
 
@@ -66,10 +66,10 @@ static void nics__of_the_other_socket(void **state)
     (void)state;
     assert_int_equal(br_nic_affinity_nics(near, "fa0e:01:00.0", nics, 8), 5);
     assert_string_equal(nics[0].name, "mlx5_1");
-    assert_int_equal(nics[0].distance, BR_SAME_NODE);
-    assert_int_equal(nics[1].distance, BR_ACROSS_NODES);
-    assert_int_equal(nics[3].distance, BR_ACROSS_NODES);
-    assert_int_equal(nics[4].distance, BR_NOT_TOLD);
+    assert_int_equal(nics[0].distance, BR_DISTANCE_NODE);
+    assert_int_equal(nics[1].distance, BR_DISTANCE_SYSTEM);
+    assert_int_equal(nics[3].distance, BR_DISTANCE_SYSTEM);
+    assert_int_equal(nics[4].distance, BR_DISTANCE_UNKNOWN);
 }
 
 static void nics__of_a_device_that_is_not_there(void **state)

@@ -23,16 +23,16 @@ static void perf_times__of_known_samples(void **state)
     uint64_t samples[] = {40, 10, 30, 20};
     struct br_perf_row row = {0};
     br_perf_times(samples, 4, 0.5, &row);
-    assert_float_equal(row.least, 5, 1e-9);
-    assert_float_equal(row.most, 20, 1e-9);
-    assert_float_equal(row.typical, 12.5, 1e-9);
+    assert_float_equal(row.min, 5, 1e-9);
+    assert_float_equal(row.max, 20, 1e-9);
+    assert_float_equal(row.median, 12.5, 1e-9);
     assert_float_equal(row.mean, 12.5, 1e-9);
-    assert_float_equal(row.deviation, 6.454972, 1e-5); /* of 5, 10, 15, 20 as a sample */
+    assert_float_equal(row.stddev, 6.454972, 1e-5); /* of 5, 10, 15, 20 as a sample */
     assert_float_equal(row.p99, 20, 1e-9);
     uint64_t one = 7;
     br_perf_times(&one, 1, 1, &row);
-    assert_float_equal(row.typical, 7, 1e-9);
-    assert_float_equal(row.deviation, 0, 1e-9);
+    assert_float_equal(row.median, 7, 1e-9);
+    assert_float_equal(row.stddev, 0, 1e-9);
 }
 
 static void perf_times__percentiles_are_nearest_ranks(void **state)
@@ -45,7 +45,7 @@ static void perf_times__percentiles_are_nearest_ranks(void **state)
     br_perf_times(samples, 1000, 1, &row);
     assert_float_equal(row.p99, 990, 1e-9);
     assert_float_equal(row.p999, 999, 1e-9);
-    assert_float_equal(row.most, 1000, 1e-9);
+    assert_float_equal(row.max, 1000, 1e-9);
 }
 
 static void perf_peak__finds_the_fastest_run(void **state)
@@ -73,11 +73,11 @@ static void histogram__agrees_with_all_samples(void **state)
     }
     br_perf_times(samples, 20000, 1, &exact);
     br_perf_times_of(&h, 1, &counted);
-    assert_float_equal(counted.least, exact.least, 1e-9);
-    assert_float_equal(counted.most, exact.most, 1e-9);
+    assert_float_equal(counted.min, exact.min, 1e-9);
+    assert_float_equal(counted.max, exact.max, 1e-9);
     assert_true(near(counted.mean, exact.mean, 1e-9));
-    assert_true(near(counted.deviation, exact.deviation, 1e-6));
-    assert_true(near(counted.typical, exact.typical, 1e-2));
+    assert_true(near(counted.stddev, exact.stddev, 1e-6));
+    assert_true(near(counted.median, exact.median, 1e-2));
     assert_true(near(counted.p99, exact.p99, 1e-3));
     assert_true(near(counted.p999, exact.p999, 1e-3));
 }

@@ -154,7 +154,7 @@ static void job_advance__turns_come_when_they_are_wanted(void **state)
         wishes.at[r] = start;
         br_sim_job_wake(&job, r);
     }
-    job.program = (struct br_sim_job_program){.with = &wishes, .turn = wish};
+    job.program = (struct br_sim_job_program){.with = &wishes, .progress = wish};
     while (br_sim_now(job.sim) <= start + 60500)
         assert_int_equal(br_sim_job_advance(&job), 0);
     for (uint32_t r = 0; r < RANKS; r++)

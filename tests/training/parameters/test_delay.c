@@ -56,7 +56,7 @@ static void choose__stops_when_little_is_saved(void **state)
     struct br_delay_times t = balanced;
 
     (void)state;
-    assert_int_equal(br_delay_choose(&t), BR_DELAY_MOST);
+    assert_int_equal(br_delay_choose(&t), BR_DELAY_MAX);
     t.communication = 0.1;
     t.push = 0.1;
     assert_int_equal(br_delay_choose(&t), 1);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tests/training/work.h"
+#include "tests/training/session/workloads.h"
 #include "training/session/merge.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ static void algorithm_1(const struct br_workload *load, uint8_t *joins)
     struct printed *m = calloc(1, sizeof *m);
 
     m->L = (int)load->n;
-    m->a = load->line.a;
-    m->b = load->line.b;
+    m->a = load->cost.a;
+    m->b = load->cost.b;
     for (int l = 1; l <= m->L; l++) {
         m->p[l] = load->layers[l - 1].bytes;
         m->t_b[l] = load->layers[l - 1].backward;
@@ -84,14 +84,14 @@ static void merge_greedy__is_algorithm_1(void **state)
 static void merge_greedy__worked_example(void **state)
 {
     struct br_layer layers[3] = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}};
-    struct br_workload load = {.layers = layers, .n = 3, .line = {1.5, 0.5}};
+    struct br_workload load = {.layers = layers, .n = 3, .cost = {1.5, 0.5}};
     uint8_t joins[3];
 
     (void)state;
     br_merge_greedy(&load, joins);
     assert_memory_equal(joins, ((uint8_t[]){0, 1, 1}), 3);
     assert_true(work_end(&load, joins) == 6);
-    load.line.a = 0.5; /* nothing to gain: 1, 2, 3 leave at once, and take 1 each */
+    load.cost.a = 0.5; /* nothing to gain: 1, 2, 3 leave at once, and take 1 each */
     br_merge_greedy(&load, joins);
     assert_memory_equal(joins, ((uint8_t[]){0, 0, 0}), 3);
     assert_true(work_end(&load, joins) == 4);

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/training/work.h"
+#include "tests/training/session/workloads.h"
 #include "training/session/policy.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ static void policy_make__auto_is_close_to_the_least_of_all(void **state)
 static void policy_make__p3_halves_the_papers_delay(void **state)
 {
     static const struct br_layer three[3] = {{2, 1, 1}, {2, 1, 1}, {2, 1, 1}};
-    struct br_workload load = {.layers = three, .n = 3, .line = {0, 1}, .slice_bytes = 1};
+    struct br_workload load = {.layers = three, .n = 3, .cost = {0, 1}, .slice_bytes = 1};
 
     (void)state;
     assert_true(fabs(iteration(BR_POLICY_LAYERWISE, &load) - 10) < 1e-12);
@@ -117,7 +117,7 @@ static void policy_make__p3_halves_the_papers_delay(void **state)
 static void policy_make__one_layer(void **state)
 {
     static const struct br_layer one[1] = {{1e6, 1e-3, 2e-3}};
-    struct br_workload load = {.layers = one, .n = 1, .line = {1e-4, 1e-9}, .slice_bytes = 2e5};
+    struct br_workload load = {.layers = one, .n = 1, .cost = {1e-4, 1e-9}, .slice_bytes = 2e5};
 
     (void)state;
     for (int p = 0; p < BR_POLICIES; p++)

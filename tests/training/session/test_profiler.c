@@ -14,13 +14,13 @@
 
 /* What a program does, second by second. */
 struct program {
-    struct br_profiler pace;
+    struct br_profiler profiler;
     uint64_t now;
 };
 
 static void start(struct program *p, uint32_t n)
 {
-    assert_int_equal(br_profiler_open(&p->pace, n), 0);
+    assert_int_equal(br_profiler_open(&p->profiler, n), 0);
     p->now = 1000;
 }
 
@@ -31,9 +31,9 @@ static void compute(struct program *p, uint64_t seconds)
 
 static void call(struct program *p, enum br_profiler_call what, uint32_t layer, uint64_t seconds)
 {
-    br_profiler_enter(&p->pace, what, layer, p->now);
+    br_profiler_enter(&p->profiler, what, layer, p->now);
     compute(p, seconds);
-    br_profiler_leave(&p->pace, p->now);
+    br_profiler_leave(&p->profiler, p->now);
 }
 
 /* Two layers: forward 1 and 2, backward 3 and 4; 5 and 6 are waited for them, 7 in the step. */
@@ -59,18 +59,18 @@ static void pace__of_a_program_that_overlaps(void **state)
 
     (void)state;
     start(&p, 2);
-    NEAR(br_profiler_iteration(&p.pace, &exposed), 0);
+    NEAR(br_profiler_iteration(&p.profiler, &exposed), 0);
     for (int i = 0; i < 3; i++)
         iteration(&p);
-    br_profiler_times(&p.pace, layers);
+    br_profiler_times(&p.profiler, layers);
     NEAR(layers[0].forward, 1);
     NEAR(layers[1].forward, 2);
     NEAR(layers[0].backward, 3);
     NEAR(layers[1].backward, 4);
-    assert_int_equal(p.pace.iterations, 2); /* from first ready to first ready */
-    NEAR(br_profiler_iteration(&p.pace, &exposed), 5 + 1 + 6 + 2 + 7 + 4 + 3 + 100);
+    assert_int_equal(p.profiler.iterations, 2); /* from first ready to first ready */
+    NEAR(br_profiler_iteration(&p.profiler, &exposed), 5 + 1 + 6 + 2 + 7 + 4 + 3 + 100);
     NEAR(exposed, 5 + 6 + 7);
-    br_profiler_close(&p.pace);
+    br_profiler_close(&p.profiler);
 }
 
 /* The step is behind the backward pass, nobody waits for a layer: forward times are not known. */
@@ -90,13 +90,13 @@ static void pace__of_a_program_that_does_not(void **state)
         call(&p, BR_PROFILER_STEP, 0, 7);
         compute(&p, 10);
     }
-    br_profiler_times(&p.pace, layers);
+    br_profiler_times(&p.profiler, layers);
     NEAR(layers[0].forward, 0);
     NEAR(layers[0].backward, 3);
     NEAR(layers[1].backward, 14); /* with all that comes before it; it delays nothing */
-    NEAR(br_profiler_iteration(&p.pace, &exposed), 24);
+    NEAR(br_profiler_iteration(&p.profiler, &exposed), 24);
     NEAR(exposed, 7);
-    br_profiler_close(&p.pace);
+    br_profiler_close(&p.profiler);
 }
 
 /* Branches: layers wait and are ready in an order of their own, another one each time, and one of
@@ -124,17 +124,17 @@ static void pace__of_layers_in_any_order(void **state)
         }
         compute(&p, 100); /* the program's own affair */
     }
-    br_profiler_times(&p.pace, layers);
+    br_profiler_times(&p.profiler, layers);
     for (uint32_t l = 0; l < 3; l++) {
         NEAR(layers[l].forward, l == 1 ? 0 : l + 1);
         NEAR(layers[l].backward, 10 + l);
     }
-    assert_int_equal(p.pace.iterations, 2);
+    assert_int_equal(p.profiler.iterations, 2);
     /* from step to step all iterations take as long; the first layer that is ready takes a second
      * more each time */
-    NEAR(br_profiler_iteration(&p.pace, &exposed), 5 + 1 + 5 + 3 + 7 + 10 + 11 + 12 + 100 + 1);
+    NEAR(br_profiler_iteration(&p.profiler, &exposed), 5 + 1 + 5 + 3 + 7 + 10 + 11 + 12 + 100 + 1);
     NEAR(exposed, 5 + 5 + 7);
-    br_profiler_close(&p.pace);
+    br_profiler_close(&p.profiler);
 }
 
 static void pace_reset__forgets(void **state)
@@ -147,15 +147,15 @@ static void pace_reset__forgets(void **state)
     start(&p, 2);
     iteration(&p);
     iteration(&p);
-    br_profiler_reset(&p.pace);
+    br_profiler_reset(&p.profiler);
     compute(&p, 50);
-    br_profiler_times(&p.pace, layers);
+    br_profiler_times(&p.profiler, layers);
     NEAR(layers[0].backward + layers[1].backward + layers[0].forward + layers[1].forward, 0);
     call(&p, BR_PROFILER_READY, 1, 0); /* what was before the reset is not its backward pass */
-    br_profiler_times(&p.pace, layers);
+    br_profiler_times(&p.profiler, layers);
     NEAR(layers[1].backward, 0);
-    NEAR(br_profiler_iteration(&p.pace, &exposed), 0);
-    br_profiler_close(&p.pace);
+    NEAR(br_profiler_iteration(&p.profiler, &exposed), 0);
+    br_profiler_close(&p.profiler);
 }
 
 int main(void)

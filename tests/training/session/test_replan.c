@@ -23,11 +23,11 @@
 #define STARTS_UP (20 * BR_US) /* each all-reduce; its bytes take no time */
 #define WARMUP    2            /* iterations */
 #define REVIEW    40           /* iterations, longer than a trial */
-#define TRIED     (WARMUP + 1 + BR_AUTOTUNE_TURNS * BR_POLICIES) /* the first trial is over */
+#define TRIED     (WARMUP + 1 + BR_AUTOTUNE_SAMPLES * BR_POLICIES) /* the first trial is over */
 
-static struct br_context family;
+static struct br_context replan_context;
 static struct br_group group;
-static struct braid_comm comm = {.context = &family, .size = 2, .group = &group};
+static struct braid_comm comm = {.context = &replan_context, .size = 2, .group = &group};
 static uint64_t now, idle; /* ns: the clock; the line has nothing more to do */
 static int under_way;
 

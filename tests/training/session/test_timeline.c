@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tests/training/work.h"
+#include "tests/training/session/workloads.h"
 #include "training/session/merge.h"
 #include "training/session/timeline.h"
 
@@ -17,7 +17,7 @@
 
 /* P3's figure: three layers, forward and backward 1 unit each, synchronisation 2. */
 static const struct br_layer three[3] = {{2, 1, 1}, {2, 1, 1}, {2, 1, 1}};
-static const struct br_workload p3 = {.layers = three, .n = 3, .line = {0, 1}, .slice_bytes = 1};
+static const struct br_workload p3 = {.layers = three, .n = 3, .cost = {0, 1}, .slice_bytes = 1};
 
 static void timeline_run__three_layers_in_order(void **state)
 {
@@ -66,7 +66,7 @@ static void timeline_run__overtaking_takes_its_time(void **state)
     struct br_timeline line;
 
     (void)state;
-    slow.behind = 1;
+    slow.overtake = 1;
     assert_int_equal(br_timeline_open(&line, 3), 0);
     br_timeline_run(&line, &slow, (uint8_t[]){0, 0, 0}, true);
     NEAR(line.groups[0].end, 3);
@@ -101,7 +101,7 @@ static void timeline_run__overtaking_waits_for_the_slice(void **state)
 static void timeline_run__the_start_up_is_not_overtaken(void **state)
 {
     static const struct br_layer two[2] = {{1, 1, 1}, {10, 1, 1}};
-    struct br_workload work = {.layers = two, .n = 2, .line = {5, 1}, .slice_bytes = 0};
+    struct br_workload work = {.layers = two, .n = 2, .cost = {5, 1}, .slice_bytes = 0};
     struct br_timeline line;
 
     (void)state;
@@ -159,7 +159,7 @@ static void check_laws(const struct br_timeline *line, const struct br_workload 
     }
     NEAR(line->reduced, end);
     for (uint32_t g = 0; g < line->n_groups; g++) {
-        NEAR(served[g], br_cost_line_seconds(&load->line, line->groups[g].bytes));
+        NEAR(served[g], br_cost_line_seconds(&load->cost, line->groups[g].bytes));
         total += served[g];
     }
     assert_true(line->reduced <= line->groups[line->n_groups - 1].ready + total + 1e-9);
@@ -186,7 +186,7 @@ static void timeline_run__laws_hold_on_drawn_workloads(void **state)
             for (uint32_t l = 0; l < work.load.n; l++) {
                 work.layers[l].bytes = 1 + (double)br_random_below(&random, 5);
                 work.layers[l].backward = (double)br_random_below(&random, 4);
-                work.load.line = (struct br_cost_line){(double)br_random_below(&random, 2), 1};
+                work.load.cost = (struct br_cost_line){(double)br_random_below(&random, 2), 1};
                 work.load.slice_bytes = 1;
             }
         for (uint32_t l = 0; l < work.load.n; l++)

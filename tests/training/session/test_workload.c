@@ -26,9 +26,9 @@ static void workload_check__names_what_is_wrong(void **state)
     layers[1].forward = INFINITY;
     assert_int_equal(br_workload_check(&work), -EINVAL);
     layers[1].forward = 0;
-    work.line.a = NAN;
+    work.cost.a = NAN;
     assert_int_equal(br_workload_check(&work), -EINVAL);
-    work.line.a = 0;
+    work.cost.a = 0;
     work.slice_bytes = -1;
     assert_int_equal(br_workload_check(&work), -EINVAL);
     work.slice_bytes = 0;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/transport/datagram/weather.h"
+#include "tests/transport/datagram/netem.h"
 
 #define BUFFERS  4u
 #define PLACE    65536u
@@ -19,7 +19,7 @@
 
 /* Two ends that do nothing by themselves. */
 struct scene {
-    struct weather_net net;
+    struct netem_net net;
     struct br_slot_table slots;
     uint8_t *place, *source;
     struct br_slot *slot;
@@ -44,7 +44,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     case BR_EVENT_CONNECTED:
         scene->at[end].up = true;
         if (scene->trusts)
-            br_dgram_link_trust(scene->net.ends[end].link);
+            br_dgram_link_authenticate(scene->net.ends[end].link);
         break;
     case BR_EVENT_SENT:
         scene->at[end].sent++;
@@ -75,7 +75,7 @@ static int set_up(void **state)
                                      .patience = PATIENCE};
 
     assert_non_null(scene);
-    weather_init(&scene->net, 3);
+    netem_init(&scene->net, 3);
     assert_int_equal(br_slot_table_init(&scene->slots, 4), 0);
     scene->place = calloc(1, PLACE);
     scene->source = malloc(PLACE);
@@ -85,7 +85,7 @@ static int set_up(void **state)
     scene->number = br_slot_number(&scene->slots, scene->slot);
     scene->trusts = true;
     config.slots = &scene->slots;
-    weather_pair(&scene->net, &config, -1);
+    netem_pair(&scene->net, &config, -1);
     for (unsigned i = 0; i < 2; i++) {
         scene->net.ends[i].event = on_event;
         scene->net.ends[i].owner = scene;
@@ -98,7 +98,7 @@ static int tear_down(void **state)
 {
     struct scene *scene = *state;
 
-    weather_destroy(&scene->net);
+    netem_destroy(&scene->net);
     br_slot_table_destroy(&scene->slots);
     free(scene->place);
     free(scene->source);
@@ -108,12 +108,12 @@ static int tear_down(void **state)
 
 static void run(struct scene *scene, uint64_t time)
 {
-    weather_run(&scene->net, scene->net.now + time);
+    netem_run(&scene->net, scene->net.now + time);
 }
 
 static void connect(struct scene *scene)
 {
-    weather_connect(&scene->net, 0);
+    netem_connect(&scene->net, 0);
     run(scene, 100 * BR_MS);
     assert_true(scene->at[0].up && scene->at[1].up);
 }
@@ -126,7 +126,7 @@ static int post(struct scene *scene, unsigned end, enum br_frame_kind kind)
                              .slot = kind == BR_FRAME_DATA ? scene->number : 0};
     int rc = br_dgram_link_post(scene->net.ends[end].link, &frame, 1);
 
-    weather_kick(&scene->net, end);
+    netem_kick(&scene->net, end);
     return rc;
 }
 
@@ -142,8 +142,8 @@ static void connect__finds_the_size_that_passes(void **state)
 {
     struct scene *scene = *state;
 
-    scene->net.weather.mtu = 1472;
-    scene->net.weather.loss = 0.1;
+    scene->net.impairments.mtu = 1472;
+    scene->net.impairments.loss = 0.1;
     connect(scene);
     assert_int_equal(packet_bytes(scene, 0), 1472);
     assert_int_equal(packet_bytes(scene, 1), 1472);
@@ -164,8 +164,8 @@ static void idle__lives_through_a_darkness(void **state)
     struct scene *scene = *state;
 
     connect(scene);
-    scene->net.weather.black_from = scene->net.now + 300 * BR_MS;
-    scene->net.weather.black_until = scene->net.weather.black_from + 400 * BR_MS;
+    scene->net.impairments.black_from = scene->net.now + 300 * BR_MS;
+    scene->net.impairments.black_until = scene->net.impairments.black_from + 400 * BR_MS;
     run(scene, 5 * BR_SEC);
     assert_int_equal(scene->at[0].error, 0);
     assert_int_equal(scene->at[1].error, 0);
@@ -179,7 +179,7 @@ static void connect__with_nobody_there_ends_in_time(void **state)
     struct scene *scene = *state;
 
     scene->net.ends[1].listens = false;
-    weather_connect(&scene->net, 0);
+    netem_connect(&scene->net, 0);
     run(scene, PATIENCE + BR_MS);
     assert_int_equal(scene->at[0].error, -ETIMEDOUT);
     assert_int_equal(br_dgram_link_timer(scene->net.ends[0].link), BR_DGRAM_NEVER);
@@ -217,11 +217,11 @@ static void post__is_full_at_the_window(void **state)
     unsigned taken = 0;
 
     connect(scene);
-    scene->net.weather.loss = 1;
+    scene->net.impairments.loss = 1;
     while (post(scene, 0, BR_FRAME_DATA) == 1)
         taken++;
     assert_int_equal(taken, BR_DGRAM_WINDOW);
-    scene->net.weather.loss = 0;
+    scene->net.impairments.loss = 0;
     run(scene, 400 * BR_MS);
     assert_int_equal(scene->at[0].sent, taken);
     assert_int_equal(scene->at[1].placed, taken);
@@ -234,7 +234,7 @@ static void close__comes_after_what_arrived(void **state)
     connect(scene);
     post(scene, 0, BR_FRAME_MESSAGE);
     run(scene, BR_MS);
-    weather_close(&scene->net, 0);
+    netem_close(&scene->net, 0);
     run(scene, BR_MS);
     assert_int_equal(scene->at[1].error, -ECONNRESET);
     assert_int_equal(scene->at[1].events_at_close, 1);
@@ -261,14 +261,14 @@ static void silence__of_an_idle_link_is_noticed(void **state)
     connect(scene);
     run(scene, 10 * PATIENCE);
     assert_int_equal(scene->at[0].error, 0);
-    scene->net.weather.loss = 1;
+    scene->net.impairments.loss = 1;
     run(scene, PATIENCE - 10 * BR_MS);
     assert_int_equal(scene->at[0].error, 0);
     run(scene, 2 * BR_SEC + 250 * BR_MS);
     assert_int_equal(scene->at[0].error, -ETIMEDOUT);
 }
 
-static void trust__payload_from_a_stranger_ends_the_link(void **state)
+static void authenticate__payload_from_an_unauthenticated_peer_ends_the_link(void **state)
 {
     struct scene *scene = *state;
 
@@ -282,20 +282,20 @@ static void trust__payload_from_a_stranger_ends_the_link(void **state)
 }
 
 /* It overtakes the message that proves the peer; nothing of it is kept until then. */
-static void trust__early_payload_waits(void **state)
+static void authenticate__early_payload_waits(void **state)
 {
     struct scene *scene = *state;
 
     scene->trusts = false;
     connect(scene);
-    scene->net.weather.mtu = 1900; /* the message's packet is longer */
+    scene->net.impairments.mtu = 1900; /* the message's packet is longer */
     post(scene, 0, BR_FRAME_MESSAGE);
-    scene->net.weather.mtu = 0;
+    scene->net.impairments.mtu = 0;
     post(scene, 0, BR_FRAME_DATA);
     run(scene, 50 * BR_US);
     assert_int_equal(scene->at[1].messages, 0);
     assert_int_equal(scene->at[1].placed, 0);
-    br_dgram_link_trust(scene->net.ends[1].link);
+    br_dgram_link_authenticate(scene->net.ends[1].link);
     run(scene, 300 * BR_MS);
     assert_int_equal(scene->at[1].messages, 1);
     assert_int_equal(scene->at[1].placed, 1);
@@ -318,7 +318,7 @@ static void carry(struct scene *scene, uint64_t at)
 
 /* It came while the process stood still, some of it long before the rest: all before anybody could
  * trust the peer. */
-static void trust__early_payload_that_waited(void **state)
+static void authenticate__early_payload_that_waited(void **state)
 {
     struct br_frame frame = {.kind = BR_FRAME_DATA, .length = 1024};
     struct scene *scene = *state;
@@ -332,7 +332,7 @@ static void trust__early_payload_that_waited(void **state)
     carry(scene, scene->net.now);
     carry(scene, scene->net.now + 100 * BR_MS);
     scene->net.now += 100 * BR_MS;
-    br_dgram_link_trust(scene->net.ends[1].link);
+    br_dgram_link_authenticate(scene->net.ends[1].link);
     run(scene, 400 * BR_MS);
     assert_int_equal(scene->at[1].error, 0);
     assert_int_equal(scene->at[1].placed, 2);
@@ -349,7 +349,7 @@ static void slots__out_of_bounds_ends_the_link(void **state)
 
     connect(scene);
     assert_int_equal(br_dgram_link_post(scene->net.ends[0].link, &frame, 1), 1);
-    weather_kick(&scene->net, 0);
+    netem_kick(&scene->net, 0);
     run(scene, BR_MS);
     assert_int_equal(scene->at[1].error, -EPROTO);
 }
@@ -359,7 +359,7 @@ static void slots__one_that_dies_in_the_middle(void **state)
     struct scene *scene = *state;
 
     connect(scene);
-    scene->net.weather.jitter = 10 * BR_MS;
+    scene->net.impairments.jitter = 10 * BR_MS;
     post(scene, 0, BR_FRAME_DATA);
     run(scene, 2 * BR_MS);
     br_slot_put(&scene->slots, scene->slot);
@@ -384,12 +384,12 @@ static void messages__wait_for_room(void **state)
     run(scene, 300 * BR_MS);
     assert_int_equal(scene->at[1].messages, BUFFERS);
     for (unsigned round = 2; round <= 3; round++) {
-        scene->net.weather.loss = round == 2 ? 1 : 0;
+        scene->net.impairments.loss = round == 2 ? 1 : 0;
         while (scene->at[1].n_held)
             br_dgram_link_release(scene->net.ends[1].link,
                                   scene->at[1].held[--scene->at[1].n_held]);
-        weather_kick(&scene->net, 1);
-        scene->net.weather.loss = 0;
+        netem_kick(&scene->net, 1);
+        scene->net.impairments.loss = 0;
         run(scene, 100 * BR_MS);
         assert_int_equal(scene->at[1].messages, round * BUFFERS);
     }
@@ -405,7 +405,7 @@ static void paths__one_that_is_dead_does_not_slow_the_others(void **state)
     scene->net.ends[0].config.paths = 4;
     scene->net.ends[1].config.paths = 3; /* the smaller number counts */
     connect(scene);
-    scene->net.weather.dead_path = 2;
+    scene->net.impairments.dead_path = 2;
     for (unsigned i = 0; i < 100; i++)
         post(scene, 0, BR_FRAME_DATA);
     run(scene, 100 * BR_MS); /* finds out */
@@ -435,9 +435,9 @@ int main(void)
         CASE(close__comes_after_what_arrived),
         CASE(close__a_peer_that_forgot),
         CASE(silence__of_an_idle_link_is_noticed),
-        CASE(trust__payload_from_a_stranger_ends_the_link),
-        CASE(trust__early_payload_waits),
-        CASE(trust__early_payload_that_waited),
+        CASE(authenticate__payload_from_an_unauthenticated_peer_ends_the_link),
+        CASE(authenticate__early_payload_waits),
+        CASE(authenticate__early_payload_that_waited),
         CASE(slots__out_of_bounds_ends_the_link),
         CASE(slots__one_that_dies_in_the_middle),
         CASE(messages__wait_for_room),

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/transport/datagram/weather.h"
+#include "tests/transport/datagram/netem.h"
 
 #define TRANSFERS     6u
 #define TRANSFER      (160u << 10)
@@ -29,8 +29,8 @@ struct user {
     struct br_slot *slot[TRANSFERS];
     uint32_t number[TRANSFERS];
     uint8_t *place[TRANSFERS], *source[TRANSFERS];
-    bool dead[TRANSFERS];             /* the slot was put back in the middle */
-    unsigned n_placed, placed_cursor; /* frames to post */
+    bool dead[TRANSFERS];                /* the slot was put back in the middle */
+    unsigned n_data_frames, data_cursor; /* frames to post */
     struct {
         uint32_t transfer, offset, length;
         unsigned sent, arrived;
@@ -44,7 +44,7 @@ struct user {
 };
 
 struct pair {
-    struct weather_net net;
+    struct netem_net net;
     bool kills; /* slots are put back in the middle */
     struct user users[2];
 };
@@ -77,7 +77,7 @@ static void plan(struct pair *pair, unsigned u)
     struct br_random *random = &pair->net.random;
     uint32_t granule = user->slot[0]->granule_bytes, at[TRANSFERS] = {0};
 
-    while (user->n_placed < MOST_FRAMES) {
+    while (user->n_data_frames < MOST_FRAMES) {
         uint32_t t = (uint32_t)br_random_below(random, TRANSFERS), length;
         uint32_t left = SLICE - at[t] % SLICE;
 
@@ -87,9 +87,9 @@ static void plan(struct pair *pair, unsigned u)
         length = length < left ? length : left;
         if (!length)
             break; /* this transfer is whole: enough */
-        user->frames[user->n_placed].transfer = t;
-        user->frames[user->n_placed].offset = at[t];
-        user->frames[user->n_placed++].length = length;
+        user->frames[user->n_data_frames].transfer = t;
+        user->frames[user->n_data_frames].offset = at[t];
+        user->frames[user->n_data_frames++].length = length;
         at[t] += length;
     }
     user->messages = (unsigned)br_random_below(random, 60);
@@ -122,8 +122,8 @@ static void post(struct pair *pair, unsigned end)
             break;
         user->posted++;
     }
-    while (user->placed_cursor < user->n_placed) {
-        unsigned i = user->placed_cursor, t = user->frames[i].transfer;
+    while (user->data_cursor < user->n_data_frames) {
+        unsigned i = user->data_cursor, t = user->frames[i].transfer;
         struct br_frame frame = {.kind = BR_FRAME_DATA,
                                  .payload = user->source[t] + user->frames[i].offset,
                                  .length = user->frames[i].length,
@@ -136,11 +136,11 @@ static void post(struct pair *pair, unsigned end)
         memcpy(inline_, &i, sizeof i);
         if (br_dgram_link_post(link, &frame, 1) != 1)
             break;
-        user->placed_cursor++;
+        user->data_cursor++;
     }
 }
 
-static void hear_message(struct pair *pair, unsigned end, const struct br_event *event)
+static void receive_message(struct pair *pair, unsigned end, const struct br_event *event)
 {
     struct user *user = &pair->users[end];
     unsigned i = user->heard++;
@@ -156,13 +156,13 @@ static void hear_message(struct pair *pair, unsigned end, const struct br_event 
         br_dgram_link_release(pair->net.ends[end].link, user->held[--user->n_held]);
 }
 
-static void hear_placed(struct pair *pair, unsigned end, const struct br_event *event)
+static void receive_data(struct pair *pair, unsigned end, const struct br_event *event)
 {
     struct user *user = &pair->users[end], *peer = &pair->users[!end];
     unsigned i, t;
 
     memcpy(&i, event->inline_, sizeof i);
-    assert_true(i < peer->n_placed && event->inline_[BR_FRAME_INLINE - 1] == 0xaa);
+    assert_true(i < peer->n_data_frames && event->inline_[BR_FRAME_INLINE - 1] == 0xaa);
     t = peer->frames[i].transfer;
     assert_int_equal(peer->frames[i].arrived++, 0);
     assert_int_equal(event->slot, user->number[t]);
@@ -200,7 +200,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     case BR_EVENT_CONNECTED:
         assert_int_equal(event->kind, end ? BR_EVENT_ACCEPTED : BR_EVENT_CONNECTED);
         user->up = true;
-        br_dgram_link_trust(pair->net.ends[end].link);
+        br_dgram_link_authenticate(pair->net.ends[end].link);
         break;
     case BR_EVENT_SENT:
         if (event->cookie & 1)
@@ -211,10 +211,10 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
             assert_int_equal(user->frames[event->cookie / 2].arrived, 1); /* sent means placed */
         break;
     case BR_EVENT_MESSAGE:
-        hear_message(pair, end, event);
+        receive_message(pair, end, event);
         break;
     case BR_EVENT_DATA:
-        hear_placed(pair, end, event);
+        receive_data(pair, end, event);
         break;
     case BR_EVENT_CLOSED:
         assert_true(event->error < 0 && *br_dgram_link_message(pair->net.ends[end].link));
@@ -232,11 +232,11 @@ static struct pair *begin(uint64_t seed, const struct br_dgram_config *more)
     struct br_dgram_config config = *more;
 
     assert_non_null(pair);
-    weather_init(&pair->net, seed);
+    netem_init(&pair->net, seed);
     config.message_bytes = MESSAGE_BYTES;
     config.message_buffers = BUFFERS;
     config.patience = PATIENCE;
-    weather_pair(&pair->net, &config, -1);
+    netem_pair(&pair->net, &config, -1);
     for (unsigned u = 0; u < 2; u++) {
         begin_user(pair, u);
         plan(pair, u);
@@ -249,7 +249,7 @@ static struct pair *begin(uint64_t seed, const struct br_dgram_config *more)
 
 static void end(struct pair *pair)
 {
-    weather_destroy(&pair->net);
+    netem_destroy(&pair->net);
     for (unsigned u = 0; u < 2; u++) {
         for (unsigned t = 0; t < TRANSFERS; t++) {
             free(pair->users[u].place[t]);
@@ -264,14 +264,14 @@ static bool user_done(const struct pair *pair, unsigned u)
 {
     const struct user *user = &pair->users[u];
 
-    for (unsigned i = 0; i < user->n_placed; i++)
+    for (unsigned i = 0; i < user->n_data_frames; i++)
         if (!user->frames[i].sent)
             return false;
     return user->sent_messages == user->messages && pair->users[!u].heard == user->messages;
 }
 
 /* Nothing was written behind a place, or into one that was given up. */
-static void expect_own_places(const struct user *user)
+static void expect_destinations(const struct user *user)
 {
     for (unsigned t = 0; t < TRANSFERS; t++) {
         for (unsigned k = 0; k < 64; k++)
@@ -288,9 +288,9 @@ static void expect_done(const struct pair *pair, uint64_t seed)
             fail_msg("seed %llu: end %u is not done: error %d, %u of %u messages",
                      (unsigned long long)seed, u, pair->users[u].error,
                      pair->users[u].sent_messages, pair->users[u].messages);
-        for (unsigned i = 0; i < pair->users[u].n_placed; i++)
+        for (unsigned i = 0; i < pair->users[u].n_data_frames; i++)
             assert_int_equal(pair->users[u].frames[i].arrived, 1);
-        expect_own_places(&pair->users[u]);
+        expect_destinations(&pair->users[u]);
     }
 }
 
@@ -301,8 +301,8 @@ static void link__quiet_network(void **state)
     struct br_dgram_stats stats;
 
     (void)state;
-    weather_connect(&pair->net, 0);
-    weather_run(&pair->net, 2 * BR_SEC);
+    netem_connect(&pair->net, 0);
+    netem_run(&pair->net, 2 * BR_SEC);
     expect_done(pair, 1);
     br_dgram_link_stats(pair->net.ends[0].link, &stats);
     assert_int_equal(stats.packet_bytes, 8972);
@@ -342,10 +342,10 @@ static void storm(uint64_t seed)
     if (config.paths > 1 && !br_random_below(&random, 4))
         w.dead_path = 2;
     pair->kills = !br_random_below(&random, 3);
-    pair->net.weather = w;
-    weather_connect(&pair->net, 0);
+    pair->net.impairments = w;
+    netem_connect(&pair->net, 0);
     for (unsigned step = 0; step < 40; step++) {
-        weather_run(&pair->net, pair->net.now + BR_SEC);
+        netem_run(&pair->net, pair->net.now + BR_SEC);
         if (user_done(pair, 0) && user_done(pair, 1))
             break;
     }
@@ -364,18 +364,18 @@ static void darkness(uint64_t seed)
 
     w.black_from = pair->net.now + br_random_below(&pair->net.random, 10 * BR_MS);
     w.black_until = UINT64_MAX;
-    pair->net.weather = w;
-    weather_connect(&pair->net, 0);
-    weather_run(&pair->net, w.black_from + PATIENCE + 300 * BR_MS);
+    pair->net.impairments = w;
+    netem_connect(&pair->net, 0);
+    netem_run(&pair->net, w.black_from + PATIENCE + 300 * BR_MS);
     for (unsigned u = 0; u < 2; u++) {
         const struct user *user = &pair->users[u];
         bool waits = user->posted > user->sent_messages || (!u && !user->up);
 
-        for (unsigned i = 0; i < user->placed_cursor; i++)
+        for (unsigned i = 0; i < user->data_cursor; i++)
             waits |= !user->frames[i].sent;
         if (waits && user->error != -ETIMEDOUT)
             fail_msg("seed %llu: end %u waits, error %d", (unsigned long long)seed, u, user->error);
-        expect_own_places(user);
+        expect_destinations(user);
     }
     end(pair);
 }

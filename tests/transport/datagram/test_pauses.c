@@ -12,14 +12,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "tests/transport/datagram/weather.h"
+#include "tests/transport/datagram/netem.h"
 #include "transport/datagram/internal.h"
 
 #define PLACE (60u << 10)
 #define HANGS 60 /* seconds after which the test ends for want of another end */
 
 struct scene {
-    struct weather_net net;
+    struct netem_net net;
     struct br_slot_table slots;
     uint8_t *place, *source;
     uint32_t number; /* of the slot */
@@ -45,7 +45,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     switch (event->kind) {
     case BR_EVENT_ACCEPTED:
     case BR_EVENT_CONNECTED:
-        br_dgram_link_trust(scene->net.ends[end].link);
+        br_dgram_link_authenticate(scene->net.ends[end].link);
         scene->up = true;
         break;
     case BR_EVENT_SENT:
@@ -66,7 +66,7 @@ static void on_event(void *owner, unsigned end, const struct br_event *event)
     }
 }
 
-/* Two ends of a link; port: as weather_pair(). */
+/* Two ends of a link; port: as netem_pair(). */
 static struct scene *begin(uint32_t buffers, int port)
 {
     struct scene *scene = calloc(1, sizeof *scene);
@@ -78,30 +78,30 @@ static struct scene *begin(uint32_t buffers, int port)
                                      .flight_bytes = 2 << 20};
 
     assert_non_null(scene);
-    weather_init(&scene->net, 3);
+    netem_init(&scene->net, 3);
     assert_int_equal(br_slot_table_init(&scene->slots, 4), 0);
     scene->place = calloc(1, PLACE);
     scene->source = calloc(1, PLACE);
     assert_true(scene->place && scene->source);
     config.slots = &scene->slots;
-    weather_pair(&scene->net, &config, port);
+    netem_pair(&scene->net, &config, port);
     for (unsigned i = 0; i < 2; i++) {
         scene->net.ends[i].event = on_event;
         scene->net.ends[i].owner = scene;
     }
     if (port >= 0)
         scene->net.ports[port] =
-            (struct weather_port){.bits_per_second = 1000000000, .buffer = 256 << 10};
-    scene->net.weather.delay = 200 * BR_US;
-    weather_connect(&scene->net, 0);
-    weather_run(&scene->net, scene->net.now + 100 * BR_MS);
+            (struct netem_port){.bits_per_second = 1000000000, .buffer = 256 << 10};
+    scene->net.impairments.delay = 200 * BR_US;
+    netem_connect(&scene->net, 0);
+    netem_run(&scene->net, scene->net.now + 100 * BR_MS);
     assert_true(scene->up);
     return scene;
 }
 
 static void end(struct scene *scene)
 {
-    weather_destroy(&scene->net);
+    netem_destroy(&scene->net);
     br_slot_table_destroy(&scene->slots);
     free(scene->place);
     free(scene->source);
@@ -112,7 +112,7 @@ static unsigned frames_in(struct scene *scene, uint64_t time)
 {
     unsigned before = scene->sent;
 
-    weather_run(&scene->net, scene->net.now + time);
+    netem_run(&scene->net, scene->net.now + time);
     assert_int_equal(scene->error, 0);
     return scene->sent - before;
 }
@@ -133,16 +133,16 @@ static void pause__is_forgotten(void **state)
         scene->number = br_slot_number(&scene->slots,
                                        br_slot_get(&scene->slots, scene->place, PLACE, 64u << 10));
         post_frames(scene);
-        weather_kick(&scene->net, 0);
-        scene->net.weather.loss = 0.01;
+        netem_kick(&scene->net, 0);
+        scene->net.impairments.loss = 0.01;
         frames_in(scene, BR_SEC);
         before = frames_in(scene, BR_SEC);
-        scene->net.weather.loss = 0;
-        scene->net.weather.delay = holds[i];
+        scene->net.impairments.loss = 0;
+        scene->net.impairments.delay = holds[i];
         frames_in(scene, holds[i]);
-        scene->net.weather.delay = 200 * BR_US;
+        scene->net.impairments.delay = 200 * BR_US;
         frames_in(scene, holds[i] + 2 * BR_SEC); /* the last ones that were held have come */
-        scene->net.weather.loss = 0.01;
+        scene->net.impairments.loss = 0.01;
         frames_in(scene, 8 * BR_SEC);
         assert_in_range(frames_in(scene, BR_SEC), before * 3 / 4, 2 * before);
         end(scene);
@@ -162,9 +162,9 @@ static void message__numbers_wrap(void **state)
         uint32_t start = -100u, posted = 0;
 
         scene->net.ends[0].link->next_order = scene->net.ends[1].link->delivered = start;
-        scene->net.ends[0].link->message_limit = scene->net.ends[1].link->limit_told =
+        scene->net.ends[0].link->message_limit = scene->net.ends[1].link->limit_sent =
             start + buffers[i];
-        scene->net.weather.loss = 0.05;
+        scene->net.impairments.loss = 0.05;
         while (posted < 400) {
             uint8_t inline_[BR_FRAME_INLINE] = {0};
             struct br_frame frame = {.kind = BR_FRAME_MESSAGE,
@@ -177,18 +177,17 @@ static void message__numbers_wrap(void **state)
                 posted++;
                 continue;
             }
-            weather_kick(&scene->net, 0);
+            netem_kick(&scene->net, 0);
             frames_in(scene, BR_MS);
         }
-        weather_kick(&scene->net, 0);
+        netem_kick(&scene->net, 0);
         frames_in(scene, 3 * BR_SEC);
         assert_int_equal(scene->heard, 400);
         end(scene);
     }
 }
 
-/* ---- a peer that means harm
- * -------------------------------------------------------------------- */
+/* ---- a peer that means harm ------------------------------------------------------------------ */
 
 /* An end alone, whose packets are looked at here. */
 struct lone {
@@ -226,7 +225,7 @@ static void pass(struct lone *lone, uint64_t time)
     drain(lone);
 }
 
-static void hear_ack(struct lone *lone, uint64_t first, uint64_t last)
+static void receive_ack(struct lone *lone, uint64_t first, uint64_t last)
 {
     struct br_dgram_view view = {.kind = BR_DGRAM_ACK};
 
@@ -293,34 +292,35 @@ static void peer__that_never_hears_of_one(void **state)
         uint64_t number = post_one(&lone);
 
         pass(&lone, 4 * BR_SEC);
-        hear_ack(&lone, number, number);
+        receive_ack(&lone, number, number);
         pass(&lone, BR_MS);
-        hear_ack(&lone, lone.last, lone.last);
+        receive_ack(&lone, lone.last, lone.last);
     }
-    for (int i = 0; i < 3000 && (path->pace.smoothed > 2 * BR_MS || path->pace.window < 8); i++) {
+    for (int i = 0;
+         i < 3000 && (path->congestion.smoothed > 2 * BR_MS || path->congestion.window < 8); i++) {
         while (lone.outstanding < 20)
             post_one(&lone);
         pass(&lone, BR_MS);
-        hear_ack(&lone, path->floor, lone.last);
+        receive_ack(&lone, path->floor, lone.last);
     }
     while (lone.outstanding) {
         pass(&lone, BR_MS);
-        hear_ack(&lone, path->floor, lone.last);
+        receive_ack(&lone, path->floor, lone.last);
     }
     kept = post_one(&lone);
     while (lone.last == kept)
         pass(&lone, BR_MS);
     copy = lone.last;
-    hear_ack(&lone, copy, copy);
+    receive_ack(&lone, copy, copy);
     for (int i = 0; i < 10000 && path->next - path->floor < BR_DGRAM_PACKETS && path->floor == kept;
          i++) {
         post_one(&lone);
         pass(&lone, 500 * BR_US);
         if (lone.last > copy)
-            hear_ack(&lone, copy, lone.last);
+            receive_ack(&lone, copy, lone.last);
     }
     pass(&lone, 50 * BR_MS);
-    hear_ack(&lone, lone.last, lone.last);
+    receive_ack(&lone, lone.last, lone.last);
     pass(&lone, BR_SEC);
     assert_true(path->next - path->floor <= BR_DGRAM_PACKETS);
     br_dgram_link_destroy(lone.link);

@@ -73,7 +73,7 @@ static void nics__are_listed_with_driver_and_interface(void **state)
     assert_int_equal(br_dpdk_nics("/nowhere", nics, 8), 0);
 }
 
-static void nic_check__says_what_mends_it(void **state)
+static void nic_check__says_the_remedy(void **state)
 {
     struct br_dpdk_nic nic;
 
@@ -94,7 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nics__are_listed_with_driver_and_interface),
-        cmocka_unit_test(nic_check__says_what_mends_it),
+        cmocka_unit_test(nic_check__says_the_remedy),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -26,7 +26,7 @@ static void create__bad_numbers(void **state)
     assert_int_equal(br_shm_coll_create(&board, BR_SHM_COLL_RANKS + 1, 0, &fd), -EINVAL);
 }
 
-static void attach__not_a_board(void **state)
+static void attach__not_a_shm_coll(void **state)
 {
     struct br_shm_coll board;
     int fd = br_segment_create("small", 4096);
@@ -59,7 +59,7 @@ static void publish__is_read_by_others(void **state)
     assert_false(br_shm_coll_may_publish(&a, 2)); /* b may still read an older round */
     br_shm_coll_publish(&b, 1, 0, NULL, 0);
     assert_true(br_shm_coll_may_publish(&a, 2));
-    memcpy(br_shm_coll_place(&a, 2, sizeof large), large, sizeof large);
+    memcpy(br_shm_coll_slot(&a, 2, sizeof large), large, sizeof large);
     assert_false(br_shm_coll_ready(&b, 0, 2));
     br_shm_coll_commit(&a, 2, 7);
     assert_memory_equal(br_shm_coll_data(&b, 0, 2, sizeof large), large, sizeof large);
@@ -149,7 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(create__bad_numbers),
-        cmocka_unit_test(attach__not_a_board),
+        cmocka_unit_test(attach__not_a_shm_coll),
         cmocka_unit_test(publish__is_read_by_others),
         cmocka_unit_test(abort__is_said_once),
         cmocka_unit_test(rounds__nobody_overtakes_a_reader),

@@ -140,7 +140,7 @@ static void accept__too_many(void **state)
     end_close(&c);
 }
 
-static void accept__silent_stranger_is_dropped(void **state)
+static void accept__silent_peer_is_dropped(void **state)
 {
     struct pair *pair = *state;
     struct br_shm_device *device = (struct br_shm_device *)pair->b.device;
@@ -235,7 +235,7 @@ int main(void)
         PAIR(connect__nobody_there),
         PAIR(connect__another_host),
         PAIR(accept__too_many),
-        PAIR(accept__silent_stranger_is_dropped),
+        PAIR(accept__silent_peer_is_dropped),
         PAIR(accept__garbage_instead_of_hello),
         PAIR(wait__wakes_for_a_message),
         PAIR(wait__not_with_something_to_do),

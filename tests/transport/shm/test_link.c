@@ -139,7 +139,7 @@ static void listen__messages_before_the_end_are_delivered(void **state)
     ops->link_close(pair->b.link);
 }
 
-static void close__what_was_posted_is_not_placed(void **state)
+static void close__what_was_posted_is_not_written(void **state)
 {
     struct pair *pair = *state;
     static uint8_t from[4096], to[4096];
@@ -255,7 +255,7 @@ int main(void)
         cmocka_unit_test(listen__peer_is_killed),
         cmocka_unit_test(listen__sender_is_killed_while_we_copy),
         PAIR(listen__messages_before_the_end_are_delivered),
-        PAIR(close__what_was_posted_is_not_placed),
+        PAIR(close__what_was_posted_is_not_written),
         PAIR(close__peer_sees_it_and_post_fails),
         PAIR(fd__crosses_the_link),
         PAIR(fd__flood_fails_the_link),

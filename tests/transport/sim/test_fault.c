@@ -149,7 +149,7 @@ static void host_dead__is_noticed_by_silence(void **state)
     assert_int_equal(net.hosts[0].error, -ETIMEDOUT);
 }
 
-static void host_killed__is_told_by_its_kernel(void **state)
+static void host_killed__is_reported_by_its_kernel(void **state)
 {
     struct br_frame frame = {.kind = BR_FRAME_MESSAGE};
     struct br_event event;
@@ -309,7 +309,7 @@ int main(void)
         CASE(switch_down__stops_everybody),
         CASE(path_down__stops_one_pair),
         CASE(host_dead__is_noticed_by_silence),
-        CASE(host_killed__is_told_by_its_kernel),
+        CASE(host_killed__is_reported_by_its_kernel),
         CASE(host_killed__while_its_port_is_down),
         CASE(port_rate__slows_down),
         CASE(add_fault__refuses_the_impossible),

@@ -77,7 +77,7 @@ static void handle(struct end *end, const struct br_event *event)
             ends_ops->message_release(event->link, event->buffer);
         break;
     case BR_EVENT_DATA:
-        end->n_placed++;
+        end->n_data_frames++;
         br_slot_arrive(br_slot_find(&end->slots, event->slot), event->offset, event->length);
         break;
     }

@@ -15,7 +15,7 @@ struct end {
     struct br_device_config config;
     struct br_device *device;
     struct br_link *links[ENDS_LINKS]; /* in the order they came up */
-    int n_links, n_closed, n_sent, n_messages, n_placed, error;
+    int n_links, n_closed, n_sent, n_messages, n_data_frames, error;
     bool hold;     /* keep message buffers */
     bool trusting; /* takes everybody for a peer */
     struct br_event last_message;

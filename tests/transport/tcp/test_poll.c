@@ -30,7 +30,7 @@ static void post__large_frame_in_pieces_lands_without_a_copy(void **state)
     (void)state;
     frame.slot = br_slot_number(&ends_b.slots, slot);
     assert_int_equal(ends_ops->post(link, &frame, 1), 1);
-    ends_until(&ends_b.n_placed, 1);
+    ends_until(&ends_b.n_data_frames, 1);
     ends_until(&ends_a.n_sent, 1);
     assert_memory_equal(ends_place, ends_source, ENDS_PLACE_BYTES);
     assert_int_equal(slot->missing, 0);
@@ -60,7 +60,7 @@ static void poll__many_links_through_the_ring(void **state)
             assert_int_equal(ends_ops->post(ends_a.links[i], &frame, 1), 1);
         }
     }
-    ends_until(&ends_b.n_placed, 8 * n);
+    ends_until(&ends_b.n_data_frames, 8 * n);
     ends_until(&ends_a.n_sent, 8 * n);
     assert_memory_equal(ends_place, ends_source, (size_t)n * 65536);
     assert_true(((struct br_tcp_device *)ends_a.device)->batch.ring_on ||
@@ -76,7 +76,7 @@ static void poll__without_a_ring_the_same(void **state)
     unsetenv("BRAID_TEST_NO_URING");
 }
 
-static void poll__stranger_with_malformed_bytes_loses_its_link_only(void **state)
+static void poll__unauthenticated_with_malformed_bytes_loses_its_link_only(void **state)
 {
     struct br_link *link = ends_connect();
     uint8_t garbage[64] = "GET / HTTP/1.1\r\n";
@@ -99,7 +99,7 @@ static void poll__stranger_with_malformed_bytes_loses_its_link_only(void **state
 
 /* The last proof and the first placed frame may come in one packet: the former must be handled
  * first. */
-static void poll__placed_frames_wait_for_trust(void **state)
+static void poll__data_frames_wait_for_authentication(void **state)
 {
     struct br_slot *slot =
         br_slot_get(&ends_b.slots, ends_place, ENDS_PLACE_BYTES, ENDS_PLACE_BYTES);
@@ -118,15 +118,15 @@ static void poll__placed_frames_wait_for_trust(void **state)
             ends_step(&ends_a, 8);
             ends_step(&ends_b, 8);
         }
-        assert_int_equal(ends_b.n_placed, !trust);
+        assert_int_equal(ends_b.n_data_frames, !trust);
         ends_b.links[0]->authenticated = trust;
-        ends_until(trust ? &ends_b.n_placed : &ends_b.n_closed, 1);
+        ends_until(trust ? &ends_b.n_data_frames : &ends_b.n_closed, 1);
     }
     assert_int_equal(ends_b.error, -EPROTO);
-    assert_int_equal(ends_b.n_placed, 1);
+    assert_int_equal(ends_b.n_data_frames, 1);
 }
 
-static void poll__stranger_who_closes_in_the_middle_of_a_header(void **state)
+static void poll__unauthenticated_who_closes_in_the_middle_of_a_header(void **state)
 {
     int fd = ends_stranger();
 
@@ -269,9 +269,9 @@ int main(void)
         TEST(post__large_frame_in_pieces_lands_without_a_copy),
         TEST(poll__many_links_through_the_ring),
         TEST(poll__without_a_ring_the_same),
-        TEST(poll__stranger_with_malformed_bytes_loses_its_link_only),
-        TEST(poll__placed_frames_wait_for_trust),
-        TEST(poll__stranger_who_closes_in_the_middle_of_a_header),
+        TEST(poll__unauthenticated_with_malformed_bytes_loses_its_link_only),
+        TEST(poll__data_frames_wait_for_authentication),
+        TEST(poll__unauthenticated_who_closes_in_the_middle_of_a_header),
         TEST(poll__messages_before_the_end_are_delivered),
         TEST(poll__links_over_the_limit_are_refused_and_counted),
         TEST(wait__wakes_for_a_connection_a_message_and_the_end),

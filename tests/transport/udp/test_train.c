@@ -29,7 +29,7 @@ static int link_a, link_b;
 
 static int open_socket(const char *ip, union br_inet_address *address)
 {
-    static const struct br_tcp_options options;
+    static const struct br_tcp_socket_options options;
 
     *address = (union br_inet_address){.v4 = {.sin_family = AF_INET}};
     inet_pton(AF_INET, ip, &address->v4.sin_addr);
@@ -235,7 +235,7 @@ static void outbox_send__one_that_cannot_leave(void **state)
 /* What nobody listens for comes back as bad news with the beginning of the packet. The socket,
  * connected to itself, hears nobody else, and keeps its port from being given to another program
  * meanwhile. */
-static void socket_trouble__quotes_the_packet(void **state)
+static void socket_diagnosis__quotes_the_packet(void **state)
 {
     struct pollfd ready = {.fd = from_fd, .events = POLLIN};
     struct br_udp_diagnosis trouble;
@@ -255,7 +255,7 @@ static void socket_trouble__quotes_the_packet(void **state)
 
 static void socket_open__range_of_ports(void **state)
 {
-    struct br_tcp_options options = {0};
+    struct br_tcp_socket_options options = {0};
     union br_inet_address same = from, next = from;
     uint16_t port = ntohs(from.v4.sin_port);
     int fd;
@@ -284,7 +284,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(outbox_add__without_the_kernels_help, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_drop__this_link_only, set_up, tear_down),
         cmocka_unit_test_setup_teardown(outbox_send__one_that_cannot_leave, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(socket_trouble__quotes_the_packet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(socket_diagnosis__quotes_the_packet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(socket_open__range_of_ports, set_up, tear_down),
     };
 

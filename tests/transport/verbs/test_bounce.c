@@ -58,7 +58,7 @@ static void get__pins_once_at_first_need(void **state)
     void *a, *b;
 
     (void)state;
-    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, 4 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_ACCESS_LOCAL, 4 * MIB);
     assert_int_equal(counters.registrations, 0);
     assert_int_equal(br_verbs_bounce_get(&bounce, 100, &a), 0);
     for (int i = 0; i < 1000; i++) {
@@ -82,7 +82,7 @@ static void get__full_then_room_again(void **state)
     void *whole, *piece;
 
     (void)state;
-    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, 2 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_ACCESS_LOCAL, 2 * MIB);
     assert_int_equal(br_verbs_bounce_get(&bounce, 2 * MIB, &whole), 0);
     assert_int_equal(br_verbs_bounce_get(&bounce, 1, &piece), -EAGAIN);
     br_verbs_bounce_put(&bounce, whole);
@@ -100,7 +100,7 @@ static void get__smaller_under_a_limit(void **state)
 
     (void)state;
     limit = 9 * MIB;
-    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_REMOTE, 32 * MIB);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_ACCESS_REMOTE, 32 * MIB);
     assert_int_equal(br_verbs_bounce_get(&bounce, MIB, &piece), 0);
     assert_int_equal(counters.pinned_bytes, 8 * MIB);
     assert_true(access_asked & IBV_ACCESS_REMOTE_WRITE);
@@ -126,7 +126,7 @@ static void get__random_pieces_never_overlap(void **state)
 
     (void)state;
     br_random_seed(&random, 7);
-    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_LOCAL, UNITS * UNIT);
+    br_verbs_bounce_init(&bounce, &registrar, BR_VERBS_ACCESS_LOCAL, UNITS * UNIT);
     for (int round = 0; round < 4000; round++) {
         uint32_t i = (uint32_t)br_random_below(&random, PIECES), gap = 0, longest = 0;
         void *piece;

@@ -50,11 +50,11 @@ static int setup(void **state)
     set_port(2, "rxe0", "eth2", 1);
     ports[2].software = true;
     host = (struct br_verbs_host){
-        .built = true, .ports = ports, .n_ports = 3, .around = {.memlock = UINT64_MAX}};
+        .built = true, .ports = ports, .n_ports = 3, .inventory = {.memlock = UINT64_MAX}};
     return 0;
 }
 
-static struct br_verbs_capabilities offer(int n, const char *first, const char *second)
+static struct br_verbs_capabilities capabilities(int n, const char *first, const char *second)
 {
     char names[2][BR_DEVICE_NAME] = {"", ""};
     uint32_t none[2] = {0};
@@ -69,15 +69,15 @@ static struct br_verbs_capabilities offer(int n, const char *first, const char *
 
 static void assert_refused(int n, const char *first, const char *second, const char *nouns)
 {
-    struct br_verbs_capabilities out = offer(n, first, second);
+    struct br_verbs_capabilities out = capabilities(n, first, second);
 
     assert_false(out.usable);
     assert_says(out.why_not, nouns);
 }
 
-static void offer__hardware_without_a_name(void **state)
+static void capabilities__hardware_without_a_name(void **state)
 {
-    struct br_verbs_capabilities out = offer(0, "", "");
+    struct br_verbs_capabilities out = capabilities(0, "", "");
 
     (void)state;
     assert_true(out.usable);
@@ -85,16 +85,16 @@ static void offer__hardware_without_a_name(void **state)
     ports[1].infiniband = true;
     assert_refused(0, "", "", "Ethernet|InfiniBand");
     strcpy(ports[1].diagnosis.what, "its port is down");
-    out = offer(0, "", "");
+    out = capabilities(0, "", "");
     assert_true(out.usable);
     assert_int_equal(out.families, 1 << BR_GID_IPV4 | 1 << BR_GID_IPV6);
 }
 
-static void offer__soft_roce_by_its_own_name_only(void **state)
+static void capabilities__soft_roce_by_its_own_name_only(void **state)
 {
     (void)state;
-    assert_true(offer(1, "rxe0", "").usable);
-    assert_true(offer(2, "rxe0", "mlx5_0").usable);
+    assert_true(capabilities(1, "rxe0", "").usable);
+    assert_true(capabilities(2, "rxe0", "mlx5_0").usable);
     assert_refused(1, "eth2", "", "soft-RoCE|rxe0");
     assert_refused(1, "10.2.0.1", "", "soft-RoCE");
     host.ports = &ports[2];
@@ -103,25 +103,25 @@ static void offer__soft_roce_by_its_own_name_only(void **state)
 }
 
 /* Hardware by any of its names; a level of a BCube may have no device. */
-static void offer__names(void **state)
+static void capabilities__names(void **state)
 {
     (void)state;
-    assert_true(offer(1, "eth0", "").usable);
-    assert_true(offer(1, "10.1.0.1", "").usable);
-    assert_true(offer(2, "", "mlx5_1").usable);
+    assert_true(capabilities(1, "eth0", "").usable);
+    assert_true(capabilities(1, "10.1.0.1", "").usable);
+    assert_true(capabilities(2, "", "mlx5_1").usable);
     assert_refused(2, "mlx5_0", "eth7", "eth7");
     assert_refused(1, "127.0.0.1", "", "127.0.0.1");
     strcpy(ports[0].diagnosis.what, "its interface eth0 is down");
-    strcpy(ports[0].diagnosis.mend, "ip link set eth0 up");
+    strcpy(ports[0].diagnosis.remedy, "ip link set eth0 up");
     assert_refused(2, "mlx5_1", "mlx5_0", "interface eth0|down");
 }
 
-static void offer__nothing_that_would_fail_to_open(void **state)
+static void capabilities__nothing_that_would_fail_to_open(void **state)
 {
     (void)state;
-    host.around.memlock = 64 << 10;
+    host.inventory.memlock = 64 << 10;
     assert_refused(0, "", "", "64 KiB");
-    host.around.memlock = UINT64_MAX;
+    host.inventory.memlock = UINT64_MAX;
     strcpy(host.library, "libibverbs.so.1 is not there");
     assert_refused(0, "", "", "libibverbs.so.1");
     host.built = false;
@@ -135,18 +135,18 @@ static void offer__nothing_that_would_fail_to_open(void **state)
     assert_refused(0, "", "", "RDMA devices");
 }
 
-static void offer__kinds_of_address(void **state)
+static void capabilities__kinds_of_address(void **state)
 {
     (void)state;
     set_gid(&gids[1][0], 1, "fd01::1", "eth1");
     set_port(1, "mlx5_1", "eth1", 1);
-    assert_int_equal(offer(0, "", "").families, 1 << BR_GID_IPV6);
+    assert_int_equal(capabilities(0, "", "").families, 1 << BR_GID_IPV6);
     set_port(0, "mlx5_0", "eth0", 1);
     assert_refused(0, "", "", "address");
 }
 
 /* Whatever this machine has. */
-static void offer__this_machine(void **state)
+static void capabilities__this_machine(void **state)
 {
     const char nothing[1][BR_DEVICE_NAME] = {"no-such-nic"};
     const uint32_t none[1] = {0};
@@ -161,12 +161,12 @@ static void offer__this_machine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(offer__hardware_without_a_name, setup),
-        cmocka_unit_test_setup(offer__soft_roce_by_its_own_name_only, setup),
-        cmocka_unit_test_setup(offer__names, setup),
-        cmocka_unit_test_setup(offer__nothing_that_would_fail_to_open, setup),
-        cmocka_unit_test_setup(offer__kinds_of_address, setup),
-        cmocka_unit_test(offer__this_machine),
+        cmocka_unit_test_setup(capabilities__hardware_without_a_name, setup),
+        cmocka_unit_test_setup(capabilities__soft_roce_by_its_own_name_only, setup),
+        cmocka_unit_test_setup(capabilities__names, setup),
+        cmocka_unit_test_setup(capabilities__nothing_that_would_fail_to_open, setup),
+        cmocka_unit_test_setup(capabilities__kinds_of_address, setup),
+        cmocka_unit_test(capabilities__this_machine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

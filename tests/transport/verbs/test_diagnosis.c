@@ -15,7 +15,7 @@
 static struct br_verbs_host host;
 static struct br_verbs_port port;
 static struct br_gid gids[2];
-static struct br_verbs_diagnosis trouble;
+static struct br_verbs_diagnosis diagnosis;
 
 /* A healthy host with soft-RoCE on eth0. */
 static int setup(void **state)
@@ -28,16 +28,16 @@ static int setup(void **state)
     gids[1].index = 1;
     host = (struct br_verbs_host){
         .built = true,
-        .around = {.kernel = "6.1.0-56-amd64",
-                   .core = true,
-                   .soft_roce = true,
-                   .nodes = true,
-                   .memlock = UINT64_MAX,
-                   .n_devices = 1,
-                   .devices = {"rxe0"},
-                   .n_interfaces = 2,
-                   .interfaces = {{.name = "lo", .up = true, .carrier = true, .loopback = true},
-                                  {.name = "eth0", .up = true, .carrier = true}}}};
+        .inventory = {.kernel = "6.1.0-56-amd64",
+                      .core = true,
+                      .soft_roce = true,
+                      .nodes = true,
+                      .memlock = UINT64_MAX,
+                      .n_devices = 1,
+                      .devices = {"rxe0"},
+                      .n_interfaces = 2,
+                      .interfaces = {{.name = "lo", .up = true, .carrier = true, .loopback = true},
+                                     {.name = "eth0", .up = true, .carrier = true}}}};
     port = (struct br_verbs_port){.name = "rxe0",
                                   .device = "rxe0",
                                   .netdev = "eth0",
@@ -53,75 +53,75 @@ static int setup(void **state)
 /* What the trouble and its remedy name. */
 static void expect_port(const char *what, const char *mend)
 {
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_says(trouble.what, what);
-    assert_says(trouble.mend, mend);
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_says(diagnosis.what, what);
+    assert_says(diagnosis.remedy, mend);
 }
 
 static void expect_host(const char *what, const char *mend)
 {
-    assert_int_equal(br_verbs_host_troubles(&host, &trouble, 1), 1);
-    assert_says(trouble.what, what);
-    assert_says(trouble.mend, mend);
+    assert_int_equal(br_verbs_host_diagnose(&host, &diagnosis, 1), 1);
+    assert_says(diagnosis.what, what);
+    assert_says(diagnosis.remedy, mend);
 }
 
-static void port_trouble__none_of_a_healthy_one(void **state)
+static void port_diagnosis__none_of_a_healthy_one(void **state)
 {
     (void)state;
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_string_equal(trouble.what, "");
-    assert_string_equal(trouble.mend, "");
-    assert_int_equal(br_verbs_host_troubles(&host, &trouble, 1), 0);
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_string_equal(diagnosis.what, "");
+    assert_string_equal(diagnosis.remedy, "");
+    assert_int_equal(br_verbs_host_diagnose(&host, &diagnosis, 1), 0);
 }
 
-static void port_trouble__not_opened(void **state)
+static void port_diagnosis__not_opened(void **state)
 {
     (void)state;
     port.port = 0;
     port.error = EACCES;
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_says(trouble.what, "permission");
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_says(diagnosis.what, "permission");
     port.error = ENODEV;
     expect_port("libibverbs|driver", "ibverbs-providers|ibv_devices");
     port.error = ENOENT; /* of this device; others may have one */
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_non_null(strstr(trouble.mend, "modprobe ib_uverbs"));
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_non_null(strstr(diagnosis.remedy, "modprobe ib_uverbs"));
     port.error = EBUSY;
     expect_port(strerror(EBUSY), "dmesg");
-    host.around.nodes = false;
+    host.inventory.nodes = false;
     expect_port("/dev/infiniband/uverbs*", "modprobe ib_uverbs|--device /dev/infiniband");
 }
 
-static void port_trouble__interface_down_or_without_cable(void **state)
+static void port_diagnosis__interface_down_or_without_cable(void **state)
 {
     (void)state;
     port.state = BR_VERBS_DOWN;
     expect_port("port|eth0|carrier", "cable|switch's");
-    host.around.interfaces[1].up = false;
+    host.inventory.interfaces[1].up = false;
     expect_port("interface eth0|down", "ip link set eth0 up");
-    host.around.n_interfaces = 1;
+    host.inventory.n_interfaces = 1;
     expect_port("interface eth0|namespace", "ip link set eth0 up");
     port.netdev[0] = '\0';
     expect_port("port|carrier", "cable|switch's");
 }
 
-static void port_trouble__infiniband_without_a_subnet_manager(void **state)
+static void port_diagnosis__infiniband_without_a_subnet_manager(void **state)
 {
     (void)state;
     port.infiniband = true;
     port.state = BR_VERBS_INIT;
     expect_port("subnet manager|init", "opensm");
     port.state = BR_VERBS_DOWN;
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_says(trouble.what, "port|down");
-    assert_null(strstr(trouble.what, "carrier")); /* which a port of InfiniBand does not have */
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_says(diagnosis.what, "port|down");
+    assert_null(strstr(diagnosis.what, "carrier")); /* which a port of InfiniBand does not have */
     port.state = BR_VERBS_ACTIVE;
     port.choice.entry[BR_GID_IPV4] = -1;
     port.n_gids = 0;
     expect_port("port|GID", "ibv_devinfo -v -d rxe0");
 }
 
-static void port_trouble__no_address(void **state)
+static void port_diagnosis__no_address(void **state)
 {
     (void)state;
     port.choice.entry[BR_GID_IPV4] = -1;
@@ -129,8 +129,8 @@ static void port_trouble__no_address(void **state)
     expect_port("GID|eth0|IPv4|IPv6", "ip addr add ADDRESS/24 dev eth0");
     port.n_gids = 2;
     br_gid_parse("169.254.3.4", gids[1].raw);
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_string_equal(trouble.mend, "ip addr add ADDRESS/24 dev eth0");
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_string_equal(diagnosis.remedy, "ip addr add ADDRESS/24 dev eth0");
     br_gid_parse("10.0.0.1", gids[1].raw);
     gids[1].type = BR_GID_ROCE_V1;
     expect_port("addresses|RoCE v1", "cma_roce_mode -d rxe0 -p 1 -m 2|RoCE v1");
@@ -139,72 +139,72 @@ static void port_trouble__no_address(void **state)
     expect_port("addresses|namespace", "ip netns exec");
 }
 
-static void port_trouble__no_reliable_connections(void **state)
+static void port_diagnosis__no_reliable_connections(void **state)
 {
     (void)state;
     port.reliable = false;
-    br_verbs_port_diagnosis(&host, &port, &trouble);
-    assert_non_null(strstr(trouble.what, "iWARP"));
+    br_verbs_port_diagnosis(&host, &port, &diagnosis);
+    assert_non_null(strstr(diagnosis.what, "iWARP"));
     port.error = EIO;
     expect_port(strerror(EIO), "dmesg");
 }
 
-static void host_troubles__build_and_libraries(void **state)
+static void host_diagnose__build_and_libraries(void **state)
 {
-    struct br_verbs_diagnosis all[BR_VERBS_TROUBLES];
+    struct br_verbs_diagnosis all[BR_VERBS_DIAGNOSES];
 
     (void)state;
     strcpy(host.cm, "librdmacm.so.1");
     expect_host("rdma_cm|librdmacm", "apt-get install librdmacm1");
     strcpy(host.library, "libibverbs.so.1");
-    assert_int_equal(br_verbs_host_troubles(&host, all, BR_VERBS_TROUBLES), 2);
+    assert_int_equal(br_verbs_host_diagnose(&host, all, BR_VERBS_DIAGNOSES), 2);
     expect_host("libibverbs", "rdma-core|libibverbs1|ibverbs-providers|librdmacm1");
     host.built = false;
     expect_host("build|verbs", "libibverbs-dev|librdmacm-dev|build");
 }
 
-static void host_troubles__no_devices(void **state)
+static void host_diagnose__no_devices(void **state)
 {
     (void)state;
-    host.around.n_devices = 0;
+    host.inventory.n_devices = 0;
     expect_host("RDMA|soft-RoCE", "modprobe rdma_rxe|rxe0|netdev eth0");
-    strcpy(host.around.interfaces[1].driver, "mlx5_core");
+    strcpy(host.inventory.interfaces[1].driver, "mlx5_core");
     expect_host("RDMA|eth0 (mlx5_core)", "modprobe mlx5_ib");
-    strcpy(host.around.interfaces[1].driver, "virtio_net");
-    host.around.soft_roce = false;
-    br_verbs_host_troubles(&host, &trouble, 1);
-    assert_says(trouble.what, "Linux 6.1.0-56-amd64|soft-RoCE|devices");
-    host.around.core = false;
-    br_verbs_host_troubles(&host, &trouble, 1);
-    assert_says(trouble.what, "Linux 6.1.0-56-amd64|RDMA:|rdma_rxe");
-    assert_non_null(strstr(trouble.mend, "apt-get install linux-image-amd64"));
+    strcpy(host.inventory.interfaces[1].driver, "virtio_net");
+    host.inventory.soft_roce = false;
+    br_verbs_host_diagnose(&host, &diagnosis, 1);
+    assert_says(diagnosis.what, "Linux 6.1.0-56-amd64|soft-RoCE|devices");
+    host.inventory.core = false;
+    br_verbs_host_diagnose(&host, &diagnosis, 1);
+    assert_says(diagnosis.what, "Linux 6.1.0-56-amd64|RDMA:|rdma_rxe");
+    assert_non_null(strstr(diagnosis.remedy, "apt-get install linux-image-amd64"));
 }
 
-static void host_troubles__locked_memory(void **state)
+static void host_diagnose__locked_memory(void **state)
 {
     (void)state;
-    host.around.memlock = 8 << 20;
-    br_verbs_host_troubles(&host, &trouble, 1);
-    assert_says(trouble.what, "8192 KiB|locked");
-    assert_non_null(strstr(trouble.mend, "ulimit -l unlimited"));
-    assert_non_null(strstr(trouble.mend, "LimitMEMLOCK=infinity"));
-    host.around.n_devices = 0; /* no devices: the limit is nobody's trouble */
-    assert_int_equal(br_verbs_host_troubles(&host, &trouble, 1), 1);
-    assert_null(strstr(trouble.what, "locked"));
+    host.inventory.memlock = 8 << 20;
+    br_verbs_host_diagnose(&host, &diagnosis, 1);
+    assert_says(diagnosis.what, "8192 KiB|locked");
+    assert_non_null(strstr(diagnosis.remedy, "ulimit -l unlimited"));
+    assert_non_null(strstr(diagnosis.remedy, "LimitMEMLOCK=infinity"));
+    host.inventory.n_devices = 0; /* no devices: the limit is nobody's trouble */
+    assert_int_equal(br_verbs_host_diagnose(&host, &diagnosis, 1), 1);
+    assert_null(strstr(diagnosis.what, "locked"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(port_trouble__none_of_a_healthy_one, setup),
-        cmocka_unit_test_setup(port_trouble__not_opened, setup),
-        cmocka_unit_test_setup(port_trouble__interface_down_or_without_cable, setup),
-        cmocka_unit_test_setup(port_trouble__infiniband_without_a_subnet_manager, setup),
-        cmocka_unit_test_setup(port_trouble__no_address, setup),
-        cmocka_unit_test_setup(port_trouble__no_reliable_connections, setup),
-        cmocka_unit_test_setup(host_troubles__build_and_libraries, setup),
-        cmocka_unit_test_setup(host_troubles__no_devices, setup),
-        cmocka_unit_test_setup(host_troubles__locked_memory, setup),
+        cmocka_unit_test_setup(port_diagnosis__none_of_a_healthy_one, setup),
+        cmocka_unit_test_setup(port_diagnosis__not_opened, setup),
+        cmocka_unit_test_setup(port_diagnosis__interface_down_or_without_cable, setup),
+        cmocka_unit_test_setup(port_diagnosis__infiniband_without_a_subnet_manager, setup),
+        cmocka_unit_test_setup(port_diagnosis__no_address, setup),
+        cmocka_unit_test_setup(port_diagnosis__no_reliable_connections, setup),
+        cmocka_unit_test_setup(host_diagnose__build_and_libraries, setup),
+        cmocka_unit_test_setup(host_diagnose__no_devices, setup),
+        cmocka_unit_test_setup(host_diagnose__locked_memory, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,11 +218,11 @@ static int agree(const struct br_gid *ours, int n_ours, const struct br_gid *the
                  enum br_gid_family *family)
 {
     struct br_gid_choice mine, peer;
-    struct br_gid_offer offer;
+    struct br_gid_set offer;
 
     br_gid_choose(ours, n_ours, &any, &mine);
     br_gid_choose(theirs, n_theirs, &any, &peer);
-    br_gid_offer(theirs, &peer, &offer);
+    br_gid_set(theirs, &peer, &offer);
     return br_gid_agree(ours, &mine, &offer, family);
 }
 
@@ -250,22 +250,22 @@ static void agree__types_must_be_equal(void **state)
     struct br_gid table[] = MLX5;
     struct br_gid_wish first = {.index = 2, .index_from = "BRAID_GID_INDEX"};
     struct br_gid_choice ours, theirs;
-    struct br_gid_offer offer;
+    struct br_gid_set offer;
     enum br_gid_family family;
 
     (void)state;
     assert_int_equal(br_gid_choose(table, 6, &first, &ours), 0);
     assert_int_equal(br_gid_choose(table, 6, &any, &theirs), 0);
-    br_gid_offer(table, &theirs, &offer);
+    br_gid_set(table, &theirs, &offer);
     assert_int_equal(br_gid_agree(table, &ours, &offer, &family), -EADDRNOTAVAIL);
     assert_says(br_error_message(), "RoCE v1|peer RoCE v2");
 }
 
-static void agree__an_empty_or_strange_offer_is_an_error(void **state)
+static void agree__an_empty_or_strange_set_is_an_error(void **state)
 {
     struct br_gid table[] = RXE;
     struct br_gid_choice ours;
-    struct br_gid_offer offer = {.type = {200, 200, 200}};
+    struct br_gid_set offer = {.type = {200, 200, 200}};
     enum br_gid_family family;
 
     (void)state;
@@ -293,7 +293,7 @@ int main(void)
         cmocka_unit_test(choose__many_entries_fit_into_the_words),
         cmocka_unit_test(agree__same_family_at_both_ends),
         cmocka_unit_test(agree__types_must_be_equal),
-        cmocka_unit_test(agree__an_empty_or_strange_offer_is_an_error),
+        cmocka_unit_test(agree__an_empty_or_strange_set_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,7 +169,7 @@ static void unpin__failure_stays_counted(void **state)
     struct ibv_mr *mr;
 
     (void)state;
-    assert_int_equal(br_verbs_pin(&registrar, memory, 4096, BR_VERBS_LOCAL, &mr), 0);
+    assert_int_equal(br_verbs_pin(&registrar, memory, 4096, BR_VERBS_ACCESS_LOCAL, &mr), 0);
     assert_int_equal(fake.access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
     fake.dereg_fails = EBUSY;
     assert_false(br_verbs_unpin(&registrar, mr));

@@ -101,12 +101,12 @@ static void poll__message_before_the_link_is_up(void **state)
     br_verbs_drain(rig->b.device); /* what a poll does behind its look at the sockets */
     assert_int_equal(early->n_inbox, 1);
     rig->b.device->n_exchanges--; /* so that it does not look at them again */
-    rig->b.device->look = false;
-    rig->b.device->next_look = UINT64_MAX;
+    rig->b.device->check_events = false;
+    rig->b.device->next_check = UINT64_MAX;
     rig_poll(rig, &rig->b);
     assert_int_equal(rig->b.n_events, 0);
     rig->b.device->n_exchanges++;
-    rig->b.device->next_look = 0;
+    rig->b.device->next_check = 0;
     rig_settle(rig);
     assert_int_equal(rig->b.events[0].kind, BR_EVENT_ACCEPTED);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 1);

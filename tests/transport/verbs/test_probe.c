@@ -54,7 +54,7 @@ static int setup(void **state)
     ports[1].gids = second;
     ports[1].n_gids = 3;
     strcpy(ports[2].diagnosis.what, "its interface eth0 is down");
-    strcpy(ports[2].diagnosis.mend, "ip link set eth0 up");
+    strcpy(ports[2].diagnosis.remedy, "ip link set eth0 up");
     host = (struct br_verbs_host){.built = true, .ports = ports, .n_ports = 3};
     return 0;
 }
@@ -99,7 +99,7 @@ static void find__unknown_names_list_what_there_is(void **state)
     }
 }
 
-static void find__unusable_says_why_and_what_mends_it(void **state)
+static void find__unusable_says_why_and_the_remedy(void **state)
 {
     const struct br_verbs_port *port;
 
@@ -153,8 +153,8 @@ static void find__no_device_says_what_the_host_lacks(void **state)
     (void)state;
     host.n_ports = 0;
     assert_int_equal(find("rxe0", 0, &port), -ENODEV);
-    host.n_troubles = 1;
-    host.troubles[0] = (struct br_verbs_diagnosis){"no RDMA devices", "modprobe rdma_rxe"};
+    host.n_diagnoses = 1;
+    host.diagnoses[0] = (struct br_verbs_diagnosis){"no RDMA devices", "modprobe rdma_rxe"};
     assert_int_equal(find(NULL, 0, &port), -ENODEV);
     assert_says(br_error_message(), "RDMA|modprobe rdma_rxe");
 }
@@ -171,7 +171,7 @@ static void host_read__this_machine(void **state)
         if (!*here.ports[i].diagnosis.what)
             assert_true(here.ports[i].n_gids > 0 && here.ports[i].state == BR_VERBS_ACTIVE);
     if (!here.n_ports)
-        assert_true(here.n_troubles > 0);
+        assert_true(here.n_diagnoses > 0);
     assert_int_equal(br_verbs_probe(infos, 8), here.n_ports < 8 ? here.n_ports : 8);
     for (int i = 0; i < here.n_ports && i < 8; i++)
         assert_string_equal(infos[i].name, here.ports[i].name);
@@ -194,7 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(find__every_kind_of_name, setup),
         cmocka_unit_test_setup(find__unknown_names_list_what_there_is, setup),
-        cmocka_unit_test_setup(find__unusable_says_why_and_what_mends_it, setup),
+        cmocka_unit_test_setup(find__unusable_says_why_and_the_remedy, setup),
         cmocka_unit_test_setup(find__a_broken_port_gives_way_to_the_other, setup),
         cmocka_unit_test_setup(find__the_link_local_address_of_an_interface_is_no_accident, setup),
         cmocka_unit_test_setup(find__index_of_the_inventory_and_of_the_environment, setup),

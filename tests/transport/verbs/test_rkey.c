@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 
-static void place_pack__comes_back(void **state)
+static void rkey_pack__comes_back(void **state)
 {
     static const struct br_verbs_rkey places[] = {
         {.address = 1, .rkey = 0, .length = 1, .granule = 64},
@@ -32,7 +32,7 @@ static void place_pack__comes_back(void **state)
     }
 }
 
-static void place_pack__refuses(void **state)
+static void rkey_pack__refuses(void **state)
 {
     static const struct br_verbs_rkey places[] = {
         {.address = 1ull << 57, .length = 1, .granule = 64},
@@ -50,7 +50,7 @@ static void place_pack__refuses(void **state)
 }
 
 /* A peer may send anything as a token. */
-static void place_unpack__any_bytes(void **state)
+static void rkey_unpack__any_bytes(void **state)
 {
     struct br_verbs_rkey place;
     struct br_random random;
@@ -151,9 +151,9 @@ static void imm_slot__tells_generations_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(place_pack__comes_back),
-        cmocka_unit_test(place_pack__refuses),
-        cmocka_unit_test(place_unpack__any_bytes),
+        cmocka_unit_test(rkey_pack__comes_back),
+        cmocka_unit_test(rkey_pack__refuses),
+        cmocka_unit_test(rkey_unpack__any_bytes),
         cmocka_unit_test(imm_pack__comes_back),
         cmocka_unit_test(imm_pack__refuses_what_the_receiver_must_check),
         cmocka_unit_test(imm_slot__tells_generations_apart),

@@ -30,10 +30,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool started;
 static struct job job; /* EAL keeps pointers into its arguments */
 static void (*sink)(int level, const char *line);
-static char said[200]; /* under lines_lock */
+static char last_log[200]; /* under lines_lock */
 static pthread_mutex_t lines_lock = PTHREAD_MUTEX_INITIALIZER;
 
-int br_dpdk_words(char *text, int err, const char *format, ...)
+int br_dpdk_message(char *text, int err, const char *format, ...)
 {
     va_list args;
 
@@ -46,17 +46,17 @@ int br_dpdk_words(char *text, int err, const char *format, ...)
 void br_dpdk_eal_forget(void)
 {
     pthread_mutex_lock(&lines_lock);
-    said[0] = 0;
+    last_log[0] = 0;
     pthread_mutex_unlock(&lines_lock);
 }
 
 /* A copy: DPDK's own threads may be saying something at this moment. */
-const char *br_dpdk_eal_said(void)
+const char *br_dpdk_eal_last_log(void)
 {
-    static _Thread_local char copy[sizeof said];
+    static _Thread_local char copy[sizeof last_log];
 
     pthread_mutex_lock(&lines_lock);
-    memcpy(copy, said, sizeof copy);
+    memcpy(copy, last_log, sizeof copy);
     pthread_mutex_unlock(&lines_lock);
     return copy;
 }
@@ -77,8 +77,8 @@ static ssize_t take_line(void *cookie, const char *bytes, size_t n)
         return (ssize_t)n;
     if (level > 0 && level <= (int)RTE_LOG_ERR) {
         pthread_mutex_lock(&lines_lock);
-        if (!said[0]) /* the first one is nearest to the cause */
-            memcpy(said, line, m + 1);
+        if (!last_log[0]) /* the first one is nearest to the cause */
+            memcpy(last_log, line, m + 1);
         pthread_mutex_unlock(&lines_lock);
     }
     sink(level > 0 ? level - 1 : (int)RTE_LOG_DEBUG - 1, line);
@@ -90,7 +90,7 @@ static int eal_capture(char *text)
     FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = take_line});
 
     if (!stream)
-        return br_dpdk_words(text, ENOMEM, "no stream for DPDK's log");
+        return br_dpdk_message(text, ENOMEM, "no stream for DPDK's log");
     setvbuf(stream, NULL, _IOLBF, 256);
     rte_openlog_stream(stream);
     return 0;
@@ -167,18 +167,18 @@ static int start_once(const struct br_dpdk_start *start, char *text)
     write_arguments(start);
     rc = br_thread_start(&thread, eal_run, NULL);
     if (rc)
-        return br_dpdk_words(text, rc, "no thread to start DPDK: %s", strerror(rc));
+        return br_dpdk_message(text, rc, "no thread to start DPDK: %s", strerror(rc));
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE;
     if (pthread_timedjoin_np(thread, NULL, &until)) {
         pthread_detach(thread);
-        return br_dpdk_words(text, ETIMEDOUT, "DPDK has not started within %d s: %.200s", PATIENCE,
-                             br_dpdk_eal_said());
+        return br_dpdk_message(text, ETIMEDOUT, "DPDK has not started within %d s: %.200s",
+                               PATIENCE, br_dpdk_eal_last_log());
     }
     if (job.rc < 0 && job.error != EALREADY)
-        return br_dpdk_words(text, job.error > 0 ? job.error : EIO,
-                             "DPDK does not start: %.200s (%s)", br_dpdk_eal_said(),
-                             rte_strerror(job.error));
+        return br_dpdk_message(text, job.error > 0 ? job.error : EIO,
+                               "DPDK does not start: %.200s (%s)", br_dpdk_eal_last_log(),
+                               rte_strerror(job.error));
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include "transport/dpdk/module.h"
 
 /* -err, with a message[BR_DPDK_MESSAGE]. */
-int br_dpdk_words(char *text, int err, const char *format, ...)
+int br_dpdk_message(char *text, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* eal.c */
@@ -14,7 +14,7 @@ int br_dpdk_eal_start(const struct br_dpdk_start *start, char *text);
 /* The first line of an error that EAL or a driver has printed since br_dpdk_eal_forget(); "": none.
  * For the thread that holds the lock of ports. */
 void br_dpdk_eal_forget(void);
-const char *br_dpdk_eal_said(void);
+const char *br_dpdk_eal_last_log(void);
 
 /* port.c, burst.c: see struct br_dpdk_module. */
 int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpdk_port **out,

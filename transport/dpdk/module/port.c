@@ -35,15 +35,15 @@ static const char *port_word(int rc)
 
 static int port_fail(char *text, int rc, const char *what)
 {
-    const char *said = br_dpdk_eal_said(), *hint = "";
+    const char *said = br_dpdk_eal_last_log(), *hint = "";
 
     /* net_af_packet numbers its group by process ^ interface, and takes no number from us. */
     if (strstr(said, "PACKET_FANOUT"))
         hint = ". Another process here has a group of sockets with the same number: start again, "
                "or give each "
                "process a network namespace";
-    return br_dpdk_words(text, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, port_word(rc),
-                         *said ? "; DPDK: " : "", said, hint);
+    return br_dpdk_message(text, rc < 0 ? -rc : EIO, "%s: %s%s%.200s%s", what, port_word(rc),
+                           *said ? "; DPDK: " : "", said, hint);
 }
 
 /* Lets DPDK look at the device, if it has not done so when it started (PCI). */
@@ -138,15 +138,15 @@ static int make_pools(struct br_dpdk_port *port, const char *devargs,
 
     room = RTE_ALIGN_CEIL(room < RTE_MBUF_DEFAULT_BUF_SIZE ? RTE_MBUF_DEFAULT_BUF_SIZE : room, 64);
     if (room > UINT16_MAX)
-        return br_dpdk_words(text, EINVAL, "an MTU of %u is more than DPDK's buffers hold",
-                             facts->mtu);
+        return br_dpdk_message(text, EINVAL, "an MTU of %u is more than DPDK's buffers hold",
+                               facts->mtu);
     snprintf(name, sizeof name, "braid-%u", number);
     port->pool = make_pool(name, n, (uint16_t)room);
     snprintf(name, sizeof name, "braid-tails-%u", number);
     if (port->pool && facts->direct)
         port->tails = make_pool(name, n, 0);
     if (!port->pool || (facts->direct && !port->tails))
-        return br_dpdk_words(
+        return br_dpdk_message(
             text, ENOMEM,
             "no memory for %u packets of %u bytes: raise BRAID_DPDK_MEMORY (MiB), or reserve "
             "huge pages",
@@ -282,8 +282,8 @@ static int open_locked(struct br_dpdk_port *port, const char *devargs, uint16_t 
     int rc;
 
     if (port_find(port->name))
-        return br_dpdk_words(text, EBUSY,
-                             "another device of this process has this port: give each its own");
+        return br_dpdk_message(text, EBUSY,
+                               "another device of this process has this port: give each its own");
     port->next = ports;
     ports = port;
     br_dpdk_eal_forget();
@@ -300,7 +300,7 @@ int br_dpdk_port_open(const char *devargs, uint16_t mtu, bool all, struct br_dpd
     int rc;
 
     if (!port)
-        return br_dpdk_words(text, ENOMEM, "no memory");
+        return br_dpdk_message(text, ENOMEM, "no memory");
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(devargs, ","), devargs);
     pthread_mutex_lock(&lock);
     rc = open_locked(port, devargs, mtu, facts, text);

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "tests/collectives/schedules.h"
 
-static void prove(const struct br_forest *trees)
+static void prove(const struct br_disjoint_trees *trees)
 {
     for (enum in_place in_place = IN_PLACE_NOBODY; in_place <= IN_PLACE_SOME; in_place++) {
         struct schedules schedules;
@@ -34,7 +34,7 @@ static void br_generate_disjoint_trees__with_and_without_failures(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int fault = 0; fault < 3; fault++) {
             struct br_failures failures = {0};
-            struct br_forest *trees;
+            struct br_disjoint_trees *trees;
             struct br_bcube cube;
 
             assert_int_equal(br_bcube_init(&cube, shapes[i][0], shapes[i][1]), 0);
@@ -43,9 +43,9 @@ static void br_generate_disjoint_trees__with_and_without_failures(void **state)
                                                  fault == 1 ? BR_FAILURE_NIC : BR_FAILURE_SWITCH, 1,
                                                  0),
                                  0);
-            assert_int_equal(br_forest_new(&cube, &failures, &trees), 0);
+            assert_int_equal(br_disjoint_trees_new(&cube, &failures, &trees), 0);
             prove(trees);
-            br_forest_free(trees);
+            br_disjoint_trees_free(trees);
             br_failures_destroy(&failures);
         }
 }

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/transport/shm/pair.h"
+#include "transport/shm/segment.h"
+
+#define BYTES (3u << 20)
+
+static const struct br_transport_ops *ops;
+static uint8_t *to;
+
+static void fill(uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 251);
+}
+
+static struct br_slot *expect_transfer(struct pair *pair)
+{
+    memset(to, 0, BYTES);
+    return br_slot_get(&pair->b.slots, to, BYTES, BYTES);
+}
+
+/* One frame of BYTES from `from`; all the bytes, SENT only after DATA. */
+static void send_and_check(struct pair *pair, const uint8_t *from, struct br_region *region)
+{
+    struct br_slot *slot = expect_transfer(pair);
+    struct br_event event;
+
+    post_placed(&pair->a, from, BYTES, br_slot_number(&pair->b.slots, slot), 0, region, 9);
+    end_poll(&pair->a);
+    assert_int_equal(pair->a.n_events, 0);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
+    assert_null(event.mapped);
+    assert_int_equal(event.length, BYTES);
+    assert_memory_equal(to, from, BYTES);
+    assert_int_equal(await(&pair->a, NULL, BR_EVENT_SENT).cookie, 9);
+    br_slot_put(&pair->b.slots, slot);
+}
+
+static void region_alloc(struct pair *pair, struct br_region *region, uint32_t id)
+{
+    *region = (struct br_region){.bytes = BYTES, .id = id};
+    assert_int_equal(br_segment_alloc(BYTES, -1, &region->base, &region->segment_fd), 0);
+    assert_int_equal(ops->region_register(pair->a.device, region), 0);
+    fill(region->base);
+}
+
+static void region_free(struct pair *pair, struct br_region *region)
+{
+    ops->region_release(pair->a.device, region);
+    br_segment_free(region->base, BYTES, region->segment_fd);
+}
+
+static void receive_data__from_the_pipe(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+
+    fill(from);
+    for (int i = 0; i < 2; i++)
+        send_and_check(pair, from, NULL);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, 2 * BYTES);
+    free(from);
+}
+
+static void receive_data__from_a_segment(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+
+    region_alloc(pair, &region, 0);
+    send_and_check(pair, region.base, &region);
+    assert_non_null(inside(&pair->b)->segments[0]);
+    send_and_check(pair, region.base, &region);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, 0);
+    region_free(pair, &region);
+    settle(&pair->a, &pair->b);
+    assert_null(inside(&pair->b)->segments[0]); /* the peer has let it go */
+}
+
+static void receive_data__many_regions_over_time(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+
+    for (uint32_t id = 0; id < 2 * BR_SHM_SEGMENTS; id++) {
+        region = (struct br_region){.bytes = 4096, .id = id};
+        assert_int_equal(br_segment_alloc(4096, -1, &region.base, &region.segment_fd), 0);
+        assert_int_equal(ops->region_register(pair->a.device, &region), 0);
+        memset(region.base, (int)id, 4096);
+        struct br_slot *slot = br_slot_get(&pair->b.slots, to, 4096, 4096);
+        post_placed(&pair->a, region.base, 4096, br_slot_number(&pair->b.slots, slot), 0, &region,
+                    1);
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+        (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
+        assert_int_equal(to[4095], (uint8_t)id);
+        br_slot_put(&pair->b.slots, slot);
+        ops->region_release(pair->a.device, &region);
+        br_segment_free(region.base, 4096, region.segment_fd);
+    }
+}
+
+static void receive_data__mapped(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+    struct br_event events[3];
+    uint32_t third = BYTES / 3;
+
+    region_alloc(pair, &region, 4);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct br_slot *slot = br_slot_get(&pair->b.slots, NULL, third, third);
+
+        slot->may_map = true;
+        post_placed(&pair->a, (uint8_t *)region.base + i * third, third,
+                    br_slot_number(&pair->b.slots, slot), 0, &region, i);
+        events[i] = await(&pair->b, &pair->a, BR_EVENT_DATA);
+        assert_non_null(events[i].mapped);
+        assert_memory_equal(events[i].mapped, (uint8_t *)region.base + i * third, third);
+    }
+    assert_int_equal(pair->b.device->counters.rx_mapped_bytes, BYTES);
+    settle(&pair->a, &pair->b);
+    assert_int_equal(count_events(&pair->a, BR_EVENT_SENT), 0);
+    for (uint32_t i = 3; i-- > 0;) { /* out of order */
+        assert_int_equal(ops->map_release(pair->b.device, events[i].map_handle), 0);
+        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
+    }
+    region_free(pair, &region);
+}
+
+/* A map that is held for long must not stop the ring. */
+static void receive_data__ring_goes_on_beside_a_held_map(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+    struct br_event event;
+    struct br_slot *slot;
+
+    region_alloc(pair, &region, 4);
+    slot = br_slot_get(&pair->b.slots, NULL, 64, 64);
+    slot->may_map = true;
+    post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region, 12345);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
+    for (uint32_t i = 0; i < 2000; i++) {
+        slot = br_slot_get(&pair->b.slots, to, 64, 64);
+        post_placed(&pair->a, region.base, 64, br_slot_number(&pair->b.slots, slot), 0, &region, i);
+        (void)await(&pair->b, &pair->a, BR_EVENT_DATA);
+        assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
+        br_slot_put(&pair->b.slots, slot);
+    }
+    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), 0);
+    assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 12345);
+    region_free(pair, &region);
+}
+
+static void map__outlives_its_link(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+    struct br_event event;
+    struct br_slot *slot = br_slot_get(&pair->b.slots, NULL, BYTES, BYTES);
+
+    slot->may_map = true;
+    region_alloc(pair, &region, 4);
+    post_placed(&pair->a, region.base, BYTES, br_slot_number(&pair->b.slots, slot), 0, &region, 0);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
+    ops->link_close(pair->b.link);
+    assert_memory_equal(event.mapped, region.base, BYTES);
+    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
+    region_free(pair, &region);
+}
+
+static void map__sender_that_closed_is_reported(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region;
+    struct br_event event;
+    struct br_slot *slot = br_slot_get(&pair->b.slots, NULL, BYTES, BYTES);
+
+    slot->may_map = true;
+    region_alloc(pair, &region, 4);
+    post_placed(&pair->a, region.base, BYTES, br_slot_number(&pair->b.slots, slot), 0, &region, 0);
+    event = await(&pair->b, &pair->a, BR_EVENT_DATA);
+    ops->link_close(pair->a.link);
+    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
+    region_free(pair, &region);
+}
+
+static void receive_data__plain_memory_where_only_maps_are_taken(void **state)
+{
+    struct pair *pair = *state;
+    struct br_slot *slot = br_slot_get(&pair->b.slots, NULL, 64, 64);
+    static uint8_t from[64];
+
+    slot->may_map = true;
+    post_placed(&pair->a, from, 64, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EPROTO);
+}
+
+static void receive_data__nobody_expects_it(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+
+    fill(from);
+    post_placed(&pair->a, from, BYTES, 9u << 16 | 5, 0, NULL, 3);
+    assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 3);
+    /* told, not placed */
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_DATA).slot, 9u << 16 | 5);
+    /* the link goes on */
+    send_and_check(pair, from, NULL);
+    free(from);
+}
+
+/* The slot is freed while its frame is half copied: not a byte more is written. */
+static void receive_data__slot_freed_half_way(void **state)
+{
+    struct pair *pair = *state;
+    uint8_t *from = malloc(BYTES);
+    struct br_slot *slot = expect_transfer(pair);
+
+    fill(from);
+    post_placed(&pair->a, from, BYTES, br_slot_number(&pair->b.slots, slot), 0, NULL, 3);
+    end_poll(&pair->b);
+    assert_true(inside(&pair->b)->arriving.done > 0 && inside(&pair->b)->arriving.done < BYTES);
+    br_slot_put(&pair->b.slots, slot);
+    memset(to, 0, BYTES);
+    (void)await(&pair->a, &pair->b, BR_EVENT_SENT);
+    for (uint32_t i = 0; i < BYTES; i++)
+        assert_int_equal(to[i], 0);
+    free(from);
+}
+
+static void receive_data__on_a_link_that_is_not_authenticated(void **state)
+{
+    struct pair *pair = *state;
+    struct br_slot *slot = br_slot_get(&pair->b.slots, to, 64, 64);
+    static uint8_t from[64];
+
+    pair->b.link->authenticated = false;
+    post_message(&pair->a, NULL, NULL, 0, 0);
+    post_message(&pair->a, NULL, NULL, 0, 0);
+    post_placed(&pair->a, from, 64, br_slot_number(&pair->b.slots, slot), 0, NULL, 0);
+    end_poll(&pair->b);
+    assert_int_equal(pair->b.n_events, 1); /* one at a time, so that trust can come between */
+    assert_int_equal(await(&pair->b, &pair->a, BR_EVENT_CLOSED).error, -EPROTO);
+    assert_int_equal(count_events(&pair->b, BR_EVENT_DATA), 0);
+}
+
+static void region__descriptor_shorter_than_the_region(void **state)
+{
+    struct pair *pair = *state;
+    struct br_region region = {
+        .base = to, .bytes = 1 << 30, .segment_fd = br_segment_create("short", 4096)};
+
+    assert_int_equal(ops->region_register(pair->a.device, &region), -EINVAL);
+    close(region.segment_fd);
+}
+
+int main(void)
+{
+#define PAIR(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)
+    const struct CMUnitTest tests[] = {
+        PAIR(receive_data__from_the_pipe),
+        PAIR(receive_data__from_a_segment),
+        PAIR(receive_data__many_regions_over_time),
+        PAIR(receive_data__mapped),
+        PAIR(receive_data__ring_goes_on_beside_a_held_map),
+        PAIR(map__outlives_its_link),
+        PAIR(map__sender_that_closed_is_reported),
+        PAIR(receive_data__plain_memory_where_only_maps_are_taken),
+        PAIR(receive_data__nobody_expects_it),
+        PAIR(receive_data__slot_freed_half_way),
+        PAIR(receive_data__on_a_link_that_is_not_authenticated),
+        PAIR(region__descriptor_shorter_than_the_region),
+    };
+    int rc;
+
+    ops = br_transport_get("shm");
+    to = malloc(BYTES);
+    rc = cmocka_run_group_tests(tests, NULL, NULL);
+    free(to);
+    return rc;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* On the fake driver, and a back end that does what the test says. */
+#include "transport/gpudirect_check.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/fake_cuda/fresh.h"
+
+static struct {
+    int returns;
+    bool moves;
+    size_t spoils; /* this byte, from 1 */
+    int dmabuf;
+} nic;
+static struct br_copier *copier;
+static struct br_gpudirect_check *check;
+
+static int move(const struct br_device_config *config, struct br_region *region, size_t from,
+                size_t to, size_t bytes)
+{
+    uint8_t *memory = fake_cuda_bytes((uintptr_t)region->base);
+
+    assert_string_equal(config->name, "nic0");
+    assert_true(from + bytes <= to && to + bytes <= region->bytes);
+    nic.dmabuf = region->gpu->dmabuf;
+    if (nic.moves)
+        memcpy(memory + to, memory + from, bytes);
+    if (nic.spoils)
+        memory[to + nic.spoils - 1] ^= 1;
+    return nic.returns < 0 ? br_error(-nic.returns, "no way") : nic.returns;
+}
+
+static const struct br_transport_ops ops = {.gpu_check = move};
+static const struct br_device_config config = {.name = "nic0"};
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&nic, 0, sizeof nic);
+    nic.moves = true;
+    fake_fresh_gpu();
+    assert_int_equal(br_copier_create(&copier), 0);
+    assert_int_equal(br_copier_open(copier, 1), 1);
+    assert_int_equal(br_gpudirect_check_create(copier, 1, &check), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    br_gpudirect_check_destroy(check);
+    br_copier_destroy(copier);
+    fake_leave_gpu(0);
+    return 0;
+}
+
+static void run__says_which_way(void **state)
+{
+    (void)state;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+    assert_true(nic.dmabuf >= 0);
+    assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 0); /* no payload */
+    assert_int_equal(br_copier_counters(copier).to_host_bytes, 0);
+    nic.returns = 1;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 1);
+    fake_cuda()->no_dmabuf = true;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 1);
+    assert_int_equal(nic.dmabuf, -1);
+}
+
+static void run__in_the_words_of_the_back_end(void **state)
+{
+    (void)state;
+    nic.returns = -EFAULT;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EFAULT);
+    assert_string_equal(br_error_message(), "no way");
+}
+
+/* A device that says it has written and has not, also when an earlier one had; and one whose bytes
+ * go astray. */
+static void run__looks_at_every_byte(void **state)
+{
+    (void)state;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+    nic.moves = false;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EIO);
+    nic.moves = true;
+    nic.spoils = 65536;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EIO);
+    assert_non_null(strstr(br_error_message(), "byte 65535"));
+    nic.spoils = 0;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+}
+
+static void run__flushes_where_it_must(void **state)
+{
+    (void)state;
+    fake_cuda()->unordered = true;
+    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+    assert_int_equal(fake_cuda_counters().flushes, 1);
+}
+
+static void create__no_memory(void **state)
+{
+    struct br_gpudirect_check *none = NULL;
+
+    (void)state;
+    strcpy(fake_cuda()->fail, "cuMemAlloc_v2");
+    fake_cuda()->fail_result = BR_CUDA_OUT_OF_MEMORY;
+    assert_int_equal(br_gpudirect_check_create(copier, 1, &none), -ENOMEM);
+    fake_cuda()->fail[0] = 0;
+    assert_null(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test_setup_teardown(run__says_which_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(run__in_the_words_of_the_back_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(run__looks_at_every_byte, setup, teardown),
+        cmocka_unit_test_setup_teardown(run__flushes_where_it_must, setup, teardown),
+        cmocka_unit_test_setup_teardown(create__no_memory, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}

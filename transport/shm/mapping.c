@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Segments between processes.
+ *
+ * 1. The first frame that uses a region on a link sends its memfd through the socket, under a
+ *    number that stands for it from then on; cells carry number and id. The descriptor is in the
+ *    socket before the cell is in the ring, so a reader that does not know the id finds it there.
+ * 2. Release sends UNMAP. Should the socket be full just then, the mapping goes when the number is
+ *    used again or the link closes: a peer never keeps more than BR_SHM_SEGMENTS of them.
+ * 3. region->keys[] holds an array of the region's number on each link; it counts where
+ *    link->announced[] agrees.
+ * 4. A mapping outlives its number while the protocol reads from it (references).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/downgrade.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/shm/link.h"
+#include "transport/shm/segment.h"
+
+#define NEVER 0xff /* in place of a number: this region goes from memory */
+static_assert(BR_SHM_SEGMENTS <= NEVER, "a number fits beside NEVER");
+
+int br_shm_region_register(struct br_device *base, struct br_region *region)
+{
+    struct br_shm_device *device = (struct br_shm_device *)base;
+    size_t bytes;
+    int rc;
+
+    region->keys[base->index] = NULL;
+    if (region->segment_fd < 0)
+        return 0;
+    rc = br_segment_check(region->segment_fd, &bytes);
+    if (rc || bytes < region->bytes)
+        return br_error(EINVAL, "%s: region %u: its descriptor is no sealed memfd of its size",
+                        base->name, region->id);
+    region->keys[base->index] = calloc(device->config->max_links, sizeof(uint8_t));
+    return region->keys[base->index] ? 0
+                                     : br_error(ENOMEM, "%s: no memory for a region", base->name);
+}
+
+void br_shm_region_release(struct br_device *base, struct br_region *region)
+{
+    struct br_shm_device *device = (struct br_shm_device *)base;
+    struct br_packet packet = {.kind = BR_PACKET_UNMAP};
+    uint8_t *numbers = region->keys[base->index];
+
+    if (!numbers)
+        return;
+    for (uint32_t i = 0; i < device->top; i++) {
+        struct br_shm_link *link = device->links[i];
+
+        if (!link || numbers[i] == NEVER || link->announced[numbers[i]] != (uint64_t)region->id + 1)
+            continue;
+        link->announced[numbers[i]] = 0;
+        packet.segment.number = numbers[i];
+        if (link->state == BR_SHM_OPEN)
+            (void)br_shm_packet_send(link->socket, &packet, -1); /* see 2 */
+    }
+    free(numbers);
+    region->keys[base->index] = NULL;
+}
+
+int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
+{
+    struct br_shm_device *device = br_shm_device(&link->base);
+    uint8_t *numbers = region->keys[device->base.index];
+    struct br_packet packet = {.kind = BR_PACKET_SEGMENT};
+    uint32_t number = 0;
+    int rc;
+
+    if (!numbers || numbers[link->index] == NEVER)
+        return -ENOENT;
+    if (link->announced[numbers[link->index]] == (uint64_t)region->id + 1)
+        return numbers[link->index];
+    while (number < BR_SHM_SEGMENTS && link->announced[number])
+        number++;
+    if (number == BR_SHM_SEGMENTS) {
+        br_downgrade(mapping);
+        if (!device->logged_full)
+            br_log_warn(
+                "%s: more than %d regions in use with one peer: further ones are read slower",
+                device->base.name, BR_SHM_SEGMENTS);
+        device->logged_full = true;
+        /* also when there is room again: a transfer is mapped as a whole or not at all */
+        numbers[link->index] = NEVER;
+        return -ENOENT;
+    }
+    packet.segment.number = number;
+    packet.segment.id = region->id;
+    device->base.counters.system_calls++;
+    rc = br_shm_packet_send(link->socket, &packet, region->segment_fd);
+    if (rc)
+        return rc;
+    link->announced[number] = (uint64_t)region->id + 1;
+    numbers[link->index] = (uint8_t)number;
+    return (int)number;
+}
+
+void br_shm_mapping_put(struct br_shm_mapping *mapping)
+{
+    if (--mapping->refs)
+        return;
+    munmap((void *)mapping->base, mapping->bytes);
+    free(mapping);
+}
+
+void br_shm_segment_gone(struct br_shm_link *link, uint32_t number)
+{
+    if (link->segments[number])
+        br_shm_mapping_put(link->segments[number]);
+    link->segments[number] = NULL;
+}
+
+int br_shm_segment_arrived(struct br_shm_link *link, uint32_t number, uint32_t id, int fd)
+{
+    struct br_shm_mapping *mapping;
+    size_t bytes;
+    int rc;
+
+    if (number >= BR_SHM_SEGMENTS)
+        return br_error(EPROTO, "segment number %u", number);
+    rc = br_segment_check(fd, &bytes);
+    if (rc)
+        return rc;
+    mapping = calloc(1, sizeof *mapping);
+    if (!mapping)
+        return br_error(ENOMEM, "no memory for a mapping");
+    mapping->base = br_segment_map(fd, bytes, PROT_READ);
+    if (!mapping->base) {
+        free(mapping);
+        return -ENOMEM;
+    }
+    mapping->bytes = bytes;
+    mapping->refs = 1;
+    br_shm_segment_gone(link, number);
+    link->segments[number] = mapping;
+    link->segment_ids[number] = id;
+    return 0;
+}
+
+struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number, uint32_t id)
+{
+    if (number >= BR_SHM_SEGMENTS)
+        return NULL;
+    if (!link->segments[number] || link->segment_ids[number] != id)
+        br_shm_link_listen(link);
+    return link->segments[number] && link->segment_ids[number] == id ? link->segments[number]
+                                                                     : NULL;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the bytes of a DATA frame come to their place: one copy out of the peer's segment, mapped
+ * here, or out of the pipe. Or none: a slot that takes maps gets the address in the segment, and
+ * one with a reducer has it applied to the bytes in the pipe. Not to those in a segment: when its
+ * owner has closed the link, they may be others already.
+ *
+ * Every continuation asks br_slot_expect() again: the slot may be gone, or its slice complete from
+ * another rail.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "transport/shm/link.h"
+
+static uint32_t receive_data_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Bytes of the pipe to be read now; -EPROTO when the writer's count is forged. */
+static int pipe_fill(const struct br_shm_link *link, uint32_t *fill)
+{
+    uint64_t written = atomic_load_explicit(&link->in.header->pipe_written, memory_order_acquire);
+
+    if (written - link->pipe_read > BR_INBOX_PIPE)
+        return br_error(EPROTO, "the pipe claims %llu bytes",
+                        (unsigned long long)(written - link->pipe_read));
+    *fill = (uint32_t)(written - link->pipe_read);
+    return 0;
+}
+
+/* Of so many bytes of what is left of the frame, as many as may be moved now. */
+static uint32_t receive_data_whole(const struct br_shm_arriving *arriving, uint32_t bytes)
+{
+    uint32_t left = arriving->length - arriving->done;
+
+    return bytes < left ? bytes - bytes % arriving->unit : left;
+}
+
+/* The next n bytes of the frame stand at `from`. slot NULL: nobody wants them. */
+static void receive_data_copy(struct br_shm_link *link, struct br_slot *slot, const uint8_t *from,
+                              uint32_t n)
+{
+    struct br_shm_arriving *arriving = &link->arriving;
+    uint32_t offset = arriving->offset + arriving->done;
+
+    arriving->done += n;
+    if (!slot)
+        return;
+    if (arriving->unit == 1) {
+        memcpy(slot->base + offset, from, n);
+        return;
+    }
+    br_slot_reduce(slot, offset, from, n);
+    link->base.device->counters.rx_reduced_bytes += n;
+}
+
+/* Up to want bytes. Returns how many. */
+static int from_pipe(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
+{
+    uint32_t fill = 0, n, moved = 0;
+    int rc = pipe_fill(link, &fill);
+
+    if (rc)
+        return rc;
+    want = receive_data_min(want, fill);
+    while (
+        (n = receive_data_whole(&link->arriving, receive_data_min(want - moved, BR_INBOX_PIECE)))) {
+        receive_data_copy(link, slot, link->in.pipe + link->pipe_read % BR_INBOX_PIPE, n);
+        link->pipe_read += n;
+        atomic_store_explicit(&link->in.header->pipe_read, link->pipe_read, memory_order_release);
+        moved += n;
+    }
+    if (moved)
+        link->wake_due = BR_ASLEEP;
+    return (int)moved;
+}
+
+/* The peer's bytes when they lie in a segment; NULL: forged. */
+static const uint8_t *in_segment(struct br_shm_link *link, struct br_shm_mapping **mapping)
+{
+    const struct br_shm_arriving *arriving = &link->arriving;
+
+    *mapping = br_shm_segment(link, arriving->segment, arriving->segment_id);
+    if (*mapping && arriving->address <= (*mapping)->bytes &&
+        arriving->length <= (*mapping)->bytes - arriving->address)
+        return (*mapping)->base + arriving->address;
+    br_error(EPROTO, "frame outside of segment %u", arriving->segment_id);
+    return NULL;
+}
+
+/* Hands the bytes over where they are. */
+static int receive_data_map(struct br_shm_link *link, struct br_shm_mapping *mapping,
+                            const uint8_t *bytes, struct br_event *event)
+{
+    struct br_shm_device *device = br_shm_device(&link->base);
+    struct br_shm_map *map;
+
+    if (link->n_maps >= BR_INBOX_DATA)
+        return br_error(EPROTO, "more maps than frames may be in flight");
+    map = br_pool_get(&device->maps);
+    if (!map)
+        return br_error(ENOMEM, "no map handle left: maps of closed links are still held");
+    map->link = link;
+    map->mapping = mapping;
+    map->ticket = link->arriving.ticket;
+    br_list_init(&map->node);
+    br_list_push_back(&link->maps, &map->node);
+    link->n_maps++;
+    mapping->refs++;
+    event->mapped = bytes;
+    event->map_handle = (uint64_t)br_pool_index(&device->maps, map) + 1;
+    return 1;
+}
+
+static int copy_some(struct br_shm_link *link, struct br_slot *slot, uint32_t want)
+{
+    struct br_shm_mapping *mapping;
+    const uint8_t *from;
+
+    if (link->arriving.source == BR_SOURCE_PIPE)
+        return from_pipe(link, slot, want);
+    from = in_segment(link, &mapping);
+    if (!from)
+        return -EPROTO;
+    want = receive_data_min(want, link->arriving.length - link->arriving.done);
+    receive_data_copy(link, slot, from + link->arriving.done, want);
+    return (int)want;
+}
+
+/* Nobody wants the frame any more; it is reported all the same. Only what is in the pipe must
+ * go. */
+static int receive_data_drop(struct br_shm_link *link, struct br_event *event)
+{
+    struct br_shm_arriving *arriving = &link->arriving;
+    int n;
+
+    event->stale = true;
+    arriving->dropping = true;
+    if (arriving->source != BR_SOURCE_PIPE)
+        return 1;
+    arriving->unit = 1;
+    n = from_pipe(link, NULL, arriving->length - arriving->done);
+    if (n < 0)
+        return n;
+    return arriving->done == arriving->length;
+}
+
+static uint32_t unit_of(const struct br_shm_arriving *arriving, const struct br_slot *slot)
+{
+    bool combines = slot->reducer && arriving->source == BR_SOURCE_PIPE;
+
+    return combines && slot->granule_bytes <= BR_INBOX_PIECE ? slot->granule_bytes : 1;
+}
+
+int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_event *event)
+{
+    struct br_shm_arriving *arriving = &link->arriving;
+    struct br_shm_mapping *mapping;
+    const uint8_t *bytes;
+    struct br_slot *slot;
+    int n;
+
+    n = arriving->dropping ? -ESTALE
+                           : br_slot_expect(link->base.device->config->slots, arriving->slot,
+                                            arriving->offset, arriving->length, &slot);
+    if (n == -ESTALE)
+        return receive_data_drop(link, event);
+    if (n)
+        return n;
+    if (slot->may_map && arriving->source == BR_SOURCE_SEGMENT && !arriving->done) {
+        bytes = in_segment(link, &mapping);
+        return bytes ? receive_data_map(link, mapping, bytes, event) : -EPROTO;
+    }
+    if (!slot->base)
+        return br_error(EPROTO, "slot 0x%x takes only maps, the frame is not in a segment",
+                        arriving->slot);
+    if (!arriving->done)
+        arriving->unit = unit_of(arriving, slot);
+    n = copy_some(link, slot, *budget);
+    if (n < 0)
+        return n;
+    *budget -= (uint32_t)n;
+    return arriving->done == arriving->length;
+}
+
+bool br_shm_receive_data_pending(const struct br_shm_link *link)
+{
+    uint32_t fill = 0;
+
+    return link->arriving.source != BR_SOURCE_PIPE || link->peer_left || pipe_fill(link, &fill) ||
+           receive_data_whole(&link->arriving, fill);
+}
