@@ -9,6 +9,7 @@ pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(XXHASH REQUIRED libxxhash) # its header alone
 pkg_check_modules(NETLINK REQUIRED IMPORTED_TARGET libnl-route-3.0)
+pkg_check_modules(POPT REQUIRED IMPORTED_TARGET popt) # the command `braid` and bench alone
 if(BUILD_TESTING)
     pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 endif()

@@ -8,7 +8,7 @@ set(BR_ALL ${BR_FOLDERS})
 list(REVERSE BR_ALL) # users first, as the linker wants it
 if(tool_sources)
     add_library(br_tools STATIC ${tool_sources})
-    target_link_libraries(br_tools PUBLIC ${BR_ALL} PkgConfig::CJSON PkgConfig::NETLINK m)
+    target_link_libraries(br_tools PUBLIC ${BR_ALL} PkgConfig::CJSON PkgConfig::NETLINK PkgConfig::POPT m)
     if(BRAID_HWLOC)
         target_link_libraries(br_tools PUBLIC PkgConfig::HWLOC)
         set_source_files_properties(${CMAKE_SOURCE_DIR}/tools/info/nic_affinity.c PROPERTIES COMPILE_DEFINITIONS BRAID_HWLOC)

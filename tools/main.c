@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command `braid`: finds the sub-command. */
-#include "tools/common/dispatch.h"
+#include "tools/common/options.h"
 #include "tools/common/tool.h"
 
 #include <braid/braid.h>

@@ -149,7 +149,7 @@ rc=0
 "$braid" bcube plan 3 2 > /dev/full 2> err || rc=$?
 [[ $rc -eq 1 ]] || fail "a full device: code $rc"
 plan 0 --help
-has out 'usage'
+has out 'Usage: braid bcube plan'
 timeout 60 "$braid" bcube help > out 2> err
 has out 'plan'
 

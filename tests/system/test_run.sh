@@ -177,7 +177,7 @@ run 127 -n 3 -- /no/such/program
 [[ $(grep -c 'cannot run' "$work/err") -eq 1 ]] || fail "a missing program is reported more than once"
 run 126 -n 1 -- /etc
 run 0 --help
-has out 'usage'
+has out 'Usage: braid run'
 
 [[ $failures -eq 0 ]] && echo "braid run: all fine"
 exit $((failures > 0))

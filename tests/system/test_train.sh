@@ -58,7 +58,7 @@ if [[ $BRAID_SANITIZE != thread ]]; then # one thread computes 1,500 iterations:
 fi
 
 "$braid" train --help > "$out"
-[[ $(head -n 1 "$out") == "usage: braid train "* ]] || fail "train --help does not begin with its usage"
+[[ $(head -n 1 "$out") == "Usage: braid train "* ]] || fail "train --help does not begin with its usage"
 
 refuses() { # WORDS OPTIONS...
     local words=$1 said

@@ -154,9 +154,9 @@ static int option_table_add(struct br_perf_settings *s, struct br_perf_texts *t,
          "N messages under way, a rail; default 128, at most -n"},
         {"tos", 'T', BR_OPTION_NUMBER, &s->traffic_class, 0, 255, "N traffic class; verbs"},
         {"tclass", 0, BR_OPTION_NUMBER, &s->traffic_class, 0, 255, "N the same"},
-        {"limit_bw", 'w', BR_OPTION_TEXT, &t->limit_bandwidth, 0, 0,
+        {"limit_bw", 'w', BR_OPTION_DECIMAL, &s->limit_bandwidth, 0, BR_PERF_MAX_LIMIT,
          "RATE exit code 1 if the average is below it"},
-        {"limit_msgrate", 'y', BR_OPTION_TEXT, &t->limit_rate, 0, 0,
+        {"limit_msgrate", 'y', BR_OPTION_DECIMAL, &s->limit_rate, 0, BR_PERF_MAX_LIMIT,
          "MPPS exit code 1 if the message rate is below it"},
         {"gid-index", 'x', BR_OPTION_NUMBER, &s->gid_index, 0, 255,
          "N of the device's GID table; verbs"},
@@ -181,6 +181,7 @@ static int option_table_add(struct br_perf_settings *s, struct br_perf_texts *t,
          " CPU time, cycles and instructions of a packet, on this side; udp and dpdk"},
         {"data_validation", 0, BR_OPTION_FLAG, &s->validates, 0, 0,
          " look at the bytes of each size's last message; _bw"},
+        {"version", 'V', BR_OPTION_FLAG, &t->version, 0, 0, " print the version"},
         {"use_cuda", 0, BR_OPTION_NUMBER, &s->gpu, 0, 63,
          "N this side's buffers are memory of GPU N; not write_lat, not atomic_lat"},
     };
@@ -190,37 +191,6 @@ static int option_table_add(struct br_perf_settings *s, struct br_perf_texts *t,
                    "room for all");
     memcpy(out, served, sizeof served);
     return n + option_table_add_braid(s, out + n);
-}
-
-void br_perf_option_table(struct br_perf_settings *s, struct br_perf_texts *t,
-                          struct br_option options[BR_PERF_OPTION_TABLE])
-{
-    int n;
-
-    memset(t, 0, sizeof *t);
-    t->queue_pairs = -1;
-    memset(options, 0, BR_PERF_OPTION_TABLE * sizeof *options);
-    n = option_table_add(s, t, options);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        options[n++] = (struct br_option){
-            .name = refused[i].name,
-            .letter = refused[i].letter,
-            .kind = refused[i].flag ? BR_OPTION_FLAG : BR_OPTION_TEXT,
-            .out = refused[i].flag ? (void *)&t->refused[i].flag : (void *)&t->refused[i].text,
-            .help = refused[i].why,
-        };
-}
-
-int br_perf_option_table_refuse(const struct br_perf_texts *t)
-{
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (t->refused[i].flag || t->refused[i].text)
-            return br_error(EINVAL, "--%s is perftest's and not here: %s", refused[i].name,
-                            refused[i].why);
-    if (t->connection && strcmp(t->connection, "RC") != 0)
-        return br_error(EINVAL, "-c %s: only RC is there: braid's rails are reliable connections",
-                        t->connection);
-    return 0;
 }
 
 /* Is this one for the other kind of test? */
@@ -247,23 +217,35 @@ static bool is_other(const struct br_perf_test *test, const struct br_option *op
     return !strcmp(option->name, "hdr");
 }
 
-void br_perf_option_table_help(const struct br_perf_test *test)
+void br_perf_option_table(struct br_perf_settings *s, struct br_perf_texts *t,
+                          struct br_option options[BR_PERF_OPTION_TABLE])
 {
-    struct br_perf_settings s;
-    struct br_perf_texts t;
-    struct br_option all[BR_PERF_OPTION_TABLE], fitting[BR_PERF_OPTION_TABLE] = {0};
-    char usage[128];
     int n;
 
-    memset(all, 0, sizeof all);
-    n = option_table_add(&s, &t, all);
-    for (int i = 0, k = 0; i < n; i++)
-        if (!is_other(test, &all[i]))
-            fitting[k++] = all[i];
-    snprintf(usage, sizeof usage,
-             "braid perf %s [option...] [SERVER]; without SERVER: be the server, with the client's "
-             "options",
-             test->name);
-    br_options_help(fitting, usage, stdout);
-    printf("  %-32s %s\n  %-32s %s\n", "-h, --help", "this", "-V, --version", "the version");
+    memset(t, 0, sizeof *t);
+    t->queue_pairs = -1;
+    memset(options, 0, BR_PERF_OPTION_TABLE * sizeof *options);
+    n = option_table_add(s, t, options);
+    for (int i = 0; i < n; i++)
+        if (is_other(s->test, &options[i]))
+            options[i].help = NULL;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        options[n++] = (struct br_option){
+            .name = refused[i].name,
+            .letter = refused[i].letter,
+            .kind = refused[i].flag ? BR_OPTION_FLAG : BR_OPTION_TEXT,
+            .out = refused[i].flag ? (void *)&t->refused[i].flag : (void *)&t->refused[i].text,
+        };
+}
+
+int br_perf_option_table_refuse(const struct br_perf_texts *t)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (t->refused[i].flag || t->refused[i].text)
+            return br_error(EINVAL, "--%s is perftest's and not here: %s", refused[i].name,
+                            refused[i].why);
+    if (t->connection && strcmp(t->connection, "RC") != 0)
+        return br_error(EINVAL, "-c %s: only RC is there: braid's rails are reliable connections",
+                        t->connection);
+    return 0;
 }

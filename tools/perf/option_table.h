@@ -12,23 +12,21 @@
 
 /* What needs more than a range. */
 struct br_perf_texts {
-    const char *limit_bandwidth, *limit_rate, *connection, *atomic;
+    const char *connection, *atomic;
     int64_t queue_pairs; /* -1: not given */
-    bool json, frequency;
+    bool json, frequency, version;
     struct {
         bool flag;
         const char *text;
     } refused[BR_PERF_REFUSED]; /* by the place in the table of refused letters */
 };
 
-/* Initializes *texts; `options` then fills both. */
+/* Initializes *texts; `options` then fills both. Only what settings->test has is listed in the
+ * help. */
 void br_perf_option_table(struct br_perf_settings *settings, struct br_perf_texts *texts,
                           struct br_option options[BR_PERF_OPTION_TABLE]);
 
 /* -EINVAL with a message if one was given that braid cannot serve. */
 int br_perf_option_table_refuse(const struct br_perf_texts *texts);
-
-/* To stdout: what is served for this test. */
-void br_perf_option_table_help(const struct br_perf_test *test);
 
 #endif

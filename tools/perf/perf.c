@@ -24,7 +24,7 @@ static int perf_usage(FILE *out, int code)
 {
     fprintf(
         out,
-        "usage: braid perf TEST [option...]           the server\n"
+        "Usage: braid perf TEST [option...]           the server\n"
         "       braid perf TEST [option...] SERVER    the client\n\n"
         "  write_bw, read_bw, send_bw       bandwidth of put, get, send\n"
         "  write_lat, read_lat, send_lat    their latency\n"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 #include <braid/braid.h>
 
 #include "base/error.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/perf/option_table.h"
 
 static const struct br_perf_test tests[] = {
@@ -247,39 +246,33 @@ static int fill_in(struct br_perf_settings *s)
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
-static int perf_settings_limit(const char *name, const char *text, double *out)
-{
-    char *end;
-
-    if (!text)
-        return 0;
-    *out = strtod(text, &end);
-    if (end == text || *end || !isfinite(*out) || *out <= 0)
-        return br_error(EINVAL, "%s %s: must be a number above 0", name, text);
-    return 0;
-}
-
 static int perf_settings_parse(struct br_perf_settings *s, struct br_perf_texts *texts, int argc,
                                char **argv)
 {
     struct br_option options[BR_PERF_OPTION_TABLE];
     struct br_arguments arguments;
+    char usage[128];
     int rc;
 
+    snprintf(usage, sizeof usage,
+             "braid perf %s [option...] [SERVER]; without SERVER: be the server, with the client's "
+             "options",
+             s->test->name);
     br_perf_option_table(s, texts, options);
-    rc = br_arguments_parse(&arguments, options, "", argc, argv);
+    rc = br_arguments_parse(&arguments, options, usage, argc, argv);
     if (rc)
         return rc;
+    if (texts->version) {
+        printf("Version: %s\n", braid_version());
+        return 1;
+    }
     if (arguments.count > 1)
         return br_error(EINVAL, "'%s' is one word too many: the server's name is the only one",
                         arguments.operands[1]);
     if (arguments.command)
         return br_error(EINVAL, "'--' is followed by nothing that %s knows", s->test->name);
     s->server = arguments.operands[0];
-    rc = br_perf_option_table_refuse(texts);
-    if (!rc)
-        rc = perf_settings_limit("-w", texts->limit_bandwidth, &s->limit_bandwidth);
-    return rc ? rc : perf_settings_limit("-y", texts->limit_rate, &s->limit_rate);
+    return br_perf_option_table_refuse(texts);
 }
 
 static int check_atomic(struct br_perf_settings *s, const char *type)
@@ -318,14 +311,6 @@ static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *t
     return 0;
 }
 
-static bool perf_settings_check(int argc, char **argv, const char *name, const char *letter)
-{
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], name) || !strcmp(argv[i], letter))
-            return true;
-    return false;
-}
-
 int br_perf_settings_read(struct br_perf_settings *s, int argc, char **argv)
 {
     struct br_perf_texts texts;
@@ -350,14 +335,6 @@ int br_perf_settings_read(struct br_perf_settings *s, int argc, char **argv)
                                    .gpu = -1};
     if (!s->test)
         return br_error(EINVAL, "there is no test '%s'", argv[0]);
-    if (perf_settings_check(argc, argv, "--help", "-h")) {
-        br_perf_option_table_help(s->test);
-        return 1;
-    }
-    if (perf_settings_check(argc, argv, "--version", "-V")) {
-        printf("Version: %s\n", braid_version());
-        return 1;
-    }
     rc = perf_settings_parse(s, &texts, argc, argv);
     return rc ? rc : check_texts(s, &texts);
 }

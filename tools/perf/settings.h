@@ -21,6 +21,7 @@
 #define BR_PERF_MIN_ITERATIONS 5
 #define BR_PERF_MAX_ITERATIONS 1000000000
 #define BR_PERF_MAX_SECONDS    86400
+#define BR_PERF_MAX_LIMIT      1000000000  /* of -w and -y */
 #define BR_PERF_MAX_QUEUES     8           /* of -q: rails between the two sides */
 #define BR_PERF_ALL_MIN        2           /* bytes, of --all */
 #define BR_PERF_ALL_MAX        (8ll << 20) /* bytes, of --all */

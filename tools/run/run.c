@@ -7,6 +7,7 @@
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/common/options.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static int run_parse(struct job *job, int argc, char **argv)
         {"backend", 0, BR_OPTION_TEXT, &job->backend, 0, 0,
          "NAME auto, shm, tcp, udp, dpdk or verbs (BRAID_BACKEND)"},
         {"bind", 0, BR_OPTION_TEXT, &job->bind, 0, 0,
-         "share|none: each rank keeps to its share of the cores (default when there is one for "
+         "share|none each rank keeps to its share of the cores (default when there is one for "
          "each)"},
         {"secret-file", 0, BR_OPTION_TEXT, &job->secret_file, 0, 0,
          "FILE the job's secret; default: a new random one"},
@@ -59,25 +60,23 @@ static int run_parse(struct job *job, int argc, char **argv)
         {0},
     };
     const char *usage = "braid run [-n N] [options] -- COMMAND [ARGUMENT...]";
-    int own = 1, rc;
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
-    while (own < argc && strcmp(argv[own], "--") != 0)
-        own++;
-    rc = br_options_parse(options, own, argv);
-    if (rc > 0) {
-        br_options_help(options, usage, stdout);
+    if (rc > 0)
         return 1;
-    }
-    if (rc < 0 && own == argc)
+    if (!rc && arguments.count)
+        rc = br_error(EINVAL, "'%s' is not an option; --help lists them", arguments.operands[0]);
+    if (rc < 0 && !arguments.command)
         run_log_address("%s; does '--' miss in front of the command?", br_error_message());
     else if (rc < 0)
         run_log_address("%s", br_error_message());
-    else if (own + 1 >= argc)
+    else if (!arguments.command)
         run_log_address("no command to run: %s", usage);
     else if (job->bind && strcmp(job->bind, "share") != 0 && strcmp(job->bind, "none") != 0)
         run_log_address("--bind is '%s': it must be share or none", job->bind);
     else
-        job->command = argv + own + 1;
+        job->command = arguments.command;
     return job->command ? 0 : 3;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `braid bcube`: finds the sub-command. */
 #include "tools/testbed/bcube.h"
-#include "tools/common/dispatch.h"
+#include "tools/common/options.h"
 #include "tools/common/tool.h"
 
 static const struct br_command commands[] = {

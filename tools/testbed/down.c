@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid bcube down and list: the end of emulated testbeds, and which there are. */
 #include "base/error.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/network.h"
 #include "base/rate.h"

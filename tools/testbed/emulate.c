@@ -10,7 +10,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/netlink.h"
 #include "tools/testbed/network.h"

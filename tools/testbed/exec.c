@@ -2,7 +2,7 @@
 /* braid bcube exec: becomes a command on one host of an emulated testbed, so terminal, signals and
  * exit code are the command's. */
 #include "base/error.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/testbed.h"
 

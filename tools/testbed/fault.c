@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid bcube fault: plants faults in an emulated testbed and mends them. */
 #include "base/error.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/faults.h"
 #include "tools/testbed/network.h"

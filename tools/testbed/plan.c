@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/rate.h"
 #include "protocol/bootstrap/inventory_check.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/draw.h"
 #include "tools/testbed/plan_text.h"

@@ -3,7 +3,7 @@
  * job. */
 #include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
-#include "tools/testbed/arguments.h"
+#include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/testbed.h"
 #include "tools/run/launch.h"

@@ -227,20 +227,18 @@ static int top_parse(struct top *top, int argc, char **argv)
          "DIR where the sockets are, which must be there (default: BRAID_STATS)"},
         {0},
     };
-    int rc;
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(
+        &arguments, options, "braid top [JOB] [options]: running jobs of this host; doc/stats.md",
+        argc, argv);
 
-    if (argc > 1 && argv[1][0] != '-') {
-        top->job = argv[1];
-        argc--;
-        argv++;
-    }
-    rc = br_options_parse(options, argc, argv);
+    top->job = arguments.operands[0];
+    if (!rc && (arguments.count > 1 || arguments.command))
+        rc = br_error(EINVAL, "'%s' is one word too many: the job's name is the only one",
+                      arguments.count > 1 ? arguments.operands[1] : "--");
     if (!rc && top->json && top->prometheus)
         rc = br_error(EINVAL, "--json and --prometheus are two formats; give one of them");
-    if (rc == 1)
-        br_options_help(
-            options, "braid top [JOB] [options]: running jobs of this host; doc/stats.md", stdout);
-    else if (rc)
+    if (rc < 0)
         fprintf(stderr, "braid top: %s\n", br_error_message());
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -15,6 +16,7 @@
 struct values {
     bool flag, other;
     int64_t number, bytes;
+    double decimal;
     const char *text;
 };
 
@@ -25,6 +27,7 @@ static int parse(struct values *v, int argc, char **argv)
         {"number", 'n', BR_OPTION_NUMBER, &v->number, -5, 100, "N a number"},
         {"number-two", 0, BR_OPTION_NUMBER, &v->number, 0, 1, "N a name that begins like another"},
         {"bytes", 'b', BR_OPTION_BYTES, &v->bytes, 1, 1 << 20, "SIZE a size"},
+        {"decimal", 'd', BR_OPTION_DECIMAL, &v->decimal, 0, 10, "X a decimal"},
         {"text", 0, BR_OPTION_TEXT, &v->text, 0, 0, "WORD a text"},
         {"other", 'o', BR_OPTION_FLAG, &v->other, 0, 0, " another flag"},
         {0},
@@ -53,6 +56,10 @@ static void options_parse__all_forms(void **state)
     assert_string_equal(v.text, "");
     assert_int_equal(PARSE(v, "--number-two", "1"), 0);
     assert_int_equal(v.number, 1);
+    assert_int_equal(PARSE(v, "-d", "2.5e-1"), 0);
+    assert_true(v.decimal == 0.25);
+    assert_int_equal(PARSE(v, "--text", "first", "--text", "last", "-n4"), 0);
+    assert_string_equal(v.text, "last");
 }
 
 static void options_parse__flags_in_one_word(void **state)
@@ -108,12 +115,16 @@ static void options_parse__bad_arguments_are_named(void **state)
         {"--numb=1", "no option"},
         {"--numbers=1", "no option"},
         {"-x", "no option"},
-        {"--flag=1", "no value"},
+        {"--flag=1", "--flag|no value"},
         {"word", "'word'"},
         {"-", "'-'"},
-        {"--bytes", "needs a value"},
-        {"-n", "needs a value"},
-        {"-fn", "needs a value"},
+        {"--decimal=0", "--decimal 0|above 0"},
+        {"-d10.5", "at most 10"},
+        {"-dnan", "nan"},
+        {"-d1.5x", "1.5x"},
+        {"--bytes", "--bytes|needs a value"},
+        {"-n", "-n|needs a value"},
+        {"-fn", "-fn|needs a value"},
         {"-fx", "no option -fx"},
         {"-f-flag", "no option"},
         {"-f1", "no option"},
@@ -126,6 +137,73 @@ static void options_parse__bad_arguments_are_named(void **state)
     }
 }
 
+static void arguments_parse__in_any_order(void **state)
+{
+    const char *name = NULL;
+    bool flag = false;
+    const struct br_option options[] = {{"name", 'n', BR_OPTION_TEXT, &name, 0, 0, "NAME"},
+                                        {"flag", 'f', BR_OPTION_FLAG, &flag, 0, 0, " flag"},
+                                        {0}};
+    char *argv[] = {"exec", "--flag", "one", "--name", "x", "two", "--", "cmd", "--name"};
+    struct br_arguments arguments;
+
+    (void)state;
+    assert_int_equal(br_arguments_parse(&arguments, options, "", 9, argv), 0);
+    assert_int_equal(arguments.count, 2);
+    assert_string_equal(arguments.operands[0], "one");
+    assert_string_equal(arguments.operands[1], "two");
+    assert_null(arguments.operands[2]);
+    assert_string_equal(name, "x");
+    assert_true(flag);
+    assert_ptr_equal(arguments.command, argv + 7);
+    assert_int_equal(br_arguments_parse(&arguments, options, "", 7, argv), 0);
+    assert_null(arguments.command);
+    argv[3] = "--nome";
+    assert_int_equal(br_arguments_parse(&arguments, options, "", 9, argv), -EINVAL);
+    assert_says(br_error_message(), "--nome");
+    assert_ptr_equal(arguments.command, argv + 7); /* `braid run` asks whether there was one */
+}
+
+static void arguments_parse__too_many_operands(void **state)
+{
+    char *argv[BR_OPERANDS + 2] = {"exec"};
+    const struct br_option options[] = {{0}};
+    struct br_arguments arguments;
+
+    (void)state;
+    for (int i = 1; i <= BR_OPERANDS; i++)
+        argv[i] = "few";
+    assert_int_equal(br_arguments_parse(&arguments, options, "", BR_OPERANDS + 1, argv), 0);
+    assert_int_equal(arguments.count, BR_OPERANDS);
+    argv[BR_OPERANDS + 1] = "last";
+    assert_int_equal(br_arguments_parse(&arguments, options, "", BR_OPERANDS + 2, argv), -EINVAL);
+    assert_says(br_error_message(), "'last'|too many");
+}
+
+static void options_help__options_with_their_values(void **state)
+{
+    int64_t number = 0;
+    bool flag = false;
+    const struct br_option options[] = {
+        {"number", 'n', BR_OPTION_NUMBER, &number, 0, 9, "COUNT of things; default 3"},
+        {"flag", 0, BR_OPTION_FLAG, &flag, 0, 0, " a flag"},
+        {"hidden", 'x', BR_OPTION_FLAG, &flag, 0, 0, NULL},
+        {0},
+    };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+
+    (void)state;
+    assert_non_null(out);
+    br_options_help(options, "tool [options]", out);
+    fclose(out);
+    assert_true(!strncmp(text, "Usage: tool [options]\n", 22));
+    assert_says(text, "-n, --number COUNT|of things; default 3|    --flag |a flag|-h, --help");
+    assert_null(strstr(text, "hidden"));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +212,9 @@ int main(void)
         cmocka_unit_test(options_parse__absent_options_keep_their_values),
         cmocka_unit_test(options_parse__help_is_wanted),
         cmocka_unit_test(options_parse__bad_arguments_are_named),
+        cmocka_unit_test(arguments_parse__in_any_order),
+        cmocka_unit_test(arguments_parse__too_many_operands),
+        cmocka_unit_test(options_help__options_with_their_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "protocol/bootstrap/inventory_check.h"
-#include "tools/testbed/arguments.h"
 
 static struct br_testbed make(int n, int k, uint32_t hosts, bool loopback)
 {
@@ -164,32 +163,6 @@ static void testbed_write_inventory__is_sound(void **state)
     }
 }
 
-static void arguments_parse__in_any_order(void **state)
-{
-    const char *name = NULL;
-    bool flag = false;
-    const struct br_option options[] = {{"name", 'n', BR_OPTION_TEXT, &name, 0, 0, "NAME"},
-                                        {"flag", 'f', BR_OPTION_FLAG, &flag, 0, 0, " flag"},
-                                        {0}};
-    char *argv[] = {"exec", "--flag", "one", "--name", "x", "two", "--", "cmd", "--name"};
-    char *more[] = {"exec", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    struct br_arguments arguments;
-
-    (void)state;
-    assert_int_equal(br_arguments_parse(&arguments, options, "", 9, argv), 0);
-    assert_int_equal(arguments.count, 2);
-    assert_string_equal(arguments.operands[1], "two");
-    assert_null(arguments.operands[2]);
-    assert_string_equal(name, "x");
-    assert_true(flag);
-    assert_ptr_equal(arguments.command, argv + 7);
-    assert_int_equal(br_arguments_parse(&arguments, options, "", 7, argv), 0);
-    assert_null(arguments.command);
-    assert_int_equal(br_arguments_parse(&arguments, options, "", 10, more), -EINVAL);
-    argv[3] = "--nome";
-    assert_int_equal(br_arguments_parse(&arguments, options, "", 9, argv), -EINVAL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,7 +173,6 @@ int main(void)
         cmocka_unit_test(testbed_check_name__good_and_bad),
         cmocka_unit_test(testbed_open__what_was_saved),
         cmocka_unit_test(testbed_write_inventory__is_sound),
-        cmocka_unit_test(arguments_parse__in_any_order),
     };
     char folder[] = "/tmp/test_testbed.XXXXXX";
     int failed;
