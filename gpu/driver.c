@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gpu/driver.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -11,23 +10,22 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/library.h"
 
 #define DEVICES 64 /* of one host, at most; real ones have 16 */
 
 #define FIELD(field, symbol, parameters) {#symbol, offsetof(struct br_cuda, field)},
 
-static const struct symbol {
-    const char *name;
-    size_t offset;
-} needed[] = {BR_CUDA_SYMBOLS(FIELD){NULL, 0}}, optional[] = {BR_CUDA_OPTIONAL(FIELD){NULL, 0}};
+static const struct br_library_symbol needed[] = {BR_CUDA_SYMBOLS(FIELD){NULL, 0}};
+static const struct br_library_symbol optional[] = {BR_CUDA_OPTIONAL(FIELD){NULL, 0}};
 
-/* Of the one library; all under `lock`. A stage is done once, its failure kept with its message. */
+/* The state of the library, all of it under `lock`. A stage runs once; its failure is kept. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct br_cuda table;
 static struct stage {
     bool done;
-    int failure; /* errno */
-    char message[300];
+    int failure; /* a negative errno, and its text */
+    char text[BR_ERROR_BYTES];
 } loaded, started;
 static struct CUctx_st *contexts[DEVICES];
 
@@ -35,99 +33,68 @@ static struct CUctx_st *contexts[DEVICES];
 static _Thread_local int entered;
 static _Thread_local unsigned int program_mode;
 
-__attribute__((format(printf, 3, 4))) static void driver_fail(struct stage *stage, int err,
-                                                              const char *format, ...)
-{
-    va_list arguments;
-
-    stage->failure = err;
-    va_start(arguments, format);
-    vsnprintf(stage->message, sizeof stage->message, format, arguments);
-    va_end(arguments);
-}
-
-/* NULL, or the first symbol that the library lacks. */
-static const char *driver_resolve(void *handle, const struct symbol *symbols)
-{
-    const char *lacking = NULL;
-
-    for (; symbols->name; symbols++) {
-        void *address = dlsym(handle, symbols->name);
-        if (!address && !lacking)
-            lacking = symbols->name;
-        memcpy((char *)&table + symbols->offset, &address, sizeof address);
-    }
-    return lacking;
-}
-
-static void driver_load(void)
+static int driver_load(char text[BR_ERROR_BYTES])
 {
     const char *chosen = getenv("BRAID_CUDA_LIBRARY");
-    const char *path = chosen && *chosen ? chosen : "libcuda.so.1";
-    const char *lacking;
-    void *handle;
+    const struct br_library library = {
+        .name = "the CUDA driver",
+        .path = chosen && *chosen ? chosen : "libcuda.so.1",
+        .install = "install NVIDIA's driver (apt-get install nvidia-driver libcuda1); in a "
+                   "container, start it with --gpus all",
+        .version = "one of CUDA 11.4 or later",
+        .needed = needed,
+        .optional = optional,
+    };
 
-    if (strcmp(path, "none") == 0) {
-        driver_fail(&loaded, ENOENT, "GPUs are not used: BRAID_CUDA_LIBRARY is none");
-        return;
+    if (strcmp(library.path, "none") == 0) {
+        strcpy(text, "GPUs are not used: BRAID_CUDA_LIBRARY is none");
+        return -ENOENT;
     }
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!handle) {
-        driver_fail(
-            &loaded, ENOENT,
-            "the CUDA driver cannot be loaded (%.120s): install NVIDIA's driver (apt-get install "
-            "nvidia-driver libcuda1); in a container, start it with --gpus all",
-            dlerror());
-        return;
-    }
-    lacking = driver_resolve(handle, needed);
-    if (lacking)
-        driver_fail(&loaded, ENOSYS,
-                    "the CUDA driver %.120s is too old: it has no %s; braid needs one of CUDA 11.4 "
-                    "or later",
-                    path, lacking);
-    else
-        driver_resolve(handle, optional);
+    return br_library_open(&library, &table, text);
 }
 
-static void driver_start(void)
+static int driver_start(char text[BR_ERROR_BYTES])
 {
     br_cuda_result result = table.init(0);
     int n = 0;
 
     if (result == BR_CUDA_SUCCESS)
         result = table.device_count(&n);
-    if (result == BR_CUDA_STUB_LIBRARY)
-        driver_fail(&started, ENOSYS,
-                    "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
-    else if (result == BR_CUDA_NO_DEVICE || (result == BR_CUDA_SUCCESS && n == 0))
-        driver_fail(&started, ENODEV,
-                    "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and "
-                    "in a container "
-                    "--gpus all)");
-    else if (result == BR_CUDA_SYSTEM_DRIVER_MISMATCH)
-        driver_fail(&started, EIO,
-                    "libcuda.so.1 and the loaded kernel module are of different versions: reboot, "
-                    "or reload the "
-                    "nvidia module");
-    else if (result == BR_CUDA_SYSTEM_NOT_READY)
-        driver_fail(&started, EIO,
-                    "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
-    else if (result != BR_CUDA_SUCCESS) {
+    if (result == BR_CUDA_SUCCESS && n == 0)
+        result = BR_CUDA_NO_DEVICE;
+    switch (result) {
+    case BR_CUDA_SUCCESS:
+        return 0;
+    case BR_CUDA_STUB_LIBRARY:
+        strcpy(text, "libcuda.so.1 is the toolkit's stub: take its folder out of LD_LIBRARY_PATH");
+        return -ENOSYS;
+    case BR_CUDA_NO_DEVICE:
+        strcpy(text, "the CUDA driver finds no GPU (see `nvidia-smi -L`, CUDA_VISIBLE_DEVICES, and "
+                     "in a container --gpus all)");
+        return -ENODEV;
+    case BR_CUDA_SYSTEM_DRIVER_MISMATCH:
+        strcpy(text, "libcuda.so.1 and the loaded kernel module are of different versions: reboot, "
+                     "or reload the nvidia module");
+        return -EIO;
+    case BR_CUDA_SYSTEM_NOT_READY:
+        strcpy(text, "the GPUs' fabric is not ready: systemctl start nvidia-fabricmanager");
+        return -EIO;
+    default:
         br_cuda_error(&table, result, "cuInit");
-        driver_fail(
-            &started, EIO,
-            "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
-            br_error_message());
+        snprintf(text, BR_ERROR_BYTES,
+                 "the CUDA driver does not start: %.200s (see `nvidia-smi` and the kernel's log)",
+                 br_error_message());
+        return -EIO;
     }
 }
 
-static int driver_once(struct stage *stage, void (*run)(void))
+/* Runs a stage once and returns its result, each time with its error. */
+static int driver_once(struct stage *stage, int (*run)(char text[BR_ERROR_BYTES]))
 {
     if (!stage->done)
-        run();
+        stage->failure = run(stage->text);
     stage->done = true;
-    return stage->failure ? br_error(stage->failure, "%s", stage->message) : 0;
+    return stage->failure ? br_error(-stage->failure, "%s", stage->text) : 0;
 }
 
 int br_cuda_library(const struct br_cuda **out)

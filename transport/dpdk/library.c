@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/library.h"
 
 #ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or \
                          commands */
@@ -19,8 +20,8 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct br_dpdk_module *module;
-static int failure; /* errno; its message beside it, since every thread that asks wants them */
-static char dpdk_library_message[300];
+static int failure; /* A negative errno, and its text, for each thread that asks. */
+static char failure_text[BR_ERROR_BYTES];
 static const struct br_dpdk_module *replacement; /* NULL: none */
 
 /* Is there a file FOLDER/WHERE/braid_dpdk.so? */
@@ -70,40 +71,36 @@ static bool runs_here(void)
 
 static void dpdk_library_load(void)
 {
+    static const struct br_library_symbol symbols[] = {{BR_DPDK_SYMBOL, 0}, {NULL, 0}};
     char path[PATH_MAX];
-    void *handle;
+    const struct br_library library = {
+        .name = "DPDK",
+        .path = path,
+        .install = "apt-get install librte-ethdev23 librte-mempool-ring23 librte-bus-vdev23, and a "
+                   "driver such as librte-net-af-packet23",
+        .optional = symbols, /* A module without it belongs to another version of braid. */
+        .global = true,      /* Drivers look for symbols in each other. */
+    };
 
     if (!runs_here()) {
-        failure = ENOTSUP;
-        snprintf(dpdk_library_message, sizeof dpdk_library_message,
+        failure = -ENOTSUP;
+        snprintf(failure_text, sizeof failure_text,
                  "DPDK needs a processor with SSE 4.2, and this one has none (in a virtual "
-                 "machine: give it "
-                 "the host's, -cpu host)");
+                 "machine: give it the host's, -cpu host)");
         return;
     }
     if (!dpdk_library_find(path)) {
-        failure = ENOENT;
+        failure = -ENOENT;
         snprintf(
-            dpdk_library_message, sizeof dpdk_library_message,
+            failure_text, sizeof failure_text,
             "this braid was built without DPDK: apt-get install libdpdk-dev, then build it again");
         return;
     }
-    /* RTLD_NODELETE: EAL's threads go on. RTLD_GLOBAL: drivers look for each other's symbols. */
-    handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-    if (!handle) {
-        failure = ENOENT;
-        snprintf(
-            dpdk_library_message, sizeof dpdk_library_message,
-            "DPDK cannot be loaded (%.120s): apt-get install librte-ethdev23 librte-mempool-ring23 "
-            "librte-bus-vdev23, and a driver such as librte-net-af-packet23",
-            dlerror());
-        return;
-    }
-    module = dlsym(handle, BR_DPDK_SYMBOL);
-    if (!module || module->version != BR_DPDK_VERSION) {
-        failure = EPROTO;
-        snprintf(dpdk_library_message, sizeof dpdk_library_message,
-                 "%.200s belongs to another version of braid", path);
+    failure = br_library_open(&library, &module, failure_text);
+    if (!failure && (!module || module->version != BR_DPDK_VERSION)) {
+        failure = -EPROTO;
+        snprintf(failure_text, sizeof failure_text, "%.200s belongs to another version of braid",
+                 path);
     }
 }
 
@@ -115,7 +112,7 @@ int br_dpdk_library(const struct br_dpdk_module **out)
     }
     pthread_once(&once, dpdk_library_load);
     *out = failure ? NULL : module;
-    return failure ? br_error(failure, "%s", dpdk_library_message) : 0;
+    return failure ? br_error(-failure, "%s", failure_text) : 0;
 }
 
 void br_dpdk_library_replace(const struct br_dpdk_module *other)

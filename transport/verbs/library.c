@@ -1,80 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "transport/verbs/library.h"
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/library.h"
 
 #define FIELD(field, symbol) {#symbol, offsetof(struct br_verbs_library, field)},
 
-struct symbol {
-    const char *name;
-    size_t offset;
-};
+static const struct br_library_symbol verbs_needed[] = {BR_VERBS_SYMBOLS(FIELD){NULL, 0}};
+static const struct br_library_symbol verbs_optional[] = {BR_VERBS_OPTIONAL(FIELD){NULL, 0}};
+static const struct br_library_symbol cm_needed[] = {BR_VERBS_CM_SYMBOLS(FIELD){NULL, 0}};
 
-static const struct symbol needed[] = {BR_VERBS_SYMBOLS(FIELD){NULL, 0}};
-static const struct symbol optional[] = {BR_VERBS_OPTIONAL(FIELD){NULL, 0}};
-static const struct symbol cm[] = {BR_VERBS_CM_SYMBOLS(FIELD){NULL, 0}};
+static const struct br_library verbs = {
+    .name = "libibverbs",
+    .path = "libibverbs.so.1",
+    .install = "apt-get install libibverbs1 ibverbs-providers",
+    .needed = verbs_needed,
+    .optional = verbs_optional,
+};
+static const struct br_library cm = {
+    .name = "librdmacm",
+    .path = "librdmacm.so.1",
+    .install = "apt-get install librdmacm1",
+    .needed = cm_needed,
+};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct br_verbs_library table;
-static int failure; /* errno; its message beside it, since every thread that asks wants them */
-static char verbs_library_message[200];
+static int failure; /* A negative errno, and its text, for each thread that asks. */
+static char failure_text[BR_ERROR_BYTES];
 static const struct br_verbs_library *replacement; /* NULL: none */
-
-/* NULL, or the first symbol that the library lacks. */
-static const char *verbs_library_resolve(void *handle, const struct symbol *symbols)
-{
-    const char *lacking = NULL;
-
-    for (; symbols->name; symbols++) {
-        void *address = dlsym(handle, symbols->name);
-        if (!address && !lacking)
-            lacking = symbols->name;
-        memcpy((char *)&table + symbols->offset, &address, sizeof address);
-    }
-    return lacking;
-}
-
-static void load_cm(void)
-{
-    /* RTLD_NODELETE: libraries with threads and at-exit handlers of their own are not to go before
-     * the process. */
-    void *handle = dlopen("librdmacm.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *lacking = handle ? verbs_library_resolve(handle, cm) : NULL;
-
-    if (!handle)
-        snprintf(table.cm_why_not, sizeof table.cm_why_not,
-                 "librdmacm cannot be loaded (%.90s): apt-get install librdmacm1", dlerror());
-    else if (lacking)
-        snprintf(table.cm_why_not, sizeof table.cm_why_not,
-                 "librdmacm.so.1 is too old: it has no %s", lacking);
-}
 
 static void verbs_library_load(void)
 {
-    void *handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    const char *lacking = handle ? verbs_library_resolve(handle, needed) : NULL;
-
-    if (!handle) {
-        failure = ENOENT;
-        snprintf(
-            verbs_library_message, sizeof verbs_library_message,
-            "libibverbs cannot be loaded (%.80s): apt-get install libibverbs1 ibverbs-providers",
-            dlerror());
-    } else if (lacking) {
-        failure = ENOSYS;
-        snprintf(verbs_library_message, sizeof verbs_library_message,
-                 "libibverbs.so.1 is too old: it has no %s", lacking);
-    } else {
-        verbs_library_resolve(handle, optional);
-        load_cm();
-    }
+    failure = br_library_open(&verbs, &table, failure_text);
+    if (!failure)
+        br_library_open(&cm, &table, table.cm_why_not);
 }
 
 int br_verbs_library(const struct br_verbs_library **out)
@@ -85,7 +49,7 @@ int br_verbs_library(const struct br_verbs_library **out)
     }
     pthread_once(&once, verbs_library_load);
     *out = failure ? NULL : &table;
-    return failure ? br_error(failure, "%s", verbs_library_message) : 0;
+    return failure ? br_error(-failure, "%s", failure_text) : 0;
 }
 
 void br_verbs_library_replace(const struct br_verbs_library *other)

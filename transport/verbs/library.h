@@ -13,6 +13,8 @@
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 
+#include "base/error.h"
+
 /* X(field, symbol). A field is called as the manual page of its symbol says. */
 #define BR_VERBS_SYMBOLS(X)                                                                        \
     X(get_device_list, ibv_get_device_list)                                                        \
@@ -78,7 +80,8 @@ struct br_verbs_library {
     BR_VERBS_OPTIONAL(BR_VERBS_FIELD)
     BR_VERBS_CM_SYMBOLS(BR_VERBS_FIELD)
 #undef BR_VERBS_FIELD
-    char cm_why_not[200]; /* why there is no rdma_cm; "": its functions are there */
+    /* Why there is no rdma_cm; "": its functions are there. */
+    char cm_why_not[BR_ERROR_BYTES];
 };
 
 /* The table, for the life of the process. Loaded once by whoever comes first, from any thread;

@@ -206,7 +206,7 @@ int br_verbs_query(struct br_verbs_host *host)
 
     if (rc)
         return rc;
-    snprintf(host->cm, sizeof host->cm, "%s", library->cm_why_not);
+    snprintf(host->cm, sizeof host->cm, "%.199s", library->cm_why_not);
     errno = 0;
     list = library->get_device_list(&n);
     if (!list && (errno == ENOSYS || errno == ENOENT || errno == EPERM))
