@@ -13,7 +13,7 @@
 #include "collectives/tuning/tuning.h"
 #include "collectives/comm/comm.h"
 #include "collectives/schedule/type.h"
-#include "tools/common/coll_time.h"
+#include "tools/common/coll_table.h"
 
 #define LEAST_BYTES 1024u
 #define STEP        4

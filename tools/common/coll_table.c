@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "collectives/schedule/type.h"
 
 static const struct br_coll kinds[] = {
@@ -176,4 +177,37 @@ size_t br_coll_wrong(struct braid_comm *comm, const struct br_coll_call *call, c
     if (coll->id == BR_COLL_SENDRECV)
         return br_data_wrong_copy(data, previous_rank(comm), 0, recv, count);
     return br_data_wrong_reduced(data, ranks, own, recv, count);
+}
+
+int br_coll_time(const struct br_coll_timing *c, double *seconds)
+{
+    struct braid_options options = {.algorithm = c->algorithm};
+    struct br_coll_call call = {
+        .coll = c->coll,
+        .data = {.type = BRAID_FLOAT32, .reduction = BRAID_SUM},
+        .shape = br_coll_shape(c->coll, c->bytes, BRAID_FLOAT32, braid_size(c->comm)),
+        .options = &options};
+    int64_t calls = 1;
+    uint64_t start;
+    int rc = 0;
+
+    for (int phase = 0; phase < 2 && calls > 0 && !rc; phase++) {
+        rc = braid_barrier(c->comm, NULL, NULL);
+        start = br_clock_now();
+        for (int64_t i = 0; i < calls && !rc; i++)
+            rc = br_coll_submit(c->comm, &call, c->send, c->recv, NULL);
+        *seconds = (double)(br_clock_now() - start) / 1e9 / (double)calls;
+        if (!rc && phase == 0) {
+            /* what a first call has to prepare is little beside 5 times min_ns */
+            double most = (double)c->min_ns / 1e9 / (*seconds > 1e-7 ? *seconds : 1e-7);
+
+            calls = c->once && most * 5 < 1 ? 0
+                    : most < 2              ? 2
+                    : most > c->max_calls   ? c->max_calls
+                                            : (int64_t)most;
+            rc = braid_allreduce(c->comm, &calls, &calls, 1, BRAID_INT64, BRAID_MIN, NULL, NULL);
+        }
+    }
+    return rc ? rc
+              : braid_allreduce(c->comm, seconds, seconds, 1, BRAID_FLOAT64, BRAID_AVG, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <braid/braid.h>
 
@@ -80,5 +81,24 @@ void br_coll_fill(struct braid_comm *comm, const struct br_coll_call *call, void
 
 /* How many elements of recv are wrong on this rank after a call on br_coll_fill()ed inputs. */
 size_t br_coll_wrong(struct braid_comm *comm, const struct br_coll_call *call, const void *recv);
+
+/* What is timed: a collective on float32 and sums. send and recv hold `bytes`. */
+struct br_coll_timing {
+    struct braid_comm *comm;
+    const struct br_coll *coll;
+    const char *algorithm;
+    size_t bytes; /* as br_coll_shape() takes them */
+    void *send, *recv;
+    /* The calls take about min_ns together, and are 2 to max_calls, after a first one that does not
+     * count. */
+    uint64_t min_ns;
+    int max_calls;
+    /* A first call that takes longer than 5 times min_ns on any rank is the only measurement. */
+    bool once;
+};
+
+/* Collective. Seconds of one call, the mean of the calls, the same on all ranks. Errors: braid's,
+ * with a message. */
+int br_coll_time(const struct br_coll_timing *timing, double *seconds);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/info/gpu.h"
+#include "tools/info/info.h"
 
 #include <stdio.h>
 
@@ -7,7 +7,6 @@
 #include "gpu/copier.h"
 #include "gpu/inventory.h"
 #include "tools/common/format.h"
-#include "tools/info/topology.h"
 #include "tools/info/nic_affinity.h"
 #include "transport/gpudirect_check.h"
 

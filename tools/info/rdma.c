@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/info/rdma.h"
+#include "tools/info/info.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "tools/info/topology.h"
 #include "transport/verbs/probe.h"
 
 /* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */

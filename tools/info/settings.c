@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/info/settings.h"
+#include "tools/info/info.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/info/topology.h"
+#include "tools/info/info.h"
 
 #include <stdint.h>
 #include <stdio.h>

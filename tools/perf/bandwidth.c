@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "tools/perf/interrupt.h"
+#include "tools/common/interrupt.h"
 
 #define PATIENCE 5            /* ms between two looks at what else there is to do */
 #define LOOK     (10 * BR_MS) /* between two looks whether the other direction has ended */

@@ -15,11 +15,73 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "collectives/comm/comm.h"
 #include "protocol/bootstrap/store_socket.h"
-#include "tools/perf/join.h"
 #include "tools/perf/parameters.h"
 
 #define PATIENCE (5 * BR_SEC)
+#define SPIN_US  10000000 /* a waiting side spins, as in perftest; with -e it sleeps */
+
+/* ---- the configuration of the job of two ---------------------------------------------------- */
+
+/* NULL: the environment's, or the library's choice. */
+static const char *exchange_devices(const struct br_perf_settings *s,
+                                    const struct br_exchange *where)
+{
+    const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"),
+               *named = getenv("BRAID_DEVICES");
+
+    if (s->devices || !where->loopback || (named && *named) || (chosen && !strcmp(chosen, "verbs")))
+        return s->devices;
+    return "lo";
+}
+
+/* A user who names a device wants to measure it, and not the shared memory that `auto` takes within
+ * a host. */
+static const char *exchange_backend(const struct br_perf_settings *s,
+                                    const struct br_exchange *where)
+{
+    const char *chosen = getenv("BRAID_BACKEND");
+
+    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend
+                                                                                : "tcp";
+}
+
+struct braid_config br_exchange_config(const struct br_perf_settings *s,
+                                       const struct br_exchange *where)
+{
+    const char *spin = getenv("BRAID_SPIN_US");
+
+    return (struct braid_config){.size = 2,
+                                 .rank = s->server ? 1 : 0,
+                                 .master_addr = where->address,
+                                 .master_port = where->port,
+                                 .secret = *where->secret ? where->secret : NULL,
+                                 .backend = exchange_backend(s, where),
+                                 .devices = exchange_devices(s, where),
+                                 .topology = "mesh",
+                                 .rails = (int)s->rails,
+                                 .init_timeout_ms = 15000,
+                                 .spin_us = s->events       ? 1
+                                            : spin && *spin ? 0
+                                                            : SPIN_US};
+}
+
+int br_exchange_check(const struct br_perf_settings *s)
+{
+    struct br_exchange anywhere = {.port = 1};
+    struct br_settings found;
+    struct braid_config config;
+    int rc;
+
+    snprintf(anywhere.address, sizeof anywhere.address, "127.0.0.1");
+    if (!getenv("BRAID_SECRET"))
+        snprintf(anywhere.secret, sizeof anywhere.secret, "for this check only");
+    config = br_exchange_config(s, &anywhere);
+    rc = br_settings_read(&config, &found);
+    br_secret_wipe(&found.secret);
+    return rc;
+}
 
 /* ---- messages: the length in four bytes, little-endian, then text ---------------------------- */
 
@@ -110,7 +172,7 @@ static int exchange_agree(int fd, const struct br_perf_settings *asked,
     if (rc)
         return rc;
     rc = br_perf_parameters_agree(asked, theirs, agreed, text);
-    if (rc == 0 && br_join_check(agreed)) {
+    if (rc == 0 && br_exchange_check(agreed)) {
         snprintf(text, sizeof text, "the server cannot do that: %.1000s", br_error_message());
         rc = 1;
     }

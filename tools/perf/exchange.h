@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <braid/braid.h>
+
 #include "tools/perf/settings.h"
 
 #define BR_EXCHANGE_ADDRESS 256
@@ -39,6 +41,15 @@ struct br_exchange {
     int reserved; /* the server: keeps `port` for the store, to be closed by the caller; else -1 */
     char secret[BR_EXCHANGE_SECRET]; /* "": the environment's */
 };
+
+/* The configuration for braid_init() with which this side joins the job of two; it points into both
+ * arguments. */
+struct braid_config br_exchange_config(const struct br_perf_settings *settings,
+                                       const struct br_exchange *where);
+
+/* Checks the options and the environment for whatever would keep this side from joining, before the
+ * other side waits for it. 0, or a negative errno with a message. */
+int br_exchange_check(const struct br_perf_settings *settings);
 
 /* The server: listens at the port; *fd is the caller's. */
 int br_exchange_listen(const struct br_perf_settings *settings, int *fd);

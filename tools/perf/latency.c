@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "tools/perf/interrupt.h"
+#include "tools/common/interrupt.h"
 
 #define STRIDE   (64u << 10)
 #define PATIENCE 20  /* ms between two looks for the end */

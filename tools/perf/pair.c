@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 #include "tools/common/host.h"
-#include "tools/perf/interrupt.h"
-#include "tools/perf/join.h"
+#include "tools/common/interrupt.h"
 
 #define LOOK 50 /* ms between two looks for Ctrl-C */
 
@@ -58,7 +57,7 @@ static int swap_keys(struct br_pair *pair)
 int br_pair_open(struct br_pair *pair, const struct br_perf_settings *s,
                  const struct br_exchange *where)
 {
-    struct braid_config config = br_join_config(s, where);
+    struct braid_config config = br_exchange_config(s, where);
     int rc;
 
     *pair = (struct br_pair){.settings = s,

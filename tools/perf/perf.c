@@ -9,16 +9,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "tools/common/output.h"
 #include "tools/perf/buffer.h"
-#include "tools/perf/cycles.h"
 #include "tools/perf/exchange.h"
-#include "tools/perf/interrupt.h"
-#include "tools/perf/join.h"
+#include "tools/common/interrupt.h"
 #include "tools/perf/mesh.h"
 #include "tools/perf/session.h"
 #include "tools/perf/settings.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 static int perf_usage(FILE *out, int code)
 {
@@ -123,6 +126,26 @@ static int run_server(const struct br_perf_settings *s, double cycles)
     return br_interrupted() ? 130 : code;
 }
 
+/* Cycles of the time-stamp counter per ns, measured for 20 ms; 0: this processor has no counter
+ * that braid reads. */
+#if defined(__x86_64__)
+static double perf_cycles_per_ns(void)
+{
+    uint64_t start = br_clock_now(), first = __rdtsc(), now, last;
+
+    do {
+        now = br_clock_now();
+        last = __rdtsc();
+    } while (now - start < 20 * BR_MS);
+    return (double)(last - first) / (double)(now - start);
+}
+#else
+static double perf_cycles_per_ns(void)
+{
+    return 0;
+}
+#endif
+
 int br_tool_perf(int argc, char **argv)
 {
     struct br_perf_settings settings, asked;
@@ -153,7 +176,7 @@ int br_tool_perf(int argc, char **argv)
         perf_complain(&settings);
         return 2;
     }
-    if (settings.cycles && (cycles = br_cycles_per_ns()) <= 0) {
+    if (settings.cycles && (cycles = perf_cycles_per_ns()) <= 0) {
         fprintf(
             stderr,
             "braid perf: -C: this processor has no cycle counter that braid reads; leave it out\n");
@@ -163,7 +186,7 @@ int br_tool_perf(int argc, char **argv)
         (settings.json && br_output_may_write(settings.json)) ||
         (settings.hdr && br_output_may_write(settings.hdr)))
         return perf_complain(&settings);
-    if (br_join_check(&settings)) {
+    if (br_exchange_check(&settings)) {
         perf_complain(&settings);
         return 2;
     }

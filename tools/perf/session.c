@@ -10,13 +10,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tools/common/output.h"
-#include "tools/perf/interrupt.h"
-#include "tools/perf/cpu_usage.h"
-#include "tools/perf/rails.h"
+#include "tools/common/interrupt.h"
 #include "tools/perf/report.h"
 #include "tools/perf/run.h"
 #include "tools/perf/table.h"
 
+#define RAILS   64
 #define WARM_UP 100 /* messages */
 
 struct session {
@@ -33,17 +32,71 @@ struct session {
     bool over, failed;
 };
 
+/* ---- what is read before and after a run ------------------------------------------------------
+ */
+
+/* How busy all cores of this machine are, as perftest counts it: ticks since the machine started;
+ * zeros: unknown. */
+struct cpu_usage {
+    unsigned long long all, idle;
+};
+
+static struct cpu_usage cpu_usage_read(void)
+{
+    /* user nice system idle iowait irq softirq steal */
+    unsigned long long ticks[8] = {0};
+    struct cpu_usage p = {0};
+    FILE *file = fopen("/proc/stat", "r");
+
+    if (!file)
+        return p;
+    if (fscanf(file, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &ticks[0], &ticks[1], &ticks[2],
+               &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]) > 3)
+        p.idle = ticks[3] + ticks[4];
+    for (int i = 0; i < 8; i++)
+        p.all += ticks[i];
+    fclose(file);
+    return p;
+}
+
+/* Per cent of the time between the two readings that was not idle; below 0: unknown. */
+static double cpu_usage_busy(struct cpu_usage before, struct cpu_usage after)
+{
+    if (after.all <= before.all || after.idle < before.idle)
+        return -1;
+    return 100 - 100.0 * (double)(after.idle - before.idle) / (double)(after.all - before.all);
+}
+
+/* Bytes that each rail carried, in both directions, since the communicator began. */
+struct rail_bytes {
+    int n;
+    uint64_t bytes[RAILS];
+    char devices[RAILS][sizeof((struct braid_rail_stats *)0)->device];
+};
+
+static void rail_bytes_read(struct rail_bytes *rails, struct braid_comm *comm)
+{
+    struct braid_rail_stats stats[RAILS];
+    int n = braid_rail_stats(comm, stats, RAILS);
+
+    rails->n = n < 0 ? 0 : n < RAILS ? n : RAILS;
+    for (int i = 0; i < rails->n; i++) {
+        rails->bytes[i] = stats[i].tx_bytes + stats[i].rx_bytes;
+        snprintf(rails->devices[i], sizeof rails->devices[i], "%s", stats[i].device);
+    }
+}
+
 /* ---- output ---------------------------------------------------------------------------------- */
 
 /* "tcp:eth0" and "tcp:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
 static int perf_session_describe(struct session *s)
 {
-    struct braid_rail_stats rails[BR_PERF_RAILS];
-    int n = braid_rail_stats(s->pair.comm, rails, BR_PERF_RAILS), up = 0;
+    struct braid_rail_stats rails[RAILS];
+    int n = braid_rail_stats(s->pair.comm, rails, RAILS), up = 0;
     size_t used = 0;
 
     snprintf(s->backend, sizeof s->backend, "none");
-    for (int i = 0; i < n && i < BR_PERF_RAILS; i++) {
+    for (int i = 0; i < n && i < RAILS; i++) {
         const char *colon = strchr(rails[i].device, ':'),
                    *name = colon ? colon + 1 : rails[i].device;
 
@@ -106,15 +159,25 @@ static void perf_session_print_row(void *context, const struct br_perf_row *row)
     }
 }
 
-/* They are numbered as in the JSON report. */
-static void print_rails(const struct session *s, const struct br_perf_rails *before,
+/* --report-per-port: each rail's share of the row's average, by the bytes that it carried since
+ * `before`. Rails are numbered as in the JSON report. */
+static void print_rails(const struct session *s, const struct rail_bytes *before,
                         const struct br_perf_row *row)
 {
-    struct br_perf_rails after;
+    struct rail_bytes after;
+    double all = 0, share;
 
-    br_perf_rails_read(&after, s->pair.comm);
-    if (!s->quiet)
-        br_perf_rails_print(s->settings, before, &after, row, stdout);
+    if (s->quiet)
+        return;
+    rail_bytes_read(&after, s->pair.comm);
+    for (int i = 0; i < after.n; i++)
+        all += (double)(after.bytes[i] - before->bytes[i]);
+    for (int i = 0; i < after.n && all > 0; i++) {
+        share = (double)(after.bytes[i] - before->bytes[i]) / all;
+        printf(" #rail %d %s: %.2f %s/sec\n", i, after.devices[i],
+               br_table_bandwidth(s->settings, row->average * share),
+               s->settings->gbits ? "Gb" : "MB");
+    }
 }
 
 static void print_samples(struct session *s, const struct br_perf_row *row)
@@ -206,20 +269,20 @@ static bool perf_session_receives(const struct session *s)
 
 static int perf_session_one_size(struct session *s, size_t bytes)
 {
-    struct br_cpu_usage before = {0};
+    struct cpu_usage before = {0};
     struct br_packet_cost cost = {0};
-    struct br_perf_rails carried = {0};
+    struct rail_bytes carried = {0};
     struct br_perf_row row = {0};
     int rc;
 
     s->run.bytes = bytes;
     rc = s->settings->warm_up ? perf_session_warm_up(s) : 0;
     if (s->settings->cpu_util)
-        before = br_cpu_usage_read();
+        before = cpu_usage_read();
     if (s->settings->packet_cost)
         cost = br_packet_cost_read(&s->counters, s->pair.comm);
     if (s->settings->report_per_port)
-        br_perf_rails_read(&carried, s->pair.comm);
+        rail_bytes_read(&carried, s->pair.comm);
     if (!rc && !s->over)
         rc = perf_session_run_once(s, &row);
     if (s->settings->packet_cost)
@@ -229,7 +292,7 @@ static int perf_session_one_size(struct session *s, size_t bytes)
     if (!rc && !s->settings->forever)
         rc = perf_session_rail_share(s, &row);
     row.cost = cost;
-    row.cpu = s->settings->cpu_util ? br_cpu_usage_busy(before, br_cpu_usage_read()) : -1;
+    row.cpu = s->settings->cpu_util ? cpu_usage_busy(before, cpu_usage_read()) : -1;
     if (!rc && s->settings->validates && row.iterations && perf_session_receives(s))
         rc = br_pair_validate(&s->pair, bytes);
     if (row.iterations && !s->settings->forever)

@@ -6,8 +6,9 @@
 #include "tools/perf/exchange.h"
 #include "tools/perf/settings.h"
 
-/* cycles: as br_cycles_per_ns() has it, 0: print times in us. Blocks. 0; 1: a limit (-w, -y) was
- * not reached, told; -EINTR: Ctrl-C; else a negative errno with a message. */
+/* cycles: cycles of the time-stamp counter per ns; 0: times are printed in us. Blocks. Returns 0; 1
+ * when a limit (-w, -y) was not reached, which is printed; -EINTR after Ctrl-C; else a negative
+ * errno with a message. */
 int br_perf_session_run(const struct br_perf_settings *settings, const struct br_exchange *where,
                         double cycles);
 

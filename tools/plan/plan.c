@@ -20,7 +20,6 @@
 #include "collectives/schedule/show.h"
 #include "collectives/tuning/timing.h"
 #include "collectives/schedule/type.h"
-#include "tools/common/coll_time.h"
 #include "tools/common/coll_table.h"
 #include "tools/calibrate/measure.h"
 #include "tools/common/output.h"

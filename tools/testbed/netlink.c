@@ -2,7 +2,6 @@
 #include "tools/testbed/netlink.h"
 
 #include "base/error.h"
-#include "tools/testbed/netlink_error.h"
 
 #include <errno.h>
 #include <net/if.h>

@@ -61,4 +61,13 @@ int br_net_set_rate(struct br_net *net, const char *link, uint64_t rate);
  * these probabilities in 1/1,000,000; 0: none. */
 int br_net_set_loss(struct br_net *net, const char *link, uint32_t in, uint32_t out);
 
+/* For the files of netlink only. */
+
+/* Puts "bcube-h00: cannot <what> <link>: why" down as the error message, for rc, a negative number
+ * of libnl. Returns the errno that fits best, negative. */
+int br_net_error(const struct br_net *net, int rc, const char *what, const char *link);
+
+/* The number of a link, or a negative errno with a message. */
+int br_net_index(struct br_net *net, const char *link);
+
 #endif

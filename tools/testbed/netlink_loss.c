@@ -5,7 +5,6 @@
  */
 #include "base/error.h"
 #include "tools/testbed/netlink.h"
-#include "tools/testbed/netlink_error.h"
 
 #include <errno.h>
 #include <linux/bpf.h>

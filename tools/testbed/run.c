@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one
- * job. */
+/* braid bcube run: a command on all hosts of an emulated testbed at once, as the ranks of one job;
+ * braid bcube exec: a command on one host. */
 #include "base/error.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/common/options.h"
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PER_HOST_MAX  64
 #define RANKS_MAX     1024
@@ -208,4 +209,55 @@ int br_bcube_run(int argc, char **argv)
     launch.timeout = job.timeout;
     launch.enter = job.testbed.loopback ? NULL : testbed_run_enter;
     return br_launch(&launch);
+}
+
+/* ---- exec --------------------------------------------------------------------------------------
+ */
+
+static int exec_enter(struct br_testbed *testbed, const char *text)
+{
+    char space[BR_NAMESPACE_NAME], name[BR_TESTBED_HOST];
+    uint32_t host = 0;
+    int rc = br_testbed_check_ready(testbed);
+
+    if (rc == 0)
+        rc = br_testbed_parse_host(testbed, text, &host);
+    if (rc < 0 || testbed->loopback)
+        return rc;
+    return br_namespace_enter(br_testbed_host_space(testbed, host, space),
+                              br_testbed_host_name(testbed, host, name));
+}
+
+/* Becomes the command, so that terminal, signals and exit code are the command's. */
+int br_bcube_exec(int argc, char **argv)
+{
+    const char *name = NULL,
+               *usage = "braid bcube exec [--name NAME] HOST -- COMMAND [ARGUMENT...]";
+    const struct br_option options[] = {
+        {"name", 0, BR_OPTION_TEXT, &name, 0, 0, "NAME of the testbed (default: the only one)"},
+        {0}};
+    struct br_arguments arguments;
+    struct br_testbed testbed;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
+
+    if (rc > 0)
+        return 0;
+    if (rc == 0 && (arguments.count != 1 || !arguments.command))
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (rc < 0 || !arguments.command) {
+        fprintf(stderr, "braid bcube exec: %s\n", br_error_message());
+        return 2;
+    }
+    rc = br_testbed_open(&testbed, name, false);
+    if (rc == 0)
+        rc = exec_enter(&testbed, arguments.operands[0]);
+    if (rc < 0) {
+        fprintf(stderr, "braid bcube exec: %s\n", br_error_message());
+        return 1;
+    }
+    execvp(arguments.command[0], arguments.command);
+    rc = errno == ENOENT ? 127 : 126;
+    fprintf(stderr, "braid bcube exec: cannot run '%s': %s\n", arguments.command[0],
+            strerror(errno));
+    return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/top/jobs.h"
+#include "tools/top/top.h"
 
 #include <dirent.h>
 #include <errno.h>

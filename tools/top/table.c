@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/top/table.h"
+#include "tools/top/top.h"
 
 #include <inttypes.h>
 #include <string.h>

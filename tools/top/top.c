@@ -14,9 +14,8 @@
 #include "base/http.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
-#include "tools/perf/interrupt.h"
-#include "tools/top/jobs.h"
-#include "tools/top/table.h"
+#include "tools/common/interrupt.h"
+#include "tools/top/top.h"
 
 struct top {
     bool once, json, prometheus;

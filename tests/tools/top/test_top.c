@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of `braid top` from snapshots that are written down. */
 #include "tests/says.h"
-#include "tools/top/table.h"
+#include "tools/top/top.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The jobs of this host that let themselves be looked at (doc/stats.md). */
-#ifndef BR_TOOLS_TOP_JOBS_H
-#define BR_TOOLS_TOP_JOBS_H
+/* The parts of `braid top`: the jobs of this host that serve statistics (doc/stats.md), and the
+ * table of what has changed between two snapshots of each rank. */
+#ifndef BR_TOOLS_TOP_TOP_H
+#define BR_TOOLS_TOP_TOP_H
 
 #include "collectives/stats/snapshot.h"
 
@@ -20,5 +21,10 @@ int br_jobs_find(const char *folder, struct br_rank_socket **sockets, int *gone)
 /* Asks each; ranks that do not answer within a second are left out, with a message on stderr. [n]
  * places; returns how many were filled. */
 int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot *snapshots);
+
+/* Pure. before[n_before] need not have the same ranks as now[n]: a rank that is in one only has no
+ * rates. rows: the most lines that the table may have; 0: any number. */
+void br_top_print(const struct br_snapshot *before, int n_before, const struct br_snapshot *now,
+                  int n, int rows, FILE *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "tools/perf/interrupt.h"
+#include "tools/common/interrupt.h"
 
 #include <signal.h>
 #include <stddef.h>

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parts of `braid info`: each gathers what it finds into the JSON object `root`, and prints it
+ * from there. A part never fails: what cannot be found out is left out, or is an error text in its
+ * object. */
+#ifndef BR_TOOLS_INFO_INFO_H
+#define BR_TOOLS_INFO_INFO_H
+
+#include <cjson/cJSON.h>
+
+/* Adds "gpus". */
+void br_info_gather_gpus(cJSON *root);
+void br_info_print_gpus(const cJSON *root);
+
+/* Adds "rdma": the ports, their GIDs, why one cannot be used, and the command that remedies it:
+ * {"diagnoses": [{"what", "remedy"}], "ports": [...]}, or {"error": message}. */
+void br_info_gather_rdma(cJSON *root);
+void br_info_print_rdma(const cJSON *root);
+
+/* Adds "settings": a list of messages, one for each environment variable that a job would refuse.
+ * Those of the topology are in its own part. */
+void br_info_gather_settings(cJSON *root);
+void br_info_print_settings(const cJSON *root);
+
+/* Adds "topology", what BRAID_TOPOLOGY and BRAID_INVENTORY describe: {"kind": "mesh"},
+ * {"kind": "bcube", ...}, or {"error": message}. */
+void br_info_gather_topology(cJSON *root);
+void br_info_print_topology(const cJSON *root);
+
+/* A member of an object of the tree; "" and 0 when there is none. */
+static inline const char *br_info_text(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static inline double br_info_number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+#endif
