@@ -14,6 +14,7 @@
 #include "base/numa.h"
 #include "base/process.h"
 #include "collectives/gpu/gpu_hosts.h"
+#include "collectives/gpu/gpu_local.h"
 #include "collectives/shm/executor.h"
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/engine/reduce.h"
@@ -285,7 +286,7 @@ static void destroy_engine(struct br_context *context)
 
 static int init_first(struct br_context *context)
 {
-    br_list_init(&context->shm_executors);
+    br_engine_executor_init(context);
     context->group_numbers[0] = 1;
     context->first_to_split = BR_MAX_GROUPS;
     return br_comm_create(context, br_engine_all(context->engine), &context->world);
@@ -295,14 +296,14 @@ static int init_first(struct br_context *context)
  * addresses: they stay what they are for KEPT others. */
 #define KEPT 64
 static struct {          /* under br_process_lock() */
-    struct br_list list; /* the oldest first; by `holding` */
+    struct br_list list; /* the oldest first; by `node` */
     int n;
 } retired = {.list = {&retired.list, &retired.list}};
 
 static void comm_mark_finalized(struct braid_comm *comm)
 {
     br_process_lock();
-    br_list_push_back(&retired.list, &comm->deferring);
+    br_list_push_back(&retired.list, &comm->node);
     retired.n++;
     br_process_unlock();
 }
@@ -313,8 +314,8 @@ static struct braid_comm *make_comm(void)
 
     br_process_lock();
     if (retired.n > KEPT) {
-        comm = br_container_of(retired.list.next, struct braid_comm, deferring);
-        br_list_remove(&comm->deferring);
+        comm = br_container_of(retired.list.next, struct braid_comm, node);
+        br_list_remove(&comm->node);
         retired.n--;
     }
     br_process_unlock();
@@ -572,18 +573,27 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
         return br_error(ENOMEM, "rank %d: no memory for a communicator", context->rank);
     *comm = (struct braid_comm){
         .context = context, .rank = group->rank, .size = group->size, .group = group};
-    br_list_init(&comm->deferred);
-    br_list_init(&comm->deferring);
+    br_list_init(&comm->node);
     rc = comm_share_shm(comm);
-    if (rc)
+    if (!rc && comm->shm && context->gpu_local_possible) {
+        rc = br_gpu_local_create(comm->shm);
+        if (rc)
+            br_shm_executor_destroy(comm);
+    }
+    if (rc) {
         comm->group = NULL;
-    else
-        *out = comm;
-    return rc;
+        return rc;
+    }
+    br_stream_order_init(comm, comm->shm ? &comm->shm->executor : &context->engine_executor);
+    comm->executors = &comm->stream_order;
+    *out = comm;
+    return 0;
 }
 
 void br_comm_destroy(struct braid_comm *comm)
 {
+    if (comm->shm)
+        br_gpu_local_destroy(comm->shm->guest);
     br_shm_executor_destroy(comm);
     comm->group = NULL;
 }

@@ -42,6 +42,7 @@
 #include "collectives/tuning/calibration.h"
 #include "collectives/tuning/calibration_drift.h"
 #include "collectives/engine/engine.h"
+#include "collectives/engine/executor.h"
 #include "collectives/tuning/network.h"
 #include "collectives/engine/operation.h"
 #include "collectives/stats/snapshot.h"
@@ -181,8 +182,8 @@ struct br_context {
     bool shows_numbers;
     /* lowest number of a communicator that is being split */
     uint32_t first_to_split;
-    struct br_list shm_executors;                 /* struct br_shm_executor */
-    struct br_list deferring;                     /* communicators whose `held` is not empty */
+    struct br_list executors;           /* struct br_executor, in the order of their steps */
+    struct br_executor engine_executor; /* the last of every communicator's chain */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
@@ -214,19 +215,18 @@ struct br_context {
 
 struct braid_comm {
     struct br_context *context;
-    int rank, size;              /* of the group */
-    struct br_group *group;      /* NULL: has been finalized */
-    struct br_shm_executor *shm; /* NULL: not all its ranks share this host */
-    /* of those that do, for all-reduces of GPUs' memory (gpu_hosts.h); borrowed, NULL: there is
-     * none */
-    struct br_shm_executor *host_shm;
-    _Atomic int outstanding; /* operations submitted and not ended */
+    int rank, size;                /* of the group */
+    struct br_group *group;        /* NULL: has been finalized */
+    struct br_executor *executors; /* its chain (executor.h) */
+    struct br_shm_executor *shm;   /* NULL: not all its ranks share this host */
+    _Atomic int outstanding;       /* operations submitted and not ended */
     /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t next_sequence;
     uint64_t operations, failed_operations; /* ended */
     /* collectives that wait for a stream, and those behind them (stream.c) */
     struct br_list deferred;
-    struct br_list deferring; /* in the context's list */
+    struct br_executor stream_order; /* which keeps those */
+    struct br_list node;             /* of those that have been finalized (comm.c) */
 };
 
 /* settings.c: *settings from config, environment and defaults; -EINVAL with a message. Blocks on a
@@ -310,15 +310,8 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
 /* stream.c: operations on streams. submit: a collective whose input and output are one block each;
  * op is given back when it fails, with a message. The others under the lock. */
 int br_stream_submit(struct br_operation *op, void *stream);
-/* true: op, which has its sequence number, has to wait, and begins or fails in br_stream_step(). */
-bool br_stream_defers(struct br_operation *op);
-int br_stream_step(struct br_context *context, uint64_t now); /* returns how much was done */
-uint64_t
-/* of those that wait: its order; UINT64_MAX: none */
-br_stream_oldest(const struct br_context *context);
-/* UINT64_MAX: nothing is held */
-uint64_t br_stream_next_poll(const struct br_context *context, uint64_t now);
-void br_stream_end(struct br_operation *op); /* it has ended: its stream goes on */
+/* Makes the communicator's executor that keeps collectives in stream order, before `next`. */
+void br_stream_order_init(struct braid_comm *comm, struct br_executor *next);
 /* For what may wait for all work of a GPU, an operation in a stream included. true: none stands
  * there, and none is put there until br_streams_unblock(). Never blocks. */
 bool br_streams_block(struct br_context *context);
@@ -342,12 +335,10 @@ void br_comm_put_operation(struct br_operation *op);
  * persistent. */
 int br_comm_finish_operation(struct br_operation *op);
 void br_comm_put_operations(struct braid_comm *comm); /* all of it; none is under way */
-/* Both under the lock. start: gives it its place in the order; begin: that place has come, which
- * start() finds out. */
+/* Under the lock: gives the operation its place in the order, and to the executors. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);
-void br_comm_begin_operation(struct br_operation *op, uint64_t now);
-/* it is not the shared segment's; or not, after all */
-void br_comm_to_engine(struct br_operation *op, uint64_t now);
+/* The engine becomes an executor, the only one so far (executor.h). */
+void br_engine_executor_init(struct br_context *context);
 /* Of a persistent one, once before its first start: makes room for it. Errors of
  * br_engine_reserve(). */
 int br_comm_prepare_operation(struct br_operation *op);
@@ -409,8 +400,6 @@ void br_progress_stop(struct br_context *context);
 int br_progress_once(struct br_context *context, uint64_t now);
 /* under the lock: the operation has ended */
 void br_progress_end(struct br_operation *op);
-/* under the lock: the operation ends with the worker's failure */
-void br_progress_fail(struct br_operation *op);
 /* Submits, and returns: when the lock is free the first frames leave at once, else whoever drives
  * takes it. -EAGAIN with a message. */
 int br_progress_submit(struct br_operation *op);

@@ -13,7 +13,6 @@
 #include "collectives/comm/comm.h"
 #include "collectives/shm/executor.h"
 #include "collectives/gpu/gpudirect.h"
-#include "collectives/gpu/gpu_local.h"
 #include "collectives/schedule/type.h"
 #include "collectives/comm/epochs.h"
 #include "collectives/tuning/algorithm_config.h"
@@ -115,53 +114,81 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     comm->context->next_order += 2;
     op->deadline = now + op->timeout;
     op->status = 0;
+    op->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    op->began = 0; /* of a persistent one: that of a start before */
     br_comm_use_memory(comm, op);
     if (op->kind == BR_OPERATION_COLLECTIVE)
         op->sequence = br_comm_next_sequence(comm);
-    if (!br_stream_defers(op))
-        br_comm_begin_operation(op, now);
+    br_executor_submit(comm->executors, op, now);
 }
 
-void br_comm_begin_operation(struct br_operation *op, uint64_t now)
-{
-    struct braid_comm *comm = op->comm;
-    bool local = comm->shm && !comm->context->worker->failed;
-    struct br_shm_executor *shares = comm->context->worker->failed ? NULL
-                                     : comm->shm                   ? comm->shm
-                                                                   : comm->host_shm;
+/* ---- the engine as an executor --------------------------------------------------------------- */
 
-    op->shm_role = BR_SHM_ROLE_COLLECTIVE;
-    op->began = 0; /* of a persistent one: that of a start before */
-    if (local && br_shm_executor_takes(comm->shm, op)) {
-        if (!br_operation_is_staged(op) || br_staging_shm_begin(comm->context->engine, op))
-            br_shm_executor_submit(comm->shm, op);
-        else
-            br_progress_fail(op);
-    } else if (shares && br_gpu_local_takes(shares, op)) {
-        br_shm_executor_submit(shares, op);
-    } else {
-        br_comm_to_engine(op, now);
-    }
+static struct br_context *context_of(const struct br_executor *executor)
+{
+    return br_container_of(executor, struct br_context, engine_executor);
 }
 
-void br_comm_to_engine(struct br_operation *op, uint64_t now)
+static int engine_submit(struct br_executor *executor, struct br_operation *op, uint64_t now)
 {
+    struct br_context *context = context_of(executor);
     struct braid_comm *comm = op->comm;
-    int rc;
 
     if (comm->shm && op->kind == BR_OPERATION_COLLECTIVE)
-        br_shm_executor_report_last(comm->shm, comm->context->worker);
-    br_epochs_assign(comm->context, op, now);
+        br_shm_executor_report_last(comm->shm);
+    br_epochs_assign(context, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;
-    br_tracing_begin(comm->context->trace, op, now);
-    rc = br_engine_submit(comm->context->engine, op, now);
-    if (rc) {
-        op->status = rc;
-        snprintf(op->message, sizeof op->message, "%s", br_error_message());
-        br_progress_end(op);
-    }
+    br_tracing_begin(context->trace, op, now);
+    return br_engine_submit(context->engine, op, now);
 }
+
+static int engine_step(struct br_executor *executor, uint64_t now)
+{
+    struct br_context *context = context_of(executor);
+    uint64_t oldest = UINT64_MAX;
+
+    br_list_for_each (node, &context->executors) {
+        const struct br_executor *e = br_container_of(node, struct br_executor, node);
+        uint64_t order = e->ops->oldest ? e->ops->oldest(e) : UINT64_MAX;
+
+        if (order < oldest)
+            oldest = order;
+    }
+    br_engine_set_oldest(context->engine, oldest);
+    return br_engine_progress(context->engine, now);
+}
+
+/* Those that it has refused, too. */
+static struct br_operation *engine_end(struct br_executor *executor)
+{
+    struct br_operation *op = br_engine_ended(context_of(executor)->engine);
+
+    return op ? op : br_executor_ended(executor);
+}
+
+static uint64_t engine_due(const struct br_executor *executor, uint64_t now)
+{
+    const struct br_context *context = context_of(executor);
+    uint64_t timer = br_worker_next_timer(context->worker),
+             deadline = br_engine_next_deadline(context->engine);
+
+    (void)now;
+    return timer < deadline ? timer : deadline;
+}
+
+void br_engine_executor_init(struct br_context *context)
+{
+    static const struct br_executor_ops ops = {
+        .submit = engine_submit, .step = engine_step, .end = engine_end, .due = engine_due};
+
+    context->engine_executor.ops = &ops;
+    br_list_init(&context->engine_executor.ended);
+    br_list_init(&context->executors);
+    br_list_push_back(&context->executors, &context->engine_executor.node);
+}
+
+/* ---- persistent operations, and the end ------------------------------------------------------ */
 
 int br_comm_prepare_operation(struct br_operation *op)
 {

@@ -16,7 +16,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "collectives/shm/executor.h"
-#include "collectives/gpu/gpu_local.h"
 
 #define NAP (2 * BR_MS) /* of the progress thread while callers drive */
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner:
@@ -41,40 +40,24 @@ static void wake_waiters(struct br_context *context)
     pthread_mutex_unlock(&context->ended_lock);
 }
 
-void br_progress_end(struct br_operation *op)
+static void progress_end(struct br_operation *op)
 {
     struct braid_comm *comm = op->comm;
     struct br_context *context = comm->context;
-    bool of_stream = op->stream_op;
+    bool waited_for = !op->completed;
 
     br_comm_operation_ended(op);
-    if (of_stream)
-        br_stream_end(op);
-    if (op->parent)
-        br_gpu_local_hosts_ended(op);
+    if (!waited_for)
+        op->completed(op);
     atomic_fetch_sub(&comm->outstanding, 1);
-    if (!of_stream && op->released)
+    if (waited_for && op->released)
         br_comm_release_operation(op);
-    else if (!of_stream)
+    else if (waited_for)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&context->events, 1);
     if (context->sleeping_callers)
         br_progress_wake(context);
     wake_waiters(context);
-}
-
-void br_progress_fail(struct br_operation *op)
-{
-    br_operation_fail(op->comm->context->engine, op);
-    br_progress_end(op);
-}
-
-/* Of one that was on the shared segment the copies to a GPU may have to come first; then it comes
- * again. */
-static void progress_end_or_stage(struct br_operation *op)
-{
-    if (!br_staging_shm_end(op->comm->context->engine, op) && !br_gpu_local_end(op))
-        br_progress_end(op);
 }
 
 static int accept_submissions(struct br_context *context, uint64_t now)
@@ -87,51 +70,6 @@ static int accept_submissions(struct br_context *context, uint64_t now)
     return n;
 }
 
-static void fail_overdue_shm(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    char text[240], waited[120];
-
-    snprintf(text, sizeof text, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
-             br_collective_name(op->collective), op->count,
-             (unsigned long long)(op->timeout / BR_MS),
-             br_shm_executor_name_waited(shm, op, waited, sizeof waited));
-    br_worker_fail(op->comm->context->worker, ETIMEDOUT, text);
-}
-
-/* A rank that has left the job published all that it was to publish in shared memory before it said
- * so: waiting for more is in vain. op: on the short way; NULL: the head of the queue. */
-static void watch_departed(struct br_shm_executor *shm, const struct br_operation *op,
-                           struct br_worker *w)
-{
-    int rank = br_shm_executor_missing(shm, op);
-    char text[240], name[80];
-
-    if (rank < 0 || w->failed ||
-        w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
-        br_shm_executor_missing(shm, op) != rank) /* it has published just before it left */
-        return;
-    if (!op)
-        op = br_container_of(shm->queue.next, struct br_operation, node);
-    snprintf(text, sizeof text,
-             "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
-             br_group_name_rank(shm->group, rank, name, sizeof name),
-             br_collective_name(op->collective), op->count);
-    br_worker_fail(w, ECONNRESET, text);
-}
-
-/* Deadlines and failure of small local collectives; those of all others are the engine's. */
-static void watch_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t now)
-{
-    const struct br_operation *overdue = br_shm_executor_overdue(shm, now);
-
-    if (overdue && !w->failed)
-        fail_overdue_shm(shm, overdue);
-    watch_departed(shm, NULL, w);
-    br_shm_executor_watch(shm, NULL, w, now);
-    if (w->failed && !w->fail_due)
-        br_shm_executor_fail(shm, w->failed, w->message);
-}
-
 /* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a
  * look at the shared segment. */
 static void progress_account(struct br_context *context, uint64_t time, bool worked)
@@ -139,54 +77,20 @@ static void progress_account(struct br_context *context, uint64_t time, bool wor
     *(worked ? &context->progress.busy : &context->progress.idle) += time;
 }
 
-static int poll_shm(struct br_shm_executor *shm, struct br_worker *w, uint64_t now)
-{
-    struct br_operation *op;
-    int n;
-
-    if (br_list_empty(&shm->queue))
-        return 0;
-    n = br_shm_executor_step(shm);
-    if (n < 0)
-        br_worker_fail(w, -n, br_error_message());
-    watch_shm(shm, w, now);
-    while ((op = br_shm_executor_ended(shm)))
-        progress_end_or_stage(op);
-    while ((op = br_shm_executor_passed(shm)))
-        br_comm_to_engine(op, now);
-    return n < 0 ? 1 : n;
-}
-
-/* Of the operations that have yet to come to the engine, or may have: its order. */
-static uint64_t oldest_to_come(const struct br_context *context)
-{
-    uint64_t oldest = br_stream_oldest(context);
-
-    br_list_for_each (node, &context->shm_executors) {
-        uint64_t order =
-            br_shm_executor_oldest(br_container_of(node, struct br_shm_executor, node));
-
-        if (order < oldest)
-            oldest = order;
-    }
-    return oldest;
-}
-
 int br_progress_once(struct br_context *context, uint64_t now)
 {
-    struct br_operation *op;
     int n = accept_submissions(context, now);
 
     context->now = now;
     context->progress.calls++;
-    if (!br_list_empty(&context->deferring))
-        n += br_stream_step(context, now);
-    br_engine_set_oldest(context->engine, oldest_to_come(context));
-    n += br_engine_progress(context->engine, now);
-    while ((op = br_engine_ended(context->engine)))
-        progress_end_or_stage(op);
-    br_list_for_each (node, &context->shm_executors)
-        n += poll_shm(br_container_of(node, struct br_shm_executor, node), context->worker, now);
+    br_list_for_each_safe (node, &context->executors) {
+        struct br_executor *executor = br_container_of(node, struct br_executor, node);
+        struct br_operation *op;
+
+        n += executor->ops->step(executor, now);
+        while ((op = executor->ops->end(executor)))
+            progress_end(op);
+    }
     return n;
 }
 
@@ -484,6 +388,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
         now = br_clock_now();
         if (!started) {
             started = now;
+            op->deadline = now + op->timeout;
             atomic_fetch_add(&comm->outstanding, 1);
             atomic_fetch_add(&context->callers, 1);
             br_comm_use_memory(comm, op);
@@ -494,10 +399,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
         if (yield)
             br_cpu_affinity_take(&context->settings.cpu_affinity, now);
         br_progress_once(context, now);
-        if (now - started >= op->timeout && !context->worker->failed)
-            fail_overdue_shm(comm->shm, op);
-        watch_departed(comm->shm, op, context->worker);
-        br_shm_executor_watch(comm->shm, op, context->worker, now);
+        br_shm_executor_watch(comm->shm, op, now);
         br_progress_yield(context, now - started > BACK_OFF_AFTER ? BACK_OFF_NS : 0);
     }
     if (started) {

@@ -51,29 +51,17 @@ void br_progress_disarm(struct br_context *context)
     }
 }
 
-/* Does an operation wait on a shared segment? A shared segment has no descriptor to wait for. */
-static bool waits_in_shm(const struct br_context *context)
-{
-    br_list_for_each (node, &context->shm_executors)
-        if (!br_list_empty(&br_container_of(node, struct br_shm_executor, node)->queue))
-            return true;
-    return false;
-}
-
 static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t until)
 {
-    uint64_t next = now + SLEEP_MAX_NS, timer = br_worker_next_timer(context->worker),
-             deadline = br_engine_next_deadline(context->engine);
+    uint64_t next = now + SLEEP_MAX_NS;
 
-    if (timer < next)
-        next = timer;
-    if (deadline < next)
-        next = deadline;
-    timer = br_stream_next_poll(context, now);
-    if (timer < next)
-        next = timer;
-    if (now + POLL_INTERVAL_NS < next && waits_in_shm(context))
-        next = now + POLL_INTERVAL_NS;
+    br_list_for_each (node, &context->executors) {
+        const struct br_executor *e = br_container_of(node, struct br_executor, node);
+        uint64_t due = e->ops->due(e, now);
+
+        if (due < next)
+            next = due;
+    }
     return until < next ? until : next;
 }
 

@@ -48,7 +48,7 @@ enum br_shm_role {
     BR_SHM_ROLE_COLLECTIVE,
     BR_SHM_ROLE_GPU_LOCAL, /* an all-reduce that may be one of GPUs' memory (gpu_local.h); `shared
                               segment` has what is under way there */
-    BR_SHM_ROLE_ENGINE,    /* of the engine's: it stands behind one of these */
+    BR_SHM_ROLE_ENGINE,    /* the engine's, behind one of these */
 };
 
 struct br_group;
@@ -118,6 +118,9 @@ struct br_operation {
     struct br_operation *parent;
     /* of an operation on a stream (stream.c), which nobody waits for; NULL: another */
     struct br_stream_op *stream_op;
+    /* Called when it has ended, under the lock, in place of telling a caller; it may give the
+     * operation back. NULL: a caller waits for it, or will. */
+    void (*completed)(struct br_operation *op);
 
     int status; /* 0 or negative errno, with a message */
     _Atomic int state;

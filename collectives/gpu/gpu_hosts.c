@@ -48,7 +48,8 @@ static void gpu_hosts_start(struct br_gpu_hosts *hosts, struct br_operation *who
     atomic_fetch_add(&op->comm->outstanding, 1);
     op->sequence = br_comm_next_sequence(hosts->comm);
     br_comm_use_memory(hosts->comm, op);
-    br_comm_begin_operation(op, hosts->comm->context->now);
+    op->completed = br_gpu_local_hosts_ended;
+    br_executor_submit(hosts->comm->executors, op, hosts->comm->context->now);
 }
 
 void br_gpu_hosts_vote(struct br_gpu_hosts *hosts, struct br_operation *whole, bool yes)
@@ -114,7 +115,7 @@ static int gpu_hosts_create_one(struct br_context *context, struct braid_comm *c
 /* Both are alike on all ranks, so all find the same. */
 static bool gpu_hosts_can_start(const struct braid_comm *host)
 {
-    return host->shm && host->shm->gpu_local;
+    return host->shm && host->shm->guest;
 }
 
 /* Not in the report, which is of the program's calls. */
@@ -150,8 +151,8 @@ int br_gpu_hosts_create(struct br_context *context)
     if (rc || !context->gpu_hosts)
         return rc;
     br_progress_lock(context);
-    br_gpu_local_set_hosts(host->shm, context->gpu_hosts);
-    first->host_shm = host->shm;
+    br_gpu_local_set_hosts(host->shm->guest, context->gpu_hosts);
+    first->stream_order.next = host->shm->guest; /* the job has no shared segment of its own */
     host->group->internal = others->group->internal = true;
     br_progress_unlock(context);
     br_log_info("rank %d: all-reduces of GPU memory are combined within each of %u hosts first",

@@ -2,6 +2,7 @@
 #include "collectives/gpu/gpu_local.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,24 +33,8 @@ enum stage {
     TOLD_FETCHED
 };
 
-int br_gpu_local_create(struct br_context *context, struct br_gpu_local **out)
-{
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return br_error(ENOMEM, "rank %d: no memory to share that of GPUs", context->rank);
-    (*out)->context = context;
-    return 0;
-}
-
-void br_gpu_local_destroy(struct br_gpu_local *gpu_local)
-{
-    free(gpu_local);
-}
-
-void br_gpu_local_set_hosts(struct br_shm_executor *shm, struct br_gpu_hosts *hosts)
-{
-    shm->gpu_local->gpu_hosts = hosts;
-}
+/* Of the head of the queue. */
+enum gpu_local_result { GPU_LOCAL_WAITS, GPU_LOCAL_ENDED, GPU_LOCAL_TO_ENGINE };
 
 /* Notes 15 and 16. */
 static bool gpu_local_uses_hosts(const struct br_operation *op)
@@ -59,19 +44,33 @@ static bool gpu_local_uses_hosts(const struct br_operation *op)
     return !divides && op->send_bytes >= BR_GPU_HOSTS_MIN_BYTES;
 }
 
-bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *op)
+static struct br_gpu_local *gpu_local_of(const struct br_executor *executor)
 {
+    return br_container_of(executor, struct br_gpu_local, executor);
+}
+
+/* Does it go into the queue (notes 7, 8, 12)? */
+static bool gpu_local_takes(struct br_executor *executor, struct br_operation *op)
+{
+    const struct br_gpu_local *gpu_local = gpu_local_of(executor);
     bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0];
 
-    if (asks && shm->gpu_local && shm->gpu_local->gpu_hosts)
+    if (asks && gpu_local->gpu_hosts)
         asks = gpu_local_uses_hosts(op);
-    if (!shm->gpu_local || op->kind != BR_OPERATION_COLLECTIVE ||
-        (!asks && br_list_empty(&shm->queue)))
+    if (gpu_local->context->worker->failed || op->kind != BR_OPERATION_COLLECTIVE ||
+        (!asks && br_list_empty(&gpu_local->shm->queue)))
         return false;
     op->shm_role = asks ? BR_SHM_ROLE_GPU_LOCAL : BR_SHM_ROLE_ENGINE;
     op->shm_staging.has_ended = false;
     br_list_init(&op->shm_staging.batch.node);
     return true;
+}
+
+static int gpu_local_submit(struct br_executor *executor, struct br_operation *op, uint64_t now)
+{
+    (void)now;
+    br_shm_executor_submit(gpu_local_of(executor)->shm, op);
+    return 0;
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -91,11 +90,19 @@ static size_t piece_bytes(const struct br_shm_executor *shm, const struct br_ope
 
 /* ---- combine, fetch -------------------------------------------------------------------------- */
 
+/* Is its part between hosts under way? */
+static bool gpu_local_crosses(struct br_operation *op)
+{
+    struct br_gpu_hosts *hosts = op->comm->context->gpu_hosts;
+
+    return hosts && br_gpu_hosts_ends(hosts, op);
+}
+
 static void gpu_local_work_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
-    if (op->shm_staging.has_ended) /* the worker failed before */
+    if (op->shm_staging.has_ended && !gpu_local_crosses(op)) /* the worker failed before */
         br_list_push_back(&engine->ended, &op->node);
 }
 
@@ -157,11 +164,11 @@ static int gpu_local_tell_note(struct br_gpu_local *gpu_local, struct br_shm_exe
                                const struct br_operation *op)
 {
     if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     br_gpu_local_write_note(gpu_local, shm, op);
     gpu_local_publish(gpu_local, shm, op, &gpu_local->mine,
                       br_gpu_local_note_bytes(&gpu_local->mine));
-    return BR_GPU_LOCAL_WAITS;
+    return GPU_LOCAL_WAITS;
 }
 
 /* All know whether every rank of this host could. */
@@ -171,10 +178,10 @@ static int gpu_local_decide(struct br_gpu_local *gpu_local, const struct br_shm_
     if (gpu_local->gpu_hosts) {
         gpu_local->phase = ASKS;
         br_gpu_hosts_vote(gpu_local->gpu_hosts, op, all);
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     }
     if (!all)
-        return BR_GPU_LOCAL_TO_ENGINE;
+        return GPU_LOCAL_TO_ENGINE;
     gpu_local->phase = COMBINES;
     return gpu_local_reduce(gpu_local, shm, op);
 }
@@ -190,14 +197,14 @@ static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_execut
     gpu_local->passes_fds = owes;
     if (owes) { /* note 17 */
         gpu_local->phase = TELL;
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     }
     has = br_gpu_local_map(gpu_local, shm, op);
     if (has && !gpu_local->has_mapped)
         br_ipc_retain(gpu_local->context->ipc);
     gpu_local->has_mapped = has;
     gpu_local_publish(gpu_local, shm, op, &has, sizeof has); /* all have told, so there is room */
-    return BR_GPU_LOCAL_WAITS;
+    return GPU_LOCAL_WAITS;
 }
 
 /* Another communicator may hand over what it has to. */
@@ -214,13 +221,13 @@ static int gpu_local_start_hosts(struct br_gpu_local *gpu_local, const struct br
     int rc = br_gpu_hosts_done(gpu_local->gpu_hosts);
 
     if (rc <= 0)
-        return rc ? rc : BR_GPU_LOCAL_WAITS;
+        return rc ? rc : GPU_LOCAL_WAITS;
     if (gpu_local->phase == CROSSES) {
         gpu_local->phase = COMBINED;
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     }
     if (!br_gpu_hosts_agreed(gpu_local->gpu_hosts))
-        return BR_GPU_LOCAL_TO_ENGINE;
+        return GPU_LOCAL_TO_ENGINE;
     gpu_local->phase = COMBINES;
     return gpu_local_reduce(gpu_local, shm, op);
 }
@@ -260,7 +267,7 @@ static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_ex
         return gpu_local_fetch(gpu_local, shm, op);
     default:
         shm->operations++;
-        return BR_GPU_LOCAL_ENDED;
+        return GPU_LOCAL_ENDED;
     }
 }
 
@@ -273,37 +280,35 @@ static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor
     case COMBINES:
         if (!gpu_local_busy(op))
             gpu_local_reduced(gpu_local, shm, op);
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     case FETCHES:
         if (!gpu_local_busy(op))
             gpu_local->phase++;
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     case ASKS:
     case CROSSES:
         return gpu_local_start_hosts(gpu_local, shm, op);
     case COMBINED:
     case FETCHED:
         gpu_local_publish(gpu_local, shm, op, NULL, 0);
-        return BR_GPU_LOCAL_WAITS;
+        return GPU_LOCAL_WAITS;
     default:
-        return br_shm_executor_waits_for(shm, op) >= 0 ? BR_GPU_LOCAL_WAITS
+        return br_shm_executor_waits_for(shm, op) >= 0 ? GPU_LOCAL_WAITS
                                                        : gpu_local_next_phase(gpu_local, shm, op);
     }
 }
 
-int br_gpu_local_step(struct br_shm_executor *shm, struct br_operation *op)
+/* As far as it goes now: GPU_LOCAL_*, or a negative errno with a message. */
+static int gpu_local_run(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
+                         struct br_operation *op)
 {
-    struct br_gpu_local *gpu_local = shm->gpu_local;
-    int before;
-    int rc;
+    int before, rc;
 
-    if (gpu_local->context->worker->failed)
-        return BR_GPU_LOCAL_WAITS;
-    do { /* as far as it goes now */
+    do {
         before = gpu_local->phase;
         rc = gpu_local_next(gpu_local, shm, op);
-    } while (rc == BR_GPU_LOCAL_WAITS && gpu_local->phase != before);
-    if (rc == BR_GPU_LOCAL_ENDED || rc == BR_GPU_LOCAL_TO_ENGINE) {
+    } while (rc == GPU_LOCAL_WAITS && gpu_local->phase != before);
+    if (rc == GPU_LOCAL_ENDED || rc == GPU_LOCAL_TO_ENGINE) {
         gpu_local->phase = TELL;
         if (gpu_local->has_mapped)
             br_ipc_release(gpu_local->context->ipc);
@@ -313,26 +318,95 @@ int br_gpu_local_step(struct br_shm_executor *shm, struct br_operation *op)
     return rc;
 }
 
-bool br_gpu_local_waits_for_hosts(const struct br_gpu_local *gpu_local)
+/* The worker has failed. The operation ends when its kernel and copies have, and its part between
+ * hosts; if that is later, it comes out of br_engine_ended(). */
+static void gpu_local_fail(struct br_shm_executor *shm, struct br_operation *op)
 {
-    return gpu_local->phase == ASKS || gpu_local->phase == CROSSES;
+    const struct br_worker *w = shm->context->worker;
+
+    br_shm_executor_leave(shm, op);
+    br_executor_end(&shm->executor, op, w->failed, w->message);
+    op->shm_staging.has_ended =
+        op->shm_role == BR_SHM_ROLE_GPU_LOCAL && (gpu_local_busy(op) || gpu_local_crosses(op));
+    if (op->shm_staging.has_ended)
+        br_list_remove(&op->node);
+}
+
+/* The head of the queue is an operation of ours. */
+static int gpu_local_step(struct br_executor *executor, uint64_t now)
+{
+    struct br_gpu_local *gpu_local = gpu_local_of(executor);
+    struct br_shm_executor *shm = gpu_local->shm;
+    struct br_operation *op = br_container_of(shm->queue.next, struct br_operation, node);
+    const struct br_worker *w = gpu_local->context->worker;
+    int rc;
+
+    if (w->failed) {
+        if (!w->fail_due)
+            gpu_local_fail(shm, op);
+        return !w->fail_due;
+    }
+    rc = op->shm_role == BR_SHM_ROLE_ENGINE ? GPU_LOCAL_TO_ENGINE
+                                            : gpu_local_run(gpu_local, shm, op);
+    if (rc <= 0)
+        return rc;
+    br_shm_executor_leave(shm, op);
+    if (rc == GPU_LOCAL_TO_ENGINE)
+        br_executor_submit(executor->next, op, now);
+    else
+        br_executor_end(&shm->executor, op, 0, "");
+    return rc;
+}
+
+static bool gpu_local_waits_for(const struct br_shm_executor *shm, const struct br_operation *op,
+                                char *text, size_t bytes)
+{
+    const struct br_operation *first = br_container_of(shm->queue.next, struct br_operation, node);
+    int phase = gpu_local_of(shm->guest)->phase;
+
+    if (br_staging_shm_gpu(first))
+        snprintf(text, bytes, "a reduction on GPU %d", br_staging_shm_gpu(first) - 1);
+    else if (phase == ASKS || phase == CROSSES)
+        snprintf(text, bytes, "%s part between hosts",
+                 first == op ? "its" : "an earlier operation's");
+    else
+        return false;
+    return true;
 }
 
 void br_gpu_local_hosts_ended(struct br_operation *part)
 {
-    if (part->parent->shm_staging.has_ended) /* the worker failed before */
-        br_list_push_back(&part->comm->context->engine->ended, &part->parent->node);
+    struct br_operation *whole = part->parent;
+
     part->parent = NULL;
+    atomic_store(&part->state, BR_OPERATION_ENDED);
+    if (whole->shm_staging.has_ended && !gpu_local_busy(whole)) /* the worker failed before */
+        br_list_push_back(&part->comm->context->engine->ended, &whole->node);
 }
 
-bool br_gpu_local_end(struct br_operation *op)
+int br_gpu_local_create(struct br_shm_executor *shm)
 {
-    struct br_gpu_hosts *hosts = op->comm->context->gpu_hosts;
+    static const struct br_executor_ops ops = {
+        .takes = gpu_local_takes, .submit = gpu_local_submit, .step = gpu_local_step};
+    struct br_gpu_local *gpu_local = calloc(1, sizeof *gpu_local);
 
-    if (op->shm_role != BR_SHM_ROLE_GPU_LOCAL ||
-        (!gpu_local_busy(op) && !(hosts && br_gpu_hosts_ends(hosts, op))))
-        return false;
-    op->shm_staging.has_ended = true;
-    br_list_init(&op->node);
-    return true;
+    if (!gpu_local)
+        return br_error(ENOMEM, "rank %d: no memory to share that of GPUs", shm->context->rank);
+    gpu_local->executor = (struct br_executor){.ops = &ops, .next = shm->executor.next};
+    gpu_local->shm = shm;
+    gpu_local->context = shm->context;
+    shm->guest = shm->executor.next = &gpu_local->executor;
+    shm->guest_waits_for = gpu_local_waits_for;
+    return 0;
+}
+
+void br_gpu_local_destroy(struct br_executor *guest)
+{
+    if (guest)
+        free(gpu_local_of(guest));
+}
+
+void br_gpu_local_set_hosts(struct br_executor *guest, struct br_gpu_hosts *hosts)
+{
+    gpu_local_of(guest)->gpu_hosts = hosts;
 }

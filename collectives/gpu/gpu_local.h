@@ -73,34 +73,20 @@
 
 #define BR_GPU_HOSTS_MIN_BYTES (256u << 10) /* note 16 */
 
+struct br_executor;
 struct br_gpu_hosts;
-struct br_context;
 struct br_shm_executor;
 struct br_operation;
-struct br_gpu_local;
 
-/* For a shared segment whose ranks all may share. -ENOMEM with a message. */
-int br_gpu_local_create(struct br_context *context, struct br_gpu_local **out);
-void br_gpu_local_destroy(struct br_gpu_local *gpu_local); /* NULL allowed */
-/* From now on what local's ranks share is a part of what all hosts do (note 13). */
-void br_gpu_local_set_hosts(struct br_shm_executor *shm, struct br_gpu_hosts *hosts);
+/* Becomes the guest of a shared segment whose ranks all may share, and the next in its chain.
+ * -ENOMEM with a message. */
+int br_gpu_local_create(struct br_shm_executor *shm);
+void br_gpu_local_destroy(struct br_executor *guest); /* NULL allowed */
+/* From now on what the ranks of the guest's shared segment share is a part of what all hosts do
+ * (note 13). */
+void br_gpu_local_set_hosts(struct br_executor *guest, struct br_gpu_hosts *hosts);
 
-/* A collective that the shared segment does not take: does it go into the queue (notes 7, 8, 12)?
- * Then it is prepared for it. */
-bool br_gpu_local_takes(const struct br_shm_executor *shm, struct br_operation *op);
-
-enum br_gpu_local_result { BR_GPU_LOCAL_WAITS, BR_GPU_LOCAL_ENDED, BR_GPU_LOCAL_TO_ENGINE };
-/* One step of the head of the queue: a result, or -EPROTO with a message: the ranks disagree; the
- * errors of the driver's calls. Fail the worker. */
-int br_gpu_local_step(struct br_shm_executor *shm, struct br_operation *op);
-
-/* Does the head of the queue wait for what it does between hosts? */
-bool br_gpu_local_waits_for_hosts(const struct br_gpu_local *gpu_local);
-/* That has ended. */
+/* What an operation does between hosts has ended (br_operation.completed). */
 void br_gpu_local_hosts_ended(struct br_operation *part);
-
-/* It has left the queue. true: it comes out of br_engine_ended() when its kernel or copies are
- * through, and its part between hosts. */
-bool br_gpu_local_end(struct br_operation *op);
 
 #endif

@@ -21,6 +21,8 @@ _Static_assert(offsetof(struct br_gpu_local_note, extents) > BR_SHM_COLL_SMALL &
                "however much of it there is, it fits into one area of the shared segment");
 
 struct br_gpu_local {
+    struct br_executor executor;
+    struct br_shm_executor *shm; /* whose guest it is */
     struct br_context *context;
     struct br_gpu_hosts *gpu_hosts; /* NULL: all ranks are of this host */
     int phase;                      /* enum stage (share.c) */

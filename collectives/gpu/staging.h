@@ -171,8 +171,9 @@ bool br_staging_shm_ready(const struct br_operation *op); /* what it publishes i
 int br_staging_shm_gpu(
     /* whose copies it waits for, as br_gpu_of() names it; 0: none */
     const struct br_operation *op);
-/* It has ended on the shared segment. true: it comes out of br_engine_ended() when its copies are
- * through, or its deadline has passed. */
+/* An operation with a buffer has ended on the shared segment, and its memory is the user's again
+ * when it ends. true: that is when its copies are through, and it comes out of br_engine_ended();
+ * false: now. */
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op);
 
 #endif

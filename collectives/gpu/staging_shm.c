@@ -6,13 +6,22 @@
 
 #define ALIGNMENT 256u
 
+static void staging_shm_give_back(struct br_engine *engine, struct br_operation *op)
+{
+    op->send = op->shm_staging.send;
+    op->recv = op->shm_staging.recv;
+    br_staging_put(engine, &op->shm_staging);
+}
+
 static void staging_shm_loaded(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
     op->shm_staging.lost = engine->worker->failed != 0;
-    if (op->shm_staging.has_ended) /* the worker failed before */
-        br_list_push_back(&engine->ended, &op->node);
+    if (!op->shm_staging.has_ended)
+        return;
+    staging_shm_give_back(engine, op); /* the worker failed before */
+    br_list_push_back(&engine->ended, &op->node);
 }
 
 static bool staging_shm_copies(const struct br_operation *op)
@@ -56,19 +65,13 @@ int br_staging_shm_gpu(const struct br_operation *op)
     return has_one && op->shm_staging.batch.copy.event ? op->shm_staging.batch.copy.gpu : 0;
 }
 
-static void staging_shm_give_back(struct br_engine *engine, struct br_operation *op)
-{
-    op->send = op->shm_staging.send;
-    op->recv = op->shm_staging.recv;
-    br_staging_put(engine, &op->shm_staging);
-}
-
 static void staging_shm_stored(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
     if (engine->worker->failed && !op->status)
         br_operation_fail(engine, op);
+    staging_shm_give_back(engine, op);
     br_list_remove(&op->node);
     br_list_push_back(&engine->ended, &op->node);
 }
@@ -85,18 +88,15 @@ static void staging_shm_store(struct br_engine *engine, struct br_operation *op)
 
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op)
 {
-    struct br_staging *s = &op->shm_staging;
+    bool copies = staging_shm_copies(op);
 
-    if (!s->buffer)
-        return false;
-    if (s->has_ended ||
-        (!staging_shm_copies(op) && (op->status || !op->recv_gpu || !op->recv_bytes))) {
+    if (!copies && (op->status || !op->recv_gpu || !op->recv_bytes)) {
         staging_shm_give_back(engine, op);
         return false;
     }
-    s->has_ended = true;
+    op->shm_staging.has_ended = true;
     br_list_init(&op->node);
-    if (!staging_shm_copies(op))
+    if (!copies)
         staging_shm_store(engine, op);
     return true;
 }

@@ -43,7 +43,6 @@ static void gpu_stream_give_back(void *family, void *memory)
 int br_streams_create(struct br_context *context)
 {
     pthread_mutex_init(&context->stream_lock, NULL);
-    br_list_init(&context->deferring);
     return br_stream_ops_create(
         &(struct br_stream_op_memory){gpu_stream_take, gpu_stream_give_back, context},
         &context->stream_ops);
@@ -62,6 +61,20 @@ bool br_streams_block(struct br_context *context)
 void br_streams_unblock(struct br_context *context)
 {
     pthread_mutex_unlock(&context->stream_lock);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the
+ * communicator's, too. */
+static void stream_op_completed(struct br_operation *op)
+{
+    struct br_worker *w = op->comm->context->worker;
+
+    if (op->status && !w->failed)
+        br_worker_fail(w, -op->status, op->message);
+    br_stream_op_release(op->stream_op);
+    br_comm_put_operation(op);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -93,6 +106,7 @@ static int begin_and_submit(struct br_operation *op, void *stream)
     if (rc)
         return rc;
     use_host_memory(op);
+    op->completed = stream_op_completed;
     rc = br_progress_submit(op);
     if (rc)
         br_stream_op_release(op->stream_op);
@@ -128,17 +142,29 @@ static struct br_operation *gpu_stream_first(const struct br_list *held)
     return br_container_of(held->next, struct br_operation, node);
 }
 
-bool br_stream_defers(struct br_operation *op)
+static struct braid_comm *comm_of(const struct br_executor *executor)
 {
-    struct braid_comm *comm = op->comm;
+    return br_container_of(executor, struct braid_comm, stream_order);
+}
 
-    if (op->kind != BR_OPERATION_COLLECTIVE || (br_list_empty(&comm->deferred) && has_arrived(op)))
-        return false;
+static bool stream_order_takes(struct br_executor *executor, struct br_operation *op)
+{
+    return op->kind == BR_OPERATION_COLLECTIVE &&
+           (!br_list_empty(&comm_of(executor)->deferred) || !has_arrived(op));
+}
+
+/* Only executors that keep something are stepped. This one goes before the engine, which then
+ * begins in the same pass what a stream has come to. */
+static int stream_order_submit(struct br_executor *executor, struct br_operation *op, uint64_t now)
+{
+    struct braid_comm *comm = comm_of(executor);
+
+    (void)now;
     if (br_list_empty(&comm->deferred))
-        br_list_push_back(&comm->context->deferring, &comm->deferring);
+        br_list_push_front(&comm->context->executors, &executor->node);
     br_list_init(&op->node);
     br_list_push_back(&comm->deferred, &op->node);
-    return true;
+    return 0;
 }
 
 static void gpu_stream_check_deadlines(struct braid_comm *comm, uint64_t now)
@@ -162,8 +188,9 @@ static void gpu_stream_check_deadlines(struct braid_comm *comm, uint64_t now)
     }
 }
 
-static int gpu_stream_step(struct braid_comm *comm, uint64_t now)
+static int stream_order_step(struct br_executor *executor, uint64_t now)
 {
+    struct braid_comm *comm = comm_of(executor);
     struct br_worker *w = comm->context->worker;
     int n = 0;
 
@@ -174,65 +201,45 @@ static int gpu_stream_step(struct braid_comm *comm, uint64_t now)
             break;
         br_list_remove(&op->node);
         if (br_list_empty(&comm->deferred))
-            br_list_remove(&comm->deferring);
-        if (w->failed)
-            br_progress_fail(op);
-        else
-            br_comm_begin_operation(op, now);
+            br_list_remove(&executor->node);
+        if (w->failed) {
+            br_operation_fail(comm->context->engine, op);
+            br_list_push_back(&executor->ended, &op->node);
+        } else {
+            br_executor_submit(executor->next, op, now);
+        }
     }
     gpu_stream_check_deadlines(comm, now);
     return n;
 }
 
-int br_stream_step(struct br_context *context, uint64_t now)
+static uint64_t stream_order_oldest(const struct br_executor *executor)
 {
-    int n = 0;
+    const struct braid_comm *comm = comm_of(executor);
 
-    br_list_for_each_safe (node, &context->deferring)
-        n += gpu_stream_step(br_container_of(node, struct braid_comm, deferring), now);
-    return n;
+    return br_list_empty(&comm->deferred) ? UINT64_MAX : gpu_stream_first(&comm->deferred)->order;
 }
 
-uint64_t br_stream_oldest(const struct br_context *context)
+/* Note 4. */
+static uint64_t stream_order_due(const struct br_executor *executor, uint64_t now)
 {
-    uint64_t oldest = UINT64_MAX;
+    const struct br_operation *op = gpu_stream_first(&comm_of(executor)->deferred);
+    uint64_t look = (now - (op->deadline - op->timeout)) / 16;
 
-    br_list_for_each (node, &context->deferring) {
-        uint64_t order =
-            gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred)->order;
-
-        if (order < oldest)
-            oldest = order;
-    }
-    return oldest;
+    return now + (look < POLL_MIN_NS ? POLL_MIN_NS : look > POLL_MAX_NS ? POLL_MAX_NS : look);
 }
 
-uint64_t br_stream_next_poll(const struct br_context *context, uint64_t now)
+void br_stream_order_init(struct braid_comm *comm, struct br_executor *next)
 {
-    uint64_t least = UINT64_MAX;
+    static const struct br_executor_ops ops = {.takes = stream_order_takes,
+                                               .submit = stream_order_submit,
+                                               .step = stream_order_step,
+                                               .end = br_executor_ended,
+                                               .oldest = stream_order_oldest,
+                                               .due = stream_order_due};
 
-    br_list_for_each (node, &context->deferring) {
-        const struct br_operation *op =
-            gpu_stream_first(&br_container_of(node, struct braid_comm, deferring)->deferred);
-        uint64_t look = (now - (op->deadline - op->timeout)) / 16; /* note 4 */
-
-        look = look < POLL_MIN_NS ? POLL_MIN_NS : look > POLL_MAX_NS ? POLL_MAX_NS : look;
-        if (look < least)
-            least = look;
-    }
-    return least == UINT64_MAX ? UINT64_MAX : now + least;
-}
-
-/* ---- the end --------------------------------------------------------------------------------- */
-
-/* Nobody asks for its result, so an error of it alone (an algorithm that does not exist) is the
- * communicator's, too. */
-void br_stream_end(struct br_operation *op)
-{
-    struct br_worker *w = op->comm->context->worker;
-
-    if (op->status && !w->failed)
-        br_worker_fail(w, -op->status, op->message);
-    br_stream_op_release(op->stream_op);
-    br_comm_put_operation(op);
+    comm->stream_order = (struct br_executor){.ops = &ops, .next = next};
+    br_list_init(&comm->stream_order.node);
+    br_list_init(&comm->stream_order.ended);
+    br_list_init(&comm->deferred);
 }

@@ -13,12 +13,12 @@
 #include "collectives/engine/call.h"
 #include "collectives/comm/comm.h"
 #include "collectives/engine/reduce.h"
-#include "collectives/gpu/gpu_local.h"
 #include "collectives/schedule/type.h"
 #include "transport/shm/shm.h"
 
-#define PATIENCE  (100 * BR_MS) /* then an operation that waits tells those that it waits for */
-#define SAY_AGAIN BR_SEC
+#define PATIENCE         (100 * BR_MS) /* then an operation tells those that it waits for */
+#define SAY_AGAIN        BR_SEC
+#define POLL_INTERVAL_NS (50 * BR_US) /* while nobody looks at the segment all the time */
 
 _Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
 
@@ -56,49 +56,6 @@ static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *
     rc = br_shm_coll_attach(&shm->coll, shm->n, shm->rank, fd);
     close(fd);
     return rc;
-}
-
-int br_shm_executor_create(struct braid_comm *comm)
-{
-    struct br_shm_executor *shm;
-    int rc;
-
-    if (!comm->context->settings.shm_collective_bytes || !all_shm(comm))
-        return 0;
-    shm = calloc(1, sizeof *shm);
-    if (!shm)
-        return br_error(ENOMEM, "rank %d: no memory for collectives in shared memory", comm->rank);
-    shm->rank = (uint32_t)comm->rank;
-    shm->n = (uint32_t)comm->size;
-    shm->max_bytes = comm->context->settings.shm_collective_bytes;
-    br_list_init(&shm->queue);
-    br_list_init(&shm->ended);
-    br_list_init(&shm->to_engine);
-    rc =
-        comm->context->gpu_local_possible ? br_gpu_local_create(comm->context, &shm->gpu_local) : 0;
-    if (!rc)
-        rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
-    if (rc) {
-        br_gpu_local_destroy(shm->gpu_local);
-        br_shm_coll_close(&shm->coll);
-        free(shm);
-        return rc;
-    }
-    shm->group = comm->group;
-    br_list_push_back(&comm->context->shm_executors, &shm->node);
-    comm->shm = shm;
-    return 0;
-}
-
-void br_shm_executor_destroy(struct braid_comm *comm)
-{
-    if (!comm->shm)
-        return;
-    br_list_remove(&comm->shm->node);
-    br_gpu_local_destroy(comm->shm->gpu_local);
-    br_shm_coll_close(&comm->shm->coll);
-    free(comm->shm);
-    comm->shm = NULL;
 }
 
 /* ---- one round ------------------------------------------------------------------------------- */
@@ -340,37 +297,31 @@ static struct br_operation *executor_head(const struct br_shm_executor *shm)
                                       : br_container_of(shm->queue.next, struct br_operation, node);
 }
 
-/* Off the queue, into another list. */
-static void executor_leave(struct br_shm_executor *shm, struct br_operation *op,
-                           struct br_list *list)
+void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op)
 {
     br_list_remove(&op->node);
-    br_list_push_back(list, &op->node);
     shm->published = false;
 }
 
+/* What it wrote may have to be copied to a GPU first; then the engine ends it. */
 static void executor_end(struct br_shm_executor *shm, struct br_operation *op, int status,
                          const char *text)
 {
+    br_shm_executor_leave(shm, op);
     op->status = status;
-    snprintf(op->message, sizeof op->message, "%s", text);
-    executor_leave(shm, op, &shm->ended);
+    if (!op->shm_staging.buffer || !br_staging_shm_end(shm->context->engine, op))
+        br_executor_end(&shm->executor, op, status, text);
+    else
+        snprintf(op->message, sizeof op->message, "%s", text);
 }
 
 /* The head of the queue: > 0: it has left, 0: it waits; errors with a message. */
-static int executor_step(struct br_shm_executor *shm, struct br_operation *op)
+static int executor_step(struct br_shm_executor *shm, struct br_operation *op, uint64_t now)
 {
     int rc;
 
-    if (op->shm_role != BR_SHM_ROLE_COLLECTIVE) {
-        rc = op->shm_role == BR_SHM_ROLE_ENGINE ? BR_GPU_LOCAL_TO_ENGINE
-                                                : br_gpu_local_step(shm, op);
-        if (rc == BR_GPU_LOCAL_TO_ENGINE)
-            executor_leave(shm, op, &shm->to_engine);
-        else if (rc == BR_GPU_LOCAL_ENDED)
-            executor_end(shm, op, 0, "");
-        return rc;
-    }
+    if (op->shm_role != BR_SHM_ROLE_COLLECTIVE)
+        return shm->guest->ops->step(shm->guest, now);
     if (!br_staging_shm_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
         return 0;
     if (!shm->published && !(shm->published = executor_publish(shm, op)))
@@ -381,13 +332,13 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op)
     return rc;
 }
 
-int br_shm_executor_step(struct br_shm_executor *shm)
+int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now)
 {
     struct br_operation *op;
     int n = 0, rc;
 
     for (; !shm->busy && (op = executor_head(shm)); n++) {
-        rc = executor_step(shm, op);
+        rc = executor_step(shm, op, now);
         if (rc < 0)
             return rc;
         if (!rc)
@@ -396,29 +347,15 @@ int br_shm_executor_step(struct br_shm_executor *shm)
     return n;
 }
 
-void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text)
+void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now)
 {
     struct br_operation *op;
 
     while ((op = executor_head(shm)))
-        executor_end(shm, op, status, text);
-}
-
-static struct br_operation *executor_pop(struct br_list *list)
-{
-    struct br_list *node = br_list_pop_front(list);
-
-    return node ? br_container_of(node, struct br_operation, node) : NULL;
-}
-
-struct br_operation *br_shm_executor_ended(struct br_shm_executor *shm)
-{
-    return executor_pop(&shm->ended);
-}
-
-struct br_operation *br_shm_executor_passed(struct br_shm_executor *shm)
-{
-    return executor_pop(&shm->to_engine);
+        if (op->shm_role == BR_SHM_ROLE_COLLECTIVE)
+            executor_end(shm, op, status, text);
+        else
+            shm->guest->ops->step(shm->guest, now); /* it sees that the worker has failed */
 }
 
 /* The lowest rank whose round of before is missing, without which the head cannot publish; -1:
@@ -440,26 +377,97 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
     return op || shm->published ? br_shm_executor_waits_for(shm, first) : executor_behind(shm);
 }
 
-void br_shm_executor_report_last(struct br_shm_executor *shm, struct br_worker *w)
+void br_shm_executor_report_last(struct br_shm_executor *shm)
 {
     if (shm->unreported)
-        br_worker_begins(w, shm->last_group->number, shm->last_sequence,
+        br_worker_begins(shm->context->worker, shm->last_group->number, shm->last_sequence,
                          br_shm_coll_check(&shm->coll, shm->rank, shm->epoch), &shm->last);
     shm->unreported = false;
 }
 
-void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
-                           struct br_worker *w, uint64_t now)
+const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
+                                        const struct br_operation *op, char *text, size_t bytes)
 {
-    const struct br_operation *first = op ? op : executor_head(shm);
+    const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
+    bool unpublished = first && !shm->published;
+    int rank =
+        unpublished ? executor_behind(shm) : br_shm_executor_waits_for(shm, first ? first : op);
+    char name[80];
+
+    if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
+        shm->guest_waits_for(shm, op, text, bytes))
+        return text;
+    if (first && br_staging_shm_gpu(first))
+        snprintf(text, bytes, "copies of GPU %d", br_staging_shm_gpu(first) - 1);
+    else if (rank >= 0)
+        snprintf(text, bytes, "%s (level 0, device shm0)",
+                 br_group_name_rank(shm->group, rank, name, sizeof name));
+    else
+        snprintf(text, bytes, "operations submitted before it");
+    return text;
+}
+
+struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm, uint64_t now)
+{
+    br_list_for_each (node, &shm->queue) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op->deadline <= now)
+            return op;
+    }
+    return NULL;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static void executor_fail_overdue(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    char text[240], waited[120];
+
+    snprintf(text, sizeof text, "%s of %zu elements missed its deadline of %llu ms: waits for %s",
+             br_collective_name(op->collective), op->count,
+             (unsigned long long)(op->timeout / BR_MS),
+             br_shm_executor_name_waited(shm, op, waited, sizeof waited));
+    br_worker_fail(shm->context->worker, ETIMEDOUT, text);
+}
+
+/* A rank that has left the job published all that it was to publish in shared memory before it said
+ * so: waiting for more is in vain. op: as br_shm_executor_missing() has it. */
+static void executor_fail_departed(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    struct br_worker *w = shm->context->worker;
+    int rank = br_shm_executor_missing(shm, op);
+    char text[240], name[80];
+
+    if (rank < 0 || w->peers[br_group_in_job(shm->group, rank)].state != BR_PEER_LEFT ||
+        br_shm_executor_missing(shm, op) != rank) /* it has published just before it left */
+        return;
+    if (!op)
+        op = executor_head(shm);
+    snprintf(text, sizeof text,
+             "%s has left the job (braid_finalize), but %s of %zu elements waits for it",
+             br_group_name_rank(shm->group, rank, name, sizeof name),
+             br_collective_name(op->collective), op->count);
+    br_worker_fail(w, ECONNRESET, text);
+}
+
+void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op, uint64_t now)
+{
+    const struct br_operation *first = op ? op : executor_head(shm), *overdue;
     bool published = op || shm->published;
+    struct br_worker *w = shm->context->worker;
     struct br_call call;
 
+    overdue = op && op->deadline <= now ? op : br_shm_executor_overdue(shm, now);
+    if (overdue && !w->failed)
+        executor_fail_overdue(shm, overdue);
+    if (!w->failed)
+        executor_fail_departed(shm, op);
     if (!first || first->shm_role == BR_SHM_ROLE_ENGINE || w->failed)
         return;
     call = call_of(first);
     if (shm->watched_sequence != first->sequence + 1) {
-        br_shm_executor_report_last(shm, w);
+        br_shm_executor_report_last(shm);
         br_worker_begins(w, first->group->number, first->sequence, executor_digest(first), &call);
         shm->unreported = false;
         shm->watched_sequence = first->sequence + 1;
@@ -479,44 +487,105 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
                                 first->sequence, executor_digest(first), &call);
 }
 
-const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
-                                        const struct br_operation *op, char *text, size_t bytes)
-{
-    const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
-    bool unpublished = first && !shm->published;
-    int rank =
-        unpublished ? executor_behind(shm) : br_shm_executor_waits_for(shm, first ? first : op);
-    char name[80];
+/* ---- the executor ---------------------------------------------------------------------------- */
 
-    if (first && br_staging_shm_gpu(first))
-        snprintf(text, bytes, "%s GPU %d",
-                 first->shm_role == BR_SHM_ROLE_GPU_LOCAL ? "a reduction on" : "copies of",
-                 br_staging_shm_gpu(first) - 1);
-    else if (first && shm->gpu_local && br_gpu_local_waits_for_hosts(shm->gpu_local))
-        snprintf(text, bytes, "%s part between hosts",
-                 first == op ? "its" : "an earlier operation's");
-    else if (rank >= 0)
-        snprintf(text, bytes, "%s (level 0, device shm0)",
-                 br_group_name_rank(shm->group, rank, name, sizeof name));
-    else
-        snprintf(text, bytes, "operations submitted before it");
-    return text;
+static struct br_shm_executor *shm_of(const struct br_executor *executor)
+{
+    return br_container_of(executor, struct br_shm_executor, executor);
 }
 
-uint64_t br_shm_executor_oldest(const struct br_shm_executor *shm)
+static bool shm_takes(struct br_executor *executor, struct br_operation *op)
 {
-    const struct br_operation *first = executor_head(shm);
+    const struct br_shm_executor *shm = shm_of(executor);
+
+    return !shm->context->worker->failed && br_shm_executor_takes(shm, op);
+}
+
+static int shm_submit(struct br_executor *executor, struct br_operation *op, uint64_t now)
+{
+    struct br_shm_executor *shm = shm_of(executor);
+
+    (void)now;
+    if (br_operation_is_staged(op) && !br_staging_shm_begin(shm->context->engine, op)) {
+        br_operation_fail(shm->context->engine, op);
+        return br_error(-op->status, "%s", op->message);
+    }
+    br_shm_executor_submit(shm, op);
+    return 0;
+}
+
+static int shm_step(struct br_executor *executor, uint64_t now)
+{
+    struct br_shm_executor *shm = shm_of(executor);
+    struct br_worker *w = shm->context->worker;
+    int n;
+
+    if (br_list_empty(&shm->queue))
+        return 0;
+    n = br_shm_executor_step(shm, now);
+    if (n < 0)
+        br_worker_fail(w, -n, br_error_message());
+    br_shm_executor_watch(shm, NULL, now);
+    if (w->failed && !w->fail_due)
+        br_shm_executor_fail(shm, w->failed, w->message, now);
+    return n < 0 ? 1 : n;
+}
+
+static uint64_t shm_oldest(const struct br_executor *executor)
+{
+    const struct br_operation *first = executor_head(shm_of(executor));
 
     return first ? first->order : UINT64_MAX;
 }
 
-struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm, uint64_t now)
+/* The shared segment has no descriptor to wait for. */
+static uint64_t shm_due(const struct br_executor *executor, uint64_t now)
 {
-    br_list_for_each (node, &shm->queue) {
-        struct br_operation *op = br_container_of(node, struct br_operation, node);
+    return br_list_empty(&shm_of(executor)->queue) ? UINT64_MAX : now + POLL_INTERVAL_NS;
+}
 
-        if (op->deadline <= now)
-            return op;
+static const struct br_executor_ops ops = {.takes = shm_takes,
+                                           .submit = shm_submit,
+                                           .step = shm_step,
+                                           .end = br_executor_ended,
+                                           .oldest = shm_oldest,
+                                           .due = shm_due};
+
+int br_shm_executor_create(struct braid_comm *comm)
+{
+    struct br_shm_executor *shm;
+    int rc;
+
+    if (!comm->context->settings.shm_collective_bytes || !all_shm(comm))
+        return 0;
+    shm = calloc(1, sizeof *shm);
+    if (!shm)
+        return br_error(ENOMEM, "rank %d: no memory for collectives in shared memory", comm->rank);
+    shm->rank = (uint32_t)comm->rank;
+    shm->n = (uint32_t)comm->size;
+    shm->max_bytes = comm->context->settings.shm_collective_bytes;
+    shm->context = comm->context;
+    shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
+    br_list_init(&shm->executor.ended);
+    br_list_init(&shm->queue);
+    rc = comm->rank == 0 ? executor_send_fd(comm, shm) : executor_receive_fd(comm, shm);
+    if (rc) {
+        br_shm_coll_close(&shm->coll);
+        free(shm);
+        return rc;
     }
-    return NULL;
+    shm->group = comm->group;
+    br_list_push_back(&comm->context->executors, &shm->executor.node);
+    comm->shm = shm;
+    return 0;
+}
+
+void br_shm_executor_destroy(struct braid_comm *comm)
+{
+    if (!comm->shm)
+        return;
+    br_list_remove(&comm->shm->executor.node);
+    br_shm_coll_close(&comm->shm->coll);
+    free(comm->shm);
+    comm->shm = NULL;
 }

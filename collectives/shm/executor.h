@@ -14,6 +14,7 @@
 #ifndef BR_COLLECTIVES_SHM_EXECUTOR_H
 #define BR_COLLECTIVES_SHM_EXECUTOR_H
 
+#include "collectives/engine/executor.h"
 #include "collectives/engine/operation.h"
 #include "protocol/message.h"
 #include "transport/shm/coll.h"
@@ -26,7 +27,8 @@ struct br_group;
 struct br_worker;
 
 struct br_shm_executor {
-    struct br_list node; /* in the context's shared segments */
+    struct br_executor executor;
+    struct br_context *context;
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
@@ -34,9 +36,8 @@ struct br_shm_executor {
     uint64_t epoch;   /* of the last operation that has published */
     bool busy;        /* an operation of the short way has the round; the queue waits */
     bool published;   /* the head of `queue` has */
-    /* operations, by submission: those of the shared segment, and those that share (gpu_local.h) */
+    /* operations, by submission: small collectives, and those of `guest` */
     struct br_list queue;
-    struct br_list ended, to_engine;
     uint64_t operations;
     /* The last operation that has published, and whether the worker has been told that it has begun
      * (br_shm_executor_watch()). */
@@ -47,7 +48,13 @@ struct br_shm_executor {
     uint64_t watched_sequence,
         /* 1 + the sequence of the operation that waits; when to tell those that it waits for, ns */
         notify_at;
-    struct br_gpu_local *gpu_local; /* all-reduces of GPUs' memory; NULL: there are none */
+    /* An executor that has rounds on the shared segment as well (gpu_local.h): its operations stand
+     * in `queue`, and it is stepped while the head is one of them. NULL: there is none */
+    struct br_executor *guest;
+    /* What the head, an operation of the guest, waits for besides ranks of the host: writes it into
+     * text. false: nothing. */
+    bool (*guest_waits_for)(const struct br_shm_executor *shm, const struct br_operation *op,
+                            char *text, size_t bytes);
 };
 
 /* Under the lock, when all of comm are connected: if they reach each other through shm, shares the
@@ -61,18 +68,14 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 
 /* All under the lock. */
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op);
-/* Operations that have left the queue; -EPROTO with a message: the ranks disagree, and other errors
- * of br_gpu_local_step(): fail the worker. */
-int br_shm_executor_step(struct br_shm_executor *shm);
-/* status != 0: ends all with it and `text`. */
-void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text);
-struct br_operation *br_shm_executor_ended(struct br_shm_executor *shm);
-/* The next that was not the shared segment's after all, and goes to the engine; NULL: none. */
-struct br_operation *br_shm_executor_passed(struct br_shm_executor *shm);
-/* The order of the first in the queue, which is the oldest there; UINT64_MAX: none. */
-uint64_t br_shm_executor_oldest(const struct br_shm_executor *shm);
+/* Operations that have left the queue; -EPROTO with a message: the ranks disagree. */
+int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now);
+/* status != 0: ends all in the queue with it and `text`. */
+void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now);
 struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm,
                                              uint64_t now); /* in the queue; NULL: none */
+/* For the guest: takes its operation, the head, off the queue. */
+void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 
 /* For gpu_local.h, of the head of the queue: publishes in the next round. false: not everybody has
  * published in this one. */
@@ -91,13 +94,14 @@ int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br
 /* The lowest rank that has not published its part in shared memory: for op, which a caller drives,
  * or (NULL) for the head of the queue; -1: none. */
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op);
-/* An operation that waits, as br_shm_executor_missing() has it: does it agree with what others have
- * published? Lets the worker notice ranks that have begun another, which nothing in shared memory
- * shows, and tells those that it waits for. Again and again, behind a turn. Fails the worker. */
+/* While op, which a caller drives, or (NULL) the head of the queue waits, again and again: fails
+ * the worker when its deadline has passed, a rank that it waits for has left the job, or what
+ * others have published disagrees. Lets the worker notice ranks that have begun another operation,
+ * which nothing in shared memory shows, and tells those that it waits for. */
 void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operation *op,
-                           struct br_worker *w, uint64_t now);
+                           uint64_t now);
 /* Before the engine begins an operation: what has been published since is known to the worker. */
-void br_shm_executor_report_last(struct br_shm_executor *shm, struct br_worker *w);
+void br_shm_executor_report_last(struct br_shm_executor *shm);
 /* "rank 2 (level 0, device shm0)", "copies of GPU 0": what keeps op, which is on the short way or
  * in the queue. Returns text. */
 const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,

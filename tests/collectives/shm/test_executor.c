@@ -39,7 +39,7 @@ static int open_board(void **state)
         shm->n = N;
         shm->max_bytes = 4096;
         br_list_init(&shm->queue);
-        br_list_init(&shm->ended);
+        br_list_init(&shm->executor.ended);
         if (r ? br_shm_coll_attach(&shm->coll, N, r, fd)
               : br_shm_coll_create(&shm->coll, N, 0, &fd))
             return -1;
@@ -156,24 +156,24 @@ static void step__waits_for_the_short_way(void **state)
     }
     assert_true(br_shm_executor_begin(&locals[0], &first[0]));
     br_shm_executor_submit(&locals[0], &second[0]);
-    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
     assert_false(br_shm_executor_begin(&locals[0], &second[0]));
     for (int r = 1; r < N; r++) {
         br_shm_executor_submit(&locals[r], &first[r]);
         br_shm_executor_submit(&locals[r], &second[r]);
-        br_shm_executor_step(&locals[r]);
+        br_shm_executor_step(&locals[r], 0);
     }
-    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
     assert_int_equal(br_shm_executor_complete(&locals[0], &first[0]), 1);
     assert_int_equal(out[0][0], 3000);
     for (int turn = 0; turn < 4; turn++)
         for (int r = 0; r < N; r++)
-            assert_true(br_shm_executor_step(&locals[r]) >= 0);
-    assert_ptr_equal(br_shm_executor_ended(&locals[0]), &second[0]);
+            assert_true(br_shm_executor_step(&locals[r], 0) >= 0);
+    assert_ptr_equal(br_executor_ended(&locals[0].executor), &second[0]);
     assert_int_equal(out[0][1], 3003);
-    assert_ptr_equal(br_shm_executor_ended(&locals[1]), &first[1]);
-    assert_ptr_equal(br_shm_executor_ended(&locals[1]), &second[1]);
-    assert_null(br_shm_executor_ended(&locals[1]));
+    assert_ptr_equal(br_executor_ended(&locals[1].executor), &first[1]);
+    assert_ptr_equal(br_executor_ended(&locals[1].executor), &second[1]);
+    assert_null(br_executor_ended(&locals[1].executor));
 }
 
 static void complete__disagreement(void **state)
@@ -210,13 +210,13 @@ static void fail__ends_all(void **state)
     (void)state;
     br_shm_executor_submit(&locals[0], &ops[0]);
     br_shm_executor_submit(&locals[0], &ops[1]);
-    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
     assert_int_equal(br_shm_executor_waits_for(&locals[0], &ops[0]), 1);
     assert_null(br_shm_executor_overdue(&locals[0], 999));
     assert_ptr_equal(br_shm_executor_overdue(&locals[0], 1000), &ops[0]);
-    br_shm_executor_fail(&locals[0], -ECANCELED, "enough");
+    br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);
     for (int i = 0; i < 2; i++) {
-        assert_ptr_equal(br_shm_executor_ended(&locals[0]), &ops[i]);
+        assert_ptr_equal(br_executor_ended(&locals[0].executor), &ops[i]);
         assert_int_equal(ops[i].status, -ECANCELED);
         assert_string_equal(ops[i].message, "enough");
     }
@@ -242,13 +242,13 @@ static void name_waited__rank_or_gpu(void **state)
     }
     ops[1].shm_staging.buffer = &buffer; /* its copies are under way */
     ops[1].shm_staging.batch.copy = (struct br_copy){.event = (void *)&buffer, .gpu = 3};
-    br_list_push_back(&locals[1].ended, &ops[1].shm_staging.batch.node);
-    assert_int_equal(br_shm_executor_step(&locals[0]), 1); /* the root needs nobody */
+    br_list_push_back(&locals[1].executor.ended, &ops[1].shm_staging.batch.node);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 1); /* the root needs nobody */
     assert_waited(&ops[1], "copies|GPU 2");
     br_list_remove(&ops[1].shm_staging.batch.node);
     ops[1].shm_staging.buffer = NULL;
     /* nor has anybody published the round before */
-    assert_int_equal(br_shm_executor_step(&locals[0]), 0);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
     assert_waited(&ops[1], "rank 1 of communicator 5|rank 7 of the job|level 0|shm0");
 }
 

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Executors: what runs operations. Each communicator has a chain of them, and an operation goes to
+ * the first one that takes it (br_executor_submit()):
+ *
+ *     stream order -> shared memory -> GPUs of the host -> engine
+ *
+ * Stream order (gpu/stream.c) keeps a collective until its stream of a GPU has come to it, and
+ * then gives it to the rest of the chain. Shared memory (shm/executor.h) runs small collectives of
+ * ranks that share a host, gpu/gpu_local.h all-reduces of GPU memory of such ranks. The engine
+ * (engine.h) runs everything, between any ranks, and so ends the chain.
+ *
+ * All functions are called under the context's lock, and none of them blocks.
+ */
+#ifndef BR_COLLECTIVES_ENGINE_EXECUTOR_H
+#define BR_COLLECTIVES_ENGINE_EXECUTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct br_executor;
+struct br_operation;
+
+struct br_executor_ops {
+    /* Does this executor run the operation? All ranks of its communicator find the same. NULL: it
+     * takes all. It may write into op what submit needs. */
+    bool (*takes)(struct br_executor *executor, struct br_operation *op);
+    /* The operation is the executor's from here on, until `end` or the next executor has it.
+     * Negative errno with a message: it is not, and it ends with that error. */
+    int (*submit)(struct br_executor *executor, struct br_operation *op, uint64_t now);
+    /* Does what can be done now. Returns how much that was; 0: nothing. Errors fail the worker. */
+    int (*step)(struct br_executor *executor, uint64_t now);
+    /* The next operation that has ended, its status and message final; NULL: there is none. */
+    struct br_operation *(*end)(struct br_executor *executor);
+    /* The order of the oldest operation here that may go on to the next executor; UINT64_MAX:
+     * there is none. NULL: none ever does. */
+    uint64_t (*oldest)(const struct br_executor *executor);
+    /* When to step again at the latest, if nothing arrives until then: ns; UINT64_MAX: need not
+     * be. */
+    uint64_t (*due)(const struct br_executor *executor, uint64_t now);
+};
+
+struct br_executor {
+    const struct br_executor_ops *ops;
+    struct br_executor *next; /* in the chain; NULL: this one takes all */
+    struct br_list node;      /* in the context's list of those that are stepped */
+    struct br_list ended;     /* struct br_operation, for `end` */
+};
+
+/* Gives the operation to the first executor from this one on that takes it. If that refuses, the
+ * operation ends there with the error. */
+void br_executor_submit(struct br_executor *executor, struct br_operation *op, uint64_t now);
+
+/* For executors. The operation, which is in no list, has ended: its status and message. */
+void br_executor_end(struct br_executor *executor, struct br_operation *op, int status,
+                     const char *text);
+/* An `end` that takes from executor->ended. */
+struct br_operation *br_executor_ended(struct br_executor *executor);
+
+#endif
