@@ -40,10 +40,8 @@ static int calibrate_parse(struct settings *s, int argc, char **argv)
          " leave single links out: their time grows with their number"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc = br_options_parse(options, "braid run -n N -- braid calibrate [options]", argc, argv);
 
-    if (rc == 1)
-        br_options_help(options, "braid run -n N -- braid calibrate [options]", stdout);
     if (!rc && !strcmp(s->file, "-"))
         rc = br_error(EINVAL, "--output -: standard output has the table; name a file");
     return rc;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,13 +120,10 @@ static int coll_settings_parse(struct br_coll_settings *s, struct texts *t, int 
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0, "FILE write the results there too"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
-    if (rc == 1) {
-        char usage[96];
-        snprintf(usage, sizeof usage, "[braid run -n N --] braid %s [options]", argv[0]);
-        br_options_help(options, usage, stdout);
-    }
-    return rc;
+    char usage[96];
+
+    snprintf(usage, sizeof usage, "[braid run -n N --] braid %s [options]", argv[0]);
+    return br_options_parse(options, usage, argc, argv);
 }
 
 int br_coll_settings_parse(struct br_coll_settings *settings, int argc, char **argv)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,8 +167,25 @@ static int options_set_all(const struct br_option *options, int count, poptConte
     return rc;
 }
 
-static int arguments_read(struct br_arguments *arguments, const struct br_option *options, int argc,
-                          char **argv)
+/* "Usage: " and `usage`, then the options, in lines as long as the terminal has columns. */
+static void options_help(const struct br_option *options, const char *usage)
+{
+    const char *nothing[] = {NULL};
+    int count;
+    struct poptOption *table = options_table(options, &count);
+    poptContext context =
+        table ? poptGetContext(NULL, 0, nothing, table, POPT_CONTEXT_KEEP_FIRST) : NULL;
+
+    if (context) {
+        poptSetOtherOptionHelp(context, usage);
+        poptPrintHelp(context, stdout, 0);
+    }
+    poptFreeContext(context);
+    free(table);
+}
+
+int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
+                       const char *usage, int argc, char **argv)
 {
     int own = 1, count, rc;
     struct poptOption *table = options_table(options, &count);
@@ -191,42 +209,18 @@ static int arguments_read(struct br_arguments *arguments, const struct br_option
             arguments->operands[arguments->count++] = (char *)last_value();
     poptFreeContext(context);
     free(table);
+    if (rc > 0)
+        options_help(options, usage);
     return rc;
 }
 
-int br_options_parse(const struct br_option *options, int argc, char **argv)
+int br_options_parse(const struct br_option *options, const char *usage, int argc, char **argv)
 {
     struct br_arguments arguments;
-    int rc = arguments_read(&arguments, options, argc, argv);
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
     if (!rc && (arguments.count || arguments.command))
         rc = br_error(EINVAL, "'%s' is not an option; --help lists them",
                       arguments.count ? arguments.operands[0] : "--");
     return rc;
-}
-
-int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
-                       const char *usage, int argc, char **argv)
-{
-    int rc = arguments_read(arguments, options, argc, argv);
-
-    if (rc > 0)
-        br_options_help(options, usage, stdout);
-    return rc;
-}
-
-void br_options_help(const struct br_option *options, const char *usage, FILE *out)
-{
-    const char *nothing[] = {NULL};
-    int count;
-    struct poptOption *table = options_table(options, &count);
-    poptContext context =
-        table ? poptGetContext(NULL, 0, nothing, table, POPT_CONTEXT_KEEP_FIRST) : NULL;
-
-    if (context) {
-        poptSetOtherOptionHelp(context, usage);
-        poptPrintHelp(context, out, 0);
-    }
-    poptFreeContext(context);
-    free(table);
 }

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 struct br_command {
     const char *name;
@@ -39,7 +38,7 @@ struct br_option {
     const char *help;
 };
 
-#define BR_OPERANDS 8
+#define BR_OPERANDS 32
 
 struct br_arguments {
     int count;
@@ -50,18 +49,14 @@ struct br_arguments {
 /*
  * Fills the outs from argv[1..argc). Understands --name VALUE, --name=VALUE, -x VALUE, -xVALUE, and
  * flags in one word, before another letter too: -aF, -aFs 64; the last one given counts. Names are
- * not abbreviated. 0; 1: --help or -h was given; -EINVAL with a message that names the option, also
- * for an argument that is no option.
+ * not abbreviated. 0; 1: --help or -h was given, and "Usage: ", `usage` and the options are printed
+ * to stdout; -EINVAL with a message that names the option, also for an argument that is no option.
  */
-int br_options_parse(const struct br_option *options, int argc, char **argv);
+int br_options_parse(const struct br_option *options, const char *usage, int argc, char **argv);
 
 /* The same for a command with operands, in any order with the options, and with a command behind
- * "--". Prints the help to stdout before it returns 1. arguments->command is valid on an error,
- * too. */
+ * "--". arguments->command is valid on an error, too. */
 int br_arguments_parse(struct br_arguments *arguments, const struct br_option *options,
                        const char *usage, int argc, char **argv);
-
-/* "Usage: " and `usage`, then the options, in lines as long as the terminal has columns. */
-void br_options_help(const struct br_option *options, const char *usage, FILE *out);
 
 #endif

@@ -332,11 +332,9 @@ int br_tool_demo(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "--rank") == 0)
         return br_demo_rank(argc - 1, argv + 1);
-    rc = br_options_parse(options, argc, argv);
-    if (rc == 1) {
-        br_options_help(options, "braid demo [options]", stdout);
+    rc = br_options_parse(options, "braid demo [options]", argc, argv);
+    if (rc == 1)
         return 0;
-    }
     if (!rc)
         rc = demo_check(&demo);
     if (rc) {

@@ -373,13 +373,14 @@ int br_demo_rank(int argc, char **argv)
         {"live", 0, BR_OPTION_FLAG, &s.live, 0, 0, " redraw the progress line"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc = br_options_parse(options, "braid demo --rank [options], in a job", argc, argv);
 
     if (!rc && (!s.models || !s.algorithms || !s.network || !s.results))
         rc = br_error(EINVAL, "a rank needs --models, --algorithms, --network and --results");
+    if (rc > 0)
+        return 0;
     if (rc) {
-        fprintf(stderr, "braid demo: %s\n",
-                rc < 0 ? br_error_message() : "a rank is started by `braid demo`");
+        fprintf(stderr, "braid demo: %s\n", br_error_message());
         return 2;
     }
     return rank_start(&s);

@@ -305,11 +305,9 @@ int br_tool_info(int argc, char **argv)
         {"json", 0, BR_OPTION_FLAG, &json, 0, 0, " as JSON"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
-    if (rc == 1) {
-        br_options_help(options, "braid info [--json]", stdout);
+    int rc = br_options_parse(options, "braid info [--json]", argc, argv);
+    if (rc == 1)
         return 0;
-    }
     if (rc) {
         fprintf(stderr, "braid info: %s\n", br_error_message());
         return 2;

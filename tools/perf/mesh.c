@@ -220,10 +220,8 @@ static int mesh_parse(struct settings *s, int argc, char **argv)
         {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE the heat maps as a drawing; - likewise"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc = br_options_parse(options, "braid run -n N -- braid perf mesh [options]", argc, argv);
 
-    if (rc == 1)
-        br_options_help(options, "braid run -n N -- braid perf mesh [options]", stdout);
     if (!rc && s->json && s->svg && !strcmp(s->json, s->svg))
         rc = br_error(EINVAL, "--json and --svg are both to %s; give one of them another name",
                       s->json);

@@ -75,18 +75,16 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
         {"seed", 0, BR_OPTION_NUMBER, &s->seed, 0, INT64_MAX, "N of the simulation; default 1"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc = br_options_parse(options,
+                              s->simulate ? "braid sim --model FILE [options]"
+                                          : "[braid run -n N --] braid plan [options]",
+                              argc, argv);
 
-    if (rc == 1) {
-        br_options_help(options,
-                        s->simulate ? "braid sim --model FILE [options]"
-                                    : "[braid run -n N --] braid plan [options]",
-                        stdout);
+    if (rc == 1)
         puts("With BRAID_TRACE=FILE in the environment a simulation writes the best policy's "
              "timeline of "
              "operations,\n"
              "steps and frames, a file a rank (doc/trace.md).");
-    }
     return rc;
 }
 

@@ -125,14 +125,11 @@ int br_bcube_check(int argc, char **argv)
         {"no-color", 0, BR_OPTION_FLAG, &options.no_color, 0, 0, " no colours on a terminal"},
         {0},
     };
-    int rc = br_options_parse(table, argc, argv);
-    if (rc > 0) {
-        br_options_help(
-            table,
-            "braid bcube check [option...]: exit code 0 healthy, 1 findings, 2 could not check",
-            stdout);
+    int rc = br_options_parse(
+        table, "braid bcube check [option...]: exit code 0 healthy, 1 findings, 2 could not check",
+        argc, argv);
+    if (rc > 0)
         return 0;
-    }
     if (!rc)
         rc = br_site_open(&site, &options.site);
     if (!rc)

@@ -125,11 +125,9 @@ int br_bcube_matrix(int argc, char **argv)
         {"no-color", 0, BR_OPTION_FLAG, &options.no_color, 0, 0, " no colours on a terminal"},
         {0},
     };
-    int rc = br_options_parse(table, argc, argv);
-    if (rc > 0) {
-        br_options_help(table, "braid bcube matrix [option...]", stdout);
+    int rc = br_options_parse(table, "braid bcube matrix [option...]", argc, argv);
+    if (rc > 0)
         return 0;
-    }
     bool usage = rc < 0;
     if (!rc)
         rc = br_site_open(&site, &options.site);

@@ -330,12 +330,10 @@ int br_tool_train(int argc, char **argv)
          "N an iteration's passes take at least so long, as on a device"},
         {0},
     };
-    int rc = br_options_parse(options, argc, argv);
+    int rc = br_options_parse(options, usage, argc, argv);
 
-    if (rc > 0) {
-        br_options_help(options, usage, stdout);
+    if (rc > 0)
         return 0;
-    }
     if (!rc)
         rc = train_check(&s, rate);
     if (rc) {
