@@ -60,14 +60,14 @@ bare() {
     shift 3
     timeout 60 "$build/bench/dpdk_bare" "$@" -c 1 -m "$mtu" receive "$(device "$kind" 0 "$mtu")" > "$work/bare" 2> "$work/error" &
     local reader=$!
-    timeout 60 "$build/bench/dpdk_bare" "$@" -c 0 -m "$mtu" send "$(device "$kind" 1 "$mtu")" "$bytes" "$seconds" 2>> "$work/error" ||
+    timeout 60 "$build/bench/dpdk_bare" "$@" -c 0 -m "$mtu" -s "$bytes" -D "$seconds" send "$(device "$kind" 1 "$mtu")" 2>> "$work/error" ||
         cat "$work/error" >&2
     wait "$reader"
     cat "$work/bare"
 }
 bare_trips() { # MTU: us, of 32 bytes behind Ethernet, IPv4 and UDP
     timeout 60 "$build/bench/dpdk_bare" -c 1 -m "$1" pong "$(device memif 0 "$1")" > "$work/error" 2>&1 &
-    timeout 60 "$build/bench/dpdk_bare" -c 0 -m "$1" ping "$(device memif 1 "$1")" 32 "$trips"
+    timeout 60 "$build/bench/dpdk_bare" -c 0 -m "$1" -s 32 -n "$trips" ping "$(device memif 1 "$1")"
     wait
 }
 

@@ -2,14 +2,15 @@
 /*
  * What a virtual device of DPDK carries without any protocol: bursts of packets as fast as the
  * driver takes them, and a reader, which says how much came. Both copy the payload out of and into
- * memory of their own, as a program that has data must; with -z neither touches it.
+ * memory of their own, as a program that has data must; with --untouched neither does.
  *
- *   dpdk_bare [-z] -c CPU -m MTU send DEVARGS PAYLOAD_BYTES SECONDS
- *   dpdk_bare [-z] -c CPU -m MTU receive DEVARGS             until nothing has come for 0.3 s;
- * prints Gbit/s of payload, packets a second dpdk_bare -c CPU -m MTU ping DEVARGS PAYLOAD_BYTES
- * COUNT prints the round trip, median and 99th of a hundred, us dpdk_bare -c CPU -m MTU pong
- * DEVARGS                     answers until nothing has come for 0.3 s
+ *   dpdk_bare [options] send DEVARGS       for a time
+ *   dpdk_bare [options] receive DEVARGS    until nothing has come for 0.3 s; prints Gbit/s of
+ *                                          payload, packets a second
+ *   dpdk_bare [options] ping DEVARGS       prints the round trip, median and 99th of a hundred, us
+ *   dpdk_bare [options] pong DEVARGS       answers until nothing has come for 0.3 s
  */
+#include <errno.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "tools/common/options.h"
 
 #define BURST       32
 #define DESCRIPTORS 1024
@@ -250,50 +253,50 @@ static void pong(void)
         send_one(payload);
 }
 
-static int usage(void)
-{
-    fputs("usage: dpdk_bare [-z] -c CPU -m MTU send DEVARGS BYTES SECONDS | receive DEVARGS | ping "
-          "DEVARGS "
-          "BYTES "
-          "COUNT | pong DEVARGS\n",
-          stderr);
-    return 2;
-}
-
 int main(int argc, char **argv)
 {
-    const char *cpu = "0";
-    unsigned mtu = 1500;
-    int option, left;
+    const char *cpu = "0", *mode, *usage = "dpdk_bare [options] send|receive|ping|pong DEVARGS";
+    int64_t mtu = 1500, payload = 32, count = 1000;
+    double seconds = 1;
+    bool untouched = false;
+    const struct br_option options[] = {
+        {"cpu", 'c', BR_OPTION_TEXT, &cpu, 0, 0, "N processor; default 0"},
+        {"mtu", 'm', BR_OPTION_NUMBER, &mtu, 68, 65535, "BYTES default 1500"},
+        {"size", 's', BR_OPTION_BYTES, &payload, 1, 65507,
+         "SIZE send, ping: payload of a packet; default 32"},
+        {"duration", 'D', BR_OPTION_DECIMAL, &seconds, 0, 3600, "SECONDS send; default 1"},
+        {"iters", 'n', BR_OPTION_NUMBER, &count, 1, 100000000, "N ping: round trips; default 1000"},
+        {"untouched", 'z', BR_OPTION_FLAG, &untouched, 0, 0, " the payload is not copied"},
+        {0},
+    };
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
-    while ((option = getopt(argc, argv, "zc:m:")) != -1) {
-        if (option == 'z')
-            touches = false;
-        else if (option == 'c')
-            cpu = optarg;
-        else if (option == 'm')
-            mtu = (unsigned)atoi(optarg);
-        else
-            return usage();
-    }
-    argv += optind;
-    left = argc - optind;
-    if (left != 2 && (left != 4 || atoi(argv[2]) < 1 || (unsigned)atoi(argv[2]) > mtu - 28 ||
-                      atof(argv[3]) <= 0))
-        return usage();
+    if (!rc && (arguments.count != 2 || arguments.command))
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (!rc && payload > mtu - 28)
+        rc = br_error(EINVAL, "--size %d: a packet of --mtu %d has at most %d", (int)payload,
+                      (int)mtu, (int)mtu - 28);
+    mode = arguments.operands[0];
+    if (!rc && strcmp(mode, "send") != 0 && strcmp(mode, "receive") != 0 &&
+        strcmp(mode, "ping") != 0 && strcmp(mode, "pong") != 0)
+        rc = br_error(EINVAL, "'%s': %s", mode, usage);
+    if (rc < 0)
+        fprintf(stderr, "dpdk_bare: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    touches = !untouched;
     memset(area, 1, sizeof area);
-    start_dpdk(argv[1], cpu);
-    open_port(mtu);
-    if (left == 4 && !strcmp(argv[0], "send"))
-        send_for((uint32_t)atoi(argv[2]), atof(argv[3]));
-    else if (left == 4 && !strcmp(argv[0], "ping"))
-        ping((uint32_t)atoi(argv[2]), atoi(argv[3]));
-    else if (left == 2 && !strcmp(argv[0], "receive"))
+    start_dpdk(arguments.operands[1], cpu);
+    open_port((unsigned)mtu);
+    if (!strcmp(mode, "send"))
+        send_for((uint32_t)payload, seconds);
+    else if (!strcmp(mode, "ping"))
+        ping((uint32_t)payload, (int)count);
+    else if (!strcmp(mode, "receive"))
         receive();
-    else if (left == 2 && !strcmp(argv[0], "pong"))
-        pong();
     else
-        return usage();
+        pong();
     rte_eth_dev_stop(port);
     rte_eth_dev_close(port);
     return 0;

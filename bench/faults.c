@@ -22,6 +22,7 @@
 #include "bcube/route.h"
 #include "collectives/schedule/algorithm.h"
 #include "collectives/tuning/algorithm_config.h"
+#include "tools/common/options.h"
 
 struct network {
     struct br_bcube cube;
@@ -110,18 +111,25 @@ int main(int argc, char **argv)
 {
     struct network net = {0};
     struct br_algorithm_config config;
+    const struct br_option options[] = {{0}};
+    const char *usage = "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...";
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
     bool planned;
-    int rc = argc < 3
-                 ? br_error(EINVAL, "faults N,K ALGORITHM [nic HOST LEVEL | switch LEVEL INDEX]...")
-                 : br_bcube_parse(&net.cube, argv[1]);
 
-    planned = !rc && strcmp(argv[2], "auto") == 0;
+    if (rc > 0)
+        return 0;
+    if (!rc && arguments.count < 2)
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (!rc)
+        rc = br_bcube_parse(&net.cube, arguments.operands[0]);
+    planned = !rc && strcmp(arguments.operands[1], "auto") == 0;
     if (!rc && !planned) {
         br_topology_bcube(&net.topology, &net.cube);
-        rc = br_algorithm_config_parse(&net.topology, argv[2], &config);
+        rc = br_algorithm_config_parse(&net.topology, arguments.operands[1], &config);
     }
     if (!rc)
-        rc = add_failures(&net, argv + 3);
+        rc = add_failures(&net, arguments.operands + 2);
     net.out = calloc(net.cube.hosts + 1, sizeof *net.out);
     net.in = calloc(net.cube.hosts + 1, sizeof *net.in);
     for (uint32_t rank = 0; !rc && !planned && rank < net.cube.hosts; rank++)

@@ -3,7 +3,7 @@
  * All-reduce of memory of GPUs by the ranks of a job, rank r on GPU r modulo their number: results,
  * order in a stream, rate of staging.
  *
- *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | rate [MIB]
+ *   braid run -n 2 -- build/release/bench/gpu_allreduce check | direct | stream | rate [--mib N]
  *
  * check   every type, several sizes, blocking and several at once, against what each element has to
  * be. direct  the larger ones by ring and halving, over NICs that reach the GPU: right, none of it
@@ -12,9 +12,9 @@
  * that
  *         writes the input; behind it a kernel that reads the result. Whichever of them is not
  * waited for, the test finds stale bytes; and that the call returned before any of it began, the
- * gate shows. rate    all-reduce of MIB (256) on the GPU against the slower of its two parts: the
- * same all-reduce in host memory, and the copies of as many bytes there and back at once, on all
- * ranks at once. Medians, the contenders alternating. The goal is 0.9.
+ * gate shows. rate    all-reduce of 256 MiB, or as --mib says, on the GPU against the slower of its
+ * two parts: the same all-reduce in host memory, and the copies of as many bytes there and back at
+ * once, on all ranks at once. Medians, the contenders alternating. The goal is 0.9.
  *
  * Exit 1: wrong, or an error; 3: the rate is below the goal; 77: no driver, no GPU, or no kernels;
  * the message says why.
@@ -37,6 +37,7 @@
 #include "collectives/schedule/type.h"
 #include "gpu/driver.h"
 #include "gpu/reduce.h"
+#include "tools/common/options.h"
 
 #define CHECKED  (1u << 20) /* elements, at most */
 #define BUSY     32         /* reductions that keep the GPU busy */
@@ -500,16 +501,22 @@ static int run(const char *what, size_t bytes)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
-    bool rates = strcmp(what, "rate") == 0;
-    char *end = "";
-    unsigned long mib = argc > 2 ? strtoul(argv[2], &end, 10) : 256;
+    const char *usage = "gpu_allreduce [options] check|direct|stream|rate, in a job", *what;
+    int64_t mib = 256;
+    const struct br_option options[] = {
+        {"mib", 0, BR_OPTION_NUMBER, &mib, 1, 65536, "N rate: MiB of the buffer; default 256"},
+        {0},
+    };
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
-    if ((!rates && strcmp(what, "check") != 0 && strcmp(what, "direct") != 0 &&
-         strcmp(what, "stream") != 0) ||
-        argc > 2 + rates || *end || !mib || mib > 65536) {
-        fprintf(stderr, "usage: gpu_allreduce check|direct|stream|rate [MIB]\n");
-        return 2;
-    }
-    return run(what, mib << 20);
+    what = arguments.count == 1 && !arguments.command ? arguments.operands[0] : "";
+    if (!rc && strcmp(what, "check") != 0 && strcmp(what, "direct") != 0 &&
+        strcmp(what, "stream") != 0 && strcmp(what, "rate") != 0)
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (rc < 0)
+        fprintf(stderr, "gpu_allreduce: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    return run(what, (size_t)mib << 20);
 }

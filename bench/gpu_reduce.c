@@ -4,7 +4,7 @@
  * fast they are, against a copy within the same memory: bytes read and written a second, medians,
  * the contenders alternating.
  *
- *   build/release/bench/gpu_reduce [--check] [DEVICE]     --check: results alone
+ *   build/release/bench/gpu_reduce [--check] [--device N]     --check: results alone
  *
  * Exit 1: a result differs, or 64 MiB and more go at less than 85 % of the copy. Exit 77: no
  * driver, no GPU, or no kernels; the message says why.
@@ -26,6 +26,7 @@
 #include "collectives/schedule/type.h"
 #include "gpu/driver.h"
 #include "gpu/reduce.h"
+#include "tools/common/options.h"
 
 #define SOURCES 8
 #define CHECKED (1u << 20) /* bytes of an array, at most */
@@ -227,17 +228,21 @@ static int allocate(int device, size_t bytes)
 
 int main(int argc, char **argv)
 {
-    bool check_only = argc > 1 && strcmp(argv[1], "--check") == 0;
-    const char *name = argc > 1 + check_only ? argv[1 + check_only] : "0";
-    char *end;
-    int device = (int)strtol(name, &end, 10), rc;
+    bool check_only = false;
+    int64_t device = 0;
+    const struct br_option options[] = {
+        {"check", 0, BR_OPTION_FLAG, &check_only, 0, 0, " results alone"},
+        {"device", 'd', BR_OPTION_NUMBER, &device, 0, 63, "N GPU; default 0"},
+        {0},
+    };
+    int rc = br_options_parse(options, "gpu_reduce [options]", argc, argv);
 
-    if (*end || end == name || device < 0 || argc > 2 + check_only) {
-        fprintf(stderr, "usage: gpu_reduce [--check] [DEVICE]\n");
-        return 2;
-    }
+    if (rc < 0)
+        say();
+    if (rc)
+        return rc < 0 ? 2 : 0;
     br_random_seed(&numbers, 8);
-    rc = allocate(device, check_only ? CHECKED : TIMED);
+    rc = allocate((int)device, check_only ? CHECKED : TIMED);
     if (rc) {
         say();
         return is_missing(rc) ? 77 : 1;

@@ -48,9 +48,9 @@ for ((round = 0; round < rounds; round++)); do
     for place in $places; do
         for policy in $policies; do
             for memory in together apart; do
-                [[ $memory == apart ]] && apart=(apart) || apart=()
-                job "$place" "$build/bench/replay" "$here/../data/models/$model.csv" "$percent" "$compute" "$policy" "$iterations" "${apart[@]}" \
-                    > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+                [[ $memory == apart ]] && apart=(--apart) || apart=()
+                job "$place" "$build/bench/replay" --percent "$percent" --compute "$compute" --iterations "$iterations" "${apart[@]}" \
+                    "$here/../data/models/$model.csv" "$policy" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
                 echo "$place;$policy;$memory;$(sed -n 's/.* \([0-9.]*\) ms, [0-9]* all-reduces.* busy \([0-9.]*\) ms, copied \([0-9.]*\) MB/\1;\2;\3/p' "$work/out")" |
                     tee -a "$work/rows" >&2
             done

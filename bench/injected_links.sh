@@ -70,7 +70,7 @@ up() { # HOSTS
         ip netns exec "$host" tc qdisc add dev veth0 root tbf rate "${rate}mbit" burst 6kb latency 100ms || exit 1
         ends+=("a$i" "b$i")
     done
-    ip netns exec "$middle" "$build/bench/link_delay" "${ends[@]}" $((delay / 2)) &
+    ip netns exec "$middle" "$build/bench/link_delay" --delay $((delay / 2)) "${ends[@]}" &
     wires=($!)
     sleep 0.5 # until the wires' sockets are open
 }

@@ -3,8 +3,9 @@
  * Long wires, for kernels without netem: each copies the frames of its two interfaces to each
  * other, a delay after they came.
  *
- *   link_delay INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS      runs until it is
- * killed; needs CAP_NET_RAW
+ *   link_delay --delay US INTERFACE INTERFACE [INTERFACE INTERFACE]...
+ *
+ * It runs until it is killed, and needs CAP_NET_RAW.
  *
  * 1. Offloads of the far ends must be off (ethtool -K DEV tx off tso off gso off), so that a frame
  *    is a packet on the wire.
@@ -34,6 +35,9 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/error.h"
+#include "tools/common/options.h"
 
 #define ROOM      (8 << 20) /* bytes that may wait in a socket */
 #define LONG      9216      /* bytes of a frame, at most */
@@ -171,20 +175,25 @@ int main(int argc, char **argv)
     struct sched_param first = {.sched_priority = 1};
     struct pollfd ends[2 * WIRES];
     struct way ways[2 * WIRES] = {0};
-    int64_t delay;
-    int n = argc - 2;
+    int64_t delay = 0;
+    const struct br_option options[] = {
+        {"delay", 0, BR_OPTION_NUMBER, &delay, 0, 10000000, "US of a frame; default 0"},
+        {0},
+    };
+    const char *usage = "link_delay [--delay US] INTERFACE INTERFACE [INTERFACE INTERFACE]...";
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv), n = arguments.count;
 
-    if (n < 2 || n % 2 || n > 2 * WIRES) {
-        fprintf(stderr,
-                "usage: link_delay INTERFACE INTERFACE [INTERFACE INTERFACE]... MICROSECONDS, %d "
-                "wires at most\n",
-                WIRES);
-        return 2;
-    }
-    delay = atoll(argv[argc - 1]) * 1000;
+    if (!rc && (n < 2 || n % 2 || n > 2 * WIRES || arguments.command))
+        rc = br_error(EINVAL, "write it as: %s, %d wires at most", usage, WIRES);
+    if (rc < 0)
+        fprintf(stderr, "link_delay: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    delay *= 1000;
     prctl(PR_SET_TIMERSLACK, 1);
     sched_setscheduler(0, SCHED_RR, &first);
-    open_ways(ends, ways, n, argv + 1);
+    open_ways(ends, ways, n, arguments.operands);
     for (;;) {
         rest(ends, ways, n);
         for (int i = 0; i < n; i++) {

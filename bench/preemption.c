@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How long an urgent message takes while a bulk transfer fills the link. Two ranks on one machine
- * (they share its clock): rank 0 sends, rank 1 receives. usage: see main(); bench/preemption.sh
- * makes the link and starts it.
+ * (they share its clock): rank 0 sends, rank 1 receives. bench/preemption.sh makes the link
+ * and starts it.
  *
  * 1. A latency is the time from braid_send() on rank 0, whose clock reading travels in the message,
  *    to the end of braid_recv() on rank 1.
@@ -10,7 +10,7 @@
  *    waiting ones count in full.
  * 3. Three phases: idle; during the bulk with a priority; during the bulk with none, the same bulk
  *    from the start each.
- * 4. With BACK_BYTES, as much goes the other way from the bulk's start: ACKs then come behind that.
+ * 4. With --back, as much goes the other way from the bulk's start: ACKs then come behind that.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,6 +20,9 @@
 #include <time.h>
 
 #include <braid/braid.h>
+
+#include "base/error.h"
+#include "tools/common/options.h"
 
 #define MOST_MESSAGES 500
 /* Urgent receives posted ahead; many more would keep the bulk's own from being announced. */
@@ -273,41 +276,40 @@ static int get_memory(struct bench *bench)
     return 0;
 }
 
-/* A whole number of [min, max] from argv, or the end of the program. */
-static long number(const char *text, long min, long max, const char *what)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < min || value > max) {
-        fprintf(stderr, "%s '%s': must be a whole number from %ld to %ld\n", what, text, min, max);
-        exit(2);
-    }
-    return value;
-}
-
 int main(int argc, char **argv)
 {
     struct bench bench = {.comm = NULL};
-    if (argc < 7 || argc > 8) {
-        fprintf(stderr,
-                "usage: %s URGENT_BYTES BULK_BYTES BACK_BYTES MESSAGES ROUNDS PACE_US [JSON]\n",
-                argv[0]);
-        return 2;
-    }
-    bench.settings = (struct settings){
-        .urgent_bytes = (size_t)number(argv[1], 8, 1 << 30, "URGENT_BYTES"),
-        .bulk_bytes = (size_t)number(argv[2], 1, 1l << 36, "BULK_BYTES"),
-        .back_bytes = (size_t)number(argv[3], 0, 1l << 36, "BACK_BYTES"),
-        .messages = (int)number(argv[4], 1, MOST_MESSAGES, "MESSAGES"),
-        .rounds = (int)number(argv[5], 1, 1000, "ROUNDS"),
-        .interval_us = number(argv[6], 1, 1000000, "PACE_US"),
-        .json = argc == 8 ? argv[7] : NULL,
+    int64_t urgent = 65536, bulk = 256 << 20, back = 0, messages = 200, rounds = 3, interval = 9000;
+    const struct br_option options[] = {
+        {"urgent", 0, BR_OPTION_BYTES, &urgent, 8, 1 << 30,
+         "SIZE of an urgent message; default 64K"},
+        {"bulk", 0, BR_OPTION_BYTES, &bulk, 1, 1ll << 36, "SIZE of the bulk; default 256M"},
+        {"back", 0, BR_OPTION_BYTES, &back, 0, 1ll << 36,
+         "SIZE of a bulk the other way; default 0: none"},
+        {"messages", 0, BR_OPTION_NUMBER, &messages, 1, MOST_MESSAGES,
+         "N urgent messages of a round; default 200"},
+        {"rounds", 0, BR_OPTION_NUMBER, &rounds, 1, 1000, "N of each phase; default 3"},
+        {"pace", 0, BR_OPTION_NUMBER, &interval, 1, 1000000,
+         "US from one urgent message to the next; default 9000"},
+        {"json", 0, BR_OPTION_TEXT, &bench.settings.json, 0, 0, "FILE write the result there too"},
+        {0},
     };
+    int rc = br_options_parse(options, "preemption [options], as two ranks", argc, argv);
+
+    if (rc < 0)
+        fprintf(stderr, "preemption: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    bench.settings.urgent_bytes = (size_t)urgent;
+    bench.settings.bulk_bytes = (size_t)bulk;
+    bench.settings.back_bytes = (size_t)back;
+    bench.settings.messages = (int)messages;
+    bench.settings.rounds = (int)rounds;
+    bench.settings.interval_us = interval;
     if (tell(braid_init(NULL, &bench.comm), "braid_init"))
         return 1;
     rank = braid_rank(bench.comm);
-    int rc = braid_size(bench.comm) == 2 ? get_memory(&bench) : -EINVAL;
+    rc = braid_size(bench.comm) == 2 ? get_memory(&bench) : -EINVAL;
     if (rc == -EINVAL)
         fprintf(stderr, "must be started as 2 ranks\n");
     for (int phase = 0; phase < PHASES && !rc; phase++)

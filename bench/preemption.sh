@@ -51,7 +51,8 @@ secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 start() { # RANK NAMESPACE
     ip netns exec "$2" env RANK="$1" WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
         BRAID_SECRET="$secret" BRAID_DEVICES=veth0 BRAID_BACKEND=tcp BRAID_TIMEOUT="${BRAID_TIMEOUT:-60}" \
-        "$build/bench/preemption" "$urgent" "$bulk" "$back" "$messages" "$rounds" "$pace" "$json" &
+        "$build/bench/preemption" --urgent "$urgent" --bulk "$bulk" --back "$back" --messages "$messages" --rounds "$rounds" --pace "$pace" \
+        ${json:+--json "$json"} &
 }
 start 1 "$net_b"
 receiver=$!

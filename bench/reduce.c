@@ -4,7 +4,7 @@
  * the contenders alternating so that a disturbance hits all of them. BRAID_SIMD chooses the
  * kernels.
  *
- *   build/release/bench/reduce [TYPE [REDUCTION]]     default: float32 sum
+ *   build/release/bench/reduce [--datatype TYPE] [--op OP]     default: float32, sum
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +17,7 @@
 #include "base/median.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
+#include "tools/common/options.h"
 
 #define SOURCES 8
 #define ROUNDS  31
@@ -30,8 +31,8 @@ struct contender {
 };
 
 static char *memory[SOURCES + 1]; /* the sources, then the destination */
-static enum braid_type type = BRAID_FLOAT32;
-static enum braid_reduction reduction = BRAID_SUM;
+static enum braid_type type;
+static enum braid_reduction reduction;
 
 static struct contender contenders[] = {
     {.name = "memcpy"},
@@ -102,11 +103,20 @@ static void print(size_t bytes)
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {64 << 10, 1 << 20, 64 << 20};
+    const char *type_name = "float32", *reduction_name = "sum";
+    const struct br_option options[] = {
+        {"datatype", 'd', BR_OPTION_TEXT, &type_name, 0, 0, "TYPE default float32"},
+        {"op", 'o', BR_OPTION_TEXT, &reduction_name, 0, 0, "OP default sum"},
+        {0},
+    };
+    int rc = br_options_parse(options, "reduce [options]", argc, argv);
 
-    if ((argc > 1 && br_type_parse(argv[1], &type)) ||
-        (argc > 2 && br_reduction_parse(argv[2], &reduction)) || br_reduce_select(NULL)) {
+    if (rc > 0)
+        return 0;
+    if (rc || br_type_parse(type_name, &type) || br_reduction_parse(reduction_name, &reduction) ||
+        br_reduce_select(NULL)) {
         fprintf(stderr, "reduce: %s\n", br_error_message());
-        return 1;
+        return 2;
     }
     for (int i = 0; i <= SOURCES; i++) {
         memory[i] = aligned_alloc(2 << 20, 64 << 20);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Replays the training of a network of data/models/ over a real gradient session, for policies.sh
- * and copying.sh: a rank of a job sleeps where a device would compute, and the gradients travel.
- *
- *     replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]
- *
- * PERCENT of each layer's gradient is sent. COMPUTE_MS is an iteration's computation, a third of it
- * forwards, layers by their multiply-adds. Prints the ms of an iteration, once the session has its
- * plan, and rank 0's processor time in one. `apart`: each gradient has memory of its own, so that
- * merged ones are copied.
+ * and gradient_copies.sh: a rank of a job sleeps where a device would compute, and the gradients
+ * travel. Prints the ms of an iteration, once the session has its plan, and rank 0's processor time
+ * in one. `replay --help` lists the options.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +13,7 @@
 #include <braid/training.h>
 
 #include "bench/device.h"
+#include "tools/common/options.h"
 
 #define WARMUP 8  /* iterations at least: the session plans after 5, and may then try plans */
 #define GAP    64 /* bytes between gradients that are apart */
@@ -130,22 +126,39 @@ static int run(struct replay *r, int iterations, const char *policy)
 int main(int argc, char **argv)
 {
     struct replay r = {0};
-    bool apart = argc == 7 && !strcmp(argv[6], "apart");
-    int rc;
+    double percent = 100, compute = 100;
+    int64_t iterations = 20;
+    bool apart = false;
+    const struct br_option options[] = {
+        {"percent", 0, BR_OPTION_DECIMAL, &percent, 0, 1000000,
+         "P of each layer's gradient is sent; default 100"},
+        {"compute", 0, BR_OPTION_DECIMAL, &compute, 0, 1000000,
+         "MS of computation in an iteration, a third of it forwards, layers by their "
+         "multiply-adds; default 100"},
+        {"iterations", 0, BR_OPTION_NUMBER, &iterations, 1, 1000000,
+         "N that are timed; default 20"},
+        {"apart", 0, BR_OPTION_FLAG, &apart, 0, 0,
+         " each gradient has memory of its own, so that merged ones are copied"},
+        {0},
+    };
+    const char *usage = "replay [options] MODEL POLICY, in a job", *policy;
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
-    if (argc != 6 + apart || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || atoi(argv[5]) < 1) {
-        fprintf(
-            stderr,
-            "usage: replay MODEL PERCENT COMPUTE_MS POLICY ITERATIONS [apart]        in a job\n");
-        return 2;
-    }
-    rc = device_open(&r.device, argv[1], atof(argv[3]));
+    if (!rc && (arguments.count != 2 || arguments.command))
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (rc < 0)
+        fprintf(stderr, "replay: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    policy = arguments.operands[1];
+    rc = device_open(&r.device, arguments.operands[0], compute);
     if (!rc)
         rc = braid_init(NULL, &r.comm);
     if (!rc)
-        rc = open_session(&r, atof(argv[2]), argv[4], apart);
+        rc = open_session(&r, percent, policy, apart);
     if (!rc)
-        rc = run(&r, atoi(argv[5]), argv[4]);
+        rc = run(&r, (int)iterations, policy);
     if (rc)
         fprintf(stderr, "replay: %s\n", br_error_message());
     if (rc && r.comm)

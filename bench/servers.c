@@ -4,12 +4,11 @@
  * what slices and priorities (P3) make of an iteration, against layers in the order in which they
  * come.
  *
- *     servers MODEL PERCENT COMPUTE_MS WAY SLICE ITERATIONS
+ *     servers [options] MODEL METHOD        --help lists the options
  *
- * PERCENT of each layer's weights and gradients are sent, COMPUTE_MS as in replay.c. WAY: `layers`
- * whole, in order; `split`: layers larger than an N-th of the largest in pieces of that size for N
- * servers, others whole, in order; `slices` of SLICE bytes at most, in order; `p3`: the same by
- * priority. All ranks are workers and servers. Prints the ms of an iteration.
+ * METHOD: `layers` whole, in order; `split`: layers larger than an N-th of the largest in pieces of
+ * that size for N servers, others whole, in order; `slices` of --slice bytes at most, in order;
+ * `p3`: the same by priority. All ranks are workers and servers. Prints the ms of an iteration.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +17,7 @@
 #include <braid/parameters.h>
 
 #include "bench/device.h"
+#include "tools/common/options.h"
 
 #define WARMUP 4 /* iterations */
 
@@ -103,23 +103,39 @@ int main(int argc, char **argv)
     struct braid_parameters *p = NULL;
     struct braid_comm *comm = NULL;
     struct device device = {0};
-    int rc;
+    double percent = 100, compute = 100;
+    int64_t slice = 200000, iterations = 20;
+    const struct br_option table[] = {
+        {"percent", 0, BR_OPTION_DECIMAL, &percent, 0, 1000000,
+         "P of each layer's weights and gradients are sent; default 100"},
+        {"compute", 0, BR_OPTION_DECIMAL, &compute, 0, 1000000,
+         "MS of computation in an iteration, a third of it forwards, layers by their "
+         "multiply-adds; default 100"},
+        {"slice", 0, BR_OPTION_BYTES, &slice, 4, 1 << 30,
+         "SIZE of a slice, at most; default 200000"},
+        {"iterations", 0, BR_OPTION_NUMBER, &iterations, 1, 1000000,
+         "N that are timed; default 20"},
+        {0},
+    };
+    const char *usage = "servers [options] MODEL layers|split|slices|p3, in a job", *way;
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, table, usage, argc, argv);
 
-    if (argc != 7 || !(atof(argv[2]) > 0) || !(atof(argv[3]) > 0) || !is_method(argv[4]) ||
-        atoi(argv[5]) < 4 || atoi(argv[6]) < 1) {
-        fprintf(stderr, "usage: servers MODEL PERCENT COMPUTE_MS layers|split|slices|p3 SLICE "
-                        "ITERATIONS        "
-                        "in a job\n");
-        return 2;
-    }
-    options.slice_bytes = (uint32_t)atoi(argv[5]);
-    rc = device_open(&device, argv[1], atof(argv[3]));
+    way = arguments.operands[1];
+    if (!rc && (arguments.count != 2 || arguments.command || !is_method(way)))
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (rc < 0)
+        fprintf(stderr, "servers: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    options.slice_bytes = (uint32_t)slice;
+    rc = device_open(&device, arguments.operands[0], compute);
     if (!rc)
         rc = braid_init(NULL, &comm);
     if (!rc)
-        rc = open_servers(comm, &device, atof(argv[2]), &options, argv[4], &p);
+        rc = open_servers(comm, &device, percent, &options, way, &p);
     if (!rc)
-        rc = run(comm, p, &device, atoi(argv[6]), argv[4]);
+        rc = run(comm, p, &device, (int)iterations, way);
     if (rc)
         fprintf(stderr, "servers: %s\n", br_error_message());
     if (rc && comm)

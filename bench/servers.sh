@@ -28,7 +28,7 @@ END
 take_options "models ways ratios hosts nic kilobytes slice iterations rounds" "$@"
 # shellcheck source=bench/lib/iterations.sh
 . "$here/lib/iterations.sh"
-run_iterations "servers$$" "$ways" "$build/bench/servers" "$slice"
+run_iterations "servers$$" "$ways" "$build/bench/servers" --slice "$slice"
 python3 - "$rows" "$ways" << 'END'
 import statistics, sys
 got, ways = {}, sys.argv[2].split()

@@ -4,7 +4,7 @@
  * yield when there are more of them than CPUs. "direct": everybody reads everything. "split":
  * everybody reduces its part, publishes that, and collects.
  *
- *   shared segment [RANKS]     default: 2
+ *   shm_coll [-n RANKS]     default: 2
  */
 #include <sched.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "tools/common/options.h"
 #include "transport/shm/coll.h"
 
 #define TIMES 5000
@@ -131,10 +132,17 @@ static void run(uint32_t ranks, uint32_t rank, int fd)
 
 int main(int argc, char **argv)
 {
-    uint32_t ranks = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 2;
-    int fd, status, rc = 0;
+    int64_t size = 2;
+    const struct br_option options[] = {
+        {"ranks", 'n', BR_OPTION_NUMBER, &size, 1, BR_SHM_COLL_RANKS, "N default 2"},
+        {0},
+    };
+    int fd, status, rc = br_options_parse(options, "shm_coll [-n N]", argc, argv);
+    uint32_t ranks = (uint32_t)size;
 
-    if (br_shm_coll_create(&coll, ranks, 0, &fd)) {
+    if (rc > 0)
+        return 0;
+    if (rc || br_shm_coll_create(&coll, ranks, 0, &fd)) {
         fprintf(stderr, "shm_coll: %s\n", br_error_message());
         return 2;
     }

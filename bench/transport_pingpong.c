@@ -9,7 +9,6 @@
  * own for the peer (-p) makes frames cross a cable.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -23,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "tools/common/options.h"
 #include "transport/shm/segment.h"
 #include "transport/transport.h"
 
@@ -360,28 +360,6 @@ static int lead(struct end *end, int pipe_fd)
     return 0;
 }
 
-static int usage(void)
-{
-    fputs(
-        "usage: transport_pingpong [options] messages|writes|stream\n"
-        "  -b BACKEND   default tcp\n"
-        "  -d DEVICE    default 127.0.0.1\n"
-        "  -p DEVICE    of the peer, default the same\n"
-        "  -s BYTES     of a frame, default 262144 for a stream and 8 for writes\n"
-        "  -a BYTES     of the place that a stream goes round in, a multiple of -s; default 64 "
-        "frames, 4 "
-        "MiB at most\n"
-        "  -n COUNT     round trips or frames, default 20000; a tenth of that before, as warm-up\n"
-        "  -w FRAMES    posted and not sent, default 8\n"
-        "  -m MEMORY    plain (default) or segment, as from braid_alloc()\n"
-        "  -i US        without an event, then an end sleeps until there is one; default: both "
-        "ends spin, "
-        "and yield\n"
-        "  -u           not pinned to two CPUs\n",
-        stderr);
-    return 2;
-}
-
 /* Sizes that were not given, and do they fit together? */
 static bool complete(struct options *options)
 {
@@ -395,75 +373,79 @@ static bool complete(struct options *options)
     if (!options->area)
         options->area = options->bytes * (!frames ? 1 : frames > AREA_MOST ? AREA_MOST : frames);
     options->warm_up = options->count / 10;
-    return options->ops && options->bytes <= BR_FRAME_MAX_PAYLOAD &&
-           options->area <= BR_FRAME_MAX_PAYLOAD && options->area % options->bytes == 0 &&
-           options->area / options->bytes <= AREA_MOST && options->count > 0 &&
-           options->count <= TRIPS_MOST && options->window > 0;
+    return options->area <= BR_FRAME_MAX_PAYLOAD && options->area % options->bytes == 0 &&
+           options->area / options->bytes <= AREA_MOST;
 }
 
-static bool parse(int argc, char **argv, struct options *options)
+/* 0; 1: help is wanted; -EINVAL with a message. */
+static int parse(int argc, char **argv, struct options *options)
 {
     static const char *const tests[] = {"messages", "writes", "stream"};
-    const char *backend = "tcp";
-    int option;
+    const char *backend = "tcp", *memory = "plain",
+               *usage = "transport_pingpong [options] messages|writes|stream";
+    int64_t bytes = 0, area = 0, count = 20000, window = 8, sleep_us = -1;
+    bool unpinned = false;
+    const struct br_option table[] = {
+        {"backend", 'b', BR_OPTION_TEXT, &backend, 0, 0, "NAME default tcp"},
+        {"device", 'd', BR_OPTION_TEXT, &options->device, 0, 0, "NAME default 127.0.0.1"},
+        {"peer", 'p', BR_OPTION_TEXT, &options->peer, 0, 0,
+         "NAME device of the peer; default: the same"},
+        {"size", 's', BR_OPTION_BYTES, &bytes, 1, BR_FRAME_MAX_PAYLOAD,
+         "SIZE of a frame; default 256K for a stream and 8 for writes"},
+        {"area", 'a', BR_OPTION_BYTES, &area, 1, BR_FRAME_MAX_PAYLOAD,
+         "SIZE of the memory that a stream writes round and round, a multiple of -s; default 64 "
+         "frames, 4M at most"},
+        {"iters", 'n', BR_OPTION_NUMBER, &count, 1, TRIPS_MOST,
+         "N round trips or frames, and a tenth of that before, as warm-up; default 20000"},
+        {"window", 'w', BR_OPTION_NUMBER, &window, 1, INT32_MAX,
+         "N frames posted and not sent; default 8"},
+        {"memory", 'm', BR_OPTION_TEXT, &memory, 0, 0,
+         "KIND plain or segment, as from braid_alloc(); default plain"},
+        {"idle", 'i', BR_OPTION_NUMBER, &sleep_us, 0, INT32_MAX,
+         "US without an event after which an end sleeps until there is one; default: both ends "
+         "spin, and yield"},
+        {"unpinned", 'u', BR_OPTION_FLAG, &unpinned, 0, 0, " both ends on any processor"},
+        {0},
+    };
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, table, usage, argc, argv), test = 0;
 
-    while ((option = getopt(argc, argv, "b:d:p:s:a:n:w:m:i:u")) != -1) {
-        switch (option) {
-        case 'b':
-            backend = optarg;
-            break;
-        case 'd':
-            options->device = optarg;
-            break;
-        case 'p':
-            options->peer = optarg;
-            break;
-        case 's':
-            options->bytes = (uint32_t)strtoul(optarg, NULL, 0);
-            break;
-        case 'a':
-            options->area = (uint32_t)strtoul(optarg, NULL, 0);
-            break;
-        case 'n':
-            options->count = atoi(optarg);
-            break;
-        case 'w':
-            options->window = atoi(optarg);
-            break;
-        case 'm':
-            options->segment = !strcmp(optarg, "segment");
-            break;
-        case 'i':
-            options->spin = strtoull(optarg, NULL, 0) * BR_US;
-            break;
-        case 'u':
-            options->pinned = false;
-            break;
-        default:
-            return false;
-        }
-    }
+    if (rc)
+        return rc;
+    while (test < 3 && (arguments.count != 1 || strcmp(arguments.operands[0], tests[test]) != 0))
+        test++;
+    if (test == 3 || arguments.command)
+        return br_error(EINVAL, "write it as: %s", usage);
     options->ops = br_transport_get(backend);
+    if (!options->ops)
+        return br_error(EINVAL, "--backend %s: there is no such back end here", backend);
     if (!options->peer)
         options->peer = options->device;
-    for (int i = 0; optind + 1 == argc && i < 3; i++)
-        if (!strcmp(argv[optind], tests[i])) {
-            options->test = (enum test)i;
-            return complete(options);
-        }
-    return false;
+    options->bytes = (uint32_t)bytes;
+    options->area = (uint32_t)area;
+    options->count = (int)count;
+    options->window = (int)window;
+    options->segment = !strcmp(memory, "segment");
+    options->spin = sleep_us < 0 ? UINT64_MAX : (uint64_t)sleep_us * BR_US;
+    options->pinned = !unpinned;
+    options->test = (enum test)test;
+    return complete(options)
+               ? 0
+               : br_error(EINVAL, "--area: must be a multiple of --size, %u frames at most",
+                          AREA_MOST);
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {
-        .device = "127.0.0.1", .count = 20000, .window = 8, .pinned = true, .spin = UINT64_MAX};
+    struct options options = {.device = "127.0.0.1"};
     struct end end = {.options = &options};
-    int fds[2], status;
+    int fds[2], status, rc = parse(argc, argv, &options);
     pid_t child;
 
-    if (!parse(argc, argv, &options))
-        return usage();
+    if (rc < 0)
+        fprintf(stderr, "transport_pingpong: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
     if (pipe(fds) || (child = fork()) < 0) {
         perror("transport_pingpong");
         return 1;

@@ -53,10 +53,10 @@ flow() {
 }
 
 bare() { # PACKET_BYTES [HEAD_BYTES]
-    ip netns exec "$net_b" timeout 60 "$build/bench/udp_bare" receive 10.77.0.2 9999 > "$work/bare" &
+    ip netns exec "$net_b" timeout 60 "$build/bench/udp_bare" receive 10.77.0.2 > "$work/bare" &
     local reader=$!
     sleep 0.2
-    ip netns exec "$net_a" "$build/bench/udp_bare" send 10.77.0.2 9999 "$1" "$seconds" "${@:2}"
+    ip netns exec "$net_a" "$build/bench/udp_bare" -s "$1" -D "$seconds" ${2:+--head "$2"} send 10.77.0.2
     wait "$reader"
     cat "$work/bare"
 }

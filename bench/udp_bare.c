@@ -3,14 +3,14 @@
  * What UDP carries without any protocol: trains of packets (UDP_SEGMENT, sendmmsg) and the reader
  * (UDP_GRO, recvmmsg), which says how much came.
  *
- *   udp_bare receive IP PORT                      until nothing has come for 0.3 s; prints Gbit/s
- * of payload udp_bare send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]
+ *   udp_bare [options] receive IP    until nothing has come for 0.3 s; prints Gbit/s of payload
+ *   udp_bare [options] send IP       --help lists the options
  *
  * A sender that sends as fast as the kernel takes it overruns the reader, and what is dropped costs
  * both: it is no upper limit. So the reader tells after each call how many bytes have come, and the
  * sender has at most WINDOW bytes under way.
  *
- * HEAD_BYTES: each packet is a head and a piece of MEMORY bytes, as who puts headers in front of a
+ * With --head each packet is a head and a piece of MEMORY bytes, as who puts headers in front of a
  * user's memory has it. Without, all that is sent is 1 MiB in large pieces, which stays in the
  * cache.
  */
@@ -24,6 +24,8 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/error.h"
+#include "tools/common/options.h"
 
 #define TRAINS 16
 #define ROOM   (8 << 20)
@@ -163,20 +165,29 @@ static int send_all(const struct sockaddr_in *to, int packet, double seconds, in
 int main(int argc, char **argv)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
+    const char *usage = "udp_bare [options] send|receive IP", *mode;
+    int64_t packet = 1400, head = 0, udp_port = 9999;
+    double seconds = 1;
+    const struct br_option options[] = {
+        {"port", 'p', BR_OPTION_NUMBER, &udp_port, 1, 65535, "N default 9999"},
+        {"size", 's', BR_OPTION_BYTES, &packet, 65, 65000, "SIZE of a packet; default 1400"},
+        {"head", 0, BR_OPTION_NUMBER, &head, 0, 64, "BYTES of it that are a head; default 0"},
+        {"duration", 'D', BR_OPTION_DECIMAL, &seconds, 0, 3600, "SECONDS default 1"},
+        {0},
+    };
+    struct br_arguments arguments;
+    int rc = br_arguments_parse(&arguments, options, usage, argc, argv);
 
-    if (argc < 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-        argc = 0;
-    else
-        address.sin_port = htons((uint16_t)atoi(argv[3]));
-    if (argc == 4 && !strcmp(argv[1], "receive"))
-        return receive(&address);
-    if (argc >= 6 && !strcmp(argv[1], "send")) {
-        int packet = atoi(argv[4]), head = argc == 7 ? atoi(argv[6]) : 0;
-
-        if (packet > 64 && packet <= 65000 && head >= 0 && head <= 64)
-            return send_all(&address, packet, atof(argv[5]), head);
-    }
-    fputs("usage: udp_bare receive IP PORT | send IP PORT PACKET_BYTES SECONDS [HEAD_BYTES]\n",
-          stderr);
-    return 2;
+    mode = arguments.count == 2 && !arguments.command ? arguments.operands[0] : "";
+    if (!rc && strcmp(mode, "send") != 0 && strcmp(mode, "receive") != 0)
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (!rc && inet_pton(AF_INET, arguments.operands[1], &address.sin_addr) != 1)
+        rc = br_error(EINVAL, "'%s' is not an IPv4 address", arguments.operands[1]);
+    if (rc < 0)
+        fprintf(stderr, "udp_bare: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
+    address.sin_port = htons((uint16_t)udp_port);
+    return !strcmp(mode, "send") ? send_all(&address, (int)packet, seconds, (int)head)
+                                 : receive(&address);
 }

@@ -2,7 +2,7 @@
 /*
  * What a round trip costs with bare libibverbs, and what braid's back end adds to it.
  *
- *   verbs_floor DEVICE PEER BYTES ROUNDS
+ *   verbs_floor [--size SIZE] [--rounds N] DEVICE PEER
  *
  * write: an RDMA write, seen by looking at its last byte, as ib_write_lat does. imm: an RDMA write
  * with immediate, which takes a buffer from a shared receive queue and completes, as braid's. send:
@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "base/numa.h"
 #include "bench/padding.h"
+#include "tools/common/options.h"
 #include "transport/transport.h"
 #include "transport/verbs/library.h"
 #include "transport/verbs/probe.h"
@@ -490,23 +491,29 @@ static void run(struct end *end, const char *device)
 
 int main(int argc, char **argv)
 {
-    struct end end = {0};
-    int fds[2], status;
+    int64_t bytes = 8, rounds_wanted = 120;
+    const struct br_option options[] = {
+        {"size", 's', BR_OPTION_BYTES, &bytes, 1, BYTES_MOST, "SIZE of a message; default 8"},
+        {"rounds", 0, BR_OPTION_NUMBER, &rounds_wanted, 1, ROUNDS_MOST, "N default 120"},
+        {0},
+    };
+    const char *usage = "verbs_floor [options] DEVICE PEER";
+    struct br_arguments arguments;
+    int fds[2], status, rc = br_arguments_parse(&arguments, options, usage, argc, argv);
+    struct end end = {.bytes = (uint32_t)bytes, .rounds = (int)rounds_wanted};
     pid_t child = -1;
 
-    if (argc == 5) {
-        end.bytes = (uint32_t)strtoul(argv[3], NULL, 0);
-        end.rounds = atoi(argv[4]);
-    }
-    if (!end.bytes || end.bytes > BYTES_MOST || end.rounds < 1 || end.rounds > ROUNDS_MOST) {
-        fputs("usage: verbs_floor DEVICE PEER BYTES ROUNDS\n", stderr);
-        return 2;
-    }
+    if (!rc && (arguments.count != 2 || arguments.command))
+        rc = br_error(EINVAL, "write it as: %s", usage);
+    if (rc < 0)
+        fprintf(stderr, "verbs_floor: %s\n", br_error_message());
+    if (rc)
+        return rc < 0 ? 2 : 0;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) || (child = fork()) < 0)
         die("set-up");
     end.leads = child != 0;
     end.fd = fds[!child];
     close(fds[child != 0]);
-    run(&end, argv[child ? 1 : 2]);
+    run(&end, arguments.operands[child ? 0 : 1]);
     return child && (waitpid(child, &status, 0) < 0 || status);
 }

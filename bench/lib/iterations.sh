@@ -3,8 +3,8 @@
 # Sourced by benchmarks that replay iterations of training on emulated hosts, one switch, computation as sleeps: `models` (of data/models), scaled to
 # `kilobytes`, on `hosts` with a NIC of `nic` Mbit/s each, `ratios` of computation over the time that gradients take, `iterations`, `rounds`.
 
-# run_iterations BED WAYS PROGRAM [ARGUMENT...]: the program gets layer table, percent of each layer, ms of computation, one of the ways, what is
-# given here, and iterations. Each run is a line of $rows: model;ratio;way;ms of computation;ms of an iteration.
+# run_iterations BED WAYS PROGRAM [ARGUMENT...]: the program gets --percent of each layer, --compute in ms, --iterations, what is given here, the
+# layer table, and one of the ways. Each run is a line of $rows: model;ratio;way;ms of computation;ms of an iteration.
 run_iterations() {
     local bed=$1 ways=$2 round model ratio way table percent ms
     shift 2
@@ -23,8 +23,8 @@ run_iterations() {
                 ms=$(awk -v n="$hosts" -v kb="$kilobytes" -v nic="$nic" -v ratio="$ratio" \
                     'BEGIN {print ratio * 2 * (n - 1) / n * kb * 8 / (nic * 0.955)}')
                 for way in $ways; do
-                    "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$1" "$table" "$percent" "$ms" "$way" \
-                        "${@:2}" "$iterations" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
+                    "$build/braid" bcube run --name "$bed" --no-prefix --timeout 100 -- "$1" --percent "$percent" --compute "$ms" \
+                        --iterations "$iterations" "${@:2}" "$table" "$way" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }
                     echo "$model;$ratio;$way;$ms;$(sed -nE 's/.* ([0-9.]*) ms, [0-9]* (all-reduces|messages).*/\1/p' "$work/out")" |
                         tee -a "$rows" >&2
                 done

@@ -31,7 +31,7 @@ wire_up() { # MICROSECONDS
         kill "$wire"
         wait "$wire" 2> /dev/null
     fi
-    ip netns exec "$middle" "$build/bench/link_delay" wire_a wire_b "$@" &
+    ip netns exec "$middle" "$build/bench/link_delay" --delay "$1" wire_a wire_b &
     wire=$!
     sleep 0.3 # until its sockets are open
 }

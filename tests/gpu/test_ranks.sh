@@ -33,7 +33,7 @@ if [[ $(id -u) -eq 0 ]]; then
         exit 1
     fi
 fi
-runs 2 '^ +2 +1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+' rate 1
+runs 2 '^ +2 +1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+' rate --mib 1
 if [[ ! -s $BRAID_BUILD/gpu/reduce.fatbin ]]; then
     echo "order in a stream: the program's kernels are those of the image, and this build has none"
     exit 0
