@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Does `braid calibrate` find the latency and rate that are planted in the links of emulated hosts, and do MG-WFBP's a and b of a ring
+# Does `braid calibrate` find the latency and rate that are injected in the links of emulated hosts, and do MG-WFBP's a and b of a ring
 # follow from them? bench/README.md says how to read the result.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -103,15 +103,15 @@ if not links:
     sys.exit("more than 4 hosts: their links are not measured; measure 2 or 4 hosts before")
 alphas = [l["latency"]["alpha"] * 1e6 for l in links]
 betas = [l["bandwidth"]["beta"] * 1e9 for l in links]
-planted = 8e3 / rate * 1514 / 1448  # of a packet 1448 bytes are payload
+injected = 8e3 / rate * 1514 / 1448  # of a packet 1448 bytes are payload
 off = lambda got, want: "%+.2f %%" % (100 * (got / want - 1))
 def row(what, got, want):
     print("| %d | %s | %.4g | %.4g | %s |" % (n, what, want, got, off(got, want)))
 if n <= 4:
     row("alpha, us, median of %d links" % len(alphas), statistics.median(alphas), delay)
     row("alpha, the worst link", max(alphas, key=lambda a: abs(a - delay)), delay)
-    row("beta, ns/byte, median", statistics.median(betas), planted)
-    row("beta, the worst link", max(betas, key=lambda b: abs(b - planted)), planted)
+    row("beta, ns/byte, median", statistics.median(betas), injected)
+    row("beta, the worst link", max(betas, key=lambda b: abs(b - injected)), injected)
 alpha, beta = statistics.median(alphas), statistics.median(betas)
 # a: the smallest size. b: between the two largest, whose messages are larger than the token bucket (but of 8 hosts), which lets small ones through for nothing.
 for way in c["algorithms"]:
@@ -123,7 +123,7 @@ END
 }
 
 echo '{}' > "$work/links.json"
-echo "| hosts | figure | planted, or by alpha and beta | measured | off by |"
+echo "| hosts | figure | injected, or by alpha and beta | measured | off by |"
 echo "|---|---|---|---|---|"
 for hosts in $hosts_list; do
     up "$hosts"

@@ -54,7 +54,7 @@ accuracy() {
         for method in "${every[@]}"; do
             ! grep -q "^$seed;$method;" "$log" || continue
             # shellcheck disable=SC2086 # options
-            "$build/braid" train --alone "$ranks" --servers $method --warmup 500 -n "$iterations" -b "$batch" \
+            "$build/braid" train --single "$ranks" --servers $method --warmup 500 -n "$iterations" -b "$batch" \
                 --samples "$samples" --test "$test" -r "$rate" --seed "$seed" > "$work/out" || exit 1
             echo "$seed;$method;$(sed -n 's/.*accuracy \([0-9.]*\) %.*/\1/p' "$work/out")" | tee -a "$log" >&2
         done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # `braid info` on real devices: usable ones with the right GID; what is wrong with the others, and that the command behind
-# "to mend" mends it.
+# "remedy:" remedies it.
 # shellcheck source=tests/guest/rdma.sh
 . "$(dirname "$0")/rdma.sh"
 braid=$BRAID_BUILD/braid
@@ -42,8 +42,8 @@ usable() {
     within 20 is_usable "$1" || fail "$1 is not usable: $(cat "$out/rdma")"
 }
 
-mend() {
-    port "$1" | sed -n 's/^ *to mend: //p'
+remedy() {
+    port "$1" | sed -n 's/^ *remedy: //p'
 }
 
 first=$(devices 0 | head -n 1) last=$(devices all | tail -n 1)
@@ -62,7 +62,7 @@ wait_state "$first" DOWN
 rdma
 expect "$first" "not usable: its interface $nic is down"
 usable "$last"
-bash -c "$(mend "$first")"
+bash -c "$(remedy "$first")"
 wait_state "$first" ACTIVE
 rdma
 usable "$first"
@@ -87,7 +87,7 @@ expect "$first" 'not usable'
 ip addr del 169.254.7.7/16 dev "$nic"
 rdma
 expect "$first" "$nic has neither an IPv4 nor a global IPv6 address"
-command=$(mend "$first")
+command=$(remedy "$first")
 ip addr add fd00:7::1/64 dev "$nic" nodad
 rdma
 expect "$first" "fd00:7::1, RoCE v2, $nic: taken"
@@ -126,11 +126,11 @@ chmod 600 /dev/infiniband/uverbs*
 as=("${user[@]}")
 rdma
 expect "$first" 'no permission to open it'
-bash -c "$(mend "$first" | sed 's/ (.*//')"
+bash -c "$(remedy "$first" | sed 's/ (.*//')"
 ulimit -l 1024
 rdma
 usable "$first"
-expect trouble 'only 1024 KiB of memory may be locked'
+expect problem 'only 1024 KiB of memory may be locked'
 ip netns add other
 as=(ip netns exec other)
 rdma

@@ -111,7 +111,7 @@ static void message__rkey_vectors(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof tokens; i++)
         tokens[i] = (uint8_t)(0xa0 + i);
-    check_with_payload("ready-places", &m, tokens, sizeof tokens);
+    check_with_payload("ready-rkeys", &m, tokens, sizeof tokens);
     check("renew", &h);
     m.sequence = 8;
     m.rkeys = 4;
@@ -172,7 +172,7 @@ static void message__data_vector(void **state)
 
     (void)state;
     memcpy(h.inline_, &placed, sizeof placed);
-    check("placed", &h);
+    check("remote-write", &h);
 }
 
 static void tag__numbers_do_not_reach_the_group(void **state)

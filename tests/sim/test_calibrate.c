@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sizes and the fit of `braid calibrate` on a simulated network: they find the planted latency
+ * The sizes and the fit of `braid calibrate` on a simulated network: they find the injected latency
  * and rate, and MG-WFBP's a and b of a ring follow from them as they are measured.
  */
 #include <math.h>
@@ -22,20 +22,20 @@
 #define SMALL 8  /* sizes from 8 bytes on, as tools/calibrate/links.c has them */
 #define LARGE 11 /* from 4 KiB on */
 
-struct planted {
+struct injected {
     uint64_t bits_per_second, latency_ns; /* of a cable; a path has two */
 };
 
-static const struct planted networks[] = {
+static const struct injected networks[] = {
     {1000000000, 100000}, {10000000000, 20000}, {100000000, 1000000}};
 
-static void open_job(struct job *job, const struct planted *planted)
+static void open_job(struct job *job, const struct injected *injected)
 {
     struct job_options options = {.n = RANKS,
                                   .rails = 1,
                                   .network = {.seed = 1,
-                                              .bits_per_second = planted->bits_per_second,
-                                              .latency_ns = planted->latency_ns,
+                                              .bits_per_second = injected->bits_per_second,
+                                              .latency_ns = injected->latency_ns,
                                               .forward_bytes = 256},
                                   .eager_bytes = 16 << 10,
                                   .engine = {.chunk_bytes = 64 << 20}};
@@ -132,15 +132,15 @@ static void measure(struct job *job, struct br_calibration_link *link)
     free(memory);
 }
 
-static void near(const char *what, double got, double planted, double share)
+static void near(const char *what, double got, double injected, double share)
 {
-    printf("%s: %.6g, planted or measured %.6g: %+.2f %%\n", what, got, planted,
-           100 * (got / planted - 1));
-    if (!(fabs(got / planted - 1) <= share))
+    printf("%s: %.6g, injected or measured %.6g: %+.2f %%\n", what, got, injected,
+           100 * (got / injected - 1));
+    if (!(fabs(got / injected - 1) <= share))
         fail_msg("%s is off by more than %g %%", what, 100 * share);
 }
 
-static void br_calibrate_fit__finds_what_is_planted(void **state)
+static void br_calibrate_fit__finds_injected_costs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
@@ -211,7 +211,7 @@ static void mg_wfbp__a_and_b_of_a_ring_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(br_calibrate_fit__finds_what_is_planted),
+        cmocka_unit_test(br_calibrate_fit__finds_injected_costs),
         cmocka_unit_test(mg_wfbp__a_and_b_of_a_ring_follow),
     };
 

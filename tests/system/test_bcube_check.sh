@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `braid bcube check` on an emulated BCube(3,2): nothing is found on a healthy one, each planted fault is found by its code and
-# with the name of the NIC, cable or switch, and nothing else is; after mending it is healthy again. Root only.
+# `braid bcube check` on an emulated BCube(3,2): nothing is found on a healthy one, each injected fault is found by its code and
+# with the name of the NIC, cable or switch, and nothing else is; after the remedy it is healthy again. Root only.
 set -euo pipefail
 # shellcheck source=tests/system/testbed.sh
 . "$BRAID_SOURCE/tests/system/testbed.sh"
@@ -26,7 +26,7 @@ if ! "$braid" bcube emulate 3 2 --rate 60mbit --name "$name" > "$scratch/out" 2>
     echo "skipped: this machine emulates no testbed"
     exit 77
 fi
-planted=0
+injected=0
 
 fail() {
     echo "FAILED: $*"
@@ -45,7 +45,7 @@ findings() {
     grep -E '^(error|warning) ' "$scratch/out" || true
 }
 
-# Rates, losses and latencies are measured, and all hosts share this machine: while one stands still, its links look bad. What is planted
+# Rates, losses and latencies are measured, and all hosts share this machine: while one stands still, its links look bad. What is injected
 # stays, so such a finding is asked for again; the tenth answer counts.
 # in_the_end WHAT COMMAND...: the command says whether this is what should have been found.
 in_the_end() {
@@ -68,21 +68,21 @@ only() { # CODE PATTERN [OPTION...]
 # found CODE PATTERN [OPTION...]: exit code 1, exactly one finding, of this code, whose title names what PATTERN does.
 found() {
     local code=$1 pattern=$2
-    in_the_end "$code planted" only "$@" || fail "not exactly one finding, $code that says '$pattern'"
-    grep -q '^        mend: .' "$scratch/out" || fail "$code without the way to mend it"
-    planted=$((planted + 1))
+    in_the_end "$code injected" only "$@" || fail "not exactly one finding, $code that says '$pattern'"
+    grep -q '^        remedy: .' "$scratch/out" || fail "$code without a remedy"
+    injected=$((injected + 1))
 }
 
 fault() {
     "$braid" bcube fault --name "$name" "$@" > "$scratch/fault" 2>&1 || fail "fault $*: $(cat "$scratch/fault")"
 }
 
-# by_fault CODE PATTERN FAULT...: with a fault of `braid bcube fault`, which is mended afterwards.
+# by_fault CODE PATTERN FAULT...: with a fault of `braid bcube fault`, which is cleared afterwards.
 by_fault() {
-    local code=$1 pattern=$2 mended=clear
+    local code=$1 pattern=$2 cleared=clear
     shift 2
     if [[ ${!#} == down ]]; then
-        mended=up
+        cleared=up
     fi
     fault "$@"
     found "$code" "$pattern"
@@ -91,16 +91,16 @@ by_fault() {
         nic | switch | host | level) unset 'words[-1]' ;;
         move | mtu | switch-mtu | rate | address | loss) unset 'words[-1]' ;;
     esac
-    fault "${words[@]}" "$mended"
+    fault "${words[@]}" "$cleared"
 }
 
-# by_mend CODE PATTERN FAULT...: what stands behind "mend:" mends it.
-by_mend() {
+# by_remedy CODE PATTERN FAULT...: the command behind "remedy:" repairs it.
+by_remedy() {
     local code=$1 pattern=$2 command
     shift 2
     fault "$@"
     found "$code" "$pattern"
-    command=$(sed -n 's/^        mend: //p' "$scratch/out")
+    command=$(sed -n 's/^        remedy: //p' "$scratch/out")
     PATH=$BRAID_BUILD:$PATH bash -c "$command" > "$scratch/fault" 2>&1 || fail "'$command' fails: $(cat "$scratch/fault")"
     healthy
     fault clear
@@ -154,9 +154,9 @@ found BC026 'eth1 of h01 .*port 0 of switch s1-1'
 at switches ip link set l1s1p0 master l1s1
 
 # NICs.
-by_mend BC015 'eth1 of h21' off h21 1
-by_mend BC011 'eth1 of h10 .*enp7s0' name h10 1 enp7s0
-by_mend BC018 'eth0 of h22 and eth1 of h20|eth1 of h20 and eth0 of h22' mac h20 1 "$(at h22 ip -br link show eth0 | awk '{ print $3 }')"
+by_remedy BC015 'eth1 of h21' off h21 1
+by_remedy BC011 'eth1 of h10 .*enp7s0' name h10 1 enp7s0
+by_remedy BC018 'eth0 of h22 and eth1 of h20|eth1 of h20 and eth0 of h22' mac h20 1 "$(at h22 ip -br link show eth0 | awk '{ print $3 }')"
 
 one=$(address h10 eth1)
 at h10 ip link set eth1 netns "$name-switches"
@@ -179,12 +179,12 @@ sed "0,/reach: $name-h02/s//reach: $name-nowhere/" "$inventory" > "$scratch/host
 found BC001 'host h02' --inventory "$scratch/host.yaml"
 
 # MTU.
-by_mend BC050 'eth1 of h20 .*MTU of 1400 .*1500' mtu h20 1 1400
+by_remedy BC050 'eth1 of h20 .*MTU of 1400 .*1500' mtu h20 1 1400
 by_fault BC051 'switch port of eth0 of h11' switch-mtu h11 0 1400
 
 # Addresses.
-by_mend BC041 'eth0 of h10 .*10.77.0.1/24 .*10.0.1.1/24.*subnet' address h10 0 10.77.0.1/24
-by_mend BC042 'eth0 of h10 .*10.0.0.1.*eth0 of h00' address h10 0 10.0.0.1/24
+by_remedy BC041 'eth0 of h10 .*10.77.0.1/24 .*10.0.1.1/24.*subnet' address h10 0 10.77.0.1/24
+by_remedy BC042 'eth0 of h10 .*10.0.0.1.*eth0 of h00' address h10 0 10.0.0.1/24
 one=$(address h02 eth1)
 at h02 ip addr del "$one" dev eth1
 found BC040 'eth1 of h02 .*address'
@@ -204,8 +204,8 @@ at h21 ip addr add "$one" dev eth0
 at h21 ip addr add "$two" dev eth1
 
 # Settings.
-by_mend BC061 'ARP .*h12' arp h12
-by_mend BC060 'rp_filter .*eth0 of h22, eth1 of h22$' rp_filter h22
+by_remedy BC061 'ARP .*h12' arp h12
+by_remedy BC060 'rp_filter .*eth0 of h22, eth1 of h22$' rp_filter h22
 # Root, whom the limit does not bind, can do without the right to pass it by.
 printf '#!/bin/sh\nulimit -l 64\nexec setpriv --bounding-set -ipc_lock %s "$@"\n' "$braid" > "$scratch/limited"
 chmod +x "$scratch/limited"
@@ -252,5 +252,5 @@ matrix() {
 in_the_end matrix matrix || fail "beta is not that of 100 Mb/s"
 [[ $(grep -c beta_s_per_byte "$scratch/matrix.json") -eq 4 ]] || fail "3 hosts of BCube(2,2) have 4 directions of links"
 grep -q '</svg>' "$scratch/matrix.svg" || fail "no drawing"
-echo "$planted planted faults found, each as the one finding"
-[[ $planted -ge 20 ]] || fail "only $planted faults were planted"
+echo "$injected injected faults found, each as the one finding"
+[[ $injected -ge 20 ]] || fail "only $injected faults were injected"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# braid bcube emulate, list, exec, run, fault, down, as a user would: a healthy testbed, planted faults, misuse, and that nothing is left
+# braid bcube emulate, list, exec, run, fault, down, as a user would: a healthy testbed, injected faults, misuse, and that nothing is left
 # behind whatever was killed when.
 # shellcheck disable=SC2016,SC2317 # what stands in single quotes is for shells on the hosts; within() calls functions
 set -uo pipefail
@@ -45,7 +45,7 @@ at() { # HOST COMMAND...
     timeout -s KILL 60 "$braid" bcube exec --name "$bed" "$1" -- "${@:2}"
 }
 
-fault() { # planted or mended, without a word
+fault() { # injected or cleared, without output
     bcube 0 fault --name "$bed" "$@"
 }
 
@@ -308,7 +308,7 @@ bcube 1 fault --name "$bed" name h21 0 eth1
 has err 'as it was before'
 fault list
 [[ $(tr '\n' '|' < "$work/out") = "move h00 0 s0-2|mtu h00 0 1400|switch-mtu h00 1 1300|rate h00 1 10mbit|address h01 1 10.99.0.1/24|loss h10 1 12.5|arp h12|rp_filter h12|missing h01 0|off h02 0|join s0-0 s0-1|mute 1 1|deaf h20 0|mac h21 0 02:00:00:00:00:07|name h22 1 enp3s0|" ]] ||
-    fail "the list is not what was planted"
+    fail "the list is not what was injected"
 fault clear
 as_before() { [[ $(snapshot) = "$healthy" ]]; }
 within 30 as_before || fail "something is not as it was: $(diff <(echo "$healthy") <(snapshot))"

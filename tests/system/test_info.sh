@@ -28,12 +28,12 @@ if command -v jq > /dev/null; then
     jq -e '.machine.cores >= 1 and .machine.numa_nodes >= 1 and .machine.reduction_kernels != "" and
         (.machine.gpu_reduction_kernels | test("PTX|nvcc"))' "$scratch/json" \
         > "$scratch/out" || fail "JSON: machine"
-    # An interface that is down is named with the command that mends it.
+    # An interface that is down is named with the command that remedies it.
     jq -e '[.backends[].devices[] | select(.usable | not) | .why_not != ""] | all' "$scratch/json" > "$scratch/out" ||
         fail "JSON: why not"
     # RDMA: what is not usable says why; a host without any says so and what would give it some.
     jq -e '[.rdma.ports[] | select(.usable | not) | .what != ""] | all' "$scratch/json" > "$scratch/out" || fail "JSON: RDMA port"
-    jq -e '(.rdma.ports | length) > 0 or (.rdma.troubles | length) > 0' "$scratch/json" > "$scratch/out" || fail "JSON: no RDMA"
+    jq -e '(.rdma.ports | length) > 0 or (.rdma.diagnoses | length) > 0' "$scratch/json" > "$scratch/out" || fail "JSON: no RDMA"
 fi
 # The place of a rank in a BCube.
 RANK=4 WORLD_SIZE=9 MASTER_ADDR=127.0.0.1 MASTER_PORT=7777 BRAID_SECRET=0123456789abcdef BRAID_TOPOLOGY=bcube:3,2 BRAID_DEVICES=lo,lo \

@@ -18,7 +18,7 @@ layer,name,kind,parameters,forward_multiply_adds
 3,c,Linear,250,0
 END
 printf 'layer,forward_us,backward_us\n1,1000,1000\n2,1000,1000\n3,1000,1000\n' >"$dir/times.csv"
-out=$("$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 4 --line 0,2000 --slice 500 --layers \
+out=$("$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 4 --cost 0,2000 --slice 500 --layers \
     --svg "$dir/t.svg" --trace "$dir/t.json" --json "$dir/p.json") || fail "three layers: $out"
 grep -Eq '^  layerwise +3 +ready +10\.000 +4\.000 +2\.40 +60\.0 %' <<<"$out" || fail "layerwise: $out"
 grep -Eq '^\* p3 +3 +urgent +8\.000 +2\.000 +3\.00 +75\.0 %' <<<"$out" || fail "p3: $out"
@@ -124,8 +124,8 @@ row() { # ARGUMENT...: simulated and predicted milliseconds
 }
 read -r ring fitted < <(row --algorithm ring)
 grep -q '^# simulated all-reduces: ring$' "$dir/out" || fail "what is simulated: $(cat "$dir/out")"
-read -r as_ring given < <(row --algorithm ring --line 5000,0)
-[ "$ring $fitted" != "$as_ring $given" ] && [ "$ring" = "$as_ring" ] || fail "ring: $ring, predicted $fitted; by --line $as_ring, predicted $given"
+read -r as_ring given < <(row --algorithm ring --cost 5000,0)
+[ "$ring $fitted" != "$as_ring $given" ] && [ "$ring" = "$as_ring" ] || fail "ring: $ring, predicted $fitted; by --cost $as_ring, predicted $given"
 read -r bml _ < <(row --algorithm bml --links ring:20,8,0)
 [ "$bml" != "$ring" ] || fail "bml takes as long as ring: $bml ms"
 
@@ -135,25 +135,25 @@ simulated '--latency -3|0.01' --latency -3
 simulated '--rails|BCube' --topology bcube:2,2 --rails 2
 simulated '--hosts|--calibration|--measure' --hosts 2x2
 simulated 'rails|rank|BCube' --topology hosts:2x2
-simulated "--algorithm|'nothing'" --algorithm nothing --line 5,1
-simulated 'bml|BCube|BRAID_TOPOLOGY' -n 4 --algorithm bml --line 5,1
+simulated "--algorithm|'nothing'" --algorithm nothing --cost 5,1
+simulated 'bml|BCube|BRAID_TOPOLOGY' -n 4 --algorithm bml --cost 5,1
 says '--gbit|--simulate' --model "$dir/three.csv" --gbit 1
 says '--model FILE' --simulate
 
 says 'No such file' --model "$dir/none.csv"
 says 'times.csv, line 2' --model "$dir/times.csv"
 says '--speed fast' --model "$dir/three.csv" --speed fast
-says '--line 5|A,B' --model "$dir/three.csv" --line 5
-says '--line 5,-1|A,B' --model "$dir/three.csv" --line 5,-1
+says '--cost 5|A,B' --model "$dir/three.csv" --cost 5
+says '--cost 5,-1|A,B' --model "$dir/three.csv" --cost 5,-1
 says '--links ring:5|LAW:ALPHA,BETA,GAMMA' --model "$dir/three.csv" --links ring:5
 says 'star|ring, halving' --model "$dir/three.csv" --links star:5,1,1
-says '--line|--links|--calibration' --model "$dir/three.csv" -n 4 --algorithm ring --line 1,1
+says '--cost|--links|--calibration' --model "$dir/three.csv" -n 4 --algorithm ring --cost 1,1
 says '--policy fast|layerwise' --model "$dir/three.csv" --policy fast
 says "'nothing'|flat, tree" --model "$dir/three.csv" -n 4 --algorithm nothing
 says '--model FILE' --svg "$dir/x.svg"
 says '--dot|--model' --model "$dir/three.csv" --dot "$dir/x.dot"
 says '--times|--speed' --model "$dir/three.csv" --speed 1 --times "$dir/times.csv"
-says '--line|--links|--calibration' --model "$dir/three.csv" --line 1,1 --links ring:1,1,1
+says '--cost|--links|--calibration' --model "$dir/three.csv" --cost 1,1 --links ring:1,1,1
 says 'No such file' --model "$dir/three.csv" --svg "$dir/no/where.svg"
 printf '1,1000,1000\n3,1,1\n' >"$dir/bad.csv"
 says 'bad.csv, line 2|2,forward_us,backward_us' --model "$dir/three.csv" --times "$dir/bad.csv"

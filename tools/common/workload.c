@@ -108,7 +108,7 @@ static int cost_of_text(struct br_tool_workload *w, const char *text)
     double numbers[2];
 
     if (br_tool_numbers(text, 2, numbers))
-        return br_error(EINVAL, "--line %s: must be A,B: microseconds and nanoseconds a byte",
+        return br_error(EINVAL, "--cost %s: must be A,B: microseconds and nanoseconds a byte",
                         text);
     w->load.cost = (struct br_cost_line){numbers[0] * 1e-6, numbers[1] * 1e-9};
     snprintf(w->cost, sizeof w->cost, "as given");

@@ -11,10 +11,10 @@
 /* of the interface, which RoCE's largest packets of 4096 bytes fit into with their headers */
 #define FULL_MTU 4500
 
-static void add_diagnosis(cJSON *object, const struct br_verbs_diagnosis *trouble)
+static void add_diagnosis(cJSON *object, const struct br_verbs_diagnosis *diagnosis)
 {
-    cJSON_AddStringToObject(object, "what", trouble->what);
-    cJSON_AddStringToObject(object, "mend", trouble->remedy);
+    cJSON_AddStringToObject(object, "what", diagnosis->what);
+    cJSON_AddStringToObject(object, "remedy", diagnosis->remedy);
 }
 
 static bool is_chosen(const struct br_verbs_port *port, int entry)
@@ -74,7 +74,7 @@ static cJSON *port_object(const struct br_verbs_port *port)
 
 void br_info_gather_rdma(cJSON *root)
 {
-    cJSON *rdma = cJSON_AddObjectToObject(root, "rdma"), *troubles, *ports;
+    cJSON *rdma = cJSON_AddObjectToObject(root, "rdma"), *diagnoses, *ports;
     struct br_verbs_host host;
 
     if (br_verbs_host_read(&host)) {
@@ -82,11 +82,11 @@ void br_info_gather_rdma(cJSON *root)
         br_verbs_host_destroy(&host);
         return;
     }
-    troubles = cJSON_AddArrayToObject(rdma, "troubles");
+    diagnoses = cJSON_AddArrayToObject(rdma, "diagnoses");
     for (int i = 0; i < host.n_diagnoses; i++) {
         cJSON *object = cJSON_CreateObject();
         add_diagnosis(object, &host.diagnoses[i]);
-        cJSON_AddItemToArray(troubles, object);
+        cJSON_AddItemToArray(diagnoses, object);
     }
     ports = cJSON_AddArrayToObject(rdma, "ports");
     for (int i = 0; i < host.n_ports; i++)
@@ -97,8 +97,8 @@ void br_info_gather_rdma(cJSON *root)
 static void print_diagnosis(const cJSON *object, const char *name, const char *verdict)
 {
     printf("  %-10s %s%s\n", name, verdict, br_info_text(object, "what"));
-    if (*br_info_text(object, "mend"))
-        printf("  %-10s   to mend: %s\n", "", br_info_text(object, "mend"));
+    if (*br_info_text(object, "remedy"))
+        printf("  %-10s   remedy: %s\n", "", br_info_text(object, "remedy"));
 }
 
 static void print_facts(const cJSON *port)
@@ -153,7 +153,7 @@ void br_info_print_rdma(const cJSON *root)
     if (*br_info_text(rdma, "error"))
         printf("  %s\n", br_info_text(rdma, "error"));
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "ports")) print_port(item);
-    cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "troubles"))
-        print_diagnosis(item, "trouble", "");
+    cJSON_ArrayForEach(item, cJSON_GetObjectItem(rdma, "diagnoses"))
+        print_diagnosis(item, "problem", "");
     printf("\n");
 }

@@ -52,8 +52,8 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
          "G multiply-adds a device does in a second, in 10^9; default 1000"},
         {"times", 0, BR_OPTION_TEXT, &s->times, 0, 0,
          "FILE instead: layer,forward_us,backward_us, a line a layer"},
-        {"line", 0, BR_OPTION_TEXT, &s->cost, 0, 0,
-         "A,B an all-reduce takes A us + B ns a byte; default: as the model says"},
+        {"cost", 0, BR_OPTION_TEXT, &s->cost, 0, 0,
+         "A,B an all-reduce takes A us + B ns per byte; default: by the cost model"},
         {"links", 0, BR_OPTION_TEXT, &s->links, 0, 0,
          "LAW:ALPHA,BETA,GAMMA the same by a formula, in us, ns, ns: ring, halving, binary_tree, "
          "doubling"},
@@ -123,7 +123,7 @@ static int check_model(const struct br_plan_settings *s)
     if (!s->model)
         return s->times || s->speed || s->cost || s->links || s->policy || s->svg || s->trace ||
                        s->layers
-                   ? br_error(EINVAL, "--times, --speed, --line, --links, --policy, --layers, "
+                   ? br_error(EINVAL, "--times, --speed, --cost, --links, --policy, --layers, "
                                       "--svg and --trace are "
                                       "about the layers of a network: say --model FILE")
                    : 0;
@@ -137,7 +137,7 @@ static int check_model(const struct br_plan_settings *s)
         1)
         return br_error(
             EINVAL,
-            "what an all-reduce takes comes from one of --line, --links, or the cost model with "
+            "what an all-reduce takes comes from one of --cost, --links, or the cost model with "
             "--calibration, --measure and --algorithm");
     return 0;
 }

@@ -15,9 +15,15 @@ static const struct verb {
     const char *name;
     int (*run)(struct br_agent *agent, const cJSON *request, cJSON *reply);
 } verbs[] = {
-    {"facts", br_agent_facts},       {"listen", br_agent_listen}, {"shout", br_agent_send_probes},
-    {"heard", br_agent_seen_probes}, {"arp", br_agent_arp},       {"serve", br_agent_serve},
-    {"ping", br_agent_ping},         {"bulk", br_agent_bulk},     {"trips", br_agent_trips},
+    {"facts", br_agent_facts},
+    {"listen", br_agent_listen},
+    {"send_probes", br_agent_send_probes},
+    {"seen_probes", br_agent_seen_probes},
+    {"arp", br_agent_arp},
+    {"serve", br_agent_serve},
+    {"ping", br_agent_ping},
+    {"bulk", br_agent_bulk},
+    {"trips", br_agent_trips},
 };
 
 const char *br_agent_text(const cJSON *object, const char *name, const char *otherwise)

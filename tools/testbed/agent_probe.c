@@ -394,7 +394,7 @@ int br_agent_send_probes(struct br_agent *agent, const cJSON *request, cJSON *re
             gap = br_agent_number(request, "gap_ms", 20);
     (void)reply;
     if (!agent->probe)
-        return br_error(EINVAL, "shout comes after listen");
+        return br_error(EINVAL, "send_probes comes after listen");
     struct timespec pause = {.tv_sec = gap / 1000, .tv_nsec = gap % 1000 * 1000000};
     for (int64_t t = 0; t < times; t++) {
         for (int i = 0; i < agent->probe->nics; i++)
@@ -411,7 +411,7 @@ int br_agent_seen_probes(struct br_agent *agent, const cJSON *request, cJSON *re
     (void)request;
     if (!probe)
         return br_error(EINVAL, "heard comes after listen");
-    cJSON *heard = cJSON_AddArrayToObject(reply, "heard");
+    cJSON *seen = cJSON_AddArrayToObject(reply, "seen");
     cJSON *lldp = cJSON_AddArrayToObject(reply, "lldp");
     pthread_mutex_lock(&probe->lock);
     for (int i = 0; i < probe->n_seen; i++) {
@@ -420,7 +420,7 @@ int br_agent_seen_probes(struct br_agent *agent, const cJSON *request, cJSON *re
         cJSON_AddNumberToObject(object, "host", probe->seen[i].host);
         cJSON_AddStringToObject(object, "nic", probe->seen[i].nic);
         cJSON_AddNumberToObject(object, "count", probe->seen[i].count);
-        cJSON_AddItemToArray(heard, object);
+        cJSON_AddItemToArray(seen, object);
     }
     for (int i = 0; i < probe->n_lldp; i++) {
         cJSON *object = cJSON_CreateObject();

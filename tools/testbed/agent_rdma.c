@@ -86,7 +86,7 @@ static void agent_rdma_add_port(cJSON *array, const struct br_verbs_port *port)
     cJSON_AddStringToObject(object, "firmware", port->firmware);
     cJSON_AddNumberToObject(object, "mtu", port->mtu);
     cJSON_AddStringToObject(object, "what", port->diagnosis.what);
-    cJSON_AddStringToObject(object, "mend", port->diagnosis.remedy);
+    cJSON_AddStringToObject(object, "remedy", port->diagnosis.remedy);
     cJSON_AddNumberToObject(object, "gid_index", gid ? gid->index : -1);
     cJSON_AddStringToObject(object, "gid_type", gid ? br_gid_type_name(gid->type) : "");
     add_quality(object, port);

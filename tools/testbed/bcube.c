@@ -12,9 +12,9 @@ static const struct br_command commands[] = {
     {"list", br_bcube_list, "the emulated testbeds that there are"},
     {"exec", br_bcube_exec, "a command on one host: braid bcube exec h00 -- ip addr"},
     {"run", br_bcube_run, "a command on all hosts at once: braid bcube run -- braid allreduce"},
-    {"fault", br_bcube_fault, "plant and mend faults: braid bcube fault nic h00 1 down"},
+    {"fault", br_bcube_fault, "inject and clear faults: braid bcube fault nic h00 1 down"},
     {"down", br_bcube_down, "remove an emulated testbed"},
-    {"check", br_bcube_check, "what is wrong with a testbed, and how to mend it"},
+    {"check", br_bcube_check, "what is wrong with a testbed, and the remedy"},
     {"matrix", br_bcube_matrix, "latency and bandwidth of every link, as a heat map"},
     {"agent", br_bcube_agent, NULL},
 };

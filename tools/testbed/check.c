@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `braid bcube check`: asks every host, compares with the plan, says what is wrong and how to mend
- * it. */
+/* `braid bcube check`: asks every host, compares with the plan, says what is wrong and how to
+ * remedy it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -20,7 +20,7 @@ static void add_finding(cJSON *array, const struct br_survey *survey,
     cJSON *evidence = cJSON_AddArrayToObject(object, "evidence");
     for (int e = 0; e < finding->n_evidence; e++)
         cJSON_AddItemToArray(evidence, cJSON_CreateString(finding->evidence[e]));
-    cJSON_AddStringToObject(object, "mend", finding->remedy);
+    cJSON_AddStringToObject(object, "remedy", finding->remedy);
     cJSON_AddNumberToObject(object, "consequences", finding->consequences);
     cJSON *places = cJSON_AddArrayToObject(object, "places");
     for (int p = 0; p < finding->n_locations; p++) {

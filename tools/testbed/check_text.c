@@ -94,7 +94,7 @@ static void check_text_print_finding(const struct br_finding *finding, const str
         fprintf(out, "        %d directions of links do not work because of it\n",
                 finding->consequences);
     if (finding->remedy[0])
-        fprintf(out, "        mend: %s\n", finding->remedy);
+        fprintf(out, "        remedy: %s\n", finding->remedy);
 }
 
 static void check_text_print_outliers(const struct br_survey *survey, FILE *out)

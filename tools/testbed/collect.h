@@ -19,7 +19,7 @@ struct br_collect {
     void (*progress)(const char *step); /* NULL: nobody is told */
 };
 
-/* What the plan says. `testbed`: the emulation's name, for the commands that mend; NULL: none.
+/* What the plan says. `testbed`: the emulation's name, for the remedy commands; NULL: none.
  * -ENOMEM with a message. */
 int br_collect_plan(struct br_survey *survey, const struct br_inventory *inventory,
                     const char *testbed);

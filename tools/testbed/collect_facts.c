@@ -88,7 +88,7 @@ static void read_rdma(struct br_rdma *rdma, const cJSON *object)
     collect_facts_copy_text(rdma->firmware, sizeof rdma->firmware, object, "firmware");
     collect_facts_copy_text(rdma->gid_type, sizeof rdma->gid_type, object, "gid_type");
     collect_facts_copy_text(rdma->what, sizeof rdma->what, object, "what");
-    collect_facts_copy_text(rdma->remedy, sizeof rdma->remedy, object, "mend");
+    collect_facts_copy_text(rdma->remedy, sizeof rdma->remedy, object, "remedy");
     for (size_t i = 0; i < sizeof qualities / sizeof *qualities; i++) {
         size_t used = strlen(rdma->quality);
         const char *value = br_agent_text(object, qualities[i], "");
@@ -180,7 +180,7 @@ static int read_seen_probes(struct br_collect *collect, uint32_t h, const cJSON 
     struct br_survey *survey = collect->survey;
     const cJSON *item;
     int rc = 0;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "heard"))
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(answer, "seen"))
     {
         int64_t from = br_agent_number(item, "host", -1);
         int on = collect_facts_nic_by_name(&survey->hosts[h], br_agent_text(item, "on", ""));
@@ -246,12 +246,12 @@ int br_collect_probes(struct br_collect *collect)
     br_agents_ask(collect->agents, questions, STEP_MS);
     free(questions);
     read_speakers(collect);
-    cJSON *shout = collect_facts_question("shout");
-    cJSON_AddNumberToObject(shout, "times", collect->full ? 20 : 6);
-    cJSON_AddNumberToObject(shout, "gap_ms", 20);
-    br_agents_ask_all(collect->agents, shout, STEP_MS);
+    cJSON *probes = collect_facts_question("send_probes");
+    cJSON_AddNumberToObject(probes, "times", collect->full ? 20 : 6);
+    cJSON_AddNumberToObject(probes, "gap_ms", 20);
+    br_agents_ask_all(collect->agents, probes, STEP_MS);
     nanosleep(&settle, NULL);
-    br_agents_ask_all(collect->agents, collect_facts_question("heard"), STEP_MS);
+    br_agents_ask_all(collect->agents, collect_facts_question("seen_probes"), STEP_MS);
     for (int h = 0; h < collect->agents->count && !rc; h++)
         rc = read_seen_probes(collect, (uint32_t)h, collect->agents->list[h].answer);
     mark_lost(collect);
@@ -263,7 +263,7 @@ void br_collect_lldp(struct br_collect *collect, int wait_ms)
 {
     struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000L};
     nanosleep(&wait, NULL);
-    br_agents_ask_all(collect->agents, collect_facts_question("heard"), STEP_MS);
+    br_agents_ask_all(collect->agents, collect_facts_question("seen_probes"), STEP_MS);
     for (int h = 0; h < collect->agents->count; h++)
         if (collect->agents->list[h].answer)
             read_lldp(collect->survey, (uint32_t)h, collect->agents->list[h].answer);

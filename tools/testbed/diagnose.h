@@ -31,7 +31,7 @@ int br_diagnose_links(const struct br_survey *survey, struct br_findings *findin
 int br_diagnose_cause(const struct br_survey *survey, const struct br_findings *findings,
                       uint32_t port);
 
-/* The command that runs CMD on a host, for words of mending: "ssh root@10.0.0.1 CMD". out: 384
+/* The command that runs CMD on a host, for a remedy: "ssh root@10.0.0.1 CMD". out: 384
  * bytes. */
 char *br_diagnose_on(const struct br_survey *survey, uint32_t host, char out[384],
                      const char *format, ...) __attribute__((format(printf, 4, 5)));

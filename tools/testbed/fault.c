@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid bcube fault: plants faults in an emulated testbed and mends them. */
+/* braid bcube fault: injects faults into an emulated testbed and clears them. */
 #include "base/error.h"
 #include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
@@ -24,17 +24,17 @@ static int testbed_fault_change(struct br_faults *faults, const struct br_testbe
                                 const struct br_arguments *arguments)
 {
     struct br_fault fault = {0};
-    bool plant = false;
+    bool inject = false;
     int rc;
 
     if (arguments->count == 1 && !strcmp(arguments->operands[0], "clear")) {
         faults->count = 0;
         return 0;
     }
-    rc = br_fault_parse(&fault, &plant, testbed, arguments->count, arguments->operands);
+    rc = br_fault_parse(&fault, &inject, testbed, arguments->count, arguments->operands);
     if (rc < 0)
         return rc;
-    return plant ? br_faults_inject(faults, &fault) : br_faults_clear(faults, &fault, testbed);
+    return inject ? br_faults_inject(faults, &fault) : br_faults_clear(faults, &fault, testbed);
 }
 
 /* The list is on the disk before the network is touched: a killed command is repeated, or the next
@@ -85,12 +85,12 @@ int br_bcube_fault(int argc, char **argv)
     if (rc > 0) {
         puts("\nFAULT is one of\n");
         br_fault_help(stdout);
-        puts("  list                                            what is planted\n"
-             "  clear                                           mends everything\n\n"
+        puts("  list                                            the injected faults\n"
+             "  clear                                           clears all faults\n\n"
              "HOST is a name, a number or its digits \"[0,1]\"; SWITCH is s0-2 for switch 2 of "
-             "level 0. down "
-             "plants, up and clear\n"
-             "mend; where neither is asked for, the fault is planted.");
+             "level 0.\n"
+             "down injects the fault, up and clear remove it; without either the fault is "
+             "injected.");
         return 0;
     }
     if (rc == 0)

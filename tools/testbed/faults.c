@@ -205,12 +205,12 @@ static int find_kind(const char *name)
     return br_error(EINVAL, "there is no fault '%s'; `braid bcube fault --help` lists them", name);
 }
 
-int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed *testbed, int argc,
+int br_fault_parse(struct br_fault *fault, bool *inject, const struct br_testbed *testbed, int argc,
                    char *const argv[])
 {
     const char *last = argc ? argv[argc - 1] : "";
-    bool mends = !strcmp(last, "up") || !strcmp(last, "clear"),
-         says = mends || !strcmp(last, "down");
+    bool clears = !strcmp(last, "up") || !strcmp(last, "clear"),
+         says = clears || !strcmp(last, "down");
     int kind = argc ? find_kind(argv[0])
                     : br_error(EINVAL, "no fault was named; `braid bcube fault --help` lists them");
     int given = argc - 1 - says, rc = 0, expected;
@@ -219,7 +219,7 @@ int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed 
     if (kind < 0)
         return kind;
     k = &kinds[kind];
-    expected = mends ? k->keys : (int)strlen(k->operands);
+    expected = clears ? k->keys : (int)strlen(k->operands);
     if (given != expected || (!says && kind <= BR_FAULT_LEVEL))
         return br_error(EINVAL, "write it as: fault %s %s", k->name, k->usage);
     *fault = (struct br_fault){.kind = (enum br_fault_kind)kind};
@@ -229,7 +229,7 @@ int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed 
         rc = br_error(EINVAL, "swap takes two levels that differ");
     if (rc == 0 && kind == BR_FAULT_JOIN && fault->operand[0] == fault->operand[1])
         rc = br_error(EINVAL, "join takes two switches that differ");
-    *plant = !mends;
+    *inject = !clears;
     return rc;
 }
 
@@ -282,7 +282,8 @@ int br_faults_inject(struct br_faults *faults, const struct br_fault *fault)
     int i = faults_find(faults, fault);
 
     if (i < 0 && faults->count == BR_FAULTS_MAX)
-        return br_error(ENOSPC, "%d faults are planted, there is no room for more", BR_FAULTS_MAX);
+        return br_error(ENOSPC, "%d faults are injected already, which is the limit",
+                        BR_FAULTS_MAX);
     faults->fault[i < 0 ? faults->count++ : i] = *fault;
     return 0;
 }
@@ -295,7 +296,7 @@ int br_faults_clear(struct br_faults *faults, const struct br_fault *fault,
     if (i < 0)
         return br_error(
             ENOENT,
-            "no fault of kind %s is planted there; `braid bcube fault list --name %s` lists them",
+            "no fault of kind %s is injected there; `braid bcube fault list --name %s` lists them",
             kinds[fault->kind].name, testbed->name);
     faults->count--;
     memmove(&faults->fault[i], &faults->fault[i + 1],
@@ -441,11 +442,11 @@ static int load_line(struct br_faults *faults, const struct br_testbed *testbed,
     char *text[WORDS_MAX], *rest = line;
     struct br_fault fault = {0};
     int n = 0, rc;
-    bool plant = false;
+    bool inject = false;
 
     while (n < WORDS_MAX && (text[n] = strtok_r(rest, " \n", &rest)))
         n++;
-    rc = br_fault_parse(&fault, &plant, testbed, n, text);
+    rc = br_fault_parse(&fault, &inject, testbed, n, text);
     return rc < 0 ? rc : br_faults_inject(faults, &fault);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Faults planted in a testbed: a list, and what it makes of each NIC and each host. Planting and
- * mending change the list; the network is then set to what the list says, so that faults that
- * overlap (a NIC of a switch that is down) come and go in any order. Pure but for reading and
- * writing the list. Not thread-safe.
+ * Faults injected into a testbed: a list, and the state that it gives each NIC and each host.
+ * Injecting and clearing change the list; the network is then set to what the list says, so that
+ * faults that overlap (a NIC of a switch that is down) come and go in any order. Pure but for
+ * reading and writing the list. Not thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_FAULTS_H
 #define BR_TOOLS_TESTBED_FAULTS_H
@@ -76,10 +76,10 @@ struct br_host_state {
 };
 
 /*
- * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *plant is false
+ * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *inject is false
  * for up and clear. -EINVAL and others with a message that says what is possible.
  */
-int br_fault_parse(struct br_fault *fault, bool *plant, const struct br_testbed *testbed, int argc,
+int br_fault_parse(struct br_fault *fault, bool *inject, const struct br_testbed *testbed, int argc,
                    char *const argv[]);
 
 /* "swap h01 0 1", as the command line has it. */
@@ -88,9 +88,9 @@ void br_fault_print(const struct br_fault *fault, const struct br_testbed *testb
 /* One "KIND OPERANDS  meaning" line each. */
 void br_fault_help(FILE *out);
 
-/* Plants; one of the same kind at the same place is replaced. -ENOSPC with a message. */
+/* Injects; one of the same kind at the same place is replaced. -ENOSPC with a message. */
 int br_faults_inject(struct br_faults *faults, const struct br_fault *fault);
-/* Mends what is planted of this kind at this place. -ENOENT with a message when there is
+/* Clears the fault of this kind at this place. -ENOENT with a message when there is
  * nothing. */
 int br_faults_clear(struct br_faults *faults, const struct br_fault *fault,
                     const struct br_testbed *testbed);

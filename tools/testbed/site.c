@@ -31,7 +31,7 @@ int br_site_open(struct br_site *site, const struct br_site_options *options)
     if (options->inventory) {
         rc = br_inventory_load(&site->inventory, options->inventory);
         snprintf(site->title, sizeof site->title, "%s", options->inventory);
-        if (options->name) { /* for the commands that mend */
+        if (options->name) { /* for the remedy commands */
             snprintf(site->testbed_name, sizeof site->testbed_name, "%s", options->name);
             site->testbed = site->testbed_name;
         }

@@ -51,7 +51,7 @@ struct br_rdma {
     int port, gid_index; /* the entry that a job would take; -1: none */
     int mtu;             /* of its packets, bytes */
     char gid_type[24];
-    char what[200], remedy[200]; /* why it cannot be used, and what mends that; "": it can */
+    char what[200], remedy[200]; /* why it cannot be used, and the remedy; "": it can */
     char quality[160]; /* PFC, trust, ECN, DSCP as the driver shows them; "": not at all */
 };
 

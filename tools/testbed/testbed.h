@@ -9,7 +9,7 @@
  *    knows what may be there.
  * 2. Whoever makes, changes or removes a testbed holds a lock on its folder. The kernel lets it go
  *    when the holder dies: a testbed that is not ready and not locked is half made.
- * 3. `inventory.yaml` is for users and the other commands; `faults` lists what was planted
+ * 3. `inventory.yaml` is for users and the other commands; `faults` lists the injected faults
  *    (faults.h).
  */
 #ifndef BR_TOOLS_TESTBED_TESTBED_H

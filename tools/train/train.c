@@ -3,7 +3,7 @@
  * `braid train`: trains a small convolutional network on a generated data set (train/data.h),
  * data-parallel over the ranks of a job, with every policy of gradient sessions and every method of
  * parameter servers. The samples of an iteration depend on seed, iteration and rank alone, so what
- * is synchronous gives the same weights in every run; --alone gives them in one process.
+ * is synchronous gives the same weights in every run; --single computes them in one process.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -180,7 +180,7 @@ static int train_run(struct br_train *t, const struct br_train_data *data, struc
 static void train_print(const struct br_train *t, const struct outcome *o)
 {
     const struct br_train_settings *s = t->settings;
-    const char *where = t->comm ? "servers" : "alone";
+    const char *where = t->comm ? "servers" : "single";
     int steps = t->comm ? o->servers.steps : (int)s->steps;
     char how[96];
 
@@ -193,7 +193,7 @@ static void train_print(const struct br_train *t, const struct outcome *o)
         snprintf(how, sizeof how, "policy %s, %d groups", s->policy ? s->policy : "auto",
                  o->session.groups);
     else
-        snprintf(how, sizeof how, "alone");
+        snprintf(how, sizeof how, "single");
     printf("%-28s %3d ranks %6" PRId64 " iterations %9.3f ms each, %.3f of the second half  loss "
            "%.4f  accuracy %.2f %% (at best %.2f "
            "%%)  weights %016" PRIx64 "\n",
@@ -242,19 +242,19 @@ static int train_check(struct br_train_settings *s, const char *rate)
     if (rate && (end == rate || *end || !(s->rate > 0)))
         return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
     if (s->policy && s->servers)
-        return br_error(
-            EINVAL, "--policy is of a gradient session, --servers are parameter servers: either");
+        return br_error(EINVAL, "--policy applies to a gradient session and --servers to parameter "
+                                "servers: give one of the two");
     if (s->algorithm && (s->servers || s->single))
         return br_error(
             EINVAL,
-            "--algorithm is of a gradient session, which --servers and --alone have none of");
+            "--algorithm applies to a gradient session; leave it out with --servers and --single");
     if (s->single &&
         (s->policy || (s->servers && strcmp(s->servers, "ssgd") && strcmp(s->servers, "ssd"))))
         return br_error(EINVAL,
-                        "--alone does what --servers ssgd (default) and ssd do, and nothing else");
+                        "--single computes --servers ssgd (default) or ssd, and nothing else");
     if (s->single && s->servers && !strcmp(s->servers, "ssd") && !s->steps)
         return br_error(EINVAL,
-                        "--alone --servers ssd needs --steps: it has no times to choose them by");
+                        "--single --servers ssd needs --steps: it has no times to choose them by");
     return 0;
 }
 
@@ -298,11 +298,11 @@ int br_tool_train(int argc, char **argv)
         {"policy", 'p', BR_OPTION_TEXT, &s.policy, 0, 0,
          "NAME gradient session: layerwise, single, bucket, mgwfbp, optimal, p3, auto (default)"},
         {"algorithm", 'a', BR_OPTION_TEXT, &s.algorithm, 0, 0,
-         "NAME of a session's all-reduces; direct: as --alone to the bit, by any policy; default "
+         "NAME of a session's all-reduces; direct: as --single to the bit, by any policy; default "
          "auto"},
         {"servers", 's', BR_OPTION_TEXT, &s.servers, 0, 0,
          "METHOD parameter servers: ssgd, asgd, ssd, local"},
-        {"alone", 0, BR_OPTION_NUMBER, &s.single, 1, 1024,
+        {"single", 0, BR_OPTION_NUMBER, &s.single, 1, 1024,
          "N one process does the work of N ranks, as --servers ssgd (default) or ssd: the "
          "reference"},
         {"steps", 'k', BR_OPTION_NUMBER, &s.steps, 0, 1000,

@@ -68,8 +68,8 @@ field("bool", "placed.done", "Asks for DONE", 8, nil, 2)
 field("uint8", "message.type", "Message", base.DEC, message_type)
 field("uint16", "message.check", "Digest of the arguments", base.HEX)
 numbers("32", "message.", {sequence = "Sequence", bytes = "Bytes of the transfer"})
-field("uint32", "message.places", "Rails with remote keys", base.HEX)
-field("bytes", "message.token", "Place token")
+field("uint32", "message.rkeys", "Rails with remote keys", base.HEX)
+field("bytes", "message.rkey", "Remote key")
 field("uint64", "tag", "Tag", base.HEX)
 field("uint8", "tag.family", "Family", base.DEC, tag_family)
 numbers("32", "tag.", {
@@ -277,13 +277,13 @@ local function dissect_handshake(tvb, tree)
     return text
 end
 
--- READY's tokens: one for each rail whose bit is set.
-local function add_tokens(tree, places, payload)
+-- READY carries one remote key for each rail whose bit is set.
+local function add_rkeys(tree, rkeys, payload)
     local at = 0
 
     for rail = 0, 31 do
-        if payload and bit.band(places, bit.lshift(1, rail)) ~= 0 and at + RKEY_BYTES <= payload:len() then
-            tree:add(F["message.token"], payload(at, RKEY_BYTES)):append_text(" for rail " .. rail)
+        if payload and bit.band(rkeys, bit.lshift(1, rail)) ~= 0 and at + RKEY_BYTES <= payload:len() then
+            tree:add(F["message.rkey"], payload(at, RKEY_BYTES)):append_text(" for rail " .. rail)
             at = at + RKEY_BYTES
         end
     end
@@ -332,7 +332,7 @@ bodies[5] = bodies[4]
 bodies[11] = bodies[10]
 local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true}
 local credited = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true}
-local trouble = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
+local is_problem = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
 
 local function add_slots(tree, tvb)
     local text = ""
@@ -372,8 +372,8 @@ local function dissect_message(tvb, payload, pinfo, tree)
     if kind == 2 and u32(tvb, 20) <= EAGER_INLINE then
         t:add(F["payload"], tvb(24, u32(tvb, 20)))
     elseif kind == 3 then
-        t:add_le(F["message.places"], tvb(16, 4))
-        add_tokens(t, u32(tvb, 16), payload)
+        t:add_le(F["message.rkeys"], tvb(16, 4))
+        add_rkeys(t, u32(tvb, 16), payload)
         text = string.format("%s, slot 0x%x", text, u32(tvb, 24))
     elseif kind == 6 then
         text = text .. add_slots(t, tvb)
@@ -386,7 +386,7 @@ local function dissect_message(tvb, payload, pinfo, tree)
     elseif payload then
         t:add(F["payload"], payload)
     end
-    if trouble[kind] then
+    if is_problem[kind] then
         t:add_proto_expert_info(E.refused, text)
     end
     return text

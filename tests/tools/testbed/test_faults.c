@@ -80,7 +80,7 @@ static void faults_nic__healthy(void **state)
     assert_healthy();
 }
 
-/* Every kind is planted, printed, read back, does something, and is mended. */
+/* Every kind is injected, printed, read back, does something, and is cleared. */
 static void fault_parse__every_kind_and_back(void **state)
 {
     static const char *const all[][2] = {
