@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public calls: check the arguments, make an operation of them, submit it, wait if the caller
  * blocks. */
-#include "collectives/comm/comm.h"
-
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -13,6 +11,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/handles.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/engine/operation.h"
+#include "collectives/gpu/gpu.h"
+#include "collectives/gpu/stream.h"
 #include "collectives/schedule/type.h"
 
 /* What a collective call says. */

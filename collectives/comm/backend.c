@@ -9,9 +9,12 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "collectives/comm/comm.h"
+#include "bcube/wiring.h"
+#include "collectives/comm/context.h"
 #include "collectives/comm/devices.h"
 #include "protocol/bootstrap/store.h"
+#include "transport/transport.h"
+#include "transport/verbs/capabilities.h"
 
 static void backend_refuse(struct br_verbs_capabilities *out, const char *why)
 {

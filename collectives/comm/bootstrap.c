@@ -12,7 +12,7 @@
  *    devices of the level on which they are neighbours, and none to anybody else. Never over shm:
  *    whoever asks for the cube wants its links.
  */
-#include "collectives/comm/comm.h"
+#include "collectives/comm/bootstrap.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,11 +23,20 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "bcube/address.h"
 #include "collectives/comm/backend.h"
-#include "collectives/comm/devices.h"
 #include "collectives/comm/cabling_check.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/devices.h"
+#include "collectives/gpu/gpu.h"
+#include "collectives/tuning/topology.h"
 #include "protocol/bootstrap/store.h"
+#include "protocol/message.h"
+#include "protocol/worker.h"
 #include "transport/shm/address.h"
+#include "transport/shm/socket.h"
+#include "transport/transport.h"
+#include "transport/verbs/capabilities.h"
 
 /* Where one rank listens. */
 struct record {

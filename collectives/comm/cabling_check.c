@@ -2,21 +2,23 @@
 #include "collectives/comm/cabling_check.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bcube/wiring.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
 #include "collectives/comm/devices.h"
 #include "collectives/comm/subnet.h"
 #include "protocol/bootstrap/discovery.h"
+#include "protocol/bootstrap/secret.h"
 #include "protocol/bootstrap/store.h"
+#include "protocol/message_discovery.h"
 
 #define ROUNDS 3
 

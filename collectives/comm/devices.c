@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/comm/comm.h"
+#include "bcube/wiring.h"
+#include "collectives/comm/context.h"
+#include "protocol/worker.h"
 #include "transport/interface.h"
+#include "transport/transport.h"
 #include "transport/verbs/probe.h"
 
 static int devices_add(struct br_devices *devices, const char *name)

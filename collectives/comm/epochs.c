@@ -7,8 +7,21 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "bcube/address.h"
+#include "bcube/disjoint_trees.h"
+#include "bcube/failures.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/group.h"
+#include "collectives/engine/operation.h"
+#include "collectives/schedule/schedule.h"
 #include "collectives/schedule/type.h"
+#include "collectives/tuning/plan_cache.h"
+#include "collectives/tuning/topology.h"
+#include "protocol/message.h"
+#include "protocol/worker.h"
 
 _Static_assert(BR_EPOCHS_MAX_ROUNDS > BR_MAX_OPERATIONS + 1,
                "an operation may make a round due, and wait for the one before");

@@ -11,13 +11,20 @@
  *    and the second braid_wait() of a program would then be for an operation that it knows nothing
  *    of.
  */
-#include "collectives/comm/comm.h"
+#include "collectives/comm/handles.h"
 
 #include <errno.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pool.h"
 #include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/operation.h"
 
 #define CONTEXT_BITS   8 /* jobs of a process at a time */
 #define OPERATION_BITS 10

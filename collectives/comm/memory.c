@@ -4,17 +4,23 @@
  * number; and what the registration cache keeps of other memory, where a device wants keys. Memory
  * up to eager_bytes is copied into messages anyhow.
  */
-#include "collectives/comm/comm.h"
+#include "collectives/comm/memory.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/handles.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/gpu/gpu.h"
 #include "collectives/gpu/gpudirect.h"
 #include "gpu/pointer.h"
 #include "transport/cache.h"

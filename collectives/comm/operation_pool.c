@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The life of an operation between call and engine. */
-#include "collectives/engine/operation.h"
+#include "collectives/comm/operation_pool.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,12 +10,23 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/pool.h"
 #include "collectives/comm/comm.h"
-#include "collectives/shm/executor.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/epochs.h"
+#include "collectives/comm/memory.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/executor.h"
+#include "collectives/engine/operation.h"
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/schedule/type.h"
-#include "collectives/comm/epochs.h"
+#include "collectives/shm/executor.h"
+#include "collectives/stats/algorithm_report.h"
+#include "collectives/stats/tracing.h"
 #include "collectives/tuning/algorithm_config.h"
+#include "collectives/tuning/calibration_drift.h"
+#include "protocol/worker.h"
 
 struct br_operation *br_comm_get_operation(struct braid_comm *comm)
 {

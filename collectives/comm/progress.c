@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who drives progress; the reasons are in comm.h. Above transport/, only this file,
- * progress_lock.c, bootstrap.c and protocol/bootstrap/ know threads and a clock. */
-#include "collectives/comm/comm.h"
+/* Who drives progress (doc/design/progress.md). Above transport/, only this file, progress_lock.c,
+ * bootstrap.c and protocol/bootstrap/ know threads and a clock. */
+#include "collectives/comm/progress.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -12,10 +12,18 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu_affinity.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/ring.h"
 #include "base/thread.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/operation.h"
 #include "collectives/shm/executor.h"
+#include "protocol/worker.h"
 
 #define NAP (2 * BR_MS) /* of the progress thread while callers drive */
 /* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner:

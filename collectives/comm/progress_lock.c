@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The lock of worker and engine, and how those sleep who drive them: notes 4 and 5 of comm.h. */
+/* The lock of a context, and how threads sleep that drive progress: sections 4 and 5 of
+ * doc/design/progress.md. */
+#include "collectives/comm/progress_lock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -7,9 +10,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
-#include "collectives/comm/comm.h"
-#include "collectives/shm/executor.h"
+#include "base/ring.h"
+#include "collectives/comm/context.h"
+#include "protocol/worker.h"
 
 #define SLEEP_MAX_NS  (250 * BR_MS) /* timers are looked at this often at least */
 #define TRYLOCK_TRIES 100           /* who wants the lock for a moment has left it by then */

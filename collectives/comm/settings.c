@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the user chose: configuration, over environment, over defaults. */
-#include "collectives/comm/comm.h"
+#include "collectives/comm/settings.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,10 +9,17 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu_affinity.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "bcube/address.h"
 #include "collectives/shm/executor.h"
+#include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/secret.h"
+#include "protocol/message.h"
+#include "protocol/worker.h"
 #include "transport/cache.h"
+#include "transport/shm/coll.h"
 
 /* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
 #define TRACE_DETAILS 30000 /* a second; each takes 0.1 us of a core */

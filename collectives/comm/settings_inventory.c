@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/comm/comm.h"
+#include "bcube/address.h"
+#include "collectives/comm/settings.h"
 #include "protocol/bootstrap/inventory.h"
 #include "protocol/bootstrap/inventory_check.h"
+#include "protocol/worker.h"
 
 /* Ranks take hosts in order, so there must be no gap among them. */
 static int settings_inventory_check_hosts(const struct br_settings *s,

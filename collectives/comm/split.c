@@ -17,7 +17,7 @@
  *    needs.
  * 5. What only some ranks notice (no memory) fails the worker, as the others count on us.
  */
-#include "collectives/comm/comm.h"
+#include "collectives/comm/split.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,8 +25,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/group.h"
+#include "collectives/tuning/network.h"
+#include "protocol/message.h"
+#include "protocol/worker.h"
 
 #define WORDS (BR_MAX_GROUPS / 64)
 

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/group.h"
 #include "collectives/shm/executor.h"
 #include "transport/shm/shm.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of GPUs at the calls, in the program's threads; what happens to it then: staging.h. */
-#include "collectives/comm/comm.h"
+#include "collectives/gpu/gpu.h"
 
 #include <errno.h>
 #include <math.h>
@@ -18,6 +18,10 @@
 #include "gpu/ipc.h"
 #include "gpu/offload.h"
 #include "gpu/pointer.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/settings.h"
+#include "collectives/engine/operation.h"
 
 int br_gpus_probe(struct br_context *context)
 {

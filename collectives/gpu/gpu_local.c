@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "collectives/gpu/gpu_hosts.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/operation.h"
 #include "collectives/engine/internal.h"
 #include "collectives/shm/executor.h"
 #include "collectives/gpu/gpu_local_internal.h"

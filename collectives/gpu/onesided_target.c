@@ -2,7 +2,9 @@
 #include "collectives/gpu/onesided_target.h"
 
 #include "base/error.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/memory.h"
+#include "protocol/worker.h"
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/gpu/staging.h"
 #include "gpu/direct.h"

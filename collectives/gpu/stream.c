@@ -16,12 +16,20 @@
  *    so that a stream that computes for a long time costs little, and the look comes late by at
  *    most a 16th of what was waited for.
  */
+#include "collectives/gpu/stream.h"
+
 #include <errno.h>
 #include <stdio.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/operation.h"
+#include "protocol/worker.h"
 #include "gpu/stream_op.h"
 #include "gpu/pointer.h"
 

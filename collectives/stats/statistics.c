@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Counters for the user: braid_stats(), braid_rail_stats(), braid_peer_stats(), braid_algorithm()
  * (doc/stats.md). */
-#include "collectives/comm/comm.h"
+#include "collectives/stats/statistics.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,8 +10,20 @@
 #include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "base/process.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/group.h"
+#include "collectives/engine/operation.h"
+#include "collectives/schedule/schedule.h"
 #include "collectives/shm/executor.h"
+#include "gpu/copier.h"
+#include "protocol/peer.h"
+#include "protocol/transfer.h"
+#include "protocol/worker.h"
 
 static void add_devices(const struct br_worker *w, struct braid_stats *s)
 {

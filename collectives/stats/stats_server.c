@@ -11,7 +11,7 @@
  *    (protocol/bootstrap/secret.h) and the port; a job of one rank has neither and takes the
  *    process.
  */
-#include "collectives/comm/comm.h"
+#include "collectives/stats/stats_server.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,9 +23,14 @@
 
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/http.h"
+#include "base/log.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
 #include "collectives/stats/snapshot.h"
+#include "collectives/stats/statistics.h"
+#include "protocol/bootstrap/secret.h"
 
 /* Everything of the first communicator, which is the job's. */
 static int stats_server_take(struct br_context *context, struct br_snapshot *s)

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are
  * run.c's, slices protocol/tracing.c's. */
-#include "collectives/comm/comm.h"
+#include "collectives/stats/tracing.h"
+
+#include "base/trace.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/operation.h"
+#include "collectives/schedule/algorithm.h"
+#include "collectives/schedule/schedule.h"
+#include "protocol/worker.h"
 
 int br_tracing_open(struct br_context *context)
 {

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "collectives/comm/comm.h"
+#include "collectives/engine/operation.h"
 #include "tools/sim/job.h"
 #include "training/session/agree.h"
 #include "training/parameters/delay.h"

@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/operation.h"
 #include "tools/sim/job.h"
 #include "training/session/agree.h"
 #include "training/session/session.h"

@@ -8,9 +8,13 @@
 
 #include "base/error.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/group.h"
+#include "collectives/engine/operation.h"
 #include "collectives/schedule/fragment_size.h"
 #include "collectives/shm/executor.h"
 #include "collectives/schedule/matching.h"
+#include "collectives/tuning/plan_cache.h"
 
 struct replay {
     struct br_schedule **schedules; /* of each rank */

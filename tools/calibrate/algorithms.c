@@ -12,6 +12,8 @@
 #include "base/median.h"
 #include "collectives/tuning/tuning.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/group.h"
 #include "collectives/schedule/type.h"
 #include "tools/common/coll_table.h"
 

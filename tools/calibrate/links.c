@@ -15,6 +15,8 @@
 #include "base/error.h"
 #include "base/median.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/tuning/calibration.h"
 #include "tools/calibrate/link.h"
 
 #define TRIPS       8  /* sizes: 8 to 1024 bytes */

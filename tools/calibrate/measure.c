@@ -12,7 +12,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
+#include "bcube/address.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/group.h"
+#include "collectives/tuning/calibration.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
 

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 #include "bcube/address.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/settings.h"
+#include "protocol/bootstrap/secret.h"
 #include "transport/transport.h"
 
 #define DEVICES 64

@@ -15,7 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/settings.h"
+#include "protocol/bootstrap/secret.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/perf/parameters.h"
 

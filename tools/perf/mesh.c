@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/tuning/calibration.h"
 #include "tools/calibrate/link.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"

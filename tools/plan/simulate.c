@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/settings.h"
 #include "tools/common/workload.h"
 
 #define FORWARD_BYTES 1500u /* as switches with packets of this size; our frames are longer */

@@ -9,7 +9,9 @@
 
 #include "base/error.h"
 #include "base/trace.h"
-#include "collectives/comm/comm.h"
+#include "collectives/engine/operation.h"
+#include "collectives/stats/tracing.h"
+#include "protocol/worker.h"
 #include "training/session/group.h"
 
 /* Of an iteration: frames of a group that are closer than this are one span of a drawing, which has

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/progress.h"
 #include "training/parameters/parameters.h"
 
 #define LOOK_AGAIN BR_SEC

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/gpu/gpu.h"
 #include "protocol/message.h"
 #include "training/session/agree.h"
 #include "training/parameters/update.h"

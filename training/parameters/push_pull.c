@@ -3,7 +3,7 @@
  * slice. */
 #include <limits.h>
 
-#include "collectives/comm/comm.h"
+#include "collectives/comm/handles.h"
 #include "training/parameters/parameters.h"
 
 float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration)

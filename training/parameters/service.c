@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/progress.h"
 #include "training/parameters/parameters.h"
 
 #define LOOK_AGAIN BR_SEC

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/gpu/gpu.h"
 
 #define MOST_NAMED   8 /* layers in an error */
 #define MISSING_TEXT 128

@@ -35,6 +35,9 @@
 #include "base/error.h"
 #include "collectives/tuning/tuning.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/engine/group.h"
 
 #define AT_ONCE     4
 #define LEAST_BYTES (4u << 10)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "collectives/comm/backend.h"
-#include "collectives/comm/comm.h"
+#include "collectives/comm/settings.h"
 #include "tests/says.h"
 
 #define V4 (1 << BR_GID_IPV4)

@@ -12,7 +12,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bcube/address.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/engine/engine.h"
+#include "collectives/engine/operation.h"
 #include "tests/collectives/job.h"
 #include "tests/says.h"
 

@@ -13,6 +13,9 @@
 
 #include "base/random.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/memory.h"
+#include "collectives/comm/progress_lock.h"
 
 static struct braid_comm *comm;
 

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/comm/comm.h"
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,9 +10,12 @@
 
 #include <cmocka.h>
 
+#include <braid/braid.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "collectives/comm/settings.h"
 #include "tests/says.h"
 
 static const char *const variables[] = {

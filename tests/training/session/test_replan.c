@@ -15,6 +15,9 @@
 
 #include "base/clock.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/engine/group.h"
 #include "training/session/agree.h"
 #include "training/session/session.h"
 

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The context of a job: what braid_init() builds, and what all communicators of the process's rank
+ * share: settings, worker with its links, engine, lock, progress thread, registered memory,
+ * operations.
+ */
+#ifndef BR_COLLECTIVES_COMM_CONTEXT_H
+#define BR_COLLECTIVES_COMM_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/pool.h"
+#include "base/ring.h"
+#include "collectives/comm/memory.h"
+#include "collectives/comm/settings.h"
+#include "collectives/engine/executor.h"
+#include "collectives/stats/snapshot.h"
+#include "collectives/tuning/calibration_drift.h"
+#include "collectives/tuning/network.h"
+#include "protocol/message.h"
+
+struct braid_comm;
+struct br_algorithm_report;
+struct br_cache;
+struct br_copier;
+struct br_engine;
+struct br_epochs;
+struct br_gpu_hosts;
+struct br_gpu_local;
+struct br_gpudirect;
+struct br_http;
+struct br_ipc;
+struct br_offload;
+struct br_store;
+struct br_stream_ops;
+struct br_trace;
+struct br_worker;
+
+/* What braid_init() builds. */
+struct br_context {
+    int rank, size;         /* of the job */
+    uint32_t index;         /* in the list of contexts (handles.c) */
+    uint64_t init_deadline; /* ns: braid_init() ends by then */
+    unsigned forks; /* br_process_forks at braid_init(): another number is that of a child */
+    struct br_settings settings;
+    struct br_worker *worker;
+    struct br_engine *engine;
+    struct br_copier *copier;   /* of memory of GPUs; what is open there is found out as it comes */
+    struct br_offload *offload; /* reductions on GPUs, opened as they come */
+    /* NICs that read and write memory of GPUs; NULL: none can */
+    struct br_gpudirect *gpudirect;
+    struct br_ipc *ipc; /* memory of GPUs that other processes have shared */
+    /* who hands descriptors of such memory over (fd_passing.h, note 2); NULL: nobody */
+    struct br_gpu_local *fd_sender;
+    bool gpu_local_possible; /* all ranks of the job could (gpu_local.h, note 7) */
+    /* the level between hosts of such memory; NULL: there is none */
+    struct br_gpu_hosts *gpu_hosts;
+    struct br_stream_ops *stream_ops; /* of operations on streams; under its own lock */
+    /* of putting operations into streams and of opening GPUs; taken before `lock` */
+    pthread_mutex_t stream_lock;
+    /* a bit each: for copies, and where they can be, for reductions */
+    _Atomic uint64_t opened_gpus;
+    /* at the end: a GPU is lost and may write into our memory yet: it stays mapped */
+    bool stays_pinned;
+    struct br_network network;
+    struct br_algorithm_report *report; /* NULL: nobody wants a report */
+    /* rank 0, with a calibration: is it still right? */
+    struct br_calibration_drift calibration_drift;
+    struct br_trace *trace; /* NULL: nobody wants a timeline */
+    /* counters for `braid top`; NULL: switched off, or not possible */
+    struct br_http *stats_server;
+    char job[BR_JOB_TEXT];  /* what `braid top` calls it */
+    struct br_store *store; /* NULL but during braid_init() */
+    /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that
+     * are relayed come later */
+    bool shares_host;
+    struct br_epochs *epochs; /* NULL: no BCube, or too large a one; under the lock */
+    struct braid_comm *world; /* of all ranks of the job */
+
+    pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
+    /* of operations of all kinds and communicators; each has two (epochs.h, note 4) */
+    uint64_t next_order;
+    uint64_t now; /* of the last turn */
+    struct br_progress_counters {
+        /* ns but for turns; what a pass of the progress loop found to do */
+        uint64_t calls, busy, idle, asleep;
+    } progress;
+    int armed_devices; /* devices are armed for sleeping (progress_lock.c) */
+    /* By number. One that has been finalized stays, without a group, so that its handle is known
+     * for what it is, until the number is used again. */
+    struct braid_comm *comms[BR_MAX_GROUPS];
+    uint64_t group_numbers[BR_MAX_GROUPS / 64]; /* taken, a bit each */
+    /* to a split that is under way (split.c, note 2) */
+    bool shows_numbers;
+    /* lowest number of a communicator that is being split */
+    uint32_t first_to_split;
+    struct br_list executors;           /* struct br_executor, in the order of their steps */
+    struct br_executor engine_executor; /* the last of every communicator's chain */
+    struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
+    int n_regions;
+    uint32_t next_region;
+    /* for memory in none of these; NULL: no device needs it, or none is to be had */
+    struct br_cache *cache;
+    /* uses of memory that goes without a region with devices that want one */
+    uint64_t unregistered;
+
+    struct br_ring submissions; /* struct br_operation */
+    pthread_mutex_t pool_lock;
+    struct br_pool operations;
+
+    pthread_t progress_thread;
+    bool has_progress_thread;
+    _Atomic bool stop;
+    /* waits that callers drove: how the progress thread sees that somebody does */
+    _Atomic uint64_t caller_waits;
+    _Atomic int callers;          /* threads inside a blocking call */
+    _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
+    _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */
+    int sleeping_callers;         /* of these inside a blocking call; under the lock */
+    _Atomic bool may_wake;        /* somebody sleeps and wake_fd has not been written since */
+    _Atomic uint64_t events;      /* operations that have ended, and nudges (br_progress_signal) */
+    int wake_fd;                  /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters;          /* that could not drive and wait for `ended` */
+    pthread_mutex_t ended_lock;
+    pthread_cond_t ended;
+};
+
+#endif

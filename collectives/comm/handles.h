@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the program holds of operations and regions: numbers that stay recognisable when the object
+ * is gone (handles.c). Any thread may call these functions, and none of them blocks. */
+#ifndef BR_COLLECTIVES_COMM_HANDLES_H
+#define BR_COLLECTIVES_COMM_HANDLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct braid_op;
+struct br_context;
+struct br_operation;
+
+/* Enters the context into the list of the process's jobs and sets its index. Returns 0, or -ENFILE
+ * with a message. */
+int br_handles_open(struct br_context *context);
+void br_handles_close(struct br_context *context);
+
+/* A new number for an object of the program. place: the operation's index in the pool; 0 for a
+ * region. */
+uint64_t br_handle_new(const struct br_context *context, uint32_t place);
+
+/* The context that a number belongs to; NULL: its job has ended, or the number is no handle. */
+struct br_context *br_handle_context(uint64_t handle);
+
+/* Gives the operation a handle, which the program passes to braid_wait() and the like. */
+struct braid_op *br_operation_handle(struct br_operation *op);
+
+/* Has the operation ended? Also true of a handle that is void. Does not drive progress. */
+bool br_operation_has_ended(struct braid_op *handle);
+
+#endif

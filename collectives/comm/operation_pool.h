@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of an operation between call and engine. Operations come from a pool that is filled at
+ * braid_init(), so that a call allocates no memory. */
+#ifndef BR_COLLECTIVES_COMM_OPERATION_POOL_H
+#define BR_COLLECTIVES_COMM_OPERATION_POOL_H
+
+#include <stdint.h>
+
+#define BR_MAX_OPERATIONS 1024
+
+struct braid_comm;
+struct br_context;
+struct br_operation;
+
+/* Takes a zeroed operation of the communicator from the pool. Any thread. Returns NULL when all
+ * are outstanding: -EAGAIN, with a message. */
+struct br_operation *br_comm_get_operation(struct braid_comm *comm);
+
+/* Returns an operation to the pool and makes its handle void. Any thread. */
+void br_comm_put_operation(struct br_operation *op);
+
+/* Returns all operations of the communicator, none of which may be under way. */
+void br_comm_put_operations(struct braid_comm *comm);
+
+/* The status of an ended operation, with its message as this thread's error. Returns the operation
+ * to the pool unless it is persistent. Any thread, but only one for an operation. */
+int br_comm_finish_operation(struct br_operation *op);
+
+/* Allocates what a persistent operation needs, once before its first start. Takes the lock. Errors
+ * of br_engine_reserve(). */
+int br_comm_prepare_operation(struct br_operation *op);
+
+/* The functions below are called under the context's lock. */
+
+/* Makes the engine an executor, the only one so far (executor.h). */
+void br_engine_executor_init(struct br_context *context);
+
+/* Gives the operation its place in the order, a sequence number and a deadline, and submits it to
+ * the communicator's executors. */
+void br_comm_start_operation(struct br_operation *op, uint64_t now);
+
+/* Called when the operation has ended, before the program learns of it: gives the references to
+ * its memory back, and counts it. */
+void br_comm_operation_ended(struct br_operation *op);
+
+/* Returns an operation to the pool that has been given up by braid_op_free() and has ended. An
+ * error of it, which nobody will ask for, fails the worker. */
+void br_comm_release_operation(struct br_operation *op);
+
+/* The first error of those operations of the communicator (of the context, for its first one) that
+ * have ended and that nobody has waited for, with a message that begins with `name` and says how
+ * many there are; 0: there is none. The operations stay as they are. */
+int br_comm_take_results(struct braid_comm *comm, const char *name);
+
+/* The sequence number of the communicator's next collective, which is then taken. */
+uint64_t br_comm_next_sequence(struct braid_comm *comm);
+
+/* Takes references to the regions that the operation's memory lies in, and gives them back. */
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
+
+#endif

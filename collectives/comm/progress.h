@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Progress: who drives worker, engine and shared segments, and how a thread waits for an operation.
+ * doc/design/progress.md has the rules and the reasons. */
+#ifndef BR_COLLECTIVES_COMM_PROGRESS_H
+#define BR_COLLECTIVES_COMM_PROGRESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct braid_comm;
+struct br_context;
+struct br_operation;
+
+/* Creates the progress thread and the descriptor that wakes it. Returns 0, or a negative errno with
+ * a message. */
+int br_progress_start(struct br_context *context);
+
+/* Ends the thread and waits for it. */
+void br_progress_stop(struct br_context *context);
+
+/* One pass of the progress loop. Under the lock. Returns how much was done. */
+int br_progress_once(struct br_context *context, uint64_t now);
+
+/* The same, unless another thread holds the lock. */
+void br_progress_try_once(struct br_context *context);
+
+/* Submits an operation and returns. When the lock is free its first frames leave at once, else
+ * whoever drives takes it out of the submission ring. Returns 0, or -EAGAIN with a message. */
+int br_progress_submit(struct br_operation *op);
+
+/* Submits an operation and drives until it has ended. Returns 0, or -EAGAIN with a message: it was
+ * not submitted. */
+int br_progress_run(struct br_operation *op);
+
+/* Drives until the operation has ended (returns true), or `most` ns have passed (UINT64_MAX: there
+ * is no limit). */
+bool br_progress_wait(struct br_operation *op, uint64_t most);
+
+/* Drives until *count is zero, for `most` ns at most (UINT64_MAX: there is no limit). */
+void br_progress_wait_zero(struct br_context *context, const _Atomic int *count, uint64_t most);
+
+/* Waiting for something that is not an operation: read the event count, check the condition, then
+ * wait. wait_event drives until an event has happened since `seen` was read, or `most` ns have
+ * passed. Events are an operation that has ended and br_progress_signal(), which any thread may
+ * call. */
+uint64_t br_progress_event_count(const struct br_context *context);
+void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most);
+void br_progress_signal(struct br_context *context);
+
+/* Runs a small collective of one host in the calling thread (executor.h). Returns false when that
+ * is not possible now; then the operation is submitted like any other. */
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The lock of a context, which guards worker, engine and shared segments, and how threads sleep
+ * that hold it by turns. doc/design/progress.md has the rules and the reasons.
+ */
+#ifndef BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
+#define BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct br_context;
+
+/* Takes the lock for a moment: the thread that drives progress yields it. Disarms the devices. */
+void br_progress_lock(struct br_context *context);
+
+/* The same, but only when nobody else wants the lock. */
+void br_progress_lock_last(struct br_context *context);
+
+/* Returns false, without the lock, when another thread holds it. */
+bool br_progress_trylock(struct br_context *context);
+
+/* Releases the lock, and arms the devices again for the threads that sleep in them. */
+void br_progress_unlock(struct br_context *context);
+
+/* Under the lock, before devices are polled; the functions above that take the lock have done it.
+ * What a poll finds no longer wakes the threads that sleep, so the devices must be armed again,
+ * which br_progress_unlock() does only where they are disarmed. */
+void br_progress_disarm(struct br_context *context);
+
+/* Called under the lock by a thread that drives for long and must go on: threads that want the lock
+ * get it in between. nap: how long this thread leaves its core as well, in ns. */
+void br_progress_yield(struct br_context *context, uint64_t nap);
+
+/* The same for a thread that need not go on. Returns false when another thread drives now; then the
+ * caller does not hold the lock any more. */
+bool br_progress_yield_or_leave(struct br_context *context);
+
+/* Sleeps in the devices' descriptors until `until` or the next timer. Called and returns under the
+ * lock, which is free meanwhile, so that a caller can take over. */
+void br_progress_sleep(struct br_context *context, uint64_t until);
+
+/* Wakes all threads that sleep, and the progress thread. Any thread. */
+void br_progress_wake(struct br_context *context);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The settings of a job: braid_config over environment variables over defaults. */
+#ifndef BR_COLLECTIVES_COMM_SETTINGS_H
+#define BR_COLLECTIVES_COMM_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/cpu_affinity.h"
+#include "base/trace.h"
+#include "bcube/address.h"
+#include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/secret.h"
+#include "protocol/worker.h"
+#include "transport/transport.h"
+
+#define BR_CHUNK_BYTES (512u << 10) /* the default of chunk_bytes */
+
+struct braid_config;
+
+/* Where the values of GPUs are combined. The order is that of BRAID_GPU_REDUCE's words. */
+enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
+
+struct br_settings {
+    struct br_environment environment;
+    struct br_secret secret;
+    char backend[16];  /* as the user says: auto, shm, or what network can be */
+    char no_rdma[200]; /* why RDMA devices of this rank stay unused; "": none do */
+    /* between hosts: tcp, udp, verbs; "" until all ranks are asked (backend.h) */
+    char network[16];
+    char devices[512];
+    int64_t calibration_bound;     /* a factor by which it may be off without a warning; 0: any */
+    char calibration[512];         /* a file; "": none */
+    char report[512];              /* "1": to stderr; a file; "": none */
+    char trace[BR_TRACE_PATH - 8]; /* a file, or a pattern of one; "": none */
+    uint64_t trace_bytes;          /* that it may have */
+    uint64_t trace_details;        /* steps and slices a second that are in it */
+    /* folder for the socket of `braid top`; "": the user's; "off": none */
+    char stats[80];
+    /* the network between the ranks; n == 0: a mesh, everybody is linked with everybody */
+    struct br_bcube cube;
+    bool has_inventory;                        /* an inventory says the next three */
+    char host[64];                             /* what people call this host; "": not known */
+    char nics[BR_MAX_DEVICES][BR_DEVICE_NAME]; /* of each level; "": there is none */
+    uint32_t gids[BR_MAX_DEVICES];             /* of these NICs: as in br_device_config */
+    uint32_t cabling_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
+    int rails;           /* 0: one a device */
+    uint64_t slice_bytes, eager_bytes;
+    uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
+    /* up to this size a collective within the host takes the shared segment (executor.h); 0:
+     * never */
+    uint64_t shm_collective_bytes;
+    uint64_t timeout, peer_timeout, starvation, spin; /* ns */
+    bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
+    uint32_t cores;      /* that all ranks of the job share, being more; 0: it is not so */
+    bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
+    /* of threads that wait in a call, where ranks share cores; under the context's lock */
+    struct br_cpu_affinity cpu_affinity;
+    int pin_cpu;          /* -1: not pinned */
+    uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
+    int gpu_reduce;       /* enum br_gpu_reduce */
+    bool gpu_direct;      /* NICs may read and write memory of GPUs themselves */
+};
+
+/* Fills *settings from config (NULL: nothing is given), environment and defaults. May block on the
+ * files of a secret and of an inventory. Returns 0, -EINVAL or an error of these files, with a
+ * message that names the variable. */
+int br_settings_read(const struct braid_config *config, struct br_settings *settings);
+
+/* Fills only the fields of *settings that BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL
+ * set, for commands that have no job. details: the default of BRAID_TRACE_DETAIL. Returns 0, or
+ * -EINVAL with a message. */
+int br_settings_read_trace(struct br_settings *settings, int64_t details);
+
+/* Sets shape of the cube, host name and NICs of *settings from an inventory file, in which rank r
+ * is host r. environment and cube of *settings must be set. Blocks on the file. Returns 0, -EINVAL
+ * or an error of the file, with a message. */
+int br_settings_read_inventory(struct br_settings *settings, const char *file);
+
+#endif
