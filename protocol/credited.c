@@ -5,8 +5,13 @@
  *
  * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one
  *    stands in the other queue: nothing that waits for a receive is before it.
- * 2. The head of a queue may have no credit where one behind it has, as some are kept: that one
- *    goes.
+ * 2. The head of a queue may have no credit where a message behind it has one, as some are kept:
+ *    then that message goes. The worker would search for it in each pass while the head waits, and
+ *    most often there is none. A search in vain is therefore remembered (`credit_bound`) until a
+ *    message that may use a kept credit is queued or another message is the oldest. Without it each
+ *    pass cost three searches of all messages that wait. The kind of a queued message changes in
+ *    no other way: when the peer waits for a point-to-point message (`expected`), that one is
+ *    queued anew, in the other queue (waiting.c).
  * 3. Messages of a lost rail go first. Those that need the same credits wait behind them, others
  *    pass.
  */
@@ -15,11 +20,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
+{
+    switch (br_tag_class(t->tag)) {
+    case BR_TAG_P2P:
+        return t->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
+    case BR_TAG_ONESIDED:
+        return BR_CREDIT_ONESIDED;
+    default:
+        return br_transfer_is_oldest(w, t) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
+    }
+}
+
+/* The kinds that `credit_bound` speaks of are those that the messages have now. When another
+ * message is the oldest, one in the queue may have become of that kind. */
+static void credited_bound_refresh(const struct br_worker *w, struct br_peer *peer)
+{
+    if (peer->bound_oldest.order == w->oldest.order &&
+        peer->bound_oldest.within == w->oldest.within)
+        return;
+    peer->bound_oldest = w->oldest;
+    if (peer->credit_bound <= BR_CREDIT_OLDEST)
+        peer->credit_bound = BR_CREDIT_OLDEST + 1;
+}
+
+/* A message joins BR_QUEUE_MESSAGES: what was searched for in vain may be there now. */
+static void credited_bound_raise(const struct br_worker *w, struct br_peer *peer,
+                                 enum br_credit kind)
+{
+    credited_bound_refresh(w, peer);
+    if (peer->credit_bound <= kind)
+        peer->credit_bound = (uint8_t)(kind + 1);
+}
+
 void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
     bool p2p = br_tag_class(t->tag) == BR_TAG_P2P && !t->expected;
 
     br_queue_insert(&peer->queues[p2p ? BR_QUEUE_P2P : BR_QUEUE_MESSAGES], &t->queued, w->now);
+    if (!p2p && peer->credit_bound < BR_CREDIT_P2P)
+        credited_bound_raise(w, peer, credit_of(w, t));
     br_peer_activate(w, peer);
 }
 
@@ -107,10 +147,9 @@ static struct br_age age_of(const struct br_transfer *t)
 }
 
 static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
-                         struct br_transfer *t)
+                         struct br_transfer *t, const struct br_age *age)
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
-    struct br_age age = age_of(t);
     struct br_message m = {0};
     uint8_t places[BR_MAX_RKEYS];
     const void *payload = NULL;
@@ -140,7 +179,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
         payload = t->memory;
         length = t->length;
     }
-    if (!post_retained(rail, &m, &age, payload, length))
+    if (!post_retained(rail, &m, age, payload, length))
         return false;
     stream->sequence++;
     br_queue_served(&t->queued, w->now);
@@ -175,29 +214,21 @@ static struct br_rail *credited_rail(struct br_worker *w, struct br_peer *peer, 
     return rail;
 }
 
-static enum br_credit credit_of(const struct br_worker *w, const struct br_transfer *t)
+/* The head has no credit. Returns the first message of BR_QUEUE_MESSAGES that may use a credit kept
+ * for `least` or for a kind behind it in enum br_credit; NULL: there is none. */
+static struct br_transfer *credited_entitled(const struct br_worker *w, struct br_peer *peer,
+                                             enum br_credit least)
 {
-    switch (br_tag_class(t->tag)) {
-    case BR_TAG_P2P:
-        return t->expected ? BR_CREDIT_EXPECTED : BR_CREDIT_P2P;
-    case BR_TAG_ONESIDED:
-        return BR_CREDIT_ONESIDED;
-    default:
-        return br_transfer_is_oldest(w, t) ? BR_CREDIT_OLDEST : BR_CREDIT_ORDINARY;
-    }
-}
-
-/* The head has no credit; the first behind it that may use one kept for `least` or for what is
- * still freer. */
-static struct br_transfer *credited_entitled(const struct br_worker *w,
-                                             const struct br_queue *queue, enum br_credit least)
-{
-    br_list_for_each (node, &queue->entries) {
+    credited_bound_refresh(w, peer);
+    if (least >= peer->credit_bound)
+        return NULL;
+    br_list_for_each (node, &peer->queues[BR_QUEUE_MESSAGES].entries) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.node);
 
         if (credit_of(w, t) >= least)
             return t;
     }
+    peer->credit_bound = (uint8_t)least;
     return NULL;
 }
 
@@ -252,14 +283,16 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
                          struct br_pump *pump)
 {
     struct br_age age = age_of(t);
-    struct br_rail *rail = credited_rail(w, peer, pump->full, credit_of(w, t), &age);
+    enum br_credit credit = credit_of(w, t);
+    struct br_rail *rail = credited_rail(w, peer, pump->full, credit, &age);
 
-    for (enum br_credit kept = BR_CREDIT_OLDEST; !rail && kept <= BR_CREDIT_EXPECTED; kept++) {
-        struct br_rail *freer = message_rail(peer, pump->full, kept, NULL);
+    /* No message behind the head of BR_QUEUE_P2P may use a kept credit. */
+    for (enum br_credit kept = BR_CREDIT_OLDEST;
+         !rail && credit != BR_CREDIT_P2P && kept <= BR_CREDIT_EXPECTED; kept++) {
         struct br_transfer *other =
-            freer ? credited_entitled(w, &peer->queues[BR_QUEUE_MESSAGES], kept) : NULL;
+            message_rail(peer, pump->full, kept, NULL) ? credited_entitled(w, peer, kept) : NULL;
 
-        if (other && credit_of(w, t) != BR_CREDIT_P2P) {
+        if (other) {
             age = age_of(other);
             rail = message_rail(peer, pump->full, kept, &age);
             t = rail ? other : t;
@@ -267,7 +300,7 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
     }
     if (!rail || !may_number(peer, br_stream_of(t->tag)))
         return false;
-    if (send_message(w, peer, rail, t))
+    if (send_message(w, peer, rail, t, &age))
         pump->n++;
     else
         pump->full |= 1u << rail->index;

@@ -278,7 +278,11 @@ struct br_peer {
     /* READYs for our sends; ns from their submission to it */
     uint64_t ready_messages, ready_wait;
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
-    struct br_list moving;             /* sends in MOVING or CONFIRMING */
+    /* Every message in BR_QUEUE_MESSAGES has a kind (enum br_credit) below this one, as long as
+     * `bound_oldest` is the worker's oldest message (credited.c, note 2). */
+    uint8_t credit_bound;
+    struct br_age bound_oldest;
+    struct br_list moving; /* sends in MOVING or CONFIRMING */
     /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list waiting;
     struct br_list expecting; /* small point-to-point receives, in the same order */

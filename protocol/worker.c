@@ -209,6 +209,7 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
     peer->eager_bytes = w->config.eager_bytes;
     for (int k = 0; k < BR_QUEUES; k++)
         br_queue_init(&peer->queues[k]);
+    peer->credit_bound = BR_CREDIT_P2P; /* nothing was searched for in vain */
     br_list_init(&peer->moving);
     br_list_init(&peer->waiting);
     br_list_init(&peer->expecting);

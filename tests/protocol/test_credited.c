@@ -155,6 +155,121 @@ static void oldest__after_what_has_arrived(void **state)
     assert_int_equal(next_tag(x, 1), 10);
 }
 
+/* Queues a small send of that order, behind all of a higher priority; the rail takes everything. */
+static void queue(struct wired *x, struct br_transfer *t, int32_t priority, uint64_t order,
+                  uint64_t tag)
+{
+    *t = (struct br_transfer){
+        .tag = tag, .peer = 1, .memory = memory, .length = 8, .priority = priority, .order = order};
+    assert_int_equal(br_transfer_send(x->w, t), 0);
+    wired_turn(x, 0);
+}
+
+/* Uses all credits for collectives that are not kept, and queues `n` more that find none, so that
+ * a message that may use a kept credit has been searched for in vain. */
+static void search_in_vain(struct wired *x, struct br_transfer *waits, uint32_t n)
+{
+    static struct br_transfer held[FREE];
+
+    br_worker_reserve_for(x->w, 1, 0, 0);
+    for (uint32_t i = 0; i < FREE; i++)
+        queue(x, &held[i], 0, 100, 100 + i);
+    for (uint32_t i = 0; i < n; i++)
+        queue(x, &waits[i], 0, 200 + i, 200 + i);
+    wire_forget(&x->wires[0]);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+}
+
+/* No message has a credit, and none may use the kept one. That is no longer so when one in the
+ * middle becomes the oldest, when the oldest is queued, or a one-sided request. */
+static void kept__found_after_a_search_in_vain(void **state)
+{
+    static struct br_transfer waits[4], oldest, onesided;
+    struct wired *x = *state;
+    uint64_t request = br_tag_onesided(1, BR_PART_DATA);
+
+    search_in_vain(x, waits, 4);
+    br_worker_reserve_for(x->w, 202, 0, 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), 202);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+
+    acknowledge(x, 0, FREE + 1, 1, 0); /* the kept one is free again */
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+    br_worker_reserve_for(x->w, 5, 0, 0);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+    queue(x, &oldest, -1, 5, 5);
+    assert_int_equal(next_tag(x, 0), 5);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+    queue(x, &onesided, -1, 300, request);
+    assert_int_equal(next_tag(x, 0), request);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+}
+
+/* The oldest message is queued, behind the head, while another one counts as the oldest, and is the
+ * oldest again before the next search. */
+static void kept__found_when_the_oldest_comes_back(void **state)
+{
+    static struct br_transfer waits[2], oldest;
+    struct wired *x = *state;
+
+    search_in_vain(x, waits, 2);
+    x->wires[0].room = 0;
+    br_worker_reserve_for(x->w, 7, 0, 0);
+    oldest = (struct br_transfer){
+        .tag = 5, .peer = 1, .memory = memory, .length = 8, .priority = -1, .order = 1};
+    assert_int_equal(br_transfer_send(x->w, &oldest), 0);
+    br_worker_reserve_for(x->w, 1, 0, 0);
+    x->wires[0].room = -1;
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), 5);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+}
+
+static void hear_waiting(struct wired *x, uint64_t tag, uint32_t bytes, bool receives)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_WAITING, .tag = tag, .bytes = bytes, .waiting = {.receives = receives}};
+
+    wired_say(x, 0, &m);
+}
+
+/* The kind of a point-to-point message changes while it is queued without a credit, when the peer
+ * says that it waits for it: a small send, and the READY of a large receive. */
+static void kept__found_for_what_is_expected_after_a_search_in_vain(void **state)
+{
+    static struct br_transfer own[BR_CREDITS_P2P_OWN], waits[2], small, large;
+    static uint8_t received[1 << 16];
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < BR_CREDITS_P2P_OWN; i++)
+        queue(x, &own[i], 0, 50, br_tag_p2p(0, i, 1));
+    search_in_vain(x, waits, 2);
+    queue(x, &small, -1, 10, br_tag_p2p(0, 10, 1));
+    large = (struct br_transfer){.tag = br_tag_p2p(0, 11, 1),
+                                 .peer = 1,
+                                 .memory = received,
+                                 .length = sizeof received,
+                                 .priority = -1,
+                                 .order = 11};
+    assert_int_equal(br_transfer_receive(x->w, &large), 0);
+    wired_turn(x, 0);
+    assert_int_equal(small.state, BR_TRANSFER_QUEUED);
+    assert_int_equal(large.state, BR_TRANSFER_QUEUED);
+
+    hear_waiting(x, large.tag, large.length, false);
+    assert_int_equal(large.state, BR_TRANSFER_MATCHING);
+    assert_non_null(wire_take(x->links[0], BR_MESSAGE_READY));
+    hear_waiting(x, small.tag, small.length, true);
+    assert_int_equal(small.state, BR_TRANSFER_ENDED);
+    assert_int_equal(next_tag(x, 0), small.tag);
+    assert_int_equal(next_tag(x, 0), UINT64_MAX);
+    assert_int_equal(waits[0].state, BR_TRANSFER_QUEUED);
+}
+
 /* `n` messages go by on rail 1, while one on rail 0 is not acknowledged; returns how many leave. */
 static uint32_t go_by(struct wired *x, struct br_transfer *t, uint32_t n)
 {
@@ -224,6 +339,9 @@ int main(void)
         WIRED_TEST(unacknowledged__first_fragment_first, .rails = 2, .up = true),
         WIRED_TEST(oldest__not_before_what_may_go_again, .rails = 2, .up = true),
         WIRED_TEST(oldest__after_what_has_arrived, .rails = 2, .up = true),
+        WIRED_TEST(kept__found_after_a_search_in_vain, .rails = 1, .up = true),
+        WIRED_TEST(kept__found_when_the_oldest_comes_back, .rails = 1, .up = true),
+        WIRED_TEST(kept__found_for_what_is_expected_after_a_search_in_vain, .rails = 1, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
     };
