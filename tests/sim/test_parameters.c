@@ -3,11 +3,9 @@
  * Parameter servers in virtual time: training/ as it is, over the engine and the protocol, against
  * what the links need.
  *
- * 1. What training/ calls of a communicator is replaced by the linker (--wrap, in
- *    tests/CMakeLists.txt): operations go to the simulated job, collectives and the thread beside
- *    the program are not there.
- * 2. The program is a device that computes for given times. It may not block here, so it calls only
- *    what will return at once.
+ * The program is a device that computes for given times. It may not block here, so it calls only
+ * what will return at once. Collectives and the progress thread are replaced by functions that do
+ * nothing (--wrap, in tests/CMakeLists.txt).
  */
 #include <math.h>
 #include <setjmp.h>
@@ -20,10 +18,7 @@
 #include <braid/parameters.h>
 
 #include "base/clock.h"
-#include "collectives/comm/comm.h"
-#include "collectives/engine/operation.h"
-#include "tools/sim/job.h"
-#include "training/session/agree.h"
+#include "tests/sim/training_comm.h"
 #include "training/parameters/delay.h"
 #include "training/parameters/parameters.h"
 
@@ -58,7 +53,6 @@ struct program {
     uint64_t until, began;
 };
 
-static struct br_sim_job job;
 static struct program programs[RANKS];
 static uint64_t device; /* ns that an iteration computes, a third of it forwards */
 static int settling;    /* iterations that do not count */
@@ -66,23 +60,16 @@ static int settling;    /* iterations that do not count */
 /* ---- what training/ calls -------------------------------------------------------------------- */
 
 int __wrap_br_comm_check(const struct braid_comm *comm, const char *name);
-int __wrap_braid_rank(const struct braid_comm *comm);
 int __wrap_braid_size(const struct braid_comm *comm);
 int __wrap_braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
 int __wrap_braid_finalize(struct braid_comm *comm);
-void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
-void __wrap_braid_free(struct braid_comm *comm, void *memory);
 int __wrap_braid_broadcast(struct braid_comm *comm);
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
-                    const char *what);
 int __wrap_br_parameters_start(struct braid_parameters *p);
-uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
 void __wrap_br_progress_signal(struct br_context *context);
 int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op);
 int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op);
-int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
 bool __wrap_br_operation_has_ended(struct braid_op *op);
 
 int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
@@ -90,11 +77,6 @@ int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
     (void)comm;
     (void)name;
     return 0;
-}
-
-int __wrap_braid_rank(const struct braid_comm *comm)
-{
-    return comm->rank;
 }
 
 int __wrap_braid_size(const struct braid_comm *comm)
@@ -116,32 +98,10 @@ int __wrap_braid_finalize(struct braid_comm *comm)
     return 0;
 }
 
-void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes)
-{
-    (void)comm;
-    return calloc(1, bytes);
-}
-
-void __wrap_braid_free(struct braid_comm *comm, void *memory)
-{
-    (void)comm;
-    free(memory);
-}
-
 int __wrap_braid_broadcast(struct braid_comm *comm)
 {
     (void)comm;
     return 0;
-}
-
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
-                    const char *what)
-{
-    (void)comm;
-    (void)digest;
-    (void)who;
-    (void)what;
-    return rc;
 }
 
 int __wrap_br_parameters_start(struct braid_parameters *p)
@@ -150,84 +110,46 @@ int __wrap_br_parameters_start(struct braid_parameters *p)
     return 0;
 }
 
-uint64_t __wrap_br_comm_now(const struct braid_comm *comm)
-{
-    return br_sim_host_now(job.sim, comm->rank);
-}
-
 void __wrap_br_progress_signal(struct br_context *context)
 {
     (void)context; /* its rank has its turn anyway */
 }
 
-static int submit(struct braid_comm *comm, struct br_operation like,
-                  const struct braid_options *options, struct braid_op **op)
-{
-    struct br_operation *operation = calloc(1, sizeof *operation);
-
-    assert_non_null(operation);
-    *operation = like;
-    operation->priority = options->priority;
-    operation->tag = options->tag;
-    *op = (struct braid_op *)operation;
-    return br_sim_job_submit(&job, (uint32_t)comm->rank, operation);
-}
-
 int __wrap_braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op)
 {
-    return submit(comm,
-                  (struct br_operation){.kind = BR_OPERATION_SEND,
-                                        .send = memory,
-                                        .send_bytes = bytes,
-                                        .count = bytes,
-                                        .peer = peer},
-                  options, op);
+    return training_submit(comm,
+                           (struct br_operation){.kind = BR_OPERATION_SEND,
+                                                 .send = memory,
+                                                 .send_bytes = bytes,
+                                                 .count = bytes,
+                                                 .peer = peer},
+                           options, op);
 }
 
 int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                       const struct braid_options *options, struct braid_op **op)
 {
-    return submit(comm,
-                  (struct br_operation){.kind = BR_OPERATION_RECV,
-                                        .recv = memory,
-                                        .recv_bytes = bytes,
-                                        .count = bytes,
-                                        .peer = peer},
-                  options, op);
+    return training_submit(comm,
+                           (struct br_operation){.kind = BR_OPERATION_RECV,
+                                                 .recv = memory,
+                                                 .recv_bytes = bytes,
+                                                 .count = bytes,
+                                                 .peer = peer},
+                           options, op);
 }
 
 bool __wrap_br_operation_has_ended(struct braid_op *op)
 {
-    return atomic_load(&((struct br_operation *)op)->state) == BR_OPERATION_ENDED;
-}
-
-int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
-{
-    struct br_operation *operation = (struct br_operation *)op;
-    int status = operation->status;
-
-    (void)timeout_ms;
-    assert_int_equal(atomic_load(&operation->state), BR_OPERATION_ENDED);
-    free(operation);
-    return status;
+    return training_has_ended(op);
 }
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
-{
-    (void)with;
-    (void)rank;
-    (void)now;
-    assert_int_equal(op->status, 0);
-    atomic_store(&op->state, BR_OPERATION_ENDED);
-}
-
 static bool have_ended(struct braid_op **ops, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++)
-        if (ops[i] && atomic_load(&((struct br_operation *)ops[i])->state) != BR_OPERATION_ENDED)
+        if (ops[i] && !training_has_ended(ops[i]))
             return false;
     return true;
 }
@@ -338,18 +260,18 @@ static double run(const struct network *of, uint64_t device_ms, int uncounted, i
     settling = uncounted;
     assert_int_equal(br_topology_parse(&topology, "flat:4"), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
-    assert_int_equal(br_sim_job_open(&job, &config), 0);
-    assert_int_equal(br_sim_job_connect(&job), 0);
+    assert_int_equal(br_sim_job_open(&training_job, &config), 0);
+    assert_int_equal(br_sim_job_connect(&training_job), 0);
     for (int r = 0; r < RANKS; r++)
         open_program(r, options);
-    job.program = (struct br_sim_job_program){.ended = ended, .progress = turn};
+    training_job.program = (struct br_sim_job_program){.ended = training_ended, .progress = turn};
     for (int r = 0; r < RANKS; r++)
         while (programs[r].iteration < settling + counted)
-            assert_int_equal(br_sim_job_advance(&job), 0);
+            assert_int_equal(br_sim_job_advance(&training_job), 0);
     for (int r = 0; r < RANKS; r++)
-        slowest = fmax(slowest, (double)(br_sim_host_now(job.sim, r) - programs[r].began) / BR_MS /
-                                    (programs[r].iteration - settling));
-    br_sim_job_close(&job);
+        slowest = fmax(slowest, (double)(br_sim_host_now(training_job.sim, r) - programs[r].began) /
+                                    BR_MS / (programs[r].iteration - settling));
+    br_sim_job_close(&training_job);
     for (int r = 0; r < RANKS; r++)
         close_program(&programs[r]);
     return slowest;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gradient sessions in virtual time: ranks whose layers become ready in orders of their own, at
- * times of their own, over the engine and the protocol as they are. What training/ calls of a
- * communicator is the simulated job's (--wrap, in tests/CMakeLists.txt). A rank may not block here,
- * so it steps when its all-reduces have ended.
+ * times of their own, over the engine and the protocol as they are. A rank may not block here, so it
+ * steps when its all-reduces have ended.
  */
 #include <errno.h>
 #include <limits.h>
@@ -18,11 +17,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
-#include "collectives/engine/operation.h"
-#include "tools/sim/job.h"
-#include "training/session/agree.h"
+#include "tests/sim/training_comm.h"
 #include "training/session/session.h"
 
 #define RANKS      5
@@ -43,99 +39,36 @@ struct program {
 
 static struct br_context test_context;
 static struct br_group group;
-static struct br_sim_job job;
 static struct program programs[RANKS];
 
 /* ---- what training/ calls -------------------------------------------------------------------- */
 
-uint64_t __wrap_br_comm_now(const struct braid_comm *comm);
-int __wrap_braid_rank(const struct braid_comm *comm);
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
-                    const char *what);
-void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
-void __wrap_braid_free(struct braid_comm *comm, void *memory);
 int __wrap_braid_allreduce(struct braid_comm *comm, const void *from, void *to, size_t count,
                            enum braid_type type, enum braid_reduction reduction,
                            const struct braid_options *options, struct braid_op **op);
-int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
-
-uint64_t __wrap_br_comm_now(const struct braid_comm *comm)
-{
-    return br_sim_host_now(job.sim, comm->rank);
-}
-
-int __wrap_braid_rank(const struct braid_comm *comm)
-{
-    return comm->rank;
-}
-
-int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who,
-                    const char *what)
-{
-    (void)comm;
-    (void)digest;
-    (void)who;
-    (void)what;
-    return rc;
-}
-
-void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes)
-{
-    (void)comm;
-    return calloc(1, bytes);
-}
-
-void __wrap_braid_free(struct braid_comm *comm, void *memory)
-{
-    (void)comm;
-    free(memory);
-}
 
 int __wrap_braid_allreduce(struct braid_comm *comm, const void *from, void *to, size_t count,
                            enum braid_type type, enum braid_reduction reduction,
                            const struct braid_options *options, struct braid_op **op)
 {
     struct program *g = (struct program *)comm;
-    struct br_operation *operation = calloc(1, sizeof *operation);
 
-    assert_non_null(operation);
-    *operation = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
-                                       .collective = BR_ALLREDUCE,
-                                       .send = from,
-                                       .recv = to,
-                                       .send_bytes = count * sizeof(int32_t),
-                                       .recv_bytes = count * sizeof(int32_t),
-                                       .count = count,
-                                       .type = type,
-                                       .reduction = reduction,
-                                       .priority = options->priority};
     assert_true(g->sends < ALL);
     g->sent[g->sends++] = count;
-    *op = (struct braid_op *)operation;
-    return br_sim_job_submit(&job, (uint32_t)comm->rank, operation);
-}
-
-int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
-{
-    struct br_operation *operation = (struct br_operation *)op;
-    int status = operation->status;
-
-    (void)timeout_ms;
-    assert_int_equal(atomic_load(&operation->state), BR_OPERATION_ENDED);
-    free(operation);
-    return status;
+    return training_submit(comm,
+                           (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
+                                                 .collective = BR_ALLREDUCE,
+                                                 .send = from,
+                                                 .recv = to,
+                                                 .send_bytes = count * sizeof(int32_t),
+                                                 .recv_bytes = count * sizeof(int32_t),
+                                                 .count = count,
+                                                 .type = type,
+                                                 .reduction = reduction},
+                           options, op);
 }
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
-
-static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
-{
-    (void)with;
-    (void)rank;
-    (void)now;
-    assert_int_equal(op->status, 0);
-    atomic_store(&op->state, BR_OPERATION_ENDED);
-}
 
 /* One rank in four has no gradient of a layer. */
 static bool is_unused(int iteration, int layer, int rank)
@@ -182,8 +115,7 @@ static bool may_step(const struct program *g)
     const struct braid_session *s = g->session;
 
     for (uint32_t i = 0; i < s->n_groups; i++)
-        if (!s->ops[i] ||
-            atomic_load(&((struct br_operation *)s->ops[i])->state) != BR_OPERATION_ENDED)
+        if (!s->ops[i] || !training_has_ended(s->ops[i]))
             return false;
     return true;
 }
@@ -243,8 +175,8 @@ static void train(const char *policy)
 
     assert_int_equal(br_topology_parse(&topology, "flat:5"), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
-    assert_int_equal(br_sim_job_open(&job, &config), 0);
-    assert_int_equal(br_sim_job_connect(&job), 0);
+    assert_int_equal(br_sim_job_open(&training_job, &config), 0);
+    assert_int_equal(br_sim_job_connect(&training_job), 0);
     for (int l = 0; l < LAYERS; l++)
         layers[l].count = counts[l];
     for (int r = 0; r < RANKS; r++) {
@@ -257,18 +189,18 @@ static void train(const char *policy)
             fail_msg("%s", br_error_message());
         begin_iteration(g, 0);
     }
-    job.program = (struct br_sim_job_program){.ended = ended, .progress = turn};
+    training_job.program = (struct br_sim_job_program){.ended = training_ended, .progress = turn};
     for (int r = 0; r < RANKS; r++)
-        br_sim_job_wake(&job, (uint32_t)r);
+        br_sim_job_wake(&training_job, (uint32_t)r);
     for (int r = 0; r < RANKS; r++)
         while (programs[r].iteration < ITERATIONS)
-            assert_int_equal(br_sim_job_advance(&job), 0);
+            assert_int_equal(br_sim_job_advance(&training_job), 0);
     for (int r = 0; r < RANKS; r++) {
         assert_true(programs[r].sends && programs[r].sends == programs[0].sends);
         assert_memory_equal(programs[r].sent, programs[0].sent, programs[0].sends * sizeof(size_t));
         assert_int_equal(braid_session_free(programs[r].session), 0);
     }
-    br_sim_job_close(&job);
+    br_sim_job_close(&training_job);
 }
 
 /* The sums are right, and the all-reduces start in the same order on all ranks. */

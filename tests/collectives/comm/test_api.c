@@ -11,35 +11,12 @@
 
 #include <cmocka.h>
 
-#include "tests/says.h"
+#include "tests/collectives/comm/single_rank.h"
 
 #include <braid/braid.h>
 #include <sodium.h>
 
 #include "protocol/bootstrap/secret.h"
-
-static struct braid_comm *comm;
-static int32_t in[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
-
-static int join(void **state)
-{
-    (void)state;
-    return braid_init(&(struct braid_config){.size = 1}, &comm);
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    return braid_finalize(comm);
-}
-
-static void says(int got, int rc, const char *text, int line)
-{
-    if (got != rc || !says_all(braid_last_error(), text))
-        fail_msg("line %d: got %d, not %d with \"%s\": %s", line, got, rc, text,
-                 braid_last_error());
-}
-#define SAYS(rc, words, call) says(call, rc, words, __LINE__)
 
 #define I32 BRAID_INT32
 #define SUM BRAID_SUM

@@ -16,20 +16,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/progress_lock.h"
-
-static struct braid_comm *comm;
-
-static int join(void **state)
-{
-    (void)state;
-    return braid_init(&(struct braid_config){.size = 1}, &comm);
-}
-
-static int leave(void **state)
-{
-    (void)state;
-    return braid_finalize(comm);
-}
+#include "tests/collectives/comm/single_rank.h"
 
 static void alloc__pages_of_zeros(void **state)
 {
@@ -250,25 +237,26 @@ static int leave_with_nic(void **state)
 static void memory_use__registers_once_for_all_operations(void **state)
 {
     size_t bytes = 1 << 20;
-    uint8_t *in = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    uint8_t *out = in + bytes;
+    uint8_t *input =
+        mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *output = input + bytes;
     struct braid_stats stats;
     char text[BR_MEMORY_TEXT], small[4] = {0};
 
     (void)state;
     if (!comm->context->cache)
         skip();
-    assert_ptr_not_equal(in, MAP_FAILED);
-    memset(in, 1, bytes);
+    assert_ptr_not_equal(input, MAP_FAILED);
+    memset(input, 1, bytes);
     for (int i = 0; i < 10; i++)
-        assert_int_equal(braid_allreduce(comm, in, out, bytes, BRAID_UINT8, BRAID_SUM, NULL, NULL),
-                         0);
+        assert_int_equal(
+            braid_allreduce(comm, input, output, bytes, BRAID_UINT8, BRAID_SUM, NULL, NULL), 0);
     assert_int_equal(braid_stats(comm, &stats), 0);
     assert_int_equal(stats.registrations, 2);
     assert_int_equal(stats.pinned_bytes, 2 * bytes);
     assert_int_equal(stats.unregistered, 0);
     assert_non_null(strstr(br_memory_text(comm->context, text), "2 registrations"));
-    munmap(in, 2 * bytes); /* noticed soon, also when only small operations follow */
+    munmap(input, 2 * bytes); /* noticed soon, also when only small operations follow */
     for (int ms = 0; stats.pinned_bytes && ms < 10000; ms++) {
         assert_int_equal(braid_allreduce(comm, small, text, 4, BRAID_UINT8, BRAID_SUM, NULL, NULL),
                          0);
