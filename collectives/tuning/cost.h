@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate,
- * from closed formulas in no time, for choosing; br_timing_run (timing.h), from the schedules of
- * all ranks, for plans and to check the formulas. Pure; thread-safe.
+ * from closed formulas in no time, for choosing; br_timing_run (tools/plan/timing.h), from the
+ * schedules of all ranks, for plans and to check the formulas. Pure; thread-safe.
  *
  * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of
  * that level for overhead + m * beta, and is there alpha later. Messages that need a port at the

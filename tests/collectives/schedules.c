@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "collectives/schedule/verifier.h"
+#include "tests/verifier/verifier.h"
 
 /* Without a shape: up to so many ranks each root and collective is proved in all three ways of
  * being in place; beyond, where a proof takes long, in one of them, another for each number of

@@ -13,7 +13,7 @@
 #include "collectives/engine/operation.h"
 #include "collectives/schedule/fragment_size.h"
 #include "collectives/shm/executor.h"
-#include "collectives/schedule/matching.h"
+#include "tools/plan/matching.h"
 #include "collectives/tuning/plan_cache.h"
 
 struct replay {

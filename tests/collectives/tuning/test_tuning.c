@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "collectives/tuning/tuning.h"
-#include "collectives/tuning/timing.h"
+#include "tools/plan/timing.h"
 #include "tests/collectives/schedules.h"
 #include "tests/says.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/tuning/timing.h"
+#include "tools/plan/timing.h"
 #include "tests/collectives/schedules.h"
 
 #define MOST_RANKS 129

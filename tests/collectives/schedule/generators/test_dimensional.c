@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "bcube/address.h"
-#include "collectives/tuning/timing.h"
+#include "tools/plan/timing.h"
 #include "tests/collectives/schedules.h"
 
 #define ALL_RANKS 12 /* up to here every shape with every collective and in-place rule */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "collectives/schedule/verifier.h"
+#include "tests/verifier/verifier.h"
 #include "tests/collectives/schedules.h"
 #include "tests/says.h"
 

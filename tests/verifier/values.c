@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
+ * Runs the schedules of all ranks on symbols. The value of a chunk is the set of ranks whose inputs
+ * it holds, so any sum that lacks one or has one twice is seen, and any step on the wrong chunk.
+ *
  * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks
  *    stand; in an alltoall its number among the inputs of all ranks. Inputs of different ranks with
  *    one identity may be added, others not; identity % pieces tells the size.
@@ -7,7 +10,7 @@
  *    the orders. That a SEND may read later than it runs here is the business of the conflict
  *    check.
  */
-#include "collectives/schedule/verify_values.h"
+#include "tests/verifier/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -42,8 +45,7 @@ static uint64_t *set_of(const struct state *s, uint32_t value)
     return &s->sets[value * s->words];
 }
 
-static uint32_t verify_values_value_of(const struct state *s, uint32_t rank, struct br_span span,
-                                       uint32_t i)
+static uint32_t value_of(const struct state *s, uint32_t rank, struct br_span span, uint32_t i)
 {
     return s->base[span.buffer][rank] + span.first + i;
 }
@@ -69,7 +71,7 @@ static uint32_t identity_of(const struct br_schedule *schedule, uint32_t buffer,
     return (chunk / pieces * schedule->n + schedule->rank) * pieces + chunk % pieces;
 }
 
-static int verify_values_wrong(const struct state *s, uint32_t number, const char *what)
+static int wrong(const struct state *s, uint32_t number, const char *what)
 {
     uint32_t rank = s->m->rank[number];
 
@@ -82,27 +84,26 @@ static int check_read(const struct state *s, uint32_t number, struct br_span spa
     uint32_t rank = s->m->rank[number];
     const struct br_schedule *schedule = s->m->schedules[rank];
     const struct br_step *step = br_matching_step(s->m, number), *writer = NULL;
-    int32_t first = s->values[verify_values_value_of(s, rank, span, 0)].writer;
+    int32_t first = s->values[value_of(s, rank, span, 0)].writer;
 
     if (span.buffer == BR_SCRATCH && first >= 0)
         writer = &schedule->steps[first];
     for (uint32_t i = 0; i < span.count; i++) {
-        const struct value *value = &s->values[verify_values_value_of(s, rank, span, i)];
+        const struct value *value = &s->values[value_of(s, rank, span, i)];
 
         if (value->identity == UNDEFINED)
-            return verify_values_wrong(s, number, "reads what nobody has written");
+            return wrong(s, number, "reads what nobody has written");
         if (value->identity % schedule->pieces != (step->piece + i) % schedule->pieces)
-            return verify_values_wrong(s, number, "reads other pieces than it says");
+            return wrong(s, number, "reads other pieces than it says");
         if (writer && value->writer != first &&
             (schedule->pieces > 1 || (schedule->steps[value->writer].flags & BR_STEP_MAY_MAP)))
-            return verify_values_wrong(s, number, "reads scratch that several steps have written");
+            return wrong(s, number, "reads scratch that several steps have written");
     }
     if (writer && (writer->span.first != span.first || writer->span.count != span.count) &&
         (schedule->pieces > 1 || (writer->flags & BR_STEP_MAY_MAP)))
-        return verify_values_wrong(s, number, "reads scratch by another span than it was written");
+        return wrong(s, number, "reads scratch by another span than it was written");
     if ((writer && (writer->flags & BR_STEP_MAY_MAP) ? first : -1) != recv)
-        return verify_values_wrong(s, number,
-                                   "reads a mapped message that it does not know of, or none");
+        return wrong(s, number, "reads a mapped message that it does not know of, or none");
     return 0;
 }
 
@@ -114,8 +115,7 @@ static void copy_value(struct state *s, uint32_t to, uint32_t from, int32_t writ
 }
 
 /* Adds one source to a sum. */
-static const char *verify_values_add(struct state *s, struct value *sum, uint64_t *set,
-                                     uint32_t from)
+static const char *add(struct state *s, struct value *sum, uint64_t *set, uint32_t from)
 {
     const struct value *value = &s->values[from];
     const uint64_t *more = set_of(s, from);
@@ -134,7 +134,7 @@ static const char *verify_values_add(struct state *s, struct value *sum, uint64_
     return NULL;
 }
 
-static bool verify_values_full(const struct state *s, const uint64_t *set)
+static bool full(const struct state *s, const uint64_t *set)
 {
     for (uint32_t r = 0; r < s->m->n; r++) {
         if (!(set[r / 64] >> (r % 64) & 1))
@@ -154,16 +154,15 @@ static int run_reduce(struct state *s, uint32_t number, uint64_t *set)
     for (uint32_t c = 0; c < step->span.count; c++) {
         struct value sum = {
             .identity = UNDEFINED, .writer = writer, .final = step->flags & BR_STEP_FINAL};
-        uint32_t to = verify_values_value_of(s, rank, step->span, c);
+        uint32_t to = value_of(s, rank, step->span, c);
 
         memset(set, 0, s->words * sizeof *set);
         for (uint32_t i = 0; i < step->n_sources && !fault; i++)
-            fault = verify_values_add(s, &sum, set,
-                                      verify_values_value_of(s, rank, sources[i].span, c));
-        if (!fault && sum.final != verify_values_full(s, set))
+            fault = add(s, &sum, set, value_of(s, rank, sources[i].span, c));
+        if (!fault && sum.final != full(s, set))
             fault = sum.final ? "is final, but lacks ranks" : "has all ranks, but is not final";
         if (fault)
-            return verify_values_wrong(s, number, fault);
+            return wrong(s, number, fault);
         s->values[to] = sum;
         memcpy(set_of(s, to), set, s->words * sizeof *set);
     }
@@ -186,26 +185,26 @@ static int run_step(struct state *s, uint32_t number, uint64_t *set)
     if (step->kind == BR_STEP_REDUCE)
         return run_reduce(s, number, set);
     for (uint32_t i = 0; i < step->span.count; i++) {
-        uint32_t own = verify_values_value_of(s, rank, step->span, i);
+        uint32_t own = value_of(s, rank, step->span, i);
 
         if (step->kind == BR_STEP_SEND)
             copy_value(s, s->message[number] + i, own, -1);
         else if (step->kind == BR_STEP_RECV)
             copy_value(s, own, s->message[s->m->partner[number]] + i, writer);
         else
-            copy_value(s, own, verify_values_value_of(s, rank, sources[0].span, i), writer);
+            copy_value(s, own, value_of(s, rank, sources[0].span, i), writer);
     }
     return 0;
 }
 
-static void verify_values_release(struct state *s, uint32_t number)
+static void release(struct state *s, uint32_t number)
 {
     if (--s->waits[number] == 0)
         s->enabled[s->n_enabled++] = number;
 }
 
 /* A RECV waits for its SEND too. */
-static int verify_values_run_all(struct state *s, uint64_t seed, uint64_t *set)
+static int run_all(struct state *s, uint64_t seed, uint64_t *set)
 {
     struct br_random random;
     uint32_t done = 0;
@@ -215,7 +214,7 @@ static int verify_values_run_all(struct state *s, uint64_t seed, uint64_t *set)
         const struct br_step *step = br_matching_step(s->m, i);
 
         s->waits[i] = step->n_dependencies + (step->kind == BR_STEP_RECV) + 1;
-        verify_values_release(s, i);
+        release(s, i);
     }
     for (; s->n_enabled > 0; done++) {
         uint32_t at = (uint32_t)br_random_below(&random, s->n_enabled), number = s->enabled[at];
@@ -228,18 +227,17 @@ static int verify_values_run_all(struct state *s, uint64_t seed, uint64_t *set)
         if (rc != 0)
             return rc;
         if (step->kind == BR_STEP_SEND)
-            verify_values_release(s, s->m->partner[number]);
+            release(s, s->m->partner[number]);
         for (uint32_t i = 0; i < step->n_successors; i++)
-            verify_values_release(s, s->m->base[schedule->rank] +
-                                         schedule->successors[step->first_successor + i]);
+            release(s,
+                    s->m->base[schedule->rank] + schedule->successors[step->first_successor + i]);
     }
     return done == s->m->n_steps ? 0
                                  : br_error(EINVAL, "only %u of %u steps ran", done, s->m->n_steps);
 }
 
 /* Whether the final value of a chunk of OUTPUT should hold the input of a rank. */
-static bool verify_values_expected(const struct br_schedule *schedule, uint32_t identity,
-                                   uint32_t rank)
+static bool expected(const struct br_schedule *schedule, uint32_t identity, uint32_t rank)
 {
     if (schedule->collective == BR_ALLGATHER || schedule->collective == BR_GATHER)
         return rank == identity / schedule->pieces;
@@ -248,7 +246,7 @@ static bool verify_values_expected(const struct br_schedule *schedule, uint32_t 
     return !br_collective_from_root(schedule->collective) || rank == schedule->root;
 }
 
-static int verify_values_check_output(const struct state *s, const struct br_schedule *schedule)
+static int check_output(const struct state *s, const struct br_schedule *schedule)
 {
     if (br_collective_to_root(schedule->collective) && schedule->rank != schedule->root)
         return 0;
@@ -262,17 +260,17 @@ static int verify_values_check_output(const struct state *s, const struct br_sch
                             s->values[value].identity == UNDEFINED ? "without a value"
                                                                    : "as another chunk");
         for (uint32_t r = 0; r < schedule->n; r++) {
-            if ((set[r / 64] >> (r % 64) & 1) != verify_values_expected(schedule, want, r))
-                return br_error(
-                    EINVAL, "rank %u: chunk %u of OUTPUT %s the input of rank %u", schedule->rank,
-                    c, verify_values_expected(schedule, want, r) ? "lacks" : "should not hold", r);
+            if ((set[r / 64] >> (r % 64) & 1) != expected(schedule, want, r))
+                return br_error(EINVAL, "rank %u: chunk %u of OUTPUT %s the input of rank %u",
+                                schedule->rank, c,
+                                expected(schedule, want, r) ? "lacks" : "should not hold", r);
         }
     }
     return 0;
 }
 
 /* What the user put into the buffers before. */
-static void verify_values_fill(struct state *s)
+static void fill(struct state *s)
 {
     for (uint32_t i = 0; i < s->n_values; i++)
         s->values[i] = (struct value){.identity = UNDEFINED, .writer = -1};
@@ -282,7 +280,7 @@ static void verify_values_fill(struct state *s)
 
         for (uint32_t c = 0; given && c < chunks_of(schedule, BR_INPUT); c++) {
             struct br_span span = br_span_alias(schedule, (struct br_span){BR_INPUT, c, 1});
-            uint32_t value = verify_values_value_of(s, r, span, 0);
+            uint32_t value = value_of(s, r, span, 0);
 
             s->values[value].identity = identity_of(schedule, BR_INPUT, c);
             set_of(s, value)[r / 64] |= (uint64_t)1 << (r % 64);
@@ -290,7 +288,7 @@ static void verify_values_fill(struct state *s)
     }
 }
 
-static bool verify_values_allocate(struct state *s)
+static bool allocate(struct state *s)
 {
     const struct br_matching *m = s->m;
 
@@ -321,14 +319,14 @@ int br_verify_values(const struct br_matching *matching, uint64_t seed)
     uint64_t *set = calloc(s.words, sizeof *set);
     int rc = 0;
 
-    if (!verify_values_allocate(&s) || !set) {
+    if (!allocate(&s) || !set) {
         rc = br_error(ENOMEM, "no memory to verify the schedules of %u ranks", matching->n);
     } else {
-        verify_values_fill(&s);
-        rc = verify_values_run_all(&s, seed, set);
+        fill(&s);
+        rc = run_all(&s, seed, set);
     }
     for (uint32_t r = 0; rc == 0 && r < matching->n; r++)
-        rc = verify_values_check_output(&s, matching->schedules[r]);
+        rc = check_output(&s, matching->schedules[r]);
     for (uint32_t b = 0; b < BR_BUFFERS; b++)
         free(s.base[b]);
     free(set);

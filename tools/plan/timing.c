@@ -19,14 +19,14 @@
  * of them waiting for one; trees, direct exchange and relayed messages took up to twice the
  * measured time.
  */
-#include "collectives/tuning/timing.h"
+#include "tools/plan/timing.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "collectives/schedule/matching.h"
+#include "tools/plan/matching.h"
 
 #define NONE  UINT32_MAX
 #define CLOSE 1e-9 /* times that differ by this part are the same moment */

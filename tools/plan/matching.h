@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The steps of all ranks of one collective as one list, with each SEND and RECV knowing its other
- * end. For the verifier and the cost model.
+ * end. The timing of schedules, their drawings and the verifier of the
+ * tests use it.
  */
-#ifndef BR_COLLECTIVES_SCHEDULE_MATCHING_H
-#define BR_COLLECTIVES_SCHEDULE_MATCHING_H
+#ifndef BR_TOOLS_PLAN_MATCHING_H
+#define BR_TOOLS_PLAN_MATCHING_H
 
 #include "collectives/schedule/schedule.h"
 
@@ -32,10 +33,5 @@ static inline const struct br_step *br_matching_step(const struct br_matching *m
 
     return &matching->schedules[rank]->steps[number - matching->base[rank]];
 }
-
-/* Whether all steps end when each SEND waits for its RECV to start and, where that may be mapped,
- * for the REDUCEs that read it. -EINVAL with a message that names a rank and step of the deadlock;
- * -ENOMEM. */
-int br_verify_progress(const struct br_matching *matching);
 
 #endif

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedules as text and as drawings for people. */
-#ifndef BR_COLLECTIVES_SCHEDULE_SHOW_H
-#define BR_COLLECTIVES_SCHEDULE_SHOW_H
+/* Schedules as drawings for people. */
+#ifndef BR_TOOLS_PLAN_SHOW_H
+#define BR_TOOLS_PLAN_SHOW_H
 
 #include <stdio.h>
 
 #include "collectives/schedule/schedule.h"
-
-/* One line a step: number, what it does, what waits for it. Blocks as the stream does. 0; -EIO
- * (with a message). */
-int br_show_text(const struct br_schedule *schedule, FILE *stream);
 
 /*
  * The schedules of all ranks as one Graphviz drawing, for `dot`: a column a rank, a row a round of

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/schedule/verifier.h"
+#include "tests/verifier/verifier.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "collectives/schedule/matching.h"
-#include "collectives/schedule/verify_order.h"
-#include "collectives/schedule/verify_values.h"
+#include "tests/verifier/internal.h"
 
-static int verifier_wrong(const struct br_schedule *schedule, uint32_t step, const char *what)
+static int wrong(const struct br_schedule *schedule, uint32_t step, const char *what)
 {
     return br_error(EINVAL, "rank %u step %u: %s", schedule->rank, step, what);
 }
@@ -89,23 +87,23 @@ static int check_edges(const struct br_schedule *schedule, uint32_t *waits)
         const struct br_step *step = &schedule->steps[i];
 
         if ((uint64_t)step->first_successor + step->n_successors > schedule->n_successors)
-            return verifier_wrong(schedule, i, "there are no such successors");
+            return wrong(schedule, i, "there are no such successors");
         for (uint32_t j = 0; j < step->n_successors; j++) {
             uint32_t next = schedule->successors[step->first_successor + j];
 
             if (next <= i || next >= schedule->n_steps)
-                return verifier_wrong(schedule, i, "an edge leads backwards or nowhere");
+                return wrong(schedule, i, "an edge leads backwards or nowhere");
             waits[next]++;
         }
     }
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
         if (waits[i] != schedule->steps[i].n_dependencies)
-            return verifier_wrong(schedule, i, "waits for more or fewer edges than lead to it");
+            return wrong(schedule, i, "waits for more or fewer edges than lead to it");
         if (waits[i] == 0 && (ready >= schedule->n_ready || schedule->ready[ready++] != i))
-            return verifier_wrong(schedule, i, "is ready, but not listed so");
+            return wrong(schedule, i, "is ready, but not listed so");
     }
     if (ready != schedule->n_ready)
-        return verifier_wrong(schedule, schedule->ready[ready], "is listed as ready, but waits");
+        return wrong(schedule, schedule->ready[ready], "is listed as ready, but waits");
     return 0;
 }
 
@@ -143,7 +141,7 @@ static int check_form(const struct br_schedule *schedule, const struct br_schedu
         const char *fault = step_fault(schedule, i);
 
         if (fault)
-            return verifier_wrong(schedule, i, fault);
+            return wrong(schedule, i, fault);
     }
     waits = calloc((size_t)schedule->n_steps + 1, sizeof *waits);
     if (!waits)

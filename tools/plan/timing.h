@@ -4,8 +4,8 @@
  * ends may start, earlier fragments and steps between the same two ranks first; messages of
  * different ranks share the ports they have in common. Pure; thread-safe.
  */
-#ifndef BR_COLLECTIVES_TUNING_TIMING_H
-#define BR_COLLECTIVES_TUNING_TIMING_H
+#ifndef BR_TOOLS_PLAN_TIMING_H
+#define BR_TOOLS_PLAN_TIMING_H
 
 #include "collectives/tuning/cost.h"
 

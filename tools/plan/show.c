@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/schedule/show.h"
+#include "tools/plan/show.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "collectives/schedule/matching.h"
+#include "tools/plan/matching.h"
 
 #define SPAN_TEXT 48 /* bytes of one span as text */
-
-static const char *const kinds[] = {"send", "recv", "reduce", "copy"};
 
 /* "out[3..5]" */
 static const char *span_text(struct br_span span, char text[SPAN_TEXT])
@@ -24,56 +22,6 @@ static const char *span_text(struct br_span span, char text[SPAN_TEXT])
                  span.first + span.count - 1);
     return text;
 }
-
-/* "send out[3] to 2", "reduce out[1] = in[1] + scratch[0], final" */
-static void show_step(const struct br_schedule *schedule, const struct br_step *step, FILE *stream)
-{
-    char text[SPAN_TEXT];
-
-    fprintf(stream, "%s %s", kinds[step->kind], span_text(step->span, text));
-    if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
-        fprintf(stream, step->kind == BR_STEP_SEND ? " to %u" : " from %u", step->peer);
-    for (uint32_t i = 0; i < step->n_sources; i++)
-        fprintf(stream, "%s%s", i == 0 ? " = " : " + ",
-                span_text(schedule->sources[step->first_source + i].span, text));
-    if (step->level != BR_LEVEL_ANY && step->n_sources == 0)
-        fprintf(stream, ", level %u", step->level);
-    if (step->flags & BR_STEP_FINAL)
-        fprintf(stream, ", final");
-    if (step->flags & BR_STEP_MAY_MAP)
-        fprintf(stream, ", may map");
-}
-
-static int show_end(FILE *stream)
-{
-    return fflush(stream) != 0 || ferror(stream)
-               ? br_error(EIO, "cannot write the drawing of a schedule")
-               : 0;
-}
-
-int br_show_text(const struct br_schedule *schedule, FILE *stream)
-{
-    fprintf(stream, "%s, rank %u of %u", br_collective_name(schedule->collective), schedule->rank,
-            schedule->n);
-    if (br_collective_rooted(schedule->collective))
-        fprintf(stream, ", root %u", schedule->root);
-    fprintf(stream, "%s: %u pieces a block, %u scratch chunks, %u steps\n",
-            schedule->in_place ? ", in place" : "", schedule->pieces, schedule->n_scratch,
-            schedule->n_steps);
-    for (uint32_t i = 0; i < schedule->n_steps; i++) {
-        const struct br_step *step = &schedule->steps[i];
-
-        fprintf(stream, "%4u  ", i);
-        show_step(schedule, step, stream);
-        for (uint32_t j = 0; j < step->n_successors; j++)
-            fprintf(stream, "%s%u", j == 0 ? "  -> " : " ",
-                    schedule->successors[step->first_successor + j]);
-        fprintf(stream, "\n");
-    }
-    return show_end(stream);
-}
-
-/* ---- drawing --------------------------------------------------------------------------------- */
 
 /*
  * Time runs downwards in rounds, a column is a rank. A SEND is in round 0 when nothing that it
@@ -304,7 +252,8 @@ int br_show_dot(const struct br_schedule *const *schedules, FILE *stream)
         for (uint32_t i = 0; i < d.m.n_steps; i++)
             d.n_rounds = row_after(&d, i) >= d.n_rounds ? row_after(&d, i) + 1 : d.n_rounds;
         show_drawing(&d, stream);
-        rc = show_end(stream);
+        if (fflush(stream) != 0 || ferror(stream))
+            rc = br_error(EIO, "cannot write the drawing of a schedule");
     }
     free(d.rounds);
     br_matching_destroy(&d.m);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "collectives/tuning/timing.h"
+#include "tools/plan/timing.h"
 #include "protocol/message.h"
 #include "tests/collectives/schedules.h"
 

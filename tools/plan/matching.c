@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/schedule/matching.h"
+#include "tools/plan/matching.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -111,85 +111,4 @@ void br_matching_destroy(struct br_matching *m)
     free(m->rank);
     free(m->base);
     *m = (struct br_matching){0};
-}
-
-/* Events: 2 * number is the start of a step, 2 * number + 1 its end. */
-struct events {
-    const struct br_matching *m;
-    uint32_t *waits; /* of each event: how many others must come before it */
-    uint32_t *queue; /* events that have come */
-    uint32_t n_queue;
-    int change; /* 1: edges are being counted; -1: they are being removed */
-};
-
-static void matching_edge(struct events *e, uint32_t to)
-{
-    e->waits[to] += (uint32_t)e->change;
-    if (e->change < 0 && e->waits[to] == 0)
-        e->queue[e->n_queue++] = to;
-}
-
-/* Walks the edges that leave one event. */
-static void matching_leave(struct events *e, uint32_t event)
-{
-    const struct br_matching *m = e->m;
-    uint32_t number = event / 2, rank = m->rank[number];
-    const struct br_schedule *schedule = m->schedules[rank];
-    const struct br_step *step = br_matching_step(m, number);
-
-    if (event % 2 == 0) {
-        matching_edge(e, event + 1);
-        if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
-            matching_edge(e, 2 * m->partner[number] + 1);
-        return;
-    }
-    for (uint32_t i = 0; i < step->n_successors; i++)
-        matching_edge(e, 2 * (m->base[rank] + schedule->successors[step->first_successor + i]));
-    for (uint32_t i = 0; i < step->n_sources; i++) {
-        int32_t recv = schedule->sources[step->first_source + i].recv;
-
-        if (recv >= 0)
-            matching_edge(e, 2 * m->partner[m->base[rank] + (uint32_t)recv] + 1);
-    }
-}
-
-static int matching_stuck(const struct events *e)
-{
-    const struct br_matching *m = e->m;
-    uint32_t event = 0, number;
-
-    while (e->waits[event] == 0)
-        event++;
-    number = event / 2;
-    return br_error(EINVAL, "deadlock: rank %u step %u never %s", m->rank[number],
-                    number - m->base[m->rank[number]], event % 2 == 0 ? "starts" : "ends");
-}
-
-int br_verify_progress(const struct br_matching *m)
-{
-    struct events e = {.m = m, .change = 1};
-    uint32_t n = 2 * m->n_steps;
-    int rc = 0;
-
-    e.waits = calloc((size_t)n + 1, sizeof *e.waits);
-    e.queue = calloc((size_t)n + 1, sizeof *e.queue);
-    if (!e.waits || !e.queue) {
-        rc = br_error(ENOMEM, "no memory to verify the schedules of %u ranks", m->n);
-        goto out;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        matching_leave(&e, i);
-    e.change = -1;
-    for (uint32_t i = 0; i < n; i += 2) {
-        if (e.waits[i] == 0)
-            e.queue[e.n_queue++] = i;
-    }
-    for (uint32_t at = 0; at < e.n_queue; at++)
-        matching_leave(&e, e.queue[at]);
-    if (e.n_queue < n)
-        rc = matching_stuck(&e);
-out:
-    free(e.queue);
-    free(e.waits);
-    return rc;
 }
