@@ -19,7 +19,6 @@
 #include "collectives/comm/settings.h"
 #include "collectives/engine/executor.h"
 #include "collectives/stats/snapshot.h"
-#include "collectives/tuning/calibration_drift.h"
 #include "collectives/tuning/network.h"
 #include "protocol/message.h"
 

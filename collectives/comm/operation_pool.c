@@ -25,7 +25,7 @@
 #include "collectives/stats/algorithm_report.h"
 #include "collectives/stats/tracing.h"
 #include "collectives/tuning/algorithm_config.h"
-#include "collectives/tuning/calibration_drift.h"
+#include "collectives/tuning/network.h"
 #include "protocol/worker.h"
 
 struct br_operation *br_comm_get_operation(struct braid_comm *comm)

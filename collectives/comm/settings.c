@@ -15,6 +15,8 @@
 #include "bcube/address.h"
 #include "collectives/shm/executor.h"
 #include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/inventory.h"
+#include "protocol/bootstrap/inventory_check.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"
@@ -175,6 +177,66 @@ static int comm_settings_read_text(const char *given, const char *name, const ch
     return 0;
 }
 
+/* Ranks take hosts in order, so there must be no gap among them. */
+static int check_hosts(const struct br_settings *s, const struct br_inventory *inventory,
+                       const char *file)
+{
+    uint32_t size = s->environment.size;
+
+    if (size > inventory->n_hosts)
+        return br_error(EINVAL,
+                        "%s has %u hosts, one a rank, and the job has %u ranks; start %u or fewer",
+                        file, inventory->n_hosts, size, inventory->n_hosts);
+    for (uint32_t r = 0; r < size; r++)
+        if (inventory->hosts[r].missing)
+            return br_error(
+                EINVAL, "%s: host %u (%s) is missing, so the job can have %u ranks at most, not %u",
+                file, r, inventory->hosts[r].name, r, size);
+    return 0;
+}
+
+static int apply_inventory_host(struct br_settings *s, const struct br_inventory *inventory,
+                                const char *file)
+{
+    const struct br_inventory_host *host = &inventory->hosts[s->environment.rank];
+    const struct br_bcube *cube = &inventory->cabling.cube;
+
+    if (s->cube.n && (s->cube.n != cube->n || s->cube.k != cube->k))
+        return br_error(
+            EINVAL,
+            "BRAID_TOPOLOGY=bcube:%u,%u, but %s is of a BCube(%u,%u); leave one of them out",
+            s->cube.n, s->cube.k, file, cube->n, cube->k);
+    if (cube->k >= BR_MAX_DEVICES)
+        return br_error(EINVAL, "%s: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
+                        file, cube->n, cube->k, cube->k, BR_MAX_DEVICES - 1);
+    s->cube = *cube;
+    s->has_inventory = true;
+    snprintf(s->host, sizeof s->host, "%s", host->name);
+    for (uint32_t level = 0; level < cube->k; level++) {
+        snprintf(s->nics[level], sizeof s->nics[level], "%s", host->nics[level].name);
+        s->gids[level] = (uint32_t)(host->nics[level].gid_index + 1);
+    }
+    return 0;
+}
+
+/* Shape of the cube, host name and NICs of this rank from an inventory file, in which rank r is
+ * host r. */
+static int read_inventory(struct br_settings *s, const char *file)
+{
+    struct br_inventory inventory;
+    int rc = br_inventory_load(&inventory, file);
+
+    if (rc)
+        return br_error_prefix(rc, "BRAID_INVENTORY: ");
+    rc = br_inventory_sound(&inventory);
+    if (!rc)
+        rc = check_hosts(s, &inventory, file);
+    if (!rc)
+        rc = apply_inventory_host(s, &inventory, file);
+    br_inventory_destroy(&inventory);
+    return rc;
+}
+
 /* The shape, in which every rank has its place: rank r is host r, and the hosts that a partial cube
  * lacks are the last ones. */
 static int read_topology(const struct braid_config *c, struct br_settings *s)
@@ -190,7 +252,7 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
     if (rc || !strcmp(text, "mesh") || (!*text && !*inventory))
         return rc;
     if (!*text)
-        return br_settings_read_inventory(s, inventory);
+        return read_inventory(s, inventory);
     if (strncmp(text, bcube, sizeof bcube - 1) != 0)
         return br_error(EINVAL,
                         "BRAID_TOPOLOGY is \"%s\"; it must be mesh, or bcube:N,K as in bcube:3,2",
@@ -204,7 +266,7 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
                         "%u ranks; start "
                         "%u or fewer, or name a larger shape",
                         text, s->cube.n, s->cube.k, s->cube.hosts, size, s->cube.hosts);
-    return *inventory ? br_settings_read_inventory(s, inventory) : 0;
+    return *inventory ? read_inventory(s, inventory) : 0;
 }
 
 /* What goes with a BCube: every link of it is one rail over one device. */

@@ -72,9 +72,4 @@ int br_settings_read(const struct braid_config *config, struct br_settings *sett
  * -EINVAL with a message. */
 int br_settings_read_trace(struct br_settings *settings, int64_t details);
 
-/* Sets shape of the cube, host name and NICs of *settings from an inventory file, in which rank r
- * is host r. environment and cube of *settings must be set. Blocks on the file. Returns 0, -EINVAL
- * or an error of the file, with a message. */
-int br_settings_read_inventory(struct br_settings *settings, const char *file);
-
 #endif

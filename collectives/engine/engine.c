@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "collectives/engine/call.h"
 #include "collectives/engine/internal.h"
-#include "collectives/schedule/fragment_size.h"
+#include "collectives/schedule/schedule.h"
 #include "collectives/schedule/type.h"
 
 #define DEFAULT_FRAGMENTS 64u

@@ -56,7 +56,7 @@ struct br_stream_op;
 struct br_plan;
 struct br_algorithm_config;
 
-/* A collective's share of the engine: its fragments (fragment_size.h) and the runs that work on
+/* A collective's share of the engine: its fragments (schedule.h) and the runs that work on
  * them. */
 struct br_operation_fragments {
     struct br_plan *plan; /* held until the operation has ended; NULL: it waits for its view */

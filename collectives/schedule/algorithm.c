@@ -10,9 +10,7 @@
 #include "collectives/schedule/generators/binary_tree.h"
 #include "collectives/schedule/generators/dissemination.h"
 #include "collectives/schedule/generators/doubling.h"
-#include "collectives/schedule/generators/flat.h"
 #include "collectives/schedule/generators/disjoint_trees.h"
-#include "collectives/schedule/generators/host_tree.h"
 #include "collectives/schedule/generators/tree.h"
 
 #define BIT(collective) (1u << (collective))

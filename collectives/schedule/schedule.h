@@ -189,6 +189,27 @@ static inline size_t br_piece_max(size_t elements, uint32_t pieces)
 }
 
 /*
+ * Fragments: a collective is cut into ranges of elements, the same range of every block, each of
+ * which runs the schedule once. Several fragments under way pipeline the steps: one is reduced
+ * while the next one travels. All ranks must cut alike, so the cut depends only on what they agree
+ * about.
+ */
+
+/* Smaller pieces cost more in messages than pipelining gains. */
+#define BR_CHUNK_MIN_BYTES (64u << 10)
+
+/*
+ * Returns the number of fragments; 0: the block is larger than 65,536 fragments can carry.
+ * elements: of one block; element_bytes: bytes of one element (of all the blocks that a message
+ * holds); pieces: of the schedule; chunk_bytes: target size of a piece of a fragment. serial: no
+ * fragment travels while another is reduced, so none is made for that (2 ranks, 1 MiB in one
+ * fragment instead of four: over loopback 275 instead of 300 us, in shared memory 197 instead of
+ * 220). A message is at most one such block of one fragment, thus at most BR_MAX_TRANSFER.
+ */
+uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t pieces,
+                           size_t chunk_bytes, bool serial);
+
+/*
  * The in-place rule: gives the name under which the steps of a rank know a span. Allreduce,
  * broadcast, reduce, alltoall: INPUT is OUTPUT (reduce: on the root only). Allgather, gather: INPUT
  * is block `rank` of OUTPUT (gather: on the root only). Reduce-scatter, scatter: block `rank` of

@@ -65,7 +65,7 @@ struct br_cost_model {
     /* borrowed; the choice believes them more than the formulas */
     const struct br_cost_measured *measured;
     uint32_t n_measured;
-    /* how the engine cuts (fragment_size.h); 0: as it is best, into 1 to 64 fragments */
+    /* how the engine cuts (schedule.h); 0: as it is best, into 1 to 64 fragments */
     size_t chunk_bytes;
     uint32_t n_levels; /* 1 to BR_COST_LEVELS */
     struct br_cost_level levels[BR_COST_LEVELS];

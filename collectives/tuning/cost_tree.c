@@ -4,7 +4,6 @@
 
 #include "collectives/tuning/cost_internal.h"
 #include "collectives/schedule/generators/binary_tree.h"
-#include "collectives/schedule/generators/host_tree.h"
 
 /* The messages of one tree, in one direction. */
 struct edges {

@@ -2,6 +2,7 @@
 #include "collectives/tuning/network.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,4 +195,24 @@ int br_network_part(const struct br_network *whole, const int *ranks, int n,
         part->topology.cores = whole->topology.cores;
     part->model.topology = &part->topology;
     return rc;
+}
+
+double br_calibration_drift_add(struct br_calibration_drift *d, double predicted, double measured)
+{
+    double off = 0, ratio = measured / predicted;
+
+    if (d->bound <= 0 || predicted <= 0 || measured <= 0)
+        return 0;
+    d->least = d->n ? fmin(d->least, ratio) : ratio;
+    d->most = d->n ? fmax(d->most, ratio) : ratio;
+    if (++d->n < BR_CALIBRATION_DRIFT_WINDOW)
+        return 0;
+    if (d->least > d->bound)
+        off = d->least;
+    else if (d->most < 1 / d->bound)
+        off = d->most;
+    d->n = 0;
+    if (off > 0)
+        d->bound = 0;
+    return off;
 }

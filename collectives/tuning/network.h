@@ -40,4 +40,24 @@ void br_network_destroy(struct br_network *network);
 int br_network_part(const struct br_network *whole, const int *ranks, int n,
                     struct br_network *part);
 
+/* ---- is the calibration still right? --------------------------------------------------------- */
+
+/*
+ * A window of operations says that a calibration no longer predicts what operations take when all
+ * of them are off by more than the bound, to the same side: so one that waited for others, or was
+ * lucky, decides nothing. Under the context's lock.
+ */
+#define BR_CALIBRATION_DRIFT_WINDOW 32
+
+struct br_calibration_drift {
+    double bound;       /* a factor; 0: nothing is watched, nor after it was told once */
+    uint32_t n;         /* operations in the window */
+    double least, most; /* measured / predicted, of these */
+};
+
+/* An operation took so many seconds. Returns 0; or, once, by how much all of a window were off:
+ * above 1 when they took longer than predicted, below 1 when they took less. */
+double br_calibration_drift_add(struct br_calibration_drift *drift, double predicted,
+                                double measured);
+
 #endif

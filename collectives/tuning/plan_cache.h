@@ -34,7 +34,7 @@ struct br_plan_tuning {
     enum br_collective collective;
     enum br_cost_class class;
     char text[BR_ALGORITHM_TEXT]; /* by which it was asked for */
-    size_t chunk_bytes;           /* of its fragments (fragment_size.h) */
+    size_t chunk_bytes;           /* of its fragments (schedule.h) */
     double seconds;               /* that it should take; 0: not estimated, as it was named */
     const struct br_disjoint_trees *disjoint_trees; /* when it was chosen */
 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "collectives/schedule/fragment_size.h"
+#include "collectives/schedule/schedule.h"
 
 #define MOST_FRAGMENTS       64
 #define DISJOINT_TREES_CHUNK (32u << 10)

@@ -11,7 +11,7 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
-#include "collectives/schedule/fragment_size.h"
+#include "collectives/schedule/schedule.h"
 #include "collectives/shm/executor.h"
 #include "tools/plan/matching.h"
 #include "collectives/tuning/plan_cache.h"

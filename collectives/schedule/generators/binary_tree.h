@@ -32,4 +32,18 @@ void br_binary_down(struct br_builder *builder, const struct br_tree_node *place
 /* Generates the steps of the builder's rank over 1 or 2 trees. */
 void br_generate_binary_tree(struct br_builder *builder, uint32_t trees);
 
+/*
+ * Host trees: all-reduce of small sizes where several ranks share a host. A binary tree in each
+ * host adds up to its top, the tops double (doubling.h), and the sum goes down again. Between hosts
+ * the sum crosses lg(hosts) times one after the other, which no tree over all ranks reaches that
+ * does not know who shares a host.
+ */
+
+/* The place of a rank in the tree of its host: ranks [h * per_host, (h + 1) * per_host) are one.
+ * per_host is at least 2. */
+struct br_tree_node br_host_tree_node(uint32_t rank, uint32_t per_host);
+
+/* Generates the steps of the builder's rank. n is a multiple of per_host, at least 2 of them. */
+void br_generate_host_tree(struct br_builder *builder, uint32_t per_host);
+
 #endif
