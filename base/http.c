@@ -23,7 +23,7 @@
 #define PATIENCE BR_SEC
 
 struct br_http {
-    const struct br_http_page *what;
+    const struct br_http_page *pages;
     void *context;
     int listen_fd, stop_fd;
     pthread_t thread;
@@ -90,7 +90,7 @@ static bool read_request(int fd, char *request)
 
 static void serve_one(const struct br_http *s, int fd)
 {
-    const struct br_http_page *what = s->what;
+    const struct br_http_page *page = s->pages;
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t bytes = sizeof who;
     char request[REQUEST], *text;
@@ -109,16 +109,16 @@ static void serve_one(const struct br_http *s, int fd)
         return;
     }
     length = strcspn(request + 4, " ?\r\n");
-    while (what->path &&
-           (strlen(what->path) != length || strncmp(what->path, request + 4, length) != 0))
-        what++;
-    if (!what->path) {
+    while (page->path &&
+           (strlen(page->path) != length || strncmp(page->path, request + 4, length) != 0))
+        page++;
+    if (!page->path) {
         http_answer(fd, "404 Not Found", "text/plain", "there is no such page\n");
         return;
     }
-    text = what->make(s->context);
+    text = page->make(s->context);
     if (text)
-        http_answer(fd, "200 OK", what->type, text);
+        http_answer(fd, "200 OK", page->type, text);
     else
         http_answer(fd, "500 Internal Server Error", "text/plain", "no memory\n");
     free(text);
@@ -198,7 +198,7 @@ static void http_release(struct br_http *s)
     free(s);
 }
 
-int br_http_open(const char *path, const struct br_http_page *what, void *context,
+int br_http_open(const char *path, const struct br_http_page *pages, void *context,
                  struct br_http **out)
 {
     struct br_http *s = calloc(1, sizeof *s);
@@ -206,7 +206,7 @@ int br_http_open(const char *path, const struct br_http_page *what, void *contex
 
     if (!s)
         return br_error(ENOMEM, "no memory");
-    *s = (struct br_http){.what = what, .context = context, .listen_fd = -1, .stop_fd = -1};
+    *s = (struct br_http){.pages = pages, .context = context, .listen_fd = -1, .stop_fd = -1};
     rc = http_open_socket(s, path);
     if (!rc && (rc = http_start(s)))
         unlink(path);

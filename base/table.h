@@ -20,14 +20,14 @@ struct br_table {
     uint32_t mask, count;
 };
 
-int br_table_init(struct br_table *table,
-                  uint32_t capacity); /* holds `capacity` entries at load 1/2; -ENOMEM */
+/* Makes room for `capacity` entries, with which the table is half full. -ENOMEM with a message. */
+int br_table_init(struct br_table *table, uint32_t capacity);
 void br_table_destroy(struct br_table *table);
-/* NULL: none */
+/* The key's value; NULL: the key is not there. */
 void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer);
-/* -EEXIST, -ENOSPC */
+/* 0; -EEXIST: the key is there; -ENOSPC: the table has `capacity` entries. */
 int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value);
-/* what stood there, or NULL */
+/* Removes the key and returns its value; NULL: the key was not there. */
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A histogram of times: all from 0 to 2^48 ns, each to a thousandth of itself, in half a megabyte,
- * whatever their number. Below 2048 it is exact; above, each power of two has 1,024 counters. Sums
- * are exact. Pure, one thread.
+ * A histogram of any number of times from 0 to 2^48 ns, each known to a thousandth of its value, in
+ * half a megabyte. Values below 2048 have a counter each; above, each power of two has 1,024
+ * counters. Sums are exact. One thread. doc/design/dependencies.md says why this is not
+ * HdrHistogram_c, whose text format it prints.
  */
 #ifndef BR_TOOLS_PERF_HISTOGRAM_H
 #define BR_TOOLS_PERF_HISTOGRAM_H

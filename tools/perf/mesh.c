@@ -219,7 +219,8 @@ static int mesh_parse(struct settings *s, int argc, char **argv)
          "L only the pairs of this level of the job's BCube"},
         {"json", 0, BR_OPTION_TEXT, &s->json, 0, 0,
          "FILE the matrices; - is standard output, without the text (braid run: --no-prefix)"},
-        {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0, "FILE the heat maps as a drawing; - likewise"},
+        {"svg", 0, BR_OPTION_TEXT, &s->svg, 0, 0,
+         "FILE the heat maps as a drawing; - is standard output, without the text"},
         {0},
     };
     int rc = br_options_parse(options, "braid run -n N -- braid perf mesh [options]", argc, argv);

@@ -45,9 +45,9 @@ static int run_parse(struct job *job, int argc, char **argv)
         {"ranks", 'n', BR_OPTION_NUMBER, &job->size, 1, RANKS_MAX,
          "N processes to start (default: 1)"},
         {"rails", 0, BR_OPTION_NUMBER, &job->rails, 1, RAILS_MAX,
-         "R connections to each peer (BRAID_RAILS)"},
+         "R connections to each peer (BRAID_RAILS; default: one a device)"},
         {"backend", 0, BR_OPTION_TEXT, &job->backend, 0, 0,
-         "NAME auto, shm, tcp, udp, dpdk or verbs (BRAID_BACKEND)"},
+         "NAME auto, shm, tcp, udp, dpdk or verbs (BRAID_BACKEND; default: auto)"},
         {"bind", 0, BR_OPTION_TEXT, &job->bind, 0, 0,
          "share|none each rank keeps to its share of the cores (default when there is one for "
          "each)"},
@@ -56,7 +56,7 @@ static int run_parse(struct job *job, int argc, char **argv)
         {"no-prefix", 0, BR_OPTION_FLAG, &job->no_prefix, 0, 0,
          " output as it comes, without the rank in front"},
         {"timeout", 0, BR_OPTION_NUMBER, &job->timeout, 1, 1000000,
-         "SECONDS end the job after this time (code 124)"},
+         "SECONDS end the job after this time (code 124); default: never"},
         {0},
     };
     const char *usage = "braid run [-n N] [options] -- COMMAND [ARGUMENT...]";

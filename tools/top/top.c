@@ -219,7 +219,7 @@ static int top_parse(struct top *top, int argc, char **argv)
         {"json", 0, BR_OPTION_FLAG, &top->json, 0, 0,
          " all counters of all ranks, of all jobs unless JOB is given"},
         {"prometheus", 0, BR_OPTION_FLAG, &top->prometheus, 0, 0,
-         " likewise, in Prometheus' text format"},
+         " the same counters in Prometheus' text format"},
         {"interval", 'i', BR_OPTION_NUMBER, &top->interval, 10, 3600000,
          "MS time between two looks, from which the rates come (default: 1000)"},
         {"folder", 0, BR_OPTION_TEXT, &top->folder, 0, 0,

@@ -327,7 +327,7 @@ int br_tool_train(int argc, char **argv)
         {"seed", 0, BR_OPTION_NUMBER, &s.seed, 0, 1 << 20,
          "N of samples and first weights; default 1"},
         {"device-ms", 0, BR_OPTION_NUMBER, &s.device_ms, 0, 10000,
-         "N an iteration's passes take at least so long, as on a device"},
+         "MS an iteration's passes take at least so long, as on a device; default 0"},
         {0},
     };
     int rc = br_options_parse(options, usage, argc, argv);
