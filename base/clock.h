@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Time is nanoseconds in a uint64_t, from a monotonic clock or from the simulator. Only base/,
- * transport/, the thread shell of a worker and the tools read a clock; everything else is handed
- * `now`.
+ * transport/, the thread shell of a worker and the tools read a clock. All other code gets the time
+ * as a parameter, `now`. Both functions may be called from any thread and cannot fail.
  */
 #ifndef BR_BASE_CLOCK_H
 #define BR_BASE_CLOCK_H
@@ -13,7 +13,10 @@
 #define BR_MS  ((uint64_t)1000000)
 #define BR_SEC ((uint64_t)1000000000)
 
-uint64_t br_clock_now(void);     /* CLOCK_MONOTONIC, ns */
-uint64_t br_clock_process(void); /* CPU time of this process, ns; a system call */
+/* Returns the time of CLOCK_MONOTONIC, without a system call. */
+uint64_t br_clock_now(void);
+
+/* Returns the CPU time that this process has used, all threads together; a system call. */
+uint64_t br_clock_process(void);
 
 #endif

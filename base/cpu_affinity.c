@@ -6,15 +6,17 @@
 
 #include "base/clock.h"
 
-#define PERIOD (10 * BR_MS) /* between two moves: somebody else may want to have the core */
+#define PERIOD                                                                                     \
+    (10 * BR_MS) /* between two moves, as the kernel may have had a reason to move the thread */
 
+/* Reads the calling thread's affinity and returns whether it has all CPUs that are online. */
 static bool may_run_everywhere(cpu_set_t *set)
 {
     return !sched_getaffinity(0, sizeof *set, set) &&
            CPU_COUNT(set) == sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* The i-th CPU of a set, which may have gaps. */
+/* Returns the i-th CPU of a set, which may have gaps. */
 static int cpu_at(const cpu_set_t *set, uint32_t i)
 {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -23,28 +25,29 @@ static int cpu_at(const cpu_set_t *set, uint32_t i)
     return -1;
 }
 
-void br_cpu_affinity_choose(struct br_cpu_affinity *seat, uint32_t index, uint32_t n)
+void br_cpu_affinity_choose(struct br_cpu_affinity *affinity, uint32_t index, uint32_t n)
 {
     cpu_set_t all;
     uint32_t cpus;
 
-    *seat = (struct br_cpu_affinity){.cpu = -1};
+    *affinity = (struct br_cpu_affinity){.cpu = -1};
     if (!may_run_everywhere(&all))
         return;
     cpus = (uint32_t)CPU_COUNT(&all);
     if (cpus > 1 && n >= cpus && index < n)
-        seat->cpu = cpu_at(&all, (uint32_t)((uint64_t)index * cpus / n));
+        affinity->cpu = cpu_at(&all, (uint32_t)((uint64_t)index * cpus / n));
 }
 
-bool br_cpu_affinity_take(struct br_cpu_affinity *seat, uint64_t now)
+bool br_cpu_affinity_take(struct br_cpu_affinity *affinity, uint64_t now)
 {
     cpu_set_t all, one;
 
-    if (seat->cpu < 0 || sched_getcpu() == seat->cpu || (seat->taken && now - seat->taken < PERIOD))
+    if (affinity->cpu < 0 || sched_getcpu() == affinity->cpu ||
+        (affinity->taken && now - affinity->taken < PERIOD))
         return false;
-    seat->taken = now;
+    affinity->taken = now;
     CPU_ZERO(&one);
-    CPU_SET((size_t)seat->cpu, &one);
+    CPU_SET((size_t)affinity->cpu, &one);
     if (!may_run_everywhere(&all) || sched_setaffinity(0, sizeof one, &one))
         return false;
     sched_setaffinity(0, sizeof all, &all);

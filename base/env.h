@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Values from the environment, with a clear error for a bad one instead of a guess. */
+/*
+ * Values of environment variables. A bad value is an error rather than a guess. An unset and an
+ * empty variable both mean `fallback`, which need not lie in the range. Functions that read the
+ * environment may be called from any thread as long as no thread changes it.
+ */
 #ifndef BR_BASE_ENV_H
 #define BR_BASE_ENV_H
 
 #include <stdint.h>
 
-/* *out = the number in NAME, or fallback when NAME is unset or empty. -EINVAL with a message naming
- * NAME, its value and the range when it is no whole number in [min, max]. */
+/* Reads a whole number from min to max. Returns 0, or -EINVAL with a message that names the
+ * variable, its value and the range; then *out is the fallback. */
 int br_env_number(const char *name, int64_t min, int64_t max, int64_t fallback, int64_t *out);
 
-/* Bytes, with an optional suffix K, M, G (powers of 1024), as in `256K`. */
+/* The same for a number of bytes with an optional suffix K, M or G (powers of 1024): "256K". */
 int br_env_bytes(const char *name, uint64_t min, uint64_t max, uint64_t fallback, uint64_t *out);
-int br_parse_bytes(const char *text, uint64_t *out); /* -EINVAL without a message */
 
-/* Index of NAME's value in the NULL-terminated list of words. -EINVAL with a message listing the
- * choices. */
+/* Reads such a number of bytes from a text. Returns 0, or -EINVAL without a message; then *out is
+ * unchanged. */
+int br_parse_bytes(const char *text, uint64_t *out);
+
+/* Finds the variable's value in a NULL-terminated list of words; *out is its index. Returns 0, or
+ * -EINVAL with a message that lists the choices; then *out is the fallback. */
 int br_env_choice(const char *name, const char *const *choices, int fallback, int *out);
 
 #endif

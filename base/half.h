@@ -65,9 +65,7 @@ BR_ANYWHERE static inline uint16_t br_half_of_float(float value)
 #ifdef __CUDA_ARCH__
     return __half_as_ushort(__float2half_rn(value));
 #else
-    if (magnitude >=
-        /* 65520, halfway between the largest half and the next power of two, and above */
-        0x477ff000)
+    if (magnitude >= 0x477ff000) /* 65520: halfway from the largest half to the next power of two */
         return (uint16_t)(sign | 0x7c00);
     if (magnitude < 0x38800000) {
         /* Below 2^-14 the result is a multiple of 2^-24, which is the unit in the last place of a
@@ -77,9 +75,8 @@ BR_ANYWHERE static inline uint16_t br_half_of_float(float value)
 
         return (uint16_t)(sign | (rounded - 0x3f000000));
     }
-    magnitude +=
-        /* a carry out of the fraction raises the exponent, as it should */
-        0xfff + (magnitude >> 13 & 1);
+    /* A carry out of the fraction raises the exponent, as it should. */
+    magnitude += 0xfff + (magnitude >> 13 & 1);
     return (uint16_t)(sign | (magnitude - 0x38000000) >> 13);
 #endif
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Intrusive doubly linked list. A node that is in no list points at itself; not thread-safe. */
+/* Intrusive doubly linked list. The head is a node, too. A node that is in no list points at
+ * itself. Not thread-safe. */
 #ifndef BR_BASE_LIST_H
 #define BR_BASE_LIST_H
 
@@ -15,7 +16,7 @@ struct br_list {
 #define br_list_for_each(node, head)                                                               \
     for (struct br_list *node = (head)->next; node != (head); node = node->next)
 
-/* The node may be removed (and freed) inside the loop. */
+/* Inside the loop the node may be removed, and freed. */
 #define br_list_for_each_safe(node, head)                                                          \
     for (struct br_list *node = (head)->next, *node##_next = node->next; node != (head);           \
          node = node##_next, node##_next = node->next)
@@ -45,11 +46,11 @@ static inline void br_list_push_back(struct br_list *head, struct br_list *node)
 
 static inline void br_list_push_front(struct br_list *head, struct br_list *node)
 {
-    /* the analyzer takes nodes that were removed in a loop, and freed, for linked still */
+    /* The analyzer believes that nodes which a loop has removed and freed are still linked. */
     br_list_insert_before(head->next, node); /* NOLINT(clang-analyzer-unix.Malloc) */
 }
 
-/* Safe on a node that is in no list. */
+/* Removes a node from its list. A node that is in no list is allowed. */
 static inline void br_list_remove(struct br_list *node)
 {
     node->prev->next = node->next;
@@ -57,7 +58,7 @@ static inline void br_list_remove(struct br_list *node)
     br_list_init(node);
 }
 
-/* NULL when empty. */
+/* Removes and returns the first node, or returns NULL when the list is empty. */
 static inline struct br_list *br_list_pop_front(struct br_list *head)
 {
     struct br_list *node = head->next;

@@ -8,6 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/downgrade.h"
+
+struct br_downgrades br_downgrades;
+
 #define LINE_BYTES  1024 /* one write(2) of this size stays whole in a pipe (PIPE_BUF is 4096) */
 #define LEVEL_UNSET (-1)
 #define LIMIT_TIME  60000000000ull /* ns, of struct br_log_limit */

@@ -2,20 +2,15 @@
 #include "base/numa.h"
 
 #include "base/error.h"
-#include "base/log.h"
 
 #include <errno.h>
 #include <numa.h>
-#include <numaif.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#define MASK_BITS (8 * sizeof(unsigned long))
 
 int br_numa_nodes(void)
 {
@@ -70,35 +65,4 @@ int br_numa_cpus(void)
         return CPU_COUNT(&set);
     online = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than a cpu_set_t counts */
     return online > 0 ? (int)online : 1;
-}
-
-/* Preferred, not bound: memory on the wrong node is slow, an allocation that fails is worse. */
-static void prefer_node(void *memory, size_t bytes, int node)
-{
-    unsigned long mask[1024 / MASK_BITS] = {0};
-
-    if (node >= 1024 || numa_available() < 0)
-        return;
-    mask[(size_t)node / MASK_BITS] = 1ul << ((size_t)node % MASK_BITS);
-    if (mbind(memory, bytes, MPOL_PREFERRED, mask, 1024, 0) < 0)
-        br_log_debug("memory of %zu bytes is not placed on NUMA node %d: %s", bytes, node,
-                     strerror(errno));
-}
-
-void *br_numa_alloc(size_t bytes, int node)
-{
-    void *memory =
-        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (memory == MAP_FAILED)
-        return NULL;
-    if (node >= 0)
-        prefer_node(memory, bytes, node);
-    return memory;
-}
-
-void br_numa_free(void *memory, size_t bytes)
-{
-    if (memory)
-        munmap(memory, bytes ? bytes : 1);
 }

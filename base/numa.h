@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Place of threads and memory (libnuma). On a machine without NUMA all of it is node 0 and
- * succeeds. */
+/*
+ * CPUs and NUMA nodes. A machine without NUMA has one node, node 0. From any thread.
+ */
 #ifndef BR_BASE_NUMA_H
 #define BR_BASE_NUMA_H
 
-#include <stddef.h>
+/* Returns the number of configured nodes, at least 1. */
+int br_numa_nodes(void);
 
-int br_numa_nodes(void); /* >= 1 */
-/* node of a network interface by name; -1 unknown */
+/* Returns the node that a network interface is attached to; -1: unknown, as for every virtual
+ * interface and every name that is none. Reads a file of /sys. */
 int br_numa_node_of_interface(const char *name);
-int br_numa_pin(int cpu); /* pins the calling thread; -EINVAL with a message */
-int br_numa_cpus(void);   /* CPUs that this process may use, >= 1 */
-/* Zeroed pages, on the node if node >= 0. NULL: out of memory. */
-void *br_numa_alloc(size_t bytes, int node);
-void br_numa_free(void *memory, size_t bytes);
+
+/* Returns the number of CPUs that this process may use, at least 1. */
+int br_numa_cpus(void);
+
+/* Binds the calling thread to a CPU. Returns 0, or -EINVAL with a message that names the CPU. */
+int br_numa_pin(int cpu);
 
 #endif

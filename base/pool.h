@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A fixed number of objects of one size, allocated once and zeroed; get and put never allocate. Not
- * thread-safe. */
+/*
+ * A pool of a fixed number of objects of one size. The memory is allocated once, so that getting
+ * and putting an object never allocates. Not thread-safe.
+ */
 #ifndef BR_BASE_POOL_H
 #define BR_BASE_POOL_H
 
@@ -8,21 +10,27 @@
 #include <stdint.h>
 
 struct br_pool {
-    void *memory; /* what was allocated */
-    uint8_t *
-        /* object in it, on a cache line. Zeroed by the system: pages that no object needs are never
-         * touched */
-        first;
-    size_t size;     /* bytes from one object to the next, a multiple of 64 */
-    uint32_t count;  /* objects in all */
-    uint32_t n_free; /* that can be had */
-    uint32_t n_back; /* of these, that were in use: they go first. The others have never been */
-    uint32_t *free_; /* stack of indexes of the n_back */
+    void *memory;   /* what was allocated; zeroed, and pages that no object needs are not touched */
+    uint8_t *first; /* the first object in it, on a cache line */
+    size_t size;    /* bytes from one object to the next, a multiple of 64 */
+    uint32_t count; /* objects in all */
+    uint32_t n_free; /* objects that are not in use */
+    uint32_t n_back; /* those of them that have been in use before; they are given out first */
+    uint32_t *free_; /* stack of the indexes of the n_back */
 };
 
-int br_pool_init(struct br_pool *pool, size_t size, uint32_t count); /* -ENOMEM */
-void br_pool_destroy(struct br_pool *pool);                          /* safe on a zeroed pool */
-void *br_pool_get(struct br_pool *pool); /* NULL: all are in use; not cleared again */
+/* Allocates `count` objects of `size` bytes, all zero. Returns 0, or -ENOMEM with a message; then
+ * the pool is all zero. */
+int br_pool_init(struct br_pool *pool, size_t size, uint32_t count);
+
+/* Frees the pool, objects in use included. An all-zero pool is allowed. */
+void br_pool_destroy(struct br_pool *pool);
+
+/* Returns an object, or NULL when all are in use. An object that was in use before still has its
+ * old contents. */
+void *br_pool_get(struct br_pool *pool);
+
+/* Gives an object back that br_pool_get() returned. */
 void br_pool_put(struct br_pool *pool, void *object);
 
 static inline uint32_t br_pool_index(const struct br_pool *pool, const void *object)
@@ -30,7 +38,7 @@ static inline uint32_t br_pool_index(const struct br_pool *pool, const void *obj
     return (uint32_t)((size_t)((const uint8_t *)object - pool->first) / pool->size);
 }
 
-/* Objects with indexes from here on have never been in use. */
+/* Returns how many objects have ever been in use: objects with indexes from here on have not. */
 static inline uint32_t br_pool_used(const struct br_pool *pool)
 {
     return pool->count - (pool->n_free - pool->n_back);

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Design notes
- *
- * 1. Cell i starts with turn i. A producer that took position p owns cell p & mask when its turn is
- *    p, writes
- * the item and sets the turn to p + 1: readable. The consumer takes it at turn p + 1 and sets p +
- * capacity: writable in the next round.
- * 2. At least two cells: with one, "readable" (p + 1) and "writable next round" (p + capacity) are
- *    the same
- * turn.
- * 3. A producer that was descheduled between taking a position and publishing it hides later items
- *    until it continues. The consumer then sees an empty ring, and the worker comes back; nothing
- *    is lost.
+ * 1. The sequence number of cell i starts at i. A producer that took position p owns cell p & mask
+ *    when the cell's number is p. It writes the item and stores p + 1, which makes the cell
+ *    readable. The consumer takes the item and stores p + capacity, which makes the cell writable
+ *    for the producer that comes one round later.
+ * 2. There are at least two cells: with one, "readable" (p + 1) and "writable in the next round"
+ *    (p + capacity) would be the same number.
+ * 3. A producer that the kernel stops between taking a position and publishing it hides later items
+ *    until it continues. The consumer then finds the ring empty and comes back later; nothing is
+ *    lost. br_ring_idle() tells this case from a ring that is empty.
  */
 #include "base/ring.h"
 

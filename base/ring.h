@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bounded ring of pointers: any number of producers, one consumer (the submission ring of a
- * worker). Lock-free, after D. Vyukov's bounded queue: each cell carries the turn at which it may
- * be written or read next.
+ * A bounded ring of pointers with any number of producers and one consumer: the submission ring of
+ * a worker. Lock-free, after D. Vyukov's bounded queue: each cell has a sequence number that says
+ * whether it may be written or read next (ring.c).
  */
 #ifndef BR_BASE_RING_H
 #define BR_BASE_RING_H
@@ -19,19 +19,28 @@ struct br_ring_cell {
 struct br_ring {
     struct br_ring_cell *cells;
     uint64_t mask;
-    _Alignas(64) _Atomic uint64_t tail; /* next to write, shared by producers */
-    _Alignas(64) uint64_t head;         /* next to read, the consumer's own */
+    _Alignas(64) _Atomic uint64_t tail; /* next position to write, shared by the producers */
+    _Alignas(64) uint64_t head;         /* next position to read, the consumer's own */
 };
 
-/* rounded up to a power of two; -ENOMEM */
+/* Allocates at least `capacity` cells, rounded up to a power of two. Returns 0, or -ENOMEM with a
+ * message. */
 int br_ring_init(struct br_ring *ring, uint32_t capacity);
-/* safe on a zeroed ring; items stay their owner's */
+
+/* Frees the ring, not the items. An all-zero ring is allowed. No other thread uses the ring. */
 void br_ring_destroy(struct br_ring *ring);
-bool br_ring_push(struct br_ring *ring, void *item); /* any thread; false: full */
-void *br_ring_pop(struct br_ring *ring);             /* the consumer; NULL: empty */
-bool br_ring_empty(struct br_ring *ring);            /* the consumer */
-bool br_ring_idle(
-    /* the consumer: empty, and no producer is about to publish an item (note 3) */
-    struct br_ring *ring);
+
+/* Adds an item; from any thread. Returns false when the ring is full. */
+bool br_ring_push(struct br_ring *ring, void *item);
+
+/* Removes and returns the oldest item, or NULL when none is readable. Only for the consumer. */
+void *br_ring_pop(struct br_ring *ring);
+
+/* Returns whether br_ring_pop() would return NULL. Only for the consumer. */
+bool br_ring_empty(struct br_ring *ring);
+
+/* Returns whether the ring is empty and no producer is about to publish an item (note 3 of ring.c).
+ * Only for the consumer. */
+bool br_ring_idle(struct br_ring *ring);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hash table with a fixed capacity: (64-bit tag, 32-bit peer) -> pointer. Open addressing with
- * backward-shift deletion, so it neither allocates nor degrades in a long run. Not thread-safe.
+ * A hash table of fixed capacity from (64-bit tag, 32-bit peer) to a pointer. Open addressing with
+ * backward-shift deletion, so that it neither allocates nor gets slower in a long run. Not
+ * thread-safe.
  */
 #ifndef BR_BASE_TABLE_H
 #define BR_BASE_TABLE_H
@@ -20,14 +21,21 @@ struct br_table {
     uint32_t mask, count;
 };
 
-/* Makes room for `capacity` entries, with which the table is half full. -ENOMEM with a message. */
+/* Allocates room for at least `capacity` entries at a load of 1/2. Returns 0, or -ENOMEM with a
+ * message. */
 int br_table_init(struct br_table *table, uint32_t capacity);
+
+/* Frees the table, not the values. An all-zero table is allowed. */
 void br_table_destroy(struct br_table *table);
-/* The key's value; NULL: the key is not there. */
+
+/* Returns the value of a key, or NULL when it has none. */
 void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer);
-/* 0; -EEXIST: the key is there; -ENOSPC: the table has `capacity` entries. */
+
+/* Adds a key with a value that is not NULL. Returns 0; -EEXIST: the key has a value already;
+ * -ENOSPC: the table is full. Neither comes with a message. */
 int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value);
-/* Removes the key and returns its value; NULL: the key was not there. */
+
+/* Removes a key. Returns its value, or NULL when it had none. */
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer);
 
 #endif

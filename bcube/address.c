@@ -179,22 +179,3 @@ uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint3
     uint32_t power = br_bcube_power(cube, level);
     return (index / power * cube->n + port) * power + index % power;
 }
-
-int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_bcube_link *link)
-{
-    if (a >= cube->hosts || b >= cube->hosts)
-        return br_error(EINVAL, "BCube(%u,%u) has no host %u: they are 0 to %u", cube->n, cube->k,
-                        a >= cube->hosts ? a : b, cube->hosts - 1);
-    int level = br_bcube_level(cube, a, b);
-    if (level < 0)
-        return br_error(
-            EINVAL, "hosts %u and %u of BCube(%u,%u) are no neighbours: they differ in %u digits",
-            a, b, cube->n, cube->k, br_bcube_distance(cube, a, b));
-    *link = (struct br_bcube_link){
-        .level = (uint32_t)level,
-        .index = br_bcube_switch(cube, a, (uint32_t)level),
-        .port_a = br_bcube_port(cube, a, (uint32_t)level),
-        .port_b = br_bcube_port(cube, b, (uint32_t)level),
-    };
-    return 0;
-}

@@ -25,13 +25,6 @@ struct br_bcube {
     uint32_t hosts; /* n^k */
 };
 
-/* The link between two neighbours. */
-struct br_bcube_link {
-    uint32_t level;
-    uint32_t index;          /* the switch is <level, index> */
-    uint32_t port_a, port_b; /* digits of the two hosts */
-};
-
 /* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with a message, *cube
  * untouched. */
 int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k);
@@ -72,9 +65,5 @@ uint32_t br_bcube_switch(const struct br_bcube *cube, uint32_t host, uint32_t le
 uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t level);
 uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index,
                               uint32_t port);
-
-/* The link between two hosts. 0; -EINVAL with a message when they are no neighbours or do not
- * exist. */
-int br_bcube_link(const struct br_bcube *cube, uint32_t a, uint32_t b, struct br_bcube_link *link);
 
 #endif

@@ -149,11 +149,6 @@ uint32_t br_cabling_management(const struct br_cabling *cabling, uint32_t host)
     return cabling->management + host + 1;
 }
 
-uint32_t br_cabling_operator(const struct br_cabling *cabling)
-{
-    return (cabling->management | ~br_address_mask(cabling->management_bits)) - 1;
-}
-
 bool br_cabling_switch_used(const struct br_cabling *cabling, uint32_t level, uint32_t index)
 {
     return br_bcube_switch_host(&cabling->cube, level, index, 0) < cabling->hosts;

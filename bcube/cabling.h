@@ -59,8 +59,6 @@ void br_cabling_cable(const struct br_cabling *cabling, uint32_t host, uint32_t 
                       struct br_cable *cable);
 uint32_t br_cabling_subnet(const struct br_cabling *cabling, uint32_t level, uint32_t index);
 uint32_t br_cabling_management(const struct br_cabling *cabling, uint32_t host);
-/* management address of who runs the tools */
-uint32_t br_cabling_operator(const struct br_cabling *cabling);
 
 /* Is any host that is there on this switch? In a partial cube some have none, and need not be
  * bought. */

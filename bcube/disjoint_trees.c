@@ -4,7 +4,7 @@
  *    has and what it lacks. An edge costs what it adds to the sum of the fourth powers of the loads
  *    of its two NICs, so the busiest NICs are left alone; loads count within the tree, too, so that
  *    it does not become a star. On emulated failures this comes within a tenth of the bound
- *    (test_forest.c).
+ *    (test_disjoint_trees.c).
  * 2. A switch joins all its hosts, so its cheapest edge is that of the least loaded host in the
  *    tree and the least loaded one outside: a step looks at each NIC once.
  * 3. Equal costs: the edge nearest to the root, then the hosts that follow the tree's number, so

@@ -63,19 +63,6 @@ int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t
     return 0;
 }
 
-int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number,
-                       uint32_t level)
-{
-    int rc = failures_check(number, level);
-    if (rc || !br_failures_has(failures, kind, number, level))
-        return rc;
-    uint32_t place = failures_place_of(failures, key_of(kind, number, level));
-    failures->count--;
-    memmove(failures->keys + place, failures->keys + place + 1,
-            (failures->count - place) * sizeof *failures->keys);
-    return 0;
-}
-
 bool br_failures_has(const struct br_failures *failures, enum br_failure kind, uint32_t number,
                      uint32_t level)
 {

@@ -34,8 +34,6 @@ void br_failures_destroy(struct br_failures *failures); /* all zero again */
  * that no cube has. */
 int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number,
                     uint32_t level);
-int br_failures_remove(struct br_failures *failures, enum br_failure kind, uint32_t number,
-                       uint32_t level);
 bool br_failures_has(const struct br_failures *failures, enum br_failure kind, uint32_t number,
                      uint32_t level);
 

@@ -30,13 +30,6 @@ bool br_route_works(const struct br_bcube *cube, const struct br_failures *failu
                     const struct br_route *route);
 
 /*
- * A shortest route: corrects the digits that differ in the order of levels[0..k-1], a permutation
- * of 0..k-1; NULL: k-1 down to 0. Failures are not looked at. O(k).
- */
-int br_route_shortest(const struct br_bcube *cube, uint32_t a, uint32_t b, const uint32_t *levels,
-                      struct br_route *route);
-
-/*
  * k routes that share no host but a and b, and no switch (BuildPathSet of the BCube paper):
  * routes[i] leaves a on level i. Where digit i of a and b differs it has as many hops as digits
  * differ, else two more. a != b. O(k^2).
@@ -61,9 +54,5 @@ int br_route_disjoint(const struct br_bcube *cube, uint32_t a, uint32_t b,
 #define BR_ROUTE_SEARCH_LINKS 262144u
 int br_route_around(const struct br_bcube *cube, uint32_t a, uint32_t b,
                     const struct br_failures *failures, struct br_route *route);
-
-/* "[0,0] -1-> [1,0] -0-> [1,2]" into out; returns out. Cut where it does not fit. */
-char *br_route_text(const struct br_bcube *cube, uint32_t a, const struct br_route *route,
-                    char *out, size_t bytes);
 
 #endif

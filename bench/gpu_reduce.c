@@ -37,6 +37,7 @@
 
 static const struct br_cuda *cuda;
 static struct br_reducer *reducer;
+static struct CUstream_st *stream;
 static char *arrays[SOURCES + 1]; /* in the GPU's memory: the sources, then the destination */
 static struct br_random numbers;
 
@@ -52,13 +53,21 @@ static bool is_missing(int rc)
     return rc == -ENOENT || rc == -ENOSYS || rc == -ENODEV || rc == -EOPNOTSUPP;
 }
 
-static int wait_for(uint64_t ticket)
+static int submit(enum braid_type type, enum braid_reduction op, void *dst, const void *const *src,
+                  int n_src, size_t bytes, int divisor)
 {
-    int rc;
+    struct br_gpu_reduction all = {.dst = dst, .bytes = bytes, .n_src = n_src, .divisor = divisor};
 
-    while (!(rc = br_reducer_done(reducer, ticket)))
-        continue;
-    return rc < 0 ? rc : 0;
+    for (int s = 0; s < n_src; s++)
+        all.src[s] = src[s];
+    return br_reducer_submit(reducer, stream, type, op, &all);
+}
+
+static int wait_for_all(void)
+{
+    br_cuda_result result = cuda->stream_synchronize(stream);
+
+    return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "a reduction on the GPU");
 }
 
 /* ---- results
@@ -108,7 +117,6 @@ static int check_one(enum braid_type type, enum braid_reduction op, int n_src, s
     size_t bytes = count * br_type_size(type);
     const void *on_host[SOURCES], *on_gpu[SOURCES];
     char *dst = arrays[SOURCES] + dst_odd;
-    uint64_t ticket;
     int rc;
 
     for (int s = 0; s < n_src; s++) {
@@ -121,9 +129,9 @@ static int check_one(enum braid_type type, enum braid_reduction op, int n_src, s
     }
     rc = br_reduce(type, op, expected, on_host, n_src, count, n_src);
     if (!rc)
-        rc = br_reducer_reduce(reducer, type, op, dst, on_gpu, n_src, bytes, n_src, &ticket);
+        rc = submit(type, op, dst, on_gpu, n_src, bytes, n_src);
     if (!rc)
-        rc = wait_for(ticket);
+        rc = wait_for_all();
     if (!rc && cuda->copy((uintptr_t)got, (uintptr_t)dst, bytes) != BR_CUDA_SUCCESS)
         rc = br_error(EIO, "cannot copy from the GPU");
     if (!rc && wrong(type, op, got, expected, bytes))
@@ -155,13 +163,13 @@ static int check_all(void)
 /* Seconds of one of REPEATS in a row. With one source it is a copy. */
 static double once(enum braid_type type, enum braid_reduction op, int n_src, size_t bytes)
 {
-    uint64_t ticket = 0, began = br_clock_now();
+    uint64_t began = br_clock_now();
     int rc = 0;
 
     for (int i = 0; i < REPEATS && !rc; i++)
-        rc = br_reducer_reduce(reducer, type, op, arrays[SOURCES], (const void *const *)arrays,
-                               n_src, bytes, op == BRAID_AVG ? n_src : 0, &ticket);
-    if (rc || wait_for(ticket))
+        rc = submit(type, op, arrays[SOURCES], (const void *const *)arrays, n_src, bytes,
+                    op == BRAID_AVG ? n_src : 0);
+    if (rc || wait_for_all())
         exit(say());
     return (double)(br_clock_now() - began) * 1e-9 / REPEATS;
 }
@@ -223,6 +231,8 @@ static int allocate(int device, size_t bytes)
             rc = br_cuda_error(cuda, result, "%zu bytes of GPU memory", bytes);
         arrays[i] = (char *)(uintptr_t)at;
     }
+    if (!rc && cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0) != BR_CUDA_SUCCESS)
+        rc = br_error(EIO, "cannot make a stream on GPU %d", device);
     return rc;
 }
 
@@ -252,6 +262,7 @@ int main(int argc, char **argv)
         rc = measure_all();
     for (int i = 0; i <= SOURCES; i++)
         cuda->memory_free((uintptr_t)arrays[i]);
+    cuda->stream_destroy(stream);
     br_reducer_destroy(reducer);
     return rc;
 }

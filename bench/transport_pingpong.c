@@ -280,7 +280,7 @@ static void open_end(struct end *end, struct br_device_config *config, const cha
     end->region = (struct br_region){.bytes = options->area, .segment_fd = -1};
     if (options->segment
             ? br_segment_alloc(options->area, -1, &end->region.base, &end->region.segment_fd)
-            : !(end->region.base = br_numa_alloc(options->area, -1)))
+            : !(end->region.base = aligned_alloc(4096, options->area)))
         die("no memory");
     end->memory = end->region.base;
     memset(end->memory, 1, options->area);

@@ -361,7 +361,7 @@ static void open_braid(struct end *end, const char *name, struct hello *ours)
                                               .message_buffers = 16,
                                               .max_links = 4};
     braid->region = (struct br_region){.bytes = end->bytes,
-                                       .base = made(br_numa_alloc(end->bytes, -1), "memory"),
+                                       .base = made(aligned_alloc(4096, end->bytes), "memory"),
                                        .segment_fd = -1};
     must(braid->ops->device_open(&braid->config, &braid->device), name);
     must(braid->ops->region_register(braid->device, &braid->region), "region");

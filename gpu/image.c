@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "gpu/image.h"
+/* The image stands in a file of its own, so that a program can be linked with another one: tests of
+ * the guest do so. */
+#include "gpu/reduce.h"
 
 #ifdef BRAID_GPU_IMAGE
 
-/* Some megabytes: the assembler takes them as they are, where a C array would be minutes of
- * compiling. */
+/* The image has some megabytes. The assembler takes them as they are; compiling a C array of them
+ * would take minutes. The symbols are global because the link-time optimiser may compile the C code
+ * apart from this. */
 __asm__(".section .rodata\n"
         ".balign 64\n"
-        /* the C code may be compiled apart from this: LTO */
         ".globl br_gpu_image_begin, br_gpu_image_end\n"
         ".hidden br_gpu_image_begin, br_gpu_image_end\n"
         "br_gpu_image_begin:\n"

@@ -11,10 +11,9 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/memlock.h"
+#include "base/available.h"
 #include "base/pool.h"
 #include "transport/monitor.h"
-#include "transport/region.h"
 
 #define ENTRIES 4096
 /* Yields while somebody changes memory, before the operation goes without a region. */
@@ -414,4 +413,23 @@ void br_cache_close(struct br_cache *cache)
     while (cache->n)
         cache_evict(cache, cache->table[0]);
     cache_destroy(cache);
+}
+
+int br_region_register(struct br_device *const *devices, int n, struct br_region *region)
+{
+    for (int i = 0; i < n; i++) {
+        int rc = devices[i]->ops->region_register(devices[i], region);
+
+        if (rc) {
+            br_region_release(devices, i, region);
+            return br_error_prefix(rc, "device %s: ", devices[i]->name);
+        }
+    }
+    return 0;
+}
+
+void br_region_release(struct br_device *const *devices, int n, struct br_region *region)
+{
+    while (n-- > 0)
+        devices[n]->ops->region_release(devices[n], region);
 }

@@ -65,4 +65,14 @@ bool br_cache_owns(const struct br_cache *cache, const struct br_region *region)
 void br_cache_reclaim(struct br_cache *cache);
 const struct br_cache_counters *br_cache_counters(const struct br_cache *cache);
 
+/*
+ * Registers a region with n devices, with all of them or with none. Returns 0, or the error of the
+ * first device that cannot, with a message that names it. Under the worker's lock, and not on the
+ * data path, as pinning memory takes its time.
+ */
+int br_region_register(struct br_device *const *devices, int n, struct br_region *region);
+
+/* Releases a region's keys of n devices, as region_release of each does. */
+void br_region_release(struct br_device *const *devices, int n, struct br_region *region);
+
 #endif

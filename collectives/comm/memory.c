@@ -24,7 +24,6 @@
 #include "collectives/gpu/gpudirect.h"
 #include "gpu/pointer.h"
 #include "transport/cache.h"
-#include "transport/region.h"
 #include "transport/shm/segment.h"
 
 /* Memory that is to be freed waits as long for peers that are being served from it. */

@@ -14,7 +14,7 @@
 #include "collectives/gpu/gpudirect.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "gpu/ipc.h"
 #include "gpu/offload.h"
 #include "gpu/pointer.h"

@@ -20,7 +20,7 @@
 #include <yaml.h>
 
 #include "base/error.h"
-#include "base/rate.h"
+#include "base/text.h"
 #include "protocol/bootstrap/yaml_depth.h"
 
 #define KEYS_MAX 8

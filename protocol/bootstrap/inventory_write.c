@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "base/rate.h"
+#include "base/text.h"
 
 /* Does a word read back as itself, in YAML 1.1 and 1.2, also between braces? */
 static bool is_plain(const char *word)

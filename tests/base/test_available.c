@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,6 +100,31 @@ static void available_memory__limit_of_an_old_cgroup(void **state)
     expect(1000 << 10, "MemAvailable");
 }
 
+/* The limit of a process whose status has these capabilities. */
+static uint64_t memlock_with(const char *capabilities)
+{
+    char status[128];
+
+    snprintf(status, sizeof status, "Name:\tx\nCapInh:\tffffffffffffffff\nCapEff:\t%s\n",
+             capabilities);
+    put("proc/self/status", status);
+    return br_memlock(root);
+}
+
+static void memlock__limit_and_capability(void **state)
+{
+    struct rlimit before, small;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+    small = (struct rlimit){.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+    assert_int_equal(memlock_with("0000000000000000"), 4096);
+    assert_true(memlock_with("0000000000004000") == UINT64_MAX);
+    assert_int_equal(br_memlock("/nowhere"), 4096);
+    assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +132,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(available_memory__of_the_machine, setup, teardown),
         cmocka_unit_test_setup_teardown(available_memory__limit_of_a_cgroup, setup, teardown),
         cmocka_unit_test_setup_teardown(available_memory__limit_of_an_old_cgroup, setup, teardown),
+        cmocka_unit_test_setup_teardown(memlock__limit_and_capability, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,30 +71,6 @@ static void numa_pin__bad_cpu_is_named(void **state)
     }
 }
 
-static void numa_alloc__zeroed_on_any_node(void **state)
-{
-    static const int nodes[] = {-1, 0, 1, 5000};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
-        unsigned char *memory = br_numa_alloc(100000, nodes[i]);
-
-        assert_non_null(memory);
-        assert_int_equal((uintptr_t)memory % 4096, 0);
-        for (int at = 0; at < 100000; at++)
-            assert_int_equal(memory[at], 0);
-        memory[99999] = 1;
-        br_numa_free(memory, 100000);
-    }
-}
-
-static void numa_alloc__too_much(void **state)
-{
-    (void)state;
-    assert_null(br_numa_alloc((size_t)1 << 60, 0));
-    br_numa_free(NULL, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,8 +78,6 @@ int main(void)
         cmocka_unit_test(numa_node_of_interface__unknown),
         cmocka_unit_test(numa_pin__moves_only_its_thread),
         cmocka_unit_test(numa_pin__bad_cpu_is_named),
-        cmocka_unit_test(numa_alloc__zeroed_on_any_node),
-        cmocka_unit_test(numa_alloc__too_much),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

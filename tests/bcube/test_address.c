@@ -164,7 +164,7 @@ static void bcube_parse_host__bad(void **state)
     assert_int_equal(host, 77);
 }
 
-/* Level, distance and link agree with a count of the digits that differ, for all pairs of small
+/* Level and distance agree with a count of the digits that differ, for all pairs of small
  * cubes. */
 static void bcube_level__agrees_with_the_digits(void **state)
 {
@@ -175,7 +175,6 @@ static void bcube_level__agrees_with_the_digits(void **state)
     {
         for (uint32_t a = 0; a < cube.hosts && cube.hosts <= 512; a++) {
             for (uint32_t b = 0; b < cube.hosts; b++) {
-                struct br_bcube_link link;
                 uint32_t differ = 0;
                 int level = -1;
                 for (uint32_t l = 0; l < cube.k; l++)
@@ -184,30 +183,9 @@ static void bcube_level__agrees_with_the_digits(void **state)
                 level = differ == 1 ? level : -1;
                 assert_int_equal(br_bcube_distance(&cube, a, b), differ);
                 assert_int_equal(br_bcube_level(&cube, a, b), level);
-                assert_int_equal(br_bcube_link(&cube, a, b, &link), level < 0 ? -EINVAL : 0);
-                if (level < 0)
-                    continue;
-                assert_int_equal(link.level, level);
-                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_a),
-                                 a);
-                assert_int_equal(br_bcube_switch_host(&cube, link.level, link.index, link.port_b),
-                                 b);
             }
         }
     }
-}
-
-static void bcube_link__bad(void **state)
-{
-    struct br_bcube cube;
-    struct br_bcube_link link;
-
-    (void)state;
-    assert_int_equal(br_bcube_init(&cube, 3, 2), 0);
-    assert_int_equal(br_bcube_link(&cube, 0, 9, &link), -EINVAL);
-    assert_non_null(strstr(br_error_message(), "no host 9"));
-    assert_int_equal(br_bcube_link(&cube, 0, 4, &link), -EINVAL);
-    assert_non_null(strstr(br_error_message(), "differ in 2 digits"));
 }
 
 static void bcube_neighbour__all_distinct_and_mutual(void **state)
@@ -269,7 +247,6 @@ int main(void)
         cmocka_unit_test(bcube_text__and_back),
         cmocka_unit_test(bcube_parse_host__bad),
         cmocka_unit_test(bcube_level__agrees_with_the_digits),
-        cmocka_unit_test(bcube_link__bad),
         cmocka_unit_test(bcube_neighbour__all_distinct_and_mutual),
         cmocka_unit_test(bcube_switch__ports_hold_each_host_once),
     };

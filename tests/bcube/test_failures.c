@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Against a plain array of flags, through many changes. */
+/* Against a plain array of flags, through many additions, some of them twice. */
 static void failures_add__keeps_all_others(void **state)
 {
     enum { KINDS = 3, LEVELS = 3, NUMBERS = 20 };
@@ -22,17 +22,14 @@ static void failures_add__keeps_all_others(void **state)
 
     (void)state;
     br_random_seed(&random, 1);
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 1000; i++) {
         uint32_t kind = (uint32_t)br_random_below(&random, KINDS),
                  level = (uint32_t)br_random_below(&random, LEVELS);
         uint32_t number = (uint32_t)br_random_below(&random, NUMBERS);
-        bool add = br_random_below(&random, 2);
         uint32_t count = 0;
 
-        assert_int_equal((add ? br_failures_add : br_failures_remove)(
-                             &failures, (enum br_failure)kind, number, level),
-                         0);
-        present[kind][level][number] = add;
+        assert_int_equal(br_failures_add(&failures, (enum br_failure)kind, number, level), 0);
+        present[kind][level][number] = true;
         for (uint32_t a = 0; a < KINDS; a++)
             for (uint32_t b = 0; b < LEVELS; b++)
                 for (uint32_t c = 0; c < NUMBERS; c++) {
@@ -54,7 +51,6 @@ static void failures_add__bad(void **state)
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 65536, 0), -EINVAL);
     assert_non_null(strstr(br_error_message(), "65535"));
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_NIC, 0, 16), -EINVAL);
-    assert_int_equal(br_failures_remove(&failures, BR_FAILURE_NIC, 65536, 0), -EINVAL);
     assert_int_equal(failures.count, 0);
     br_failures_destroy(&failures);
 }
@@ -75,20 +71,20 @@ static void link_works__by_kind(void **state)
     assert_false(br_link_works(&cube, &failures, 4, 5, 0));
     assert_true(br_link_works(&cube, &failures, 5, 3, 0));
     assert_true(br_link_works(&cube, &failures, 4, 7, 1));
-    assert_int_equal(br_failures_remove(&failures, BR_FAILURE_NIC, 4, 0), 0);
+    br_failures_destroy(&failures);
 
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_SWITCH, 1, 0), 0);
     assert_false(br_link_works(&cube, &failures, 5, 4, 0));
     assert_false(br_link_works(&cube, &failures, 5, 3, 0));
     assert_true(br_link_works(&cube, &failures, 1, 2, 0));
     assert_true(br_link_works(&cube, &failures, 5, 8, 1));
-    assert_int_equal(br_failures_remove(&failures, BR_FAILURE_SWITCH, 1, 0), 0);
+    br_failures_destroy(&failures);
 
     assert_int_equal(br_failures_add(&failures, BR_FAILURE_HOST, 5, 0), 0);
     assert_false(br_host_works(&failures, 5));
     assert_false(br_link_works(&cube, &failures, 5, 4, 0));
     assert_false(br_link_works(&cube, &failures, 8, 5, 1));
-    assert_int_equal(br_failures_remove(&failures, BR_FAILURE_HOST, 5, 0), 0);
+    br_failures_destroy(&failures);
 
     failures.missing_from = 5;
     assert_false(br_link_works(&cube, &failures, 5, 4, 0));

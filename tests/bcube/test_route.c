@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "bcube/route.h"
-#include "tests/bcube/exhaustive.h"
 #include "tests/says.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const uint32_t small[][2] = {{2, 1}, {5, 1}, {2, 2}, {3, 2}, {4, 2},
@@ -34,68 +34,50 @@ static uint32_t any_host(const struct br_bcube *cube, struct br_random *random)
     return (uint32_t)br_random_below(random, cube->hosts);
 }
 
-static void shuffle(uint32_t *levels, uint32_t k, struct br_random *random)
-{
-    for (uint32_t i = 0; i < k; i++)
-        levels[i] = i;
-    for (uint32_t i = k; i > 1; i--) {
-        uint32_t j = (uint32_t)br_random_below(random, i), level = levels[i - 1];
-
-        levels[i - 1] = levels[j];
-        levels[j] = level;
-    }
-}
-
 static void check_end(const struct br_route *route, uint32_t a, uint32_t b)
 {
     assert_int_equal(route->hops ? route->hosts[route->hops - 1] : a, b);
 }
 
-/* The length is that of breadth-first search, from every host to every host. */
-static void route_shortest__as_short_as_any(void **state)
+/* distance[h]: hops of the shortest working route from `from`, by breadth-first search; UINT32_MAX:
+ * there is none. */
+static void exhaustive_distances(const struct br_bcube *cube, const struct br_failures *failures,
+                                 uint32_t from, uint32_t *distance)
 {
-    struct br_random random;
-
-    (void)state;
-    br_random_seed(&random, 1);
-    for (size_t s = 0; s < COUNT(small); s++) {
-        struct br_bcube cube = cube_of(small[s]);
-        uint32_t distance[64], levels[BR_BCUBE_LEVELS_MAX];
-
-        for (uint32_t a = 0; a < cube.hosts; a++) {
-            exhaustive_distances(&cube, NULL, a, distance);
-            for (uint32_t b = 0; b < cube.hosts; b++) {
-                struct br_route route;
-
-                shuffle(levels, cube.k, &random);
-                assert_int_equal(br_route_shortest(&cube, a, b, b % 2 ? levels : NULL, &route), 0);
-                assert_int_equal(route.hops, distance[b]);
-                assert_true(br_route_works(&cube, NULL, a, &route));
-                check_end(&route, a, b);
-            }
+    uint32_t *queue = calloc(cube->hosts, sizeof *queue), head = 0, tail = 0;
+    memset(distance, 0xff, cube->hosts * sizeof *distance);
+    if (!queue)
+        abort();
+    if (br_host_works(failures, from)) {
+        distance[from] = 0;
+        queue[tail++] = from;
+    }
+    while (head < tail) {
+        uint32_t host = queue[head++];
+        for (uint32_t other = 0; other < cube->hosts; other++) {
+            int level = br_bcube_level(cube, host, other);
+            if (level < 0 || distance[other] != UINT32_MAX ||
+                !br_link_works(cube, failures, host, other, (uint32_t)level))
+                continue;
+            distance[other] = distance[host] + 1;
+            queue[tail++] = other;
         }
     }
+    free(queue);
 }
 
-static void route_shortest__order_of_levels(void **state)
+/* Adds so many random NICs, hosts and switches. */
+static void random_failures(const struct br_bcube *cube, struct br_random *random, uint32_t count,
+                            struct br_failures *failures)
 {
-    static const uint32_t up[] = {0, 1, 2}, twice[] = {0, 1, 1}, beyond[] = {0, 1, 3};
-    struct br_bcube cube = cube_of((const uint32_t[]){3, 3});
-    struct br_route route;
-
-    (void)state;
-    assert_int_equal(br_route_shortest(&cube, 0, 26, up, &route), 0);
-    assert_int_equal(route.hops, 3);
-    assert_int_equal(route.hosts[0], 2);
-    assert_int_equal(route.hosts[1], 8);
-    assert_int_equal(br_route_shortest(&cube, 0, 26, NULL, &route), 0);
-    assert_int_equal(route.hosts[0], 18);
-    assert_int_equal(br_route_shortest(&cube, 0, 26, twice, &route), -EINVAL);
-    assert_non_null(strstr(br_error_message(), "permutation"));
-    assert_int_equal(br_route_shortest(&cube, 0, 26, beyond, &route), -EINVAL);
-    assert_int_equal(br_route_shortest(&cube, 0, 27, NULL, &route), -EINVAL);
-    assert_non_null(strstr(br_error_message(), "no host 27"));
-    assert_int_equal(br_route_shortest(&cube, 27, 0, NULL, &route), -EINVAL);
+    while (count--) {
+        enum br_failure kind = (enum br_failure)br_random_below(random, 3);
+        uint32_t limit =
+            kind == BR_FAILURE_SWITCH ? br_bcube_power(cube, cube->k - 1) : cube->hosts;
+        uint32_t level = kind == BR_FAILURE_HOST ? 0 : (uint32_t)br_random_below(random, cube->k);
+        if (br_failures_add(failures, kind, (uint32_t)br_random_below(random, limit), level))
+            abort();
+    }
 }
 
 /* k routes of the promised lengths; no two use the same host in between, nor the same switch. */
@@ -361,23 +343,9 @@ static void route_works__notices(void **state)
     assert_false(br_route_works(&cube, NULL, 0, &(struct br_route){3, {1, 2, 1}}));
 }
 
-static void route_text__by_hand(void **state)
-{
-    struct br_bcube cube = cube_of((const uint32_t[]){3, 2});
-    struct br_route route = {2, {3, 5}};
-    char text[128], cut[10];
-
-    (void)state;
-    assert_string_equal(br_route_text(&cube, 0, &route, text, sizeof text),
-                        "[0,0] -1-> [1,0] -0-> [1,2]");
-    assert_string_equal(br_route_text(&cube, 0, &route, cut, sizeof cut), "[0,0] -1-");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(route_shortest__as_short_as_any),
-        cmocka_unit_test(route_shortest__order_of_levels),
         cmocka_unit_test(route_disjoint__all_pairs_of_small_cubes),
         cmocka_unit_test(route_disjoint__large_cubes),
         cmocka_unit_test(route_disjoint__bad),
@@ -388,7 +356,6 @@ int main(void)
         cmocka_unit_test(route_around__gives_up),
         cmocka_unit_test(route_around__words),
         cmocka_unit_test(route_works__notices),
-        cmocka_unit_test(route_text__by_hand),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

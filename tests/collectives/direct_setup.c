@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "gpu/pointer.h"
 #include "tests/fake_cuda/fake_cuda.h"
 

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "gpu/copier.h"
 #include "gpu/driver.h"
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 

@@ -14,6 +14,7 @@
 #include "gpu/kernels.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
+#include "tests/fake_cuda/kernels_on_host.h"
 
 #define BYTES 4096
 
@@ -23,6 +24,7 @@ static const struct br_gpu_image image = {"image", NULL, "sm_none"};
 static const struct br_cuda *cuda;
 static struct CUctx_st *context;
 static struct br_reducer *reducer;
+static struct CUstream_st *stream;
 static void *arrays[4]; /* in the GPU's memory */
 
 static int set_up(void **state)
@@ -38,6 +40,8 @@ static int set_up(void **state)
     }
     br_cuda_leave(cuda);
     assert_int_equal(br_reducer_create(0, &image, &reducer), 0);
+    assert_int_equal(br_cuda_enter(cuda, context), 0);
+    assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
     return 0;
 }
 
@@ -46,7 +50,7 @@ static int tear_down(void **state)
     (void)state;
     fake_cuda()->fail[0] = 0;
     br_reducer_destroy(reducer);
-    br_cuda_enter(cuda, context);
+    cuda->stream_destroy(stream);
     for (int i = 0; i < 4; i++)
         cuda->memory_free((uintptr_t)arrays[i]);
     fake_leave_gpu(0);
@@ -65,31 +69,30 @@ static void fill(void)
             bytes_of(i)[k] = (float)(k * (i + 1));
 }
 
-static int ask(enum braid_reduction reduction, int n_src, size_t bytes, int divisor,
-               uint64_t *ticket)
+static int submit(enum braid_reduction reduction, int n_src, size_t bytes, int divisor)
 {
-    return br_reducer_reduce(reducer, BRAID_FLOAT32, reduction, arrays[3],
-                             (const void *const *)arrays, n_src, bytes, divisor, ticket);
+    struct br_gpu_reduction reduce = {
+        .dst = arrays[3], .bytes = bytes, .n_src = n_src, .divisor = divisor};
+
+    for (int s = 0; s < 3; s++)
+        reduce.src[s] = arrays[s];
+    return br_reducer_submit(reducer, stream, BRAID_FLOAT32, reduction, &reduce);
 }
 
-/* Asks, sees that nothing has happened yet, waits, and compares arrays[3] with k * factor. */
+/* Submits, sees that nothing has happened yet, waits, and compares arrays[3] with k * factor. */
 static void expect(enum braid_reduction reduction, int n_src, int divisor, float factor)
 {
-    uint64_t ticket;
-
     fill();
     fake_cuda()->late = 2;
-    assert_int_equal(ask(reduction, n_src, BYTES - 4, divisor, &ticket), 0);
+    assert_int_equal(submit(reduction, n_src, BYTES - 4, divisor), 0);
     assert_true(bytes_of(3)[5] == 20);
-    assert_int_equal(br_reducer_done(reducer, ticket), 0);
-    while (!br_reducer_done(reducer, ticket))
-        continue;
+    assert_int_equal(cuda->stream_synchronize(stream), BR_CUDA_SUCCESS);
     for (int k = 0; k < BYTES / 4 - 1; k++)
         assert_true(bytes_of(3)[k] == (float)k * factor);
     assert_true(bytes_of(3)[BYTES / 4 - 1] == (float)(BYTES / 4 - 1) * 4); /* behind the end */
 }
 
-static void br_reducer_reduce__sums_in_one_launch(void **state)
+static void br_reducer_submit__sums_in_one_launch(void **state)
 {
     uint64_t before = fake_cuda_counters().launches;
 
@@ -98,7 +101,7 @@ static void br_reducer_reduce__sums_in_one_launch(void **state)
     assert_int_equal(fake_cuda_counters().launches - before, 1);
 }
 
-static void br_reducer_reduce__average_divides_when_asked(void **state)
+static void br_reducer_submit__average_divides_when_asked(void **state)
 {
     (void)state;
     expect(BRAID_AVG, 3, 0, 6);
@@ -107,7 +110,7 @@ static void br_reducer_reduce__average_divides_when_asked(void **state)
 }
 
 /* Without a kernel: the bits of a NaN stay as they are. */
-static void br_reducer_reduce__one_source_is_copied(void **state)
+static void br_reducer_submit__one_source_is_copied(void **state)
 {
     (void)state;
     expect(BRAID_SUM, 1, 0, 1);
@@ -115,43 +118,21 @@ static void br_reducer_reduce__one_source_is_copied(void **state)
     assert_int_equal(fake_cuda_counters().on_device, BYTES - 4);
 }
 
-static void br_reducer_reduce__of_nothing(void **state)
+static void br_reducer_submit__of_nothing(void **state)
 {
-    uint64_t ticket;
-
     (void)state;
-    assert_int_equal(ask(BRAID_SUM, 2, 0, 0, &ticket), 0);
-    assert_int_equal(br_reducer_done(reducer, ticket), 1);
+    assert_int_equal(submit(BRAID_SUM, 2, 0, 0), 0);
     assert_int_equal(fake_cuda_counters().launches, 0);
 }
 
-static void br_reducer_reduce__tickets_run_out_and_come_back(void **state)
+static void br_reducer_submit__refuses(void **state)
 {
-    uint64_t ticket, first = 0;
-
     (void)state;
-    fill();
-    for (int i = 0; i < BR_REDUCER_TICKETS; i++) {
-        assert_int_equal(ask(BRAID_MAX, 2, BYTES, 0, &ticket), 0);
-        if (!i)
-            first = ticket;
-    }
-    assert_int_equal(ask(BRAID_MAX, 2, BYTES, 0, &ticket), -EAGAIN);
-    assert_int_equal(br_reducer_done(reducer, first), 1);
-    assert_int_equal(ask(BRAID_MAX, 2, BYTES, 0, &ticket), 0);
-    assert_int_equal(br_reducer_done(reducer, ticket), 1);
-}
-
-static void br_reducer_reduce__refuses(void **state)
-{
-    uint64_t ticket;
-
-    (void)state;
-    assert_int_equal(ask((enum braid_reduction)9, 2, BYTES, 0, &ticket), -EINVAL);
-    assert_int_equal(ask(BRAID_SUM, 0, BYTES, 0, &ticket), -EINVAL);
-    assert_int_equal(ask(BRAID_SUM, BR_GPU_SOURCES + 1, BYTES, 0, &ticket), -EINVAL);
+    assert_int_equal(submit((enum braid_reduction)9, 2, BYTES, 0), -EINVAL);
+    assert_int_equal(submit(BRAID_SUM, 0, BYTES, 0), -EINVAL);
+    assert_int_equal(submit(BRAID_SUM, BR_GPU_SOURCES + 1, BYTES, 0), -EINVAL);
     assert_non_null(strstr(br_error_message(), "256"));
-    assert_int_equal(ask(BRAID_AVG, 2, BYTES, -1, &ticket), -EINVAL);
+    assert_int_equal(submit(BRAID_AVG, 2, BYTES, -1), -EINVAL);
 }
 
 static void fail_from_now(const char *symbol, br_cuda_result result)
@@ -160,35 +141,12 @@ static void fail_from_now(const char *symbol, br_cuda_result result)
     fake_cuda()->fail_result = result;
 }
 
-static void br_reducer_reduce__says_what_failed(void **state)
+static void br_reducer_submit__says_what_failed(void **state)
 {
-    uint64_t ticket;
-
     (void)state;
     fail_from_now("cuLaunchKernel", BR_CUDA_LAUNCH_FAILED);
-    assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), -EIO);
+    assert_int_equal(submit(BRAID_SUM, 2, BYTES, 0), -EIO);
     assert_non_null(strstr(br_error_message(), "braid_reduce_float32_sum of 4096 bytes"));
-    fake_cuda()->fail[0] = 0;
-    assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), 0);
-    fail_from_now("cuEventQuery", BR_CUDA_ILLEGAL_ADDRESS);
-    assert_int_equal(br_reducer_done(reducer, ticket), -EIO);
-}
-
-static void br_reducer_reduce__makes_its_stream(void **state)
-{
-    unsigned left = fake_cuda_left();
-    uint64_t ticket;
-
-    (void)state;
-    fail_from_now("cuStreamCreateWithPriority", BR_CUDA_UNKNOWN);
-    assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), -EIO);
-    fail_from_now("cuEventCreate", BR_CUDA_UNKNOWN);
-    fake_cuda()->fail_after = 3;
-    assert_int_equal(ask(BRAID_SUM, 2, BYTES, 0, &ticket), -EIO);
-    assert_int_equal(fake_cuda_left(), left + 1 + 3);
-    fake_cuda()->fail[0] = 0;
-    expect(BRAID_SUM, 2, 0, 1 + 2);
-    assert_int_equal(fake_cuda_left(), left + 1 + BR_REDUCER_TICKETS);
 }
 
 static void br_reducer_create__without_kernels(void **state)
@@ -222,20 +180,54 @@ static void br_reducer_create__unwinds(void **state)
     }
 }
 
+/* A fat binary begins with a magic number, a version, the size of this head and that of all behind
+ * it. */
+static void br_gpu_image__is_a_whole_fat_binary(void **state)
+{
+    uint32_t magic;
+    uint16_t head;
+    uint64_t rest;
+
+    (void)state;
+    if (!br_gpu_image.bytes) {
+        assert_non_null(strstr(br_gpu_image.architectures, "nvcc")); /* how to get it */
+        skip();
+    }
+    memcpy(&magic, br_gpu_image.bytes, sizeof magic);
+    memcpy(&head, br_gpu_image.bytes + 6, sizeof head);
+    memcpy(&rest, br_gpu_image.bytes + 8, sizeof rest);
+    assert_int_equal(magic, 0xba55ed50);
+    assert_int_equal(head + rest, br_gpu_image.end - br_gpu_image.bytes);
+    assert_non_null(strstr(br_gpu_image.architectures, "PTX"));
+}
+
+/* Every type with every reduction, once, in the order of the enums. */
+static void br_gpu_kernels__name_all(void **state)
+{
+    (void)state;
+    for (int i = 0; i < BR_HOST_KERNELS; i++) {
+        assert_int_equal(br_host_kernels[i].type, i / BRAID_REDUCTIONS);
+        assert_int_equal(br_host_kernels[i].reduction, i % BRAID_REDUCTIONS);
+        assert_ptr_equal(br_host_kernel_find(br_host_kernels[i].name), br_host_kernels[i].run);
+    }
+    assert_string_equal(br_host_kernels[BR_HOST_KERNELS - 1].name, "braid_reduce_uint64_avg");
+    assert_null(br_host_kernel_find("braid_reduce_float8_sum"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(br_reducer_reduce__sums_in_one_launch),
-        TEST(br_reducer_reduce__average_divides_when_asked),
-        TEST(br_reducer_reduce__one_source_is_copied),
-        TEST(br_reducer_reduce__of_nothing),
-        TEST(br_reducer_reduce__tickets_run_out_and_come_back),
-        TEST(br_reducer_reduce__refuses),
-        TEST(br_reducer_reduce__says_what_failed),
-        TEST(br_reducer_reduce__makes_its_stream),
+        TEST(br_reducer_submit__sums_in_one_launch),
+        TEST(br_reducer_submit__average_divides_when_asked),
+        TEST(br_reducer_submit__one_source_is_copied),
+        TEST(br_reducer_submit__of_nothing),
+        TEST(br_reducer_submit__refuses),
+        TEST(br_reducer_submit__says_what_failed),
         TEST(br_reducer_create__without_kernels),
         TEST(br_reducer_create__unwinds),
+        cmocka_unit_test(br_gpu_image__is_a_whole_fat_binary),
+        cmocka_unit_test(br_gpu_kernels__name_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
 #include "tests/system/app_gpu.h"

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "collectives/schedule/type.h"
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/guest/nics.h"
 #include "tests/system/collective.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
 #include "tests/system/app_gpu.h"

@@ -15,7 +15,7 @@
 
 #include <braid/gpu.h>
 
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/system/app_gpu.h"
 #include "tests/system/ranks.h"

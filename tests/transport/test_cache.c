@@ -240,6 +240,65 @@ static void default_bytes__shares(void **state)
     assert_int_equal(status, 0);
 }
 
+static int region_refuses; /* the device that does; -1: none */
+
+static int region_pin(struct br_device *device, struct br_region *region)
+{
+    if (device->index == region_refuses)
+        return br_error(EFAULT, "no such memory");
+    assert_null(region->keys[device->index]);
+    region->keys[device->index] = device;
+    return 0;
+}
+
+static void region_unpin(struct br_device *device, struct br_region *region)
+{
+    assert_ptr_equal(region->keys[device->index], device);
+    region->keys[device->index] = NULL;
+}
+
+static const struct br_transport_ops region_ops = {.region_register = region_pin,
+                                                   .region_release = region_unpin};
+static struct br_device region_nics[3] = {{.ops = &region_ops, .name = "nic0", .index = 0},
+                                          {.ops = &region_ops, .name = "nic1", .index = 1},
+                                          {.ops = &region_ops, .name = "nic2", .index = 2}};
+static struct br_device *const region_devices[3] = {&region_nics[0], &region_nics[1],
+                                                    &region_nics[2]};
+
+static int region_n_keys(const struct br_region *region)
+{
+    int n = 0;
+
+    for (int i = 0; i < 3; i++)
+        n += region->keys[i] != NULL;
+    return n;
+}
+
+static void region_register__with_all_devices(void **state)
+{
+    struct br_region region = {0};
+
+    (void)state;
+    region_refuses = -1;
+    assert_int_equal(br_region_register(region_devices, 3, &region), 0);
+    assert_int_equal(region_n_keys(&region), 3);
+    br_region_release(region_devices, 3, &region);
+    assert_int_equal(region_n_keys(&region), 0);
+}
+
+static void region_register__or_with_none(void **state)
+{
+    struct br_region region = {0};
+
+    (void)state;
+    for (region_refuses = 0; region_refuses < 3; region_refuses++) {
+        assert_int_equal(br_region_register(region_devices, 3, &region), -EFAULT);
+        assert_int_equal(region_n_keys(&region), 0);
+        assert_non_null(strstr(br_error_message(), "device nic"));
+        assert_non_null(strstr(br_error_message(), region_nics[region_refuses].name));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -258,6 +317,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(get__what_cannot_be_watched, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(open__without_userfaultfd, cache_setup, cache_teardown),
         cmocka_unit_test_setup_teardown(default_bytes__shares, cache_setup, cache_teardown),
+        cmocka_unit_test(region_register__with_all_devices),
+        cmocka_unit_test(region_register__or_with_none),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -23,7 +23,7 @@
 
 #include "base/error.h"
 #include "bcube/address.h"
-#include "base/rate.h"
+#include "base/text.h"
 #include "tools/testbed/testbed.h"
 #include "tools/demo/demo.h"
 #include "tools/demo/values.h"

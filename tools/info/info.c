@@ -22,7 +22,7 @@
 #include "base/numa.h"
 #include "collectives/schedule/algorithm.h"
 #include "collectives/engine/reduce.h"
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tools/common/format.h"
 #include "tools/common/host.h"
 #include "tools/info/info.h"

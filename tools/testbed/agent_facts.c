@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/memlock.h"
+#include "base/available.h"
 
 /* First line of a file without its end; "" when there is none. */
 static const char *agent_facts_line_of(char out[128], const char *format, ...)

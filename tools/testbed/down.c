@@ -4,7 +4,7 @@
 #include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/network.h"
-#include "base/rate.h"
+#include "base/text.h"
 #include "tools/testbed/testbed.h"
 
 #include <stdio.h>

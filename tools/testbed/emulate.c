@@ -14,7 +14,7 @@
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/netlink.h"
 #include "tools/testbed/network.h"
-#include "base/rate.h"
+#include "base/text.h"
 #include "tools/testbed/testbed.h"
 
 #include <errno.h>

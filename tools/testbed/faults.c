@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tools/testbed/netlink.h"
-#include "base/rate.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/rate.h"
+#include "base/text.h"
 #include "protocol/bootstrap/inventory_check.h"
 #include "tools/common/options.h"
 #include "tools/testbed/bcube.h"

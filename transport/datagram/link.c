@@ -139,11 +139,6 @@ bool br_dgram_link_close(struct br_dgram_link *link, struct br_dgram_packet *out
     return true;
 }
 
-uint64_t br_dgram_link_id(const struct br_dgram_link *link)
-{
-    return link->config.id;
-}
-
 uint64_t br_dgram_link_peer(const struct br_dgram_link *link)
 {
     return link->peer;

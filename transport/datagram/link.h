@@ -109,8 +109,7 @@ bool br_dgram_link_close(struct br_dgram_link *link, struct br_dgram_packet *out
 /* The fence. Frames that were not SENT may or may not have arrived. NULL is allowed. */
 void br_dgram_link_destroy(struct br_dgram_link *link);
 
-uint64_t br_dgram_link_id(const struct br_dgram_link *link);
-/* the peer's number; 0: not known yet */
+/* Returns the peer's number of the link; 0: not known yet. */
 uint64_t br_dgram_link_peer(const struct br_dgram_link *link);
 
 /* The protocol trusts the peer now (br_link.authenticated). Before, a DATA frame that is not merely

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "transport/shm/link.h"
 
-void br_shm_ticket_return(struct br_shm_link *link, uint32_t ticket)
+static void shm_receive_return_ticket(struct br_shm_link *link, uint32_t ticket)
 {
     br_inbox_return(&link->in, link->return_position++, ticket);
 }
@@ -95,7 +95,7 @@ static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct 
         atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
         if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
             return shm_receive_left(link);
-        br_shm_ticket_return(link, arriving->ticket);
+        shm_receive_return_ticket(link, arriving->ticket);
         shm_receive_owe(link, BR_ASLEEP);
     }
     arriving->active = false;
@@ -153,7 +153,7 @@ void br_shm_message_release(struct br_link *base, void *buffer)
     struct br_shm_message *message = buffer;
 
     message->held = false;
-    br_shm_ticket_return(link, (uint32_t)(message - link->messages));
+    shm_receive_return_ticket(link, (uint32_t)(message - link->messages));
     shm_receive_owe(link, BR_STARVED);
 }
 
@@ -169,7 +169,7 @@ int br_shm_map_release(struct br_device *base, uint64_t map_handle)
         if (!atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
             rc = 0;
         link->n_maps--;
-        br_shm_ticket_return(link, map->ticket);
+        shm_receive_return_ticket(link, map->ticket);
         shm_receive_owe(link, BR_ASLEEP);
     }
     br_list_remove(&map->node);

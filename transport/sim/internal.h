@@ -219,12 +219,9 @@ void br_sim_frame_answer(struct br_sim_frame *frame, enum br_sim_verdict verdict
 void br_sim_run_step(struct br_sim *sim, const struct br_sim_step *step);
 
 /* link.c: the life of a link */
-struct br_sim_link *br_sim_link_new(struct br_sim_device *device,
-                                    struct br_sim_connection *connection, int end);
 void br_sim_link_fail(struct br_sim_link *link, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void br_sim_link_open(struct br_sim_link *link, enum br_event_kind kind);
-void br_sim_link_free(struct br_sim_link *link);
 int br_sim_link_connect(struct br_device *base, const struct br_address *address,
                         struct br_link **out);
 void br_sim_link_close(struct br_link *base);

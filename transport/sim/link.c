@@ -22,8 +22,8 @@ void br_sim_connection_drop(struct br_sim_connection *connection)
     free(connection);
 }
 
-struct br_sim_link *br_sim_link_new(struct br_sim_device *device,
-                                    struct br_sim_connection *connection, int end)
+static struct br_sim_link *sim_link_new(struct br_sim_device *device,
+                                        struct br_sim_connection *connection, int end)
 {
     struct br_sim_link *link = calloc(1, sizeof *link);
     const struct br_sim_port *peer = connection->port[!end];
@@ -129,7 +129,7 @@ enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame)
         device->base.counters.refused_links++;
         return BR_SIM_REFUSED;
     }
-    link = br_sim_link_new(device, connection, 1);
+    link = sim_link_new(device, connection, 1);
     if (!link)
         return BR_SIM_REFUSED;
     connection->accepted = true;
@@ -179,7 +179,7 @@ int br_sim_link_connect(struct br_device *base, const struct br_address *address
         free(connection);
         return br_error(ENOMEM, "%s: no memory for a link", base->name);
     }
-    link = br_sim_link_new(device, connection, 0);
+    link = sim_link_new(device, connection, 0);
     if (link)
         br_sim_frame_send(frame);
     br_sim_frame_drop(frame);
@@ -211,7 +211,7 @@ static void free_buffers(struct br_list *head)
         free(br_container_of(node, struct br_sim_buffer, node));
 }
 
-void br_sim_link_free(struct br_sim_link *link)
+static void sim_link_free(struct br_sim_link *link)
 {
     struct br_sim_device *device = sim_link_device_of(link);
     struct br_list *node;
@@ -241,7 +241,7 @@ void br_sim_link_close(struct br_link *base)
 
     if (connection->link[!link->end] && !connection->port[link->end]->host->dead)
         frame = br_sim_frame_new(connection, link->end, BR_SIM_CLOSE);
-    br_sim_link_free(link);
+    sim_link_free(link);
     if (frame) {
         br_sim_frame_send(frame);
         br_sim_frame_drop(frame);

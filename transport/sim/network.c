@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The network as a whole: hosts, switches, cables, and the time. */
+/* The network as a whole: hosts, switches, cables, the time with its events, and the trace. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -79,7 +81,8 @@ static void start_clock(struct br_sim *sim, struct br_sim_host *host)
         host->drift_ppb = (int64_t)br_random_below(&sim->random, 2 * drift + 1) - (int64_t)drift;
 }
 
-int br_sim_add_host(struct br_sim *sim, int n_ports)
+/* Returns the number of the new host, or -ENOMEM with a message. */
+static int sim_add_host(struct br_sim *sim, int n_ports)
 {
     struct br_sim_host **hosts =
         realloc(sim->hosts, (sim->n_hosts + 1) * sizeof(struct br_sim_host *));
@@ -111,7 +114,8 @@ int br_sim_add_host(struct br_sim *sim, int n_ports)
     return host->number;
 }
 
-int br_sim_add_switch(struct br_sim *sim)
+/* Returns the number of the new switch, or -ENOMEM with a message. */
+static int sim_add_switch(struct br_sim *sim)
 {
     struct br_sim_switch **switches =
         realloc(sim->switches, (sim->n_switches + 1) * sizeof(struct br_sim_switch *));
@@ -144,10 +148,10 @@ int br_sim_add_rails(struct br_sim *sim, int hosts, int rails)
     int first = (int)sim->n_switches;
 
     for (int r = 0; r < rails; r++)
-        if (br_sim_add_switch(sim) < 0)
+        if (sim_add_switch(sim) < 0)
             return -ENOMEM;
     for (int h = 0; h < hosts; h++) {
-        int host = br_sim_add_host(sim, rails);
+        int host = sim_add_host(sim, rails);
 
         if (host < 0)
             return host;
@@ -165,10 +169,10 @@ int br_sim_bcube_switch(const struct br_bcube *cube, uint32_t level, uint32_t in
 int br_sim_add_bcube(struct br_sim *sim, const struct br_bcube *cube)
 {
     for (uint32_t i = 0; i < cube->k * br_bcube_power(cube, cube->k - 1); i++)
-        if (br_sim_add_switch(sim) < 0)
+        if (sim_add_switch(sim) < 0)
             return -ENOMEM;
     for (uint32_t h = 0; h < cube->hosts; h++) {
-        int host = br_sim_add_host(sim, (int)cube->k);
+        int host = sim_add_host(sim, (int)cube->k);
 
         if (host < 0)
             return host;
@@ -264,4 +268,117 @@ bool br_sim_host_dead(const struct br_sim *sim, int host)
 const struct br_sim_counters *br_sim_counters(const struct br_sim *sim)
 {
     return &sim->counters;
+}
+
+/* ---- the event heap: a binary heap by (time, order of insertion) -------------------------------
+ */
+
+static bool heap_before(const struct br_sim_step *a, const struct br_sim_step *b)
+{
+    return a->at != b->at ? a->at < b->at : a->order < b->order;
+}
+
+int br_sim_heap_push(struct br_sim_heap *heap, const struct br_sim_step *step)
+{
+    struct br_sim_step item = *step;
+    uint32_t i = heap->count;
+
+    if (heap->count == heap->capacity) {
+        uint32_t capacity = heap->capacity ? 2 * heap->capacity : 256;
+        struct br_sim_step *steps = realloc(heap->steps, capacity * sizeof *steps);
+
+        if (!steps)
+            return br_error(ENOMEM, "no memory for the simulator's events");
+        heap->steps = steps;
+        heap->capacity = capacity;
+    }
+    item.order = heap->order++;
+    heap->count++;
+    for (; i && heap_before(&item, &heap->steps[(i - 1) / 2]); i = (i - 1) / 2)
+        heap->steps[i] = heap->steps[(i - 1) / 2];
+    heap->steps[i] = item;
+    return 0;
+}
+
+bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out)
+{
+    struct br_sim_step last;
+    uint32_t i = 0, child;
+
+    if (!heap->count)
+        return false;
+    *out = heap->steps[0];
+    last = heap->steps[--heap->count];
+    while ((child = 2 * i + 1) < heap->count) {
+        if (child + 1 < heap->count && heap_before(&heap->steps[child + 1], &heap->steps[child]))
+            child++;
+        if (!heap_before(&heap->steps[child], &last))
+            break;
+        heap->steps[i] = heap->steps[child];
+        i = child;
+    }
+    heap->steps[i] = last;
+    return true;
+}
+
+/* ---- the trace: a hash over all that happened, and on request a line for each fact
+ * ---------------- */
+
+static inline uint64_t sim_trace_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9fb21c651e98df25ull;
+    return hash ^ hash >> 29;
+}
+
+void br_sim_trace_bytes(struct br_sim *sim, const void *bytes, size_t n)
+{
+    const uint8_t *at = bytes;
+    uint64_t word, hash = sim_trace_mix(sim->hash, n);
+
+    for (; n >= sizeof word; n -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = sim_trace_mix(hash, word);
+    }
+    word = 0;
+    if (n)
+        memcpy(&word, at, n);
+    sim->hash = sim_trace_mix(hash, word);
+}
+
+static void fact_hash(struct br_sim *sim, const char *fact)
+{
+    sim->hash = sim_trace_mix(sim->hash, sim->now);
+    for (; *fact; fact++)
+        sim->hash = sim_trace_mix(sim->hash, (uint8_t)*fact);
+}
+
+void br_sim_trace(struct br_sim *sim, const char *fact, const struct br_sim_frame *frame)
+{
+    static const char *const kinds[] = {"data", "connect", "close"};
+    const struct br_sim_connection *connection = frame->connection;
+    const struct br_frame_header *header = &frame->header;
+
+    fact_hash(sim, fact);
+    sim->hash = sim_trace_mix(sim->hash, (uint64_t)connection->number << 32 |
+                                             (uint64_t)frame->kind << 8 | frame->from);
+    sim->hash = sim_trace_mix(sim->hash, frame->sequence);
+    if (sim->config.trace)
+        fprintf(sim->config.trace,
+                "%" PRIu64 " %s link %u host %d -> %d %s %" PRIu64 " kind %u slot %#x [%u, +%u)\n",
+                sim->now, fact, connection->number, connection->port[frame->from]->host->number,
+                connection->port[!frame->from]->host->number, kinds[frame->kind], frame->sequence,
+                header->kind, header->slot, header->offset, header->length);
+}
+
+void br_sim_trace_number(struct br_sim *sim, const char *fact, uint64_t number)
+{
+    fact_hash(sim, fact);
+    sim->hash = sim_trace_mix(sim->hash, number);
+    if (sim->config.trace)
+        fprintf(sim->config.trace, "%" PRIu64 " %s %" PRIu64 "\n", sim->now, fact, number);
+}
+
+uint64_t br_sim_trace_hash(const struct br_sim *sim)
+{
+    return sim->hash;
 }

@@ -107,10 +107,8 @@ struct br_sim;
 struct br_sim *br_sim_create(const struct br_sim_config *config);
 void br_sim_destroy(struct br_sim *sim);
 
-/* Topology. Return the number of the new host or switch (0, 1, ...), -ENOMEM. */
-int br_sim_add_host(struct br_sim *sim, int n_ports);
-int br_sim_add_switch(struct br_sim *sim);
-/* Plugs port `port` of host `host` into a switch; rate and latency 0: the configuration's. */
+/* Topology. Hosts and switches are numbered 0, 1, ... in the order of their creation. Plugs port
+ * `port` of host `host` into a switch; rate and latency 0: the configuration's. */
 void br_sim_attach(struct br_sim *sim, int host, int port, int switch_, uint64_t bits_per_second,
                    uint64_t latency_ns);
 /* `hosts` hosts with `rails` ports each; port r of each is on switch r. 0 or -ENOMEM. */

@@ -19,7 +19,7 @@ static bool is_ipv4(const uint8_t *raw)
     return !memcmp(raw, prefix, sizeof prefix);
 }
 
-enum br_gid_family br_gid_family(const struct br_gid *gid)
+static enum br_gid_family gid_family(const struct br_gid *gid)
 {
     if (gid->type == BR_GID_INFINIBAND)
         return BR_GID_NATIVE;
@@ -153,7 +153,7 @@ static void gid_explain(const struct br_gid *table, int n, const struct br_gid_w
         gid_append(choice, "%s", separator);
     for (int i = 0; i < n; i++) {
         const char *why_not = br_gid_why_not(&table[i], wish);
-        if (choice->entry[br_gid_family(&table[i])] == i)
+        if (choice->entry[gid_family(&table[i])] == i)
             continue;
         gid_append(choice, "%s", separator);
         append_entry(choice, &table[i]);
@@ -178,7 +178,7 @@ int br_gid_choose(const struct br_gid *table, int n, const struct br_gid_wish *w
 
     *choice = (struct br_gid_choice){.entry = {-1, -1, -1}};
     for (int i = 0; i < n; i++) {
-        int *best = &choice->entry[br_gid_family(&table[i])];
+        int *best = &choice->entry[gid_family(&table[i])];
         if (br_gid_why_not(&table[i], wish))
             continue;
         if (*best < 0 || gid_is_better(&table[i], &table[*best], wish))

@@ -63,7 +63,6 @@ struct br_gid_set {
     uint8_t type[BR_GID_FAMILIES];              /* enum br_gid_type */
 };
 
-enum br_gid_family br_gid_family(const struct br_gid *gid);
 const char *br_gid_type_name(enum br_gid_type type); /* "RoCE v2" */
 /* "10.0.0.1" or "fd00::1"; returns out, BR_GID_TEXT bytes. */
 char *br_gid_text(const uint8_t raw[BR_GID_BYTES], char *out);

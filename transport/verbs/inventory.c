@@ -12,7 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/memlock.h"
+#include "base/available.h"
 
 #define PATH_BYTES 512
 

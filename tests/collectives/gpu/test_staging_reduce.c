@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/downgrade.h"
-#include "gpu/image.h"
+#include "gpu/reduce.h"
 #include "tests/collectives/gpu_call.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"

@@ -200,7 +200,7 @@ static void arrive(struct netem_net *net, const struct netem_flight *flight)
             must(!br_dgram_link_accept(&end->config, &view, net->now, &end->link));
         else if (end->link)
             br_dgram_link_input(end->link, &view, flight->marked, net->now);
-    } else if (end->link && (link == br_dgram_link_id(end->link) ||
+    } else if (end->link && (link == end->config.id ||
                              (!link && view.open.from == br_dgram_link_peer(end->link)))) {
         br_dgram_link_input(end->link, &view, flight->marked, net->now);
     } else if (view.kind != BR_DGRAM_CLOSE) {

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "transport/dpdk/module/module.h"
-#include "transport/dpdk/module/port.h"
 
 /* Threads that have one at a time: what lies in them idle stays below the MORE of port.c. */
 #define CACHES 4

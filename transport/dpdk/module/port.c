@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opens and closes one port of DPDK: one receive and one send queue. */
-#include "transport/dpdk/module/port.h"
 
 #include <errno.h>
 #include <pthread.h>
