@@ -4,16 +4,16 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-rounds=3 milliseconds=200 json=allreduce_peers.json busy=0
-ranks_list="2 4" transports="shm loopback veth" congestions="cubic system" rate=
+rounds=3 ms=200 json=allreduce_peers.json busy=
+ranks="2 4" transports="shm loopback veth" congestion="cubic system" rate=
 peers="openmpi mpich gloo braid braid_alloc"
 sizes="8 64 512 4096 32768 65536 262144 1048576 2097152 4194304 16777216 67108864 268435456"
 
 usage() {
     cat <<END
-usage: bench/allreduce_peers.sh [options]
+Usage: bench/allreduce_peers.sh [options]
   --rounds N           rounds over all peers, the median counts (default $rounds)
-  --ms N               time budget of one size in one round (default $milliseconds)
+  --ms N               time budget of one size in one round (default $ms)
   --ranks "2 4"        numbers of ranks
   --transports "shm loopback veth"
   --congestion "cubic system"   of TCP
@@ -27,23 +27,14 @@ usage: bench/allreduce_peers.sh [options]
 BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --rounds) rounds=$2 ;; --ms) milliseconds=$2 ;; --ranks) ranks_list=$2 ;; --transports) transports=$2 ;;
-    --congestion) congestions=$2 ;; --peers) peers=$2 ;; --sizes) sizes=$2 ;; --json) json=$2 ;;
-    --rate) rate=$2 ;;
-    --quick)
-        rounds=1 milliseconds=50 ranks_list=2 congestions=cubic
-        sizes="8 512 32768 65536 262144 2097152 16777216"
-        shift
-        continue
-        ;;
-    --busy) busy=1; shift; continue ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+if [[ " $* " == *" --quick "* ]]; then
+    rounds=1 ms=50 ranks=2 congestion=cubic
+    sizes="8 512 32768 65536 262144 2097152 16777216"
+fi
+take_options "rounds ms ranks transports congestion peers sizes json rate quick! busy!" "$@"
+milliseconds=$ms ranks_list=$ranks congestions=$congestion
 
 # shellcheck source-path=SCRIPTDIR
 . "$here/peers/namespaces.sh"

@@ -8,7 +8,7 @@ rounds=3 seconds=2 devices="af_packet memif" mtus="1500 9000" parts="goodput lat
 
 usage() {
     cat <<END
-usage: bench/dpdk.sh [options]
+Usage: bench/dpdk.sh [options]
   --parts "P ..."    goodput: frames of 64 KiB against a bare sender; latency: 32 bytes there and back, and messages a second
   --devices "D ..."  af_packet, memif (default both; latency is of memif)
   --mtus "M ..."     default $mtus

@@ -6,21 +6,23 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
 braid=$build/braid
-n=3 k=2 rate=100 bytes=$((8 << 20)) iterations=6 algorithms="auto bml"
-while [[ $# -gt 0 ]]; do
-    case $1 in
-        --shape) n=${2%,*} k=${2#*,} ;;
-        --rate) rate=$2 ;; # Mbit/s
-        --bytes) bytes=$2 ;;
-        --iterations) iterations=$2 ;;
-        --algorithms) algorithms=$2 ;;
-        *)
-            echo "usage: faults.sh [--shape N,K] [--rate MBIT] [--bytes B] [--iterations I] [--algorithms LIST]" >&2
-            exit 2
-            ;;
-    esac
-    shift 2
-done
+shape=3,2 rate=100 bytes=$((8 << 20)) iterations=6 algorithms="auto bml"
+
+usage() {
+    cat << END
+Usage: bench/faults.sh [options]
+  --shape N,K            of the BCube (default $shape)
+  --rate N               of each NIC, Mbit/s (default $rate)
+  --bytes N              of an all-reduce (default $bytes)
+  --iterations N         that are timed (default $iterations)
+  --algorithms "A ..."   (default $algorithms)
+BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
+END
+}
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "shape rate bytes iterations algorithms" "$@"
+n=${shape%,*} k=${shape#*,}
 bed=faults$$
 work=$(mktemp -d)
 trap '"$braid" bcube down $bed > /dev/null 2>&1; rm -rf "$work"' EXIT

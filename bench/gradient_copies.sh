@@ -9,7 +9,7 @@ ranks=4 nic=1gbit model=googlenet percent=100 policies="single bucket" places="s
 
 usage() {
     cat << END
-usage: bench/gradient_copies.sh [options]
+Usage: bench/gradient_copies.sh [options]
   --places "..."    of: $places
   --policies "..."  (default $policies)
   --model NAME      of data/models (default $model)

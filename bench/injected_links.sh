@@ -5,11 +5,11 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=${BRAID_BUILD:-$here/../build/release}
-hosts_list="2 4 8" rate=50 delay=5000 rounds=1 keep=
+hosts="2 4 8" rate=50 delay=5000 rounds=1 keep=
 
 usage() {
     cat << END
-usage: bench/injected_links.sh [options]
+Usage: bench/injected_links.sh [options]
   --hosts "2 4 8"  hosts on one switch, a rank each. With more than 4 single links are not measured: those of the row before count
   --rate N         of each host's link, Mbit/s (default $rate)
   --delay N        us from host to host (default $delay)
@@ -18,14 +18,10 @@ usage: bench/injected_links.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --hosts) hosts_list=$2 ;; --rate) rate=$2 ;; --delay) delay=$2 ;; --rounds) rounds=$2 ;; --keep) keep=$2 ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "hosts rate delay rounds keep" "$@"
+hosts_list=$hosts
 [[ -x $build/bench/link_delay ]] || { echo "$build/bench/link_delay is not built" >&2; exit 2; }
 [[ $(id -u) == 0 ]] || { echo "needs root for network namespaces: run it with sudo" >&2; exit 2; }
 

@@ -11,7 +11,7 @@ guest_delay=20000   # us, one way: there whoever sleeps is woken late, by 400 us
 
 usage() {
     cat << END
-usage: bench/perf_peers.sh [options]
+Usage: bench/perf_peers.sh [options]
   --parts "P ..."  rate: TCP over a link of --rate; delay: TCP over a wire of --delay; guest: soft-RoCE in a guest, $guest_rate, then
                    a wire of $guest_delay us (default "$parts")
   --rounds N       both programs in turns, the order turns too; medians count (default $rounds)
@@ -22,15 +22,9 @@ usage: bench/perf_peers.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --parts) parts=$2 ;; --rounds) rounds=$2 ;; --seconds) seconds=$2 ;; --rate) rate=$2 ;; --delay) delay=$2 ;; --json) json=$2 ;;
-    --inside) inside=$2 ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+take_options "parts rounds seconds rate delay json inside!" "$@"
 
 # A row: NAME|UNIT|BRAID'S TEST AND OPTIONS|PEER|ITS ARGUMENTS. mbit: payload; us: half of there and back, whole for a read.
 # Bandwidths in messages of 64 KiB, those from a latency in messages of 4 MiB.
@@ -207,7 +201,7 @@ part_delay() {
 
 part_guest() {
     (cd "$here/.." && tests/guest/run --setup rails:1 --limit 900 -- bash bench/perf_peers.sh --rounds "$rounds" --seconds "$seconds" \
-        --inside yes)
+        --inside)
 }
 
 for part in $parts; do "part_$part"; done > "$results"

@@ -10,7 +10,7 @@ models="resnet50 googlenet vgg19" ratios="0.5 1.5" policies="layerwise single bu
 
 usage() {
     cat << END
-usage: bench/policies.sh [options]
+Usage: bench/policies.sh [options]
   --models "..."    of data/models (default $models)
   --policies "..."  (default $policies)
   --ratios "..."    computation of an iteration over the time that its gradients take (default $ratios)

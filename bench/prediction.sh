@@ -1,23 +1,33 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # How far the cost model is from the truth on emulated networks: measures the figures, then every algorithm and size.
-# prediction.sh [options]: --shapes "3,2 2,2 2,3 4,2 2x4" (NxR: N hosts of R ranks on one switch), --rate 50mbit, --min 64K,
-# --max 1M, --factor 4, --limit SECONDS (leaves out what should take longer), --burst 6kb, --gso 4500 (bytes of a packet before
-# segmentation; less than the burst). A bucket that holds a good part of what a link carries lets it through at once, so small sizes
-# need small ones, which cost the cores time a packet; large sizes: --rate 500mbit --burst 128kb --gso 65536 --min 16M --max 64M.
-# --keep DIR: the plans stay there, and the summary is of all that are there, so several calls can measure what one rate does not suit.
-# Needs root. The last line is the median error of all.
+# bench/README.md says how to read the result. The last line is the median error of all. Needs root.
 set -u
 build=${BRAID_BUILD:-$(dirname "$0")/../build/release}
 braid=$(realpath "$build/braid")
 shapes="3,2 2,2 2,3 4,2 2x4" rate=50mbit min=64K max=1M factor=4 limit=3 burst=6kb gso=4500 keep=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --shapes | --rate | --min | --max | --factor | --limit | --burst | --gso | --keep) declare "${1#--}=$2" ;;
-    *) echo "prediction.sh: $1 is no option"; exit 2 ;;
-    esac
-    shift 2
-done
+
+usage() {
+    cat << END
+Usage: bench/prediction.sh [options]
+  --shapes "S ..."  of BCubes, or NxR: N hosts of R ranks on one switch (default $shapes)
+  --rate RATE       of each NIC (default $rate)
+  --min SIZE        smallest size (default $min)
+  --max SIZE        largest size (default $max)
+  --factor N        from one size to the next (default $factor)
+  --limit SECONDS   leaves out what should take longer (default $limit)
+  --burst SIZE      of a link's token bucket (default $burst). A bucket that holds a good part of what a link carries lets it through at once,
+                    so small sizes need a small one, which costs processor time a packet
+  --gso BYTES       of a packet before segmentation; less than the burst (default $gso)
+  --keep DIR        the plans stay there, and the summary is of all that are there, so that several calls can measure what one rate
+                    does not suit
+Large sizes: --rate 500mbit --burst 128kb --gso 65536 --min 16M --max 64M.
+BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
+END
+}
+# shellcheck source=bench/lib/options.sh
+. "$(dirname "$0")/lib/options.sh"
+take_options "shapes rate min max factor limit burst gso keep" "$@"
 [ "$(id -u)" = 0 ] || { echo "prediction.sh: the emulation needs root"; exit 77; }
 name=prediction$$
 dir=$(mktemp -d)

@@ -8,7 +8,7 @@ rate=1gbit urgent=65536 bulk=268435456 back=0 messages=200 rounds=3 pace=9000 js
 
 usage() {
     cat <<END
-usage: bench/preemption.sh [options]
+Usage: bench/preemption.sh [options]
   --rate RATE      of the link, as tc writes it (default $rate)
   --urgent BYTES   of an urgent message (default $urgent)
   --bulk BYTES     of the bulk transfer (default $bulk)
@@ -21,20 +21,10 @@ usage: bench/preemption.sh [options]
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
 END
 }
-while (($#)); do
-    case $1 in
-    --rate) rate=$2 ;; --urgent) urgent=$2 ;; --bulk) bulk=$2 ;; --back) back=$2 ;; --messages) messages=$2 ;; --rounds) rounds=$2 ;;
-    --pace) pace=$2 ;; --json) json=$2 ;;
-    --quick)
-        rounds=1 messages=50 bulk=67108864
-        shift
-        continue
-        ;;
-    --help | -h) usage; exit 0 ;;
-    *) usage >&2; exit 2 ;;
-    esac
-    shift 2 || { usage >&2; exit 2; }
-done
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+[[ " $* " != *" --quick "* ]] || rounds=1 messages=50 bulk=67108864
+take_options "rate urgent bulk back messages rounds pace json quick!" "$@"
 [[ -x $build/bench/preemption ]] || { echo "$build/bench/preemption is not built: ninja -C $build" >&2; exit 2; }
 
 # shellcheck source-path=SCRIPTDIR

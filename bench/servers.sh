@@ -10,7 +10,7 @@ models="vgg19" ratios="0.5 1 1.5" ways="layers split slices p3"
 
 usage() {
     cat << END
-usage: bench/servers.sh [options]
+Usage: bench/servers.sh [options]
   --models "..."    of data/models (default $models)
   --ways "..."      (default $ways)
   --ratios "..."    computation of an iteration over the time that its pushes and pulls take (default $ratios)

@@ -11,7 +11,7 @@ hosts=4 nic=100mbit devices="50 100 200" width=2048 slice=50000 rounds=3 timed=1
 
 usage() {
     cat << END
-usage: bench/ssd.sh [options]
+Usage: bench/ssd.sh [options]
   --parts "..."     of: $parts
   --methods "..."   with commas (default $methods; of these \`speed\` takes those without --local)
  accuracy, in one process that does the work of all workers:

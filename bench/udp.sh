@@ -8,7 +8,7 @@ rounds=3 seconds=4 rate=200mbit parts="bare loss flows incast" losses="0 0.1 1 5
 
 usage() {
     cat <<END
-usage: bench/udp.sh [options]
+Usage: bench/udp.sh [options]
   --parts "P ..."  bare: against a bare sender, 1500 and 9000 bytes; loss: beside TCP on a link that loses packets;
                    flows: two flows share a link; incast: eight senders to one port
   --losses "L ..." per cent of the packets, both ways (default $losses)

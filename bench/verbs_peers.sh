@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 usage() {
     cat << 'END'
-usage: bench/verbs_peers.sh [options]
+Usage: bench/verbs_peers.sh [options]
   --rounds N            default 7; each round runs every size with each program, the order turns with every round
   --latency "SIZES"     bytes, default "8 64 512 4096": half a round trip, against ib_write_lat; ib_send_lat stands beside it
   --bandwidth "SIZES"   bytes, default "65536 262144 1048576": against ib_write_bw
@@ -18,17 +18,9 @@ END
 }
 
 rounds=7 latency='8 64 512 4096' bandwidth='65536 262144 1048576' json='' inside=''
-while [[ $# -gt 0 ]]; do
-    case $1 in
-        --rounds) rounds=$2 && shift 2 ;;
-        --latency) latency=$2 && shift 2 ;;
-        --bandwidth) bandwidth=$2 && shift 2 ;;
-        --json) json=$2 && shift 2 ;;
-        --inside) inside=yes && shift ;;
-        --help | -h) usage && exit 0 ;;
-        *) usage >&2 && exit 2 ;;
-    esac
-done
+# shellcheck source=bench/lib/options.sh
+. bench/lib/options.sh
+take_options "rounds latency bandwidth json inside!" "$@"
 export BRAID_BUILD=${BRAID_BUILD:-build/release}
 
 # ---- in the guest: a line "TEST SIZE PROGRAM VALUE" for each run, us or MiB/s ---------------------------------------

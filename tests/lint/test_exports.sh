@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# libbraid.so shows braid_ symbols and nothing else, and each public function of the headers is there.
+# libbraid.so shows braid_ symbols and nothing else, and each public function of the headers is there. It is linked with the libraries that
+# doc/design/dependencies.md allows and with no other.
 set -euo pipefail
 library=$BRAID_BUILD/libbraid.so
 
@@ -29,4 +30,13 @@ missing=$(comm -23 <(declared) <(printf '%s\n' "$shown"))
 if [[ -n $missing ]]; then
     printf 'declared in include/braid/ but not in libbraid.so:\n%s\n' "$missing"
     exit 1
+fi
+
+# What only the command or some users need must not be here.
+if [[ -z $BRAID_SANITIZE ]]; then
+    allowed='^(liburing|libsodium|libnuma|libyaml-0|libcjson|libm|libc|ld-linux-x86-64|ld-linux-aarch64)\.so'
+    if ! extra=$(readelf -d "$library" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p' | { grep -vE "$allowed" || true; }) || [[ -n $extra ]]; then
+        printf 'libbraid.so is linked with what doc/design/dependencies.md does not allow:\n%s\n' "$extra"
+        exit 1
+    fi
 fi
