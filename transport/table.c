@@ -134,3 +134,20 @@ const struct br_transport_ops *br_transport_get(const char *name)
             return ops;
     return NULL;
 }
+
+struct br_transport_traits br_transport_traits(const char *name)
+{
+    const struct br_transport_ops *ops = br_transport_get(name);
+
+    return ops ? ops->traits : (struct br_transport_traits){0};
+}
+
+bool br_transport_known(const char *name)
+{
+    static const char *const names[] = {"tcp", "udp", "dpdk", "verbs", "shm"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}

@@ -232,8 +232,18 @@ struct br_link {
     char peer_name[64]; /* remote address in words, for logs */
 };
 
+/* What a back end is, for those who choose one and its devices. */
+struct br_transport_traits {
+    /* connects ranks of one host only, through shared memory; there are no devices to name */
+    bool within_host;
+    bool rdma; /* its devices are RDMA devices: the name of one is not that of its interface */
+    /* a device belongs to one process, and the kernel has no interface for it */
+    bool owns_device;
+};
+
 struct br_transport_ops {
     const char *name;
+    struct br_transport_traits traits;
 
     /* Fills out[0..max): every device of this kind on the host, also unusable ones (why_not).
      * Returns how many, or -errno. May block briefly. Called by `braid info` and by the choice of
@@ -334,6 +344,10 @@ struct br_transport_ops {
 /* The table of back ends (transport/table.c): completed with defaults. NULL: no such name, or not
  * built in. */
 const struct br_transport_ops *br_transport_get(const char *name);
+/* What the back end of this name is; nothing of all this where br_transport_get() gives NULL. */
+struct br_transport_traits br_transport_traits(const char *name);
+/* Is there a back end of this name that a user can choose, in this build or another? */
+bool br_transport_known(const char *name);
 /* The i-th back end, NULL behind the last. */
 const struct br_transport_ops *br_transport_at(int i);
 

@@ -49,9 +49,9 @@ int br_backend_query(struct br_settings *s, struct br_verbs_capabilities *out)
     backend_refuse(out, why);
     if (free_choice)
         rc = backend_query_devices(s, out);
-    else if (!strcmp(s->backend, "verbs")) /* it will say itself what is wrong */
+    else if (br_transport_traits(s->backend).rdma) /* it will say itself what is wrong */
         *out = (struct br_verbs_capabilities){.usable = true, .insists = true};
-    if (!free_choice && strcmp(s->backend, "shm") != 0)
+    if (!free_choice && !br_transport_traits(s->backend).within_host)
         memcpy(s->network, s->backend, sizeof s->network);
     else if (!out->usable)
         snprintf(s->network, sizeof s->network, "tcp");

@@ -79,6 +79,22 @@ static uint32_t gid_of(const struct br_settings *s, const char *name)
     return 0;
 }
 
+/* Opens the device for ranks of this host, where the settings allow one. */
+static int open_within_host(struct br_context *context, struct local *local)
+{
+    const struct br_settings *s = &context->settings;
+    const struct br_transport_ops *ops;
+
+    local->shm = -1;
+    if (s->cube.n ||
+        (strcmp(s->backend, "auto") != 0 && !br_transport_traits(s->backend).within_host))
+        return 0;
+    for (int i = 0; (ops = br_transport_at(i)); i++)
+        if (ops->traits.within_host)
+            return open_device(context, ops->name, NULL, &local->record.shm, &local->shm);
+    return 0;
+}
+
 static int open_net(struct br_context *context, struct local *local,
                     const struct br_devices *devices)
 {
@@ -106,11 +122,8 @@ static int open_devices(struct br_context *context, struct local *local,
                         const struct br_devices *devices)
 {
     const struct br_settings *s = &context->settings;
-    int rc = 0;
+    int rc = open_within_host(context, local);
 
-    local->shm = -1;
-    if ((!strcmp(s->backend, "auto") || !strcmp(s->backend, "shm")) && !s->cube.n)
-        rc = open_device(context, "shm", NULL, &local->record.shm, &local->shm);
     if (!rc)
         rc = open_net(context, local, devices);
     local->record.n_net = (uint32_t)local->n_net;

@@ -42,11 +42,6 @@ bool br_devices_one_host(const struct br_environment *env)
     return env->local_known && env->local_size == env->size;
 }
 
-static bool over_rdma(const struct br_settings *s)
-{
-    return !strcmp(s->network, "verbs");
-}
-
 static int probe_backend(const struct br_settings *s, struct br_device_info *infos, int max)
 {
     const struct br_transport_ops *ops = br_transport_get(s->network);
@@ -93,11 +88,12 @@ static int add_ports(const struct br_settings *s, int most, struct br_devices *d
 static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
 {
     const struct br_environment *env = &s->environment;
-    bool rdma = over_rdma(s), hard = rdma && strcmp(s->backend, "verbs") != 0;
+    bool rdma = br_transport_traits(s->network).rdma;
+    bool hard = rdma && !br_transport_traits(s->backend).rdma;
     struct br_device_info infos[32];
     int n, rc = 0;
 
-    if (!strcmp(s->backend, "dpdk"))
+    if (br_transport_traits(s->network).owns_device)
         return add_ports(s, most, devices);
     n = probe_backend(s, infos, 32);
     if (n < 0)
@@ -139,13 +135,13 @@ static void devices_add_inventory(const struct br_settings *s, struct br_devices
 /* The interface behind each device. */
 static int devices_resolve(const struct br_settings *s, struct br_devices *devices)
 {
-    bool rdma = over_rdma(s);
+    bool rdma = br_transport_traits(s->network).rdma;
     struct br_interface interface;
     char netdev[IF_NAMESIZE];
     unsigned char ip[16];
     int rc;
 
-    if (!strcmp(s->backend, "dpdk"))
+    if (br_transport_traits(s->network).owns_device)
         return 0; /* the kernel has none: its beacons cannot look at the wires */
     devices->real = true;
     for (int i = 0; i < devices->n; i++) {
@@ -185,11 +181,12 @@ int br_devices_named(const struct br_settings *s, struct br_devices *devices)
 static int devices_list(const struct br_context *context, struct br_devices *devices)
 {
     const struct br_settings *s = &context->settings;
+    struct br_transport_traits network = br_transport_traits(s->network);
     bool named = s->devices[0] || s->has_inventory;
     int rc = br_devices_named(s, devices);
 
-    if (!named && s->cube.n && br_devices_one_host(&s->environment) && !over_rdma(s) &&
-        strcmp(s->backend, "dpdk") != 0)
+    if (!named && s->cube.n && br_devices_one_host(&s->environment) && !network.rdma &&
+        !network.owns_device)
         add_loopback_cube(context, devices);
     else if (!named)
         rc = add_default(s, s->cube.n ? BR_WIRING_NICS : BR_MAX_DEVICES - 1, devices);
@@ -217,7 +214,7 @@ int br_devices_list(const struct br_context *context, struct br_devices *devices
     int rc;
 
     memset(devices, 0, sizeof *devices);
-    if (!strcmp(context->settings.backend, "shm"))
+    if (br_transport_traits(context->settings.backend).within_host)
         return 0;
     rc = devices_list(context, devices);
     return rc || !devices->ordered ? rc : br_devices_check_count(context, devices);

@@ -22,6 +22,7 @@
 #include "protocol/worker.h"
 #include "transport/cache.h"
 #include "transport/shm/coll.h"
+#include "transport/transport.h"
 
 /* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
 #define TRACE_DETAILS 30000 /* a second; each takes 0.1 us of a core */
@@ -278,25 +279,17 @@ static int check_topology(const struct br_settings *s)
         return br_error(
             EINVAL, "BRAID_TOPOLOGY: BCube(%u,%u) has %u levels; a rank can use %d devices at most",
             s->cube.n, s->cube.k, s->cube.k, BR_MAX_DEVICES - 1);
-    if (!strcmp(s->backend, "shm"))
-        return br_error(EINVAL, "BRAID_BACKEND=shm does not go with a BCube, whose links are those "
-                                "of its NICs; leave it out");
+    if (br_transport_traits(s->backend).within_host)
+        return br_error(EINVAL,
+                        "BRAID_BACKEND=%s does not go with a BCube, whose links are those of its "
+                        "NICs; leave it out",
+                        s->backend);
     if (s->rails > 1)
         return br_error(
             EINVAL,
             "BRAID_RAILS=%d does not go with a BCube, where neighbours have one link; leave it out",
             s->rails);
     return 0;
-}
-
-static bool known_backend(const char *name)
-{
-    static const char *const known[] = {"auto", "tcp", "udp", "dpdk", "verbs", "shm"};
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(name, known[i]))
-            return true;
-    return false;
 }
 
 int br_settings_read_trace(struct br_settings *s, int64_t details)
@@ -332,7 +325,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
         (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
         return rc;
-    if (!known_backend(s->backend))
+    if (strcmp(s->backend, "auto") != 0 && !br_transport_known(s->backend))
         return br_error(
             EINVAL,
             "BRAID_BACKEND is \"%s\"; it must be auto, tcp, udp, dpdk, verbs or shm (`braid info` "

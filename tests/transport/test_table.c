@@ -53,12 +53,28 @@ static void transport_get__defaults_stand_in(void **state)
     sim->wake(&device);
 }
 
+/* Names that are no back end have no traits, and the simulator is none that a user can choose. */
+static void transport_traits__say_what_a_back_end_is(void **state)
+{
+    (void)state;
+    assert_true(br_transport_traits("shm").within_host);
+    assert_true(br_transport_traits("dpdk").owns_device);
+    assert_false(br_transport_traits("tcp").within_host || br_transport_traits("tcp").rdma);
+    assert_false(br_transport_traits("auto").within_host || br_transport_traits("").rdma);
+    if (br_transport_get("verbs"))
+        assert_true(br_transport_traits("verbs").rdma);
+    assert_true(br_transport_known("verbs"));
+    assert_false(br_transport_known("sim"));
+    assert_false(br_transport_known("auto"));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(transport_get__unknown_name),
         cmocka_unit_test(transport_at__lists_each_once),
         cmocka_unit_test(transport_get__defaults_stand_in),
+        cmocka_unit_test(transport_traits__say_what_a_back_end_is),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -280,6 +280,7 @@ static int wait_device(struct br_device *base)
 
 const struct br_transport_ops br_shm_ops = {
     .name = "shm",
+    .traits = {.within_host = true},
     .probe = shm_device_probe,
     .device_open = shm_device_device_open,
     .device_close = shm_device_device_close,

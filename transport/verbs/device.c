@@ -403,6 +403,7 @@ static void verbs_device_region_release(struct br_device *base, struct br_region
 
 const struct br_transport_ops br_verbs_ops = {
     .name = "verbs",
+    .traits = {.rdma = true},
     .probe = br_verbs_probe,
     .device_open = verbs_device_device_open,
     .device_close = verbs_device_device_close,
