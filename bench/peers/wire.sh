@@ -37,7 +37,7 @@ wire_up() { # MICROSECONDS
 }
 
 wire_down() {
-    [[ -z $wire ]] || { kill "$wire"; ip netns del "${net_a}m"; } 2> /dev/null
+    { [[ -z $wire ]] || kill "$wire"; ip netns del "${net_a}m"; } 2> /dev/null
     namespaces_down
 }
 trap wire_down EXIT
