@@ -51,7 +51,7 @@ static void message_text(const struct br_worker *w, const struct br_transfer *t,
              t->is_send ? theirs : ours);
 }
 
-static struct br_agreed *protocol_agree_entry_of(struct br_worker *w, uint32_t operation)
+static struct br_agreed *agree_entry_of(struct br_worker *w, uint32_t operation)
 {
     return &w->agreed[(operation + (operation >> 20) * 37) % BR_AGREED];
 }
@@ -63,7 +63,7 @@ static bool is_of(const struct br_agreed *a, uint32_t operation)
 
 const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag)
 {
-    const struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(tag >> 32));
+    const struct br_agreed *a = agree_entry_of(w, (uint32_t)(tag >> 32));
 
     return is_of(a, (uint32_t)(tag >> 32)) && a->ours ? &a->call : NULL;
 }
@@ -99,8 +99,8 @@ void br_worker_waits_for(struct br_worker *w, int rank, uint32_t group, uint64_t
 }
 
 /* The rank has other arguments than ours: a. Note 5. theirs: as it has described them, or NULL. */
-static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check,
-                                    const struct br_agreed *a, const struct br_call *theirs)
+static void agree_disagree(struct br_worker *w, uint64_t tag, int rank, uint16_t check,
+                           const struct br_agreed *a, const struct br_call *theirs)
 {
     char text[sizeof w->message];
 
@@ -122,7 +122,7 @@ static void protocol_agree_disagree(struct br_worker *w, uint64_t tag, int rank,
 void br_worker_is_part(struct br_worker *w, uint32_t group, uint64_t sequence, uint64_t whole)
 {
     uint32_t operation = (uint32_t)(br_tag_of_group(group, sequence) >> 32);
-    struct br_agreed *a = protocol_agree_entry_of(w, operation);
+    struct br_agreed *a = agree_entry_of(w, operation);
 
     if (!is_of(a, operation) || !a->ours)
         return;
@@ -138,7 +138,7 @@ void br_agree_timer(struct br_worker *w)
 
 bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
 {
-    const struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(t->tag >> 32));
+    const struct br_agreed *a = agree_entry_of(w, (uint32_t)(t->tag >> 32));
     struct br_agreed digests = {.check = t->check};
     char text[sizeof w->message];
 
@@ -150,7 +150,7 @@ bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const s
     } else {
         bool known = is_of(a, (uint32_t)(t->tag >> 32)) && a->ours;
 
-        protocol_agree_disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
+        agree_disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
     }
     return false;
 }
@@ -159,7 +159,7 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
                       const struct br_call *call)
 {
     uint64_t tag = br_tag_of_group(group, sequence);
-    struct br_agreed *a = protocol_agree_entry_of(w, (uint32_t)(tag >> 32)), before = *a;
+    struct br_agreed *a = agree_entry_of(w, (uint32_t)(tag >> 32)), before = *a;
 
     *a = (struct br_agreed){.operation = (uint32_t)(tag >> 32),
                             .check = check,
@@ -170,7 +170,7 @@ void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, ui
         a->call = *call;
     if (is_of(&before, a->operation) && !before.ours && before.check != check &&
         a->call.by != BR_CALL_EITHER)
-        protocol_agree_disagree(w, tag, before.rank, before.check, a, NULL);
+        agree_disagree(w, tag, before.rank, before.check, a, NULL);
 }
 
 void br_worker_forget_group(struct br_worker *w, uint32_t group)
@@ -214,7 +214,7 @@ static bool is_agreed(const struct br_agreed *ours, const struct br_call *theirs
 bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *m)
 {
     uint32_t operation = (uint32_t)(m->tag >> 32);
-    struct br_agreed *a = protocol_agree_entry_of(w, operation);
+    struct br_agreed *a = agree_entry_of(w, operation);
     struct br_call theirs = {.by = BR_CALL_UNKNOWN};
     bool described, same;
 
@@ -235,6 +235,6 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
                      : a->check == m->check || a->call.by == BR_CALL_EITHER;
     if (same)
         return true;
-    protocol_agree_disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);
+    agree_disagree(w, m->tag, rank, m->check, a, described ? &theirs : NULL);
     return false;
 }

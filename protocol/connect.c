@@ -97,12 +97,12 @@ bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
         return false;
     if (rail->state == BR_RAIL_IDLE)
         return true;
-    /* Nobody can confirm the fence: connecting anew does (protocol_connect_welcome()). */
+    /* Nobody can confirm the fence: connecting anew does (connect_welcome()). */
     return rail->state == BR_RAIL_FENCING && w->relay && rail->peer->cut_at;
 }
 
 /* Later, and later each time. A peer that is cut has only its timeout to be found again. */
-static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
+static void connect_pause(struct br_worker *w, struct br_rail *rail)
 {
     uint64_t most = w->relay && w->config.peer_timeout / 16 < BACKOFF_MOST
                         ? w->config.peer_timeout / 16
@@ -115,7 +115,7 @@ static void protocol_connect_pause(struct br_worker *w, struct br_rail *rail)
 /* For an attempt: where there are other ways, not long. An answer over an alternate route, which
  * waits for all processes on its way, has twice as long after one that came too late: 1/8, 1/4 and
  * 1/2 of the time until a peer that is cut is lost. */
-static uint64_t protocol_connect_patience(const struct br_worker *w, const struct br_rail *rail)
+static uint64_t connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
     uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->timeouts : 4u);
 
@@ -124,7 +124,7 @@ static uint64_t protocol_connect_patience(const struct br_worker *w, const struc
                : w->config.connect_timeout;
 }
 
-static void protocol_connect_start(struct br_worker *w, struct br_rail *rail)
+static void connect_start(struct br_worker *w, struct br_rail *rail)
 {
     int rc = rail->alternate ? br_relay_choose(w, rail) : 0;
 
@@ -135,12 +135,12 @@ static void protocol_connect_start(struct br_worker *w, struct br_rail *rail)
     if (rc) {
         rail->link = NULL;
         snprintf(rail->message, sizeof rail->message, "%.110s", br_error_message());
-        protocol_connect_pause(w, rail);
+        connect_pause(w, rail);
         return;
     }
     rail->link->owner = rail;
     rail->state = BR_RAIL_CONNECTING;
-    rail->deadline = w->now + protocol_connect_patience(w, rail);
+    rail->deadline = w->now + connect_patience(w, rail);
 }
 
 /* An attempt has failed: again later, or, when trying again cannot help, the job fails at once. */
@@ -153,7 +153,7 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     rail->doubtful = rail->doubtful || (rail->state == BR_RAIL_HANDSHAKE &&
                                         rail->handshake.state == BR_HANDSHAKE_AWAIT_WELCOME);
     rail->state = rail->unfenced ? BR_RAIL_FENCING : BR_RAIL_IDLE;
-    protocol_connect_pause(w, rail);
+    connect_pause(w, rail);
     if (error == -EPERM || error == -EPROTONOSUPPORT || error == -EEXIST) {
         char text[320];
 
@@ -170,7 +170,7 @@ void br_connect_abandon(struct br_worker *w, struct br_rail *rail)
     attempt_failed(w, rail, -ECANCELED, "given up");
 }
 
-static void protocol_connect_connected(struct br_worker *w, struct br_rail *rail)
+static void connect_connected(struct br_worker *w, struct br_rail *rail)
 {
     struct br_handshake_self self;
     size_t bytes;
@@ -242,7 +242,7 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
     if (rc == 1)
         rail_up(w, rail);
     else if (rail->alternate)
-        rail->deadline = w->now + protocol_connect_patience(w, rail); /* for each answer */
+        rail->deadline = w->now + connect_patience(w, rail); /* for each answer */
 }
 
 /* ---- unauthenticated peers ------------------------------------------------------------------- */
@@ -261,14 +261,13 @@ bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
     return is_strange(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
 }
 
-static void protocol_connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
+static void connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
 {
     br_link_defer_close(w, s->link);
     s->link = NULL;
 }
 
-static void protocol_connect_refuse(struct br_worker *w, struct br_unauthenticated *s,
-                                    const char *text)
+static void connect_refuse(struct br_worker *w, struct br_unauthenticated *s, const char *text)
 {
     w->counters.failed_handshakes++;
     s->refused = true;
@@ -277,7 +276,7 @@ static void protocol_connect_refuse(struct br_worker *w, struct br_unauthenticat
                    w->config.rank, s->link->peer_name, text);
 }
 
-static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
+static void connect_accepted(struct br_worker *w, struct br_link *link)
 {
     struct br_unauthenticated *s = &w->unauthenticated[0];
     struct br_handshake_self self;
@@ -292,7 +291,7 @@ static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
     }
     if (s->link) {
         w->counters.failed_handshakes++;
-        protocol_connect_dismiss(w, s);
+        connect_dismiss(w, s);
     }
     fill_self(w, &self, BR_MAX_RAILS);
     br_handshake_init_acceptor(&s->handshake, &self);
@@ -305,8 +304,7 @@ static void protocol_connect_accepted(struct br_worker *w, struct br_link *link)
 
 /* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of
  * the old link; here is ours. */
-static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail,
-                                       uint32_t incarnation)
+static void connect_supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
 {
     if (!w->relay || (int32_t)(incarnation - rail->incarnation) <= 0)
         return;
@@ -316,8 +314,7 @@ static void protocol_connect_supersede(struct br_worker *w, struct br_rail *rail
 }
 
 /* The unauthenticated peer has proved who it is: its link becomes the rail's. */
-static void protocol_connect_welcome(struct br_worker *w, struct br_unauthenticated *s,
-                                     size_t bytes)
+static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, size_t bytes)
 {
     struct br_peer *peer = &w->peers[s->handshake.peer];
     bool reached = !br_relay_reach(w, (int)s->handshake.peer);
@@ -326,7 +323,7 @@ static void protocol_connect_welcome(struct br_worker *w, struct br_unauthentica
                                : NULL;
 
     if (rail && !rail->connector && rail->device == s->link->device)
-        protocol_connect_supersede(w, rail, s->handshake.incarnation);
+        connect_supersede(w, rail, s->handshake.incarnation);
     if (w->failed)
         return; /* it was the last rail */
     if (!rail || rail->connector || rail->state != BR_RAIL_IDLE ||
@@ -357,24 +354,24 @@ static void unauthenticated_message(struct br_worker *w, struct br_unauthenticat
     if (s->refused)
         return; /* not heard any more; its time is running out */
     if (type_of(event) != BR_MESSAGE_HANDSHAKE) {
-        protocol_connect_refuse(w, s, "it sent something else before it had proved who it is");
+        connect_refuse(w, s, "it sent something else before it had proved who it is");
         return;
     }
     rc = br_handshake_receive(&s->handshake, event->payload, event->length, s->reply, &bytes);
     if (rc == 1) {
-        protocol_connect_welcome(w, s, bytes);
+        connect_welcome(w, s, bytes);
         return;
     }
     post_handshake(s->link, s->reply, bytes);
     if (rc < 0)
-        protocol_connect_refuse(w, s, br_error_message());
+        connect_refuse(w, s, br_error_message());
 }
 
 static void unauthenticated_closed(struct br_worker *w, struct br_unauthenticated *s)
 {
     if (!s->refused)
         w->counters.failed_handshakes++;
-    protocol_connect_dismiss(w, s);
+    connect_dismiss(w, s);
 }
 
 static bool is_probe(const struct br_worker *w, const struct br_event *event)
@@ -393,10 +390,10 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
     }
     switch (event->kind) {
     case BR_EVENT_ACCEPTED:
-        protocol_connect_accepted(w, link);
+        connect_accepted(w, link);
         break;
     case BR_EVENT_CONNECTED:
-        protocol_connect_connected(w, link->owner);
+        connect_connected(w, link->owner);
         break;
     case BR_EVENT_CLOSED:
         if (is_strange(w, link))
@@ -423,7 +420,7 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
 static void rail_timer(struct br_worker *w, struct br_rail *rail)
 {
     if (w->now >= rail->retry_at && br_rail_connects(w, rail))
-        protocol_connect_start(w, rail);
+        connect_start(w, rail);
     else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
              w->now >= rail->deadline) {
         if (rail->timeouts < BR_RAIL_TIMEOUTS_MAX)
@@ -454,7 +451,7 @@ void br_connect_timers(struct br_worker *w)
                            "rank %d: dropped a link from %s: no proof in time", w->config.rank,
                            s->link->peer_name);
         }
-        protocol_connect_dismiss(w, s);
+        connect_dismiss(w, s);
     }
 }
 

@@ -68,7 +68,7 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t);
 bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer);
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
-/* stall.c: what rails wait for. note: at the end of a pump; full: rails that took no more, a bit
+/* rail.c: what rails wait for. note: at the end of a pump; full: rails that took no more, a bit
  * each; stuck: by queue, its head has to wait. */
 void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
                    const bool *stuck);

@@ -30,8 +30,8 @@ size_t br_onesided_service_bytes(void)
     return sizeof(struct br_service);
 }
 
-static void protocol_onesided_answer(struct br_worker *w, struct br_service *s, int32_t status,
-                                     uint32_t length)
+static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t status,
+                            uint32_t length)
 {
     s->answer.status = status;
     s->status = (struct br_transfer){
@@ -65,8 +65,8 @@ void br_onesided_forget(struct br_worker *w)
 }
 
 /* The span that the request names; held until let_go(). */
-static int protocol_onesided_reach(struct br_worker *w, struct br_service *s,
-                                   const struct br_message *m, uint32_t payload)
+static int onesided_reach(struct br_worker *w, struct br_service *s, const struct br_message *m,
+                          uint32_t payload)
 {
     const struct br_worker_config *c = &w->config;
     struct br_region *region;
@@ -115,17 +115,17 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
 }
 
 /* All bytes of a put are in their place, or where those for a GPU go first. */
-static void protocol_onesided_arrived(struct br_worker *w, struct br_service *s)
+static void onesided_arrived(struct br_worker *w, struct br_service *s)
 {
     if (s->target.gpu && !w->config.target.store(w->config.region_context, &s->target))
         return;
     let_go(w, s);
-    protocol_onesided_answer(w, s, 0, BR_ANSWER_BYTES);
+    onesided_answer(w, s, 0, BR_ANSWER_BYTES);
 }
 
-/* rc: of protocol_onesided_reach(). */
-static void protocol_onesided_change(struct br_worker *w, struct br_service *s,
-                                     const struct br_message *m, const uint8_t *payload, int rc)
+/* rc: of onesided_reach(). */
+static void onesided_change(struct br_worker *w, struct br_service *s, const struct br_message *m,
+                            const uint8_t *payload, int rc)
 {
     struct br_operands operands;
 
@@ -134,17 +134,17 @@ static void protocol_onesided_change(struct br_worker *w, struct br_service *s,
         rc = br_onesided_change(s->data.memory, (enum br_atomic)m->onesided.operation, &operands,
                                 &s->answer.before);
     let_go(w, s);
-    protocol_onesided_answer(w, s, rc, sizeof s->answer);
+    onesided_answer(w, s, rc, sizeof s->answer);
 }
 
 /* The data go by themselves. */
-static void protocol_onesided_move(struct br_worker *w, struct br_service *s, bool arrives)
+static void onesided_move(struct br_worker *w, struct br_service *s, bool arrives)
 {
     int rc = arrives ? br_transfer_receive(w, &s->data) : br_transfer_send(w, &s->data);
 
     if (rc) {
         let_go(w, s);
-        protocol_onesided_answer(w, s, rc, BR_ANSWER_BYTES);
+        onesided_answer(w, s, rc, BR_ANSWER_BYTES);
     }
 }
 
@@ -153,11 +153,11 @@ void br_onesided_resume(struct br_worker *w, struct br_target *target)
     struct br_service *s = br_container_of(target, struct br_service, target);
 
     if (!target->arrives) {
-        protocol_onesided_move(w, s, false);
+        onesided_move(w, s, false);
         return;
     }
     let_go(w, s);
-    protocol_onesided_answer(w, s, 0, BR_ANSWER_BYTES);
+    onesided_answer(w, s, 0, BR_ANSWER_BYTES);
 }
 
 /* false: not yet, or never. */
@@ -194,22 +194,22 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     s->data.within = UINT64_MAX;
     s->data.rendezvous = true;
     s->data.owner = &w->services;
-    rc = protocol_onesided_reach(w, s, m, length);
+    rc = onesided_reach(w, s, m, length);
     if (m->type == BR_MESSAGE_ATOMIC) {
-        protocol_onesided_change(w, s, m, payload, rc);
+        onesided_change(w, s, m, payload, rc);
     } else if (rc && arrives) {
-        protocol_onesided_answer(w, s, rc, BR_ANSWER_BYTES);
+        onesided_answer(w, s, rc, BR_ANSWER_BYTES);
     } else if (s->target.gpu && !begin_target(w, s)) {
         return;
     } else if (arrives && length) {
         memcpy(s->data.memory, payload, length);
         w->counters.copied_bytes += length;
-        protocol_onesided_arrived(w, s);
+        onesided_arrived(w, s);
     } else {
         s->data.refuse =
             /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
             rc;
-        protocol_onesided_move(w, s, arrives);
+        onesided_move(w, s, arrives);
     }
 }
 
@@ -227,11 +227,11 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         if (t->is_send) {
             let_go(w, s);
             if (t->status)
-                protocol_onesided_answer(w, s, t->status, BR_ANSWER_BYTES);
+                onesided_answer(w, s, t->status, BR_ANSWER_BYTES);
             else
                 br_pool_put(&w->services, s);
         } else {
-            protocol_onesided_arrived(w, s);
+            onesided_arrived(w, s);
         }
     }
     return true;

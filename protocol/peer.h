@@ -69,7 +69,7 @@
 #include "protocol/transfer.h"
 #include "transport/transport.h"
 
-/* What a peer's queue waits for, as far as it is this rail's (stall.c). */
+/* What a peer's queue waits for, as far as it is this rail's (br_stall_note). */
 enum br_stall {
     BR_STALL_NONE,
     BR_STALL_WINDOW, /* frames: all of it is in flight */

@@ -10,9 +10,9 @@
 #include "base/error.h"
 
 /* small, so that the first round trip of a slow link is not that of a long queue */
-#define BUDGET_FIRST  (64u << 10)
-#define BUDGET_LEAST  (64u << 10)
-#define BUDGET_MOST   (4u << 20)
+#define WINDOW_FIRST  (64u << 10)
+#define WINDOW_LEAST  (64u << 10)
+#define WINDOW_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)
 #define FRAME_MOST    (256u << 10)
 #define RATE_PERIOD   (100 * BR_MS) /* the rate is the maximum over one to two of these */
@@ -45,15 +45,15 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
 }
 
 /* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
-static void set_window(struct br_rail *rail, uint64_t budget)
+static void set_window(struct br_rail *rail, uint64_t window)
 {
     uint32_t frame;
 
-    if (budget < BUDGET_LEAST)
-        budget = BUDGET_LEAST;
-    if (budget > BUDGET_MOST)
-        budget = BUDGET_MOST;
-    frame = (uint32_t)budget / 4;
+    if (window < WINDOW_LEAST)
+        window = WINDOW_LEAST;
+    if (window > WINDOW_MOST)
+        window = WINDOW_MOST;
+    frame = (uint32_t)window / 4;
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
     if (rail->device->caps.window_free)
@@ -64,7 +64,7 @@ static void set_window(struct br_rail *rail, uint64_t budget)
     if (frame < FRAME_LEAST || rail->solo)
         frame =
             FRAME_LEAST < rail->device->caps.max_frame ? FRAME_LEAST : rail->device->caps.max_frame;
-    rail->window = (uint32_t)budget;
+    rail->window = (uint32_t)window;
     rail->frame_bytes = frame;
 }
 
@@ -89,7 +89,7 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->acked_posted_at = now;
     rail->limited = rail->was_full = rail->solo = false;
     rail->rate_period_end = now + RATE_PERIOD;
-    set_window(rail, BUDGET_FIRST);
+    set_window(rail, WINDOW_FIRST);
 }
 
 uint64_t br_rail_in_flight(const struct br_rail *rail)
@@ -359,7 +359,7 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ack_backlog =
-        ack->ack_backlog < BUDGET_MOST ? (uint32_t)ack->ack_backlog : BUDGET_MOST;
+        ack->ack_backlog < WINDOW_MOST ? (uint32_t)ack->ack_backlog : WINDOW_MOST;
     rail->ack_rx_bytes = rail->rx_bytes;
     br_rail_acknowledged(rail, ack->bytes, now);
 }
@@ -392,4 +392,53 @@ void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now)
         rail->unannounced_since = now;
     if (rail->released - rail->announced >= BR_CREDITS / 4)
         rail->ack_due = true;
+}
+
+/* ---- what rails wait for, and how long: counters for the user (braid/stats.h) ---------------- */
+
+/* Times are counted and not events: a worker that spins finds a full rail a million times a second,
+ * and one that sleeps once. A cause lasts from the pump that found it to the next pump that finds
+ * another one. A peer with something to send is pumped in every step of the worker, so the times
+ * are exact to one step. */
+void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    if (rail->stall == stall)
+        return;
+    if (rail->stall != BR_STALL_NONE && now > rail->stalled_since)
+        rail->stalled[rail->stall] += now - rail->stalled_since;
+    rail->stall = stall;
+    rail->stalled_since = now;
+}
+
+uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    bool lasts = rail->stall == stall && now > rail->stalled_since;
+
+    return rail->stalled[stall] + (lasts ? now - rail->stalled_since : 0);
+}
+
+static enum br_stall stall_cause(const struct br_rail *rail, bool full, bool data, bool messages)
+{
+    if (rail->state != BR_RAIL_UP)
+        return BR_STALL_NONE;
+    if (full)
+        return BR_STALL_FULL;
+    if (data && !br_rail_has_window(rail, rail->frame_bytes))
+        return BR_STALL_WINDOW;
+    return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
+}
+
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
+                   const bool *stuck)
+{
+    bool data = stuck[BR_QUEUE_DATA] || stuck[BR_QUEUE_RELAY],
+         messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_P2P];
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+        bool idle = rail->alternate && br_peer_direct(peer); /* it is not to be used now */
+
+        br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages),
+                     w->now);
+    }
 }

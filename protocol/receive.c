@@ -168,8 +168,8 @@ void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot
     br_peer_activate(w, peer);
 }
 
-static void protocol_receive_complete(struct br_worker *w, struct br_rail *rail,
-                                      struct br_slot *slot, bool wants_done)
+static void receive_complete(struct br_worker *w, struct br_rail *rail, struct br_slot *slot,
+                             bool wants_done)
 {
     struct br_transfer *t = slot->owner;
 
@@ -250,10 +250,10 @@ static void protocol_receive_data(struct br_worker *w, struct br_rail *rail,
     if (slot->reducer && !event->mapped) /* nothing is left to do where the back end has done it */
         br_slot_reduce(slot, event->offset, slot->base + event->offset, event->length);
     if (br_slot_arrive(slot, event->offset, event->length))
-        protocol_receive_complete(w, rail, slot, flags.flags & BR_DATA_DONE);
+        receive_complete(w, rail, slot, flags.flags & BR_DATA_DONE);
 }
 
-static int protocol_receive_error_of(uint32_t reason)
+static int receive_error_of(uint32_t reason)
 {
     switch (reason) {
     case BR_ABORT_LOST:
@@ -275,8 +275,8 @@ static bool is_passed_on(const char *text)
     return digits && text[5 + digits] == ':';
 }
 
-static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail,
-                                     const struct br_event *event, uint32_t reason)
+static void receive_aborted(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                            uint32_t reason)
 {
     char text[BR_MAX_TEXT + 40];
     int n = event->length < BR_MAX_TEXT ? (int)event->length : (int)BR_MAX_TEXT;
@@ -287,12 +287,11 @@ static void protocol_receive_aborted(struct br_worker *w, struct br_rail *rail,
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?'; /* bytes from the network go to a terminal */
-    br_worker_fail(w, protocol_receive_error_of(reason),
-                   is_passed_on(text + prefix) ? text + prefix : text);
+    br_worker_fail(w, receive_error_of(reason), is_passed_on(text + prefix) ? text + prefix : text);
 }
 
-static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail,
-                                   const struct br_event *event, const struct br_message *m)
+static void receive_relay(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                          const struct br_message *m)
 {
     if (!w->relay)
         w->counters.dropped_messages++;
@@ -303,8 +302,8 @@ static void protocol_receive_relay(struct br_worker *w, struct br_rail *rail,
 }
 
 /* Messages without credit: dealt with at once. */
-static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
-                                     const struct br_event *event, const struct br_message *m)
+static void receive_control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
+                            const struct br_message *m)
 {
     struct br_peer *peer = rail->peer;
 
@@ -331,7 +330,7 @@ static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
         br_rail_confirmed_fenced(w, peer, m->rail.rail, m->rail.incarnation);
         break;
     case BR_MESSAGE_ABORT:
-        protocol_receive_aborted(w, rail, event, m->abort.reason);
+        receive_aborted(w, rail, event, m->abort.reason);
         break;
     case BR_MESSAGE_BYE:
         peer->bye_received = true;
@@ -346,7 +345,7 @@ static void protocol_receive_control(struct br_worker *w, struct br_rail *rail,
         break;
     case BR_MESSAGE_RELAY:
     case BR_MESSAGE_RELAY_CREDIT:
-        protocol_receive_relay(w, rail, event, m);
+        receive_relay(w, rail, event, m);
         break;
     default:
         w->counters.dropped_messages++;
@@ -365,7 +364,7 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
         br_match_message(w, rail, event);
         return;
     }
-    protocol_receive_control(w, rail, event, &m);
+    receive_control(w, rail, event, &m);
     if (rail->link == link) /* not if what it said has closed this very link */
         link->device->ops->message_release(link, event->buffer);
 }

@@ -67,7 +67,7 @@ static bool is_open(const struct br_rail *rail)
     return rail->state == BR_RAIL_UP || rail->alternate;
 }
 
-static void protocol_rkey_give_up(struct br_worker *w, const struct br_rail *rail, int rc)
+static void rkey_give_up(struct br_worker *w, const struct br_rail *rail, int rc)
 {
     char text[320];
 
@@ -102,7 +102,7 @@ void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slo
         }
     }
     if (unable && !able)
-        protocol_rkey_give_up(w, unable, error);
+        rkey_give_up(w, unable, error);
 }
 
 uint32_t br_rkey_write(const struct br_peer *peer, const struct br_transfer *t,
@@ -149,7 +149,7 @@ void br_rkey_renew_requested(struct br_worker *w, struct br_peer *peer,
 
 /* ---- the sending half ------------------------------------------------------------------------ */
 
-static uint64_t protocol_rkey_slices_of(const struct br_worker *w, uint32_t length)
+static uint64_t rkey_slices_of(const struct br_worker *w, uint32_t length)
 {
     return br_slot_all(length, br_slot_slice_bytes(length, w->config.slice_bytes));
 }
@@ -163,14 +163,14 @@ const char *br_rkey_check(const struct br_worker *w, const struct br_peer *peer,
         return "a READY has a remote key for a rail that takes none";
     if (length != (uint32_t)__builtin_popcount(m->rkeys) * BR_RKEY_BYTES)
         return "a READY is not as long as its remote keys";
-    if (m->ready.renews ? (have & ~protocol_rkey_slices_of(w, m->bytes)) ||
-                              have == protocol_rkey_slices_of(w, m->bytes)
-                        : have != 0)
+    if (m->ready.renews
+            ? (have & ~rkey_slices_of(w, m->bytes)) || have == rkey_slices_of(w, m->bytes)
+            : have != 0)
         return "a READY says that slices are complete that cannot be";
     return NULL;
 }
 
-static void protocol_rkey_ask(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+static void rkey_ask(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
     t->renew_due = peer->renew_due = true;
     br_peer_activate(w, peer);
@@ -179,10 +179,10 @@ static void protocol_rkey_ask(struct br_worker *w, struct br_peer *peer, struct 
 void br_rkey_check_quiet(struct br_worker *w, struct br_transfer *t)
 {
     if (t->state == BR_TRANSFER_RENEWING && !t->flights && !t->lost_rails)
-        protocol_rkey_ask(w, &w->peers[t->peer], t);
+        rkey_ask(w, &w->peers[t->peer], t);
 }
 
-static void protocol_rkey_renew(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+static void rkey_renew(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
     if (!br_send_want_done(w, t, peer)) /* the answer finds t by what waits for DONE */
         return;
@@ -207,7 +207,7 @@ void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_me
     for (uint32_t left = ready->rkeys; left; left &= left - 1, tokens += BR_RKEY_BYTES)
         memcpy(t->rkeys[__builtin_ctz(left)], tokens, BR_RKEY_BYTES);
     if (is_stuck(peer, t))
-        protocol_rkey_renew(w, peer, t);
+        rkey_renew(w, peer, t);
     br_rkey_check_quiet(w, t);
 }
 
@@ -240,7 +240,7 @@ void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_
     t->wants_done = t->renew_due = false;
     t->remote_slot = m->ready.slot;
     t->cursor = t->length;
-    t->resend = protocol_rkey_slices_of(w, t->length) & ~m->ready.have;
+    t->resend = rkey_slices_of(w, t->length) & ~m->ready.have;
     t->resend_at = 0;
     count_resent(peer, t);
     t->fenced_rails = 0;
@@ -260,9 +260,9 @@ void br_rkey_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfe
     for (uint32_t at = 0; at < t->length; at += t->slice_bytes)
         lost = lost || (t->slice_rails[at / t->slice_bytes] & bit);
     if ((lost && t->wants_done) || (t->state == BR_TRANSFER_MOVING && is_stuck(peer, t)))
-        protocol_rkey_renew(w, peer, t); /* without wants_done its DONE has come already */
+        rkey_renew(w, peer, t); /* without wants_done its DONE has come already */
     if (t->state == BR_TRANSFER_CONFIRMING && t->wants_done)
-        protocol_rkey_ask(w, peer, t); /* its DONE may be lost */
+        rkey_ask(w, peer, t); /* its DONE may be lost */
     br_rkey_check_quiet(w, t);
     br_send_check_end(w, t);
 }

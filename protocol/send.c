@@ -131,8 +131,7 @@ void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 /* ---- data ------------------------------------------------------------------------------------ */
 
 /* The next frame of t: a slice to send again, else what is at the cursor. Never crosses a slice. */
-static uint32_t protocol_send_next_frame(const struct br_transfer *t, uint32_t most,
-                                         uint32_t *offset)
+static uint32_t send_next_frame(const struct br_transfer *t, uint32_t most, uint32_t *offset)
 {
     uint32_t granule = br_slot_granule_bytes(t->slice_bytes), start, end;
 
@@ -150,7 +149,7 @@ static uint32_t protocol_send_next_frame(const struct br_transfer *t, uint32_t m
     return end - *offset < most ? end - *offset : most;
 }
 
-static void protocol_send_advance(struct br_transfer *t, uint32_t offset, uint32_t length)
+static void send_advance(struct br_transfer *t, uint32_t offset, uint32_t length)
 {
     uint32_t slice = offset / t->slice_bytes, end = offset + length;
 
@@ -268,12 +267,12 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
         w->counters.window_stalls++;
         return false;
     }
-    length = protocol_send_next_frame(t, rail->frame_bytes, &offset);
+    length = send_next_frame(t, rail->frame_bytes, &offset);
     if (!send_frame(w, rail, t, offset, length)) {
         pump->full |= 1u << rail->index;
         return true; /* perhaps another rail takes it */
     }
-    protocol_send_advance(t, offset, length);
+    send_advance(t, offset, length);
     br_queue_served(&t->queued, w->now);
     if (t->cursor == t->length && !t->resend)
         all_left(w, t);

@@ -11,7 +11,7 @@
 static const struct br_trace_kind kind = {
     .category = "slice", .detail = true, .args = {"order", "slice", "offset", "bytes", "priority"}};
 
-static uint32_t protocol_tracing_row(const struct br_rail *rail, bool sends)
+static uint32_t tracing_row(const struct br_rail *rail, bool sends)
 {
     return BR_TRACE_OWN_ROWS + 2 * ((uint32_t)rail->peer->rank * BR_MAX_RAILS + rail->index) +
            (sends ? 0 : 1);
@@ -24,7 +24,7 @@ static struct br_trace_event event_of(const struct br_rail *rail, const struct b
     return (struct br_trace_event){
         .kind = &kind,
         .name = sends ? "send slice" : "slice arrives",
-        .row = protocol_tracing_row(rail, sends),
+        .row = tracing_row(rail, sends),
         .args = {(int64_t)t->order, offset / slice_bytes, offset, length, t->priority},
     };
 }
@@ -64,9 +64,9 @@ void br_tracing_name(const struct br_worker *w)
 
             snprintf(text, sizeof text, "to rank %d, rail %d (%s:%.40s)", peer->rank, i,
                      rail->device->ops->name, rail->device->name);
-            br_trace_name(w->config.trace, protocol_tracing_row(rail, true), text);
+            br_trace_name(w->config.trace, tracing_row(rail, true), text);
             snprintf(text, sizeof text, "from rank %d, rail %d", peer->rank, i);
-            br_trace_name(w->config.trace, protocol_tracing_row(rail, false), text);
+            br_trace_name(w->config.trace, tracing_row(rail, false), text);
         }
     }
 }

@@ -21,7 +21,7 @@
 #define ASK_PART       4
 #define RELAY_ASK_PART 16
 
-static int protocol_worker_create_pools(struct br_worker *w)
+static int worker_create_pools(struct br_worker *w)
 {
     uint32_t n = w->config.max_transfers;
     int rc;
@@ -74,8 +74,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
-    if ((rc = protocol_worker_create_pools(w)) || (rc = create_peers(w)) ||
-        (rc = br_connect_init(w)) || (config->cube.hosts && (rc = create_relay(w)))) {
+    if ((rc = worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
+        (config->cube.hosts && (rc = create_relay(w)))) {
         br_worker_destroy(w);
         return rc;
     }
@@ -330,7 +330,7 @@ static uint64_t ask_after(const struct br_worker *w)
  * tell the ends at once (UNREACHABLE). So the alternate route's own patience is only for what
  * nobody tells, and the last quarter is left to find another way.
  */
-static void protocol_worker_keepalive(struct br_worker *w, struct br_rail *rail)
+static void worker_keepalive(struct br_worker *w, struct br_rail *rail)
 {
     uint64_t silent = w->now - rail->last_rx, ask = ask_after(w);
     char text[100];
@@ -358,11 +358,11 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
     br_rail_forget_rate(rail, w->now);
     if (w->now > rail->min_rtt_until)
         br_rail_set_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
-    protocol_worker_keepalive(w, rail);
+    worker_keepalive(w, rail);
 }
 
 /* drained: the poll before has taken everything that the devices had. */
-static void protocol_worker_timers(struct br_worker *w, bool drained)
+static void worker_timers(struct br_worker *w, bool drained)
 {
     /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the
      * silence was ours. */
@@ -420,7 +420,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
         n += k;
     }
     if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
-        protocol_worker_timers(w, drained);
+        worker_timers(w, drained);
     return n;
 }
 
@@ -534,6 +534,6 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
         if (at < next)
             next = at;
     }
-    /* protocol_worker_timers() runs once a period at most */
+    /* worker_timers() runs once a period at most */
     return next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
 }

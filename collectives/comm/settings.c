@@ -16,7 +16,6 @@
 #include "collectives/shm/executor.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/inventory.h"
-#include "protocol/bootstrap/inventory_check.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"

@@ -164,20 +164,3 @@ char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t leve
         snprintf(out, BR_HOST_NAME, "%u", port);
     return out;
 }
-
-int br_inventory_missing(const struct br_inventory *inventory, struct br_failures *failures)
-{
-    int rc = 0;
-    if (inventory->n_hosts < inventory->cabling.cube.hosts)
-        failures->missing_from = inventory->n_hosts;
-    for (uint32_t i = 0; i < inventory->n_hosts && !rc; i++) {
-        const struct br_inventory_host *host = &inventory->hosts[i];
-        if (host->missing)
-            rc = br_failures_add(failures, BR_FAILURE_HOST, i, 0);
-        for (uint32_t level = 0; level < inventory->cabling.cube.k && !rc && !host->missing;
-             level++)
-            if (!host->nics[level].name[0])
-                rc = br_failures_add(failures, BR_FAILURE_NIC, i, level);
-    }
-    return rc;
-}

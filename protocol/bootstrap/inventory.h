@@ -6,7 +6,7 @@
  *
  * Reading checks form only: YAML, known keys, numbers, addresses, no more hosts and NICs than the
  * shape has. Whether the parts agree with each other and with the shape is another question
- * (inventory_check.h), so that a tool can show all contradictions at once.
+ * (br_inventory_check), so that a tool can show all contradictions at once.
  *
  * An inventory that nobody changes may be read by any thread. Reading blocks in the file.
  */
@@ -106,7 +106,24 @@ char *br_inventory_switch_name(const struct br_inventory *inventory, uint32_t le
 char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
                              uint32_t port, char *out);
 
-/* Adds what the inventory says is not there: hosts and NICs. -ENOMEM. */
-int br_inventory_missing(const struct br_inventory *inventory, struct br_failures *failures);
+/* ---- inventory_check.c: contradictions within an inventory and between it and its shape -------
+ */
+
+/* One contradiction. line: where in the file, 0 when it is about something that is not there.
+ * words: what is wrong and what to write; valid during the call. */
+typedef void br_inventory_report(void *user, uint32_t line, const char *text);
+
+/*
+ * Calls report (may be NULL) for every contradiction: number of hosts, names, reach, management
+ * addresses, missing NICs, addresses that two have, NICs outside the subnet of their switch, MACs
+ * and PCI addresses that two have, switches and ports. Returns how many; 0: the inventory is sound;
+ * -ENOMEM.
+ */
+int br_inventory_check(const struct br_inventory *inventory, br_inventory_report *report,
+                       void *user);
+
+/* The same as an error: 0, or -EINVAL with the message of the first contradiction, "FILE:LINE:
+ * words", and how many more there are. */
+int br_inventory_sound(const struct br_inventory *inventory);
 
 #endif

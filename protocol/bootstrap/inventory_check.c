@@ -5,7 +5,7 @@
  * 2. Nobody says which subnet a switch has. It is the one that most of its NICs are in; among
  *    equals the one of bcube/cabling.h. The others are wrong. Then no two switches may overlap.
  */
-#include "protocol/bootstrap/inventory_check.h"
+#include "protocol/bootstrap/inventory.h"
 
 #include <errno.h>
 #include <inttypes.h>

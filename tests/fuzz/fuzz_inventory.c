@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "protocol/bootstrap/inventory_check.h"
+#include "protocol/bootstrap/inventory.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

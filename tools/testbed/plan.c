@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "protocol/bootstrap/inventory_check.h"
+#include "protocol/bootstrap/inventory.h"
 #include "tools/common/options.h"
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/draw.h"

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "protocol/bootstrap/inventory_check.h"
+#include "protocol/bootstrap/inventory.h"
 #include "tests/says.h"
 
 #include <errno.h>

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "protocol/bootstrap/inventory_check.h"
+#include "protocol/bootstrap/inventory.h"
 
 static struct br_testbed make(int n, int k, uint32_t hosts, bool loopback)
 {
