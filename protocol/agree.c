@@ -1,22 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Do the ranks agree? Whoever calls with other arguments than the rest gets an error at once, not a
- * wait until the deadline.
- *
- * 1. Both ends derive a transfer's tag from the same call, so a match with another length or digest
- *    means that they disagree: the worker fails with a message rather than deliver wrong bytes.
- * 2. Ends that disagree need not meet. A message for an operation that we take part in, but not by
- *    that transfer, shows it by its digest: `agreed` holds those of our last operations, and of
- *    messages for operations that we have not begun.
- * 3. And nothing at all may travel: waiting.c.
- * 4. All messages of an operation but WAITING arrive before it ends here. WAITING may come when the
- *    group has ended, and its number serves for a new one: so it is held against what we have
- *    begun, but not remembered. Nothing is missed: who begins that operation later with other
- *    arguments sends its messages with another digest, or waits, too, and says so.
- * 5. An error names both sides' arguments. Ours are here; a message brings the other rank's digest
- *    alone. So that rank is told our arguments, by WAITING, and fails the job with both; it
- *    remembers its own, as it has just sent that digest. If it does not within a second we fail,
- *    with the digests. Rejected: arguments in every message, which small ones have no room for.
+ * Do the ranks agree? A rank that calls an operation with other arguments than the other ranks gets
+ * an error at once instead of a wait until the deadline (doc/design/agreement.md).
  */
 #include "protocol/internal.h"
 
@@ -221,7 +206,7 @@ bool br_agree_operation(struct br_worker *w, int rank, const struct br_message *
     if (br_tag_class(m->tag) != BR_TAG_COLLECTIVE)
         return true;
     if (!is_of(a, operation)) {
-        if (m->type != BR_MESSAGE_WAITING) /* note 4 */
+        if (m->type != BR_MESSAGE_WAITING) /* agreement.md, section 4 */
             *a = (struct br_agreed){
                 .operation = operation, .check = m->check, .used = true, .rank = rank};
         return true;

@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave, on a rail with a credit for them
- * (peer.h, notes 4 and 5).
- *
- * 1. Point-to-point messages have a queue of their own, as they may wait for ever. An awaited one
- *    stands in the other queue: nothing that waits for a receive is before it.
- * 2. The head of a queue may have no credit where a message behind it has one, as some are kept:
- *    then that message goes. The worker would search for it in each pass while the head waits, and
- *    most often there is none. A search in vain is therefore remembered (`credit_bound`) until a
- *    message that may use a kept credit is queued or another message is the oldest. Without it each
- *    pass cost three searches of all messages that wait. The kind of a queued message changes in
- *    no other way: when the peer waits for a point-to-point message (`expected`), that one is
- *    queued anew, in the other queue (waiting.c).
- * 3. Messages of a lost rail go first. Those that need the same credits wait behind them, others
- *    pass.
+ * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave on a rail that has a credit for them.
+ * The rules, and why a search in vain is remembered (`credit_bound`), are in doc/design/rails.md,
+ * sections 4 to 6.
  */
 #include "protocol/internal.h"
 
@@ -72,7 +61,7 @@ static void ask_what_arrived(struct br_rail *rail)
 }
 
 /* Does another rail carry a message of a collective that is older and that may have to go again
- * (peer.h, note 4)? */
+ * (doc/design/rails.md, section 4)? */
 static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail,
                              const struct br_age *age)
 {
@@ -263,7 +252,7 @@ static uint32_t first_open(const struct br_peer *peer, int which, struct br_rail
     return first;
 }
 
-/* May the stream's next number be used (peer.h, note 5)? */
+/* May the stream's next number be used (doc/design/rails.md, section 5)? */
 static bool may_number(struct br_peer *peer, int which)
 {
     struct br_stream *stream = &peer->streams[which];

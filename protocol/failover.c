@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rail is lost, and what was on it moves to the peer's other rails.
- *
- * 1. Each side, on noticing: closes its link (nothing is written through it any more on this side),
- *    sends RAIL_DOWN on another rail, and waits for RAIL_FENCED: then the other side writes nothing
- *    either. Only then are slices sent again. Without the fence a late write through the old link
- *    could hit memory that its operation has long given back.
- * 2. What goes again: slices that the lost rail carried in part and that are not confirmed. The
- *    receiver knows complete slices by its bitmaps and drops them. A transfer that only misses its
- *    DONE sends its last slice, which makes the receiver say DONE again. Where a rail needs place
- *    tokens the receiver is asked first (place.c).
- * 3. Messages need no fence: their sequence tells the receiver what it has. Copies are kept until
- *    ACK (peer.h).
- * 4. The connecting side tries to connect again after the fence. A rail that comes back starts from
- *    zero.
- * 5. With the last rail the peer is lost and the worker fails. With relaying it is only cut:
- *    alternate routes are tried, and meanwhile connecting anew is the fence (relay.h, note 7).
+ * A rail is lost, and what was on it moves to the peer's other rails: doc/design/failures.md,
+ * sections 1 to 3.
  */
 #include "protocol/internal.h"
 
@@ -27,8 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define BACKOFF_FIRST (10 * BR_MS)
-#define DETOURS_QUIET (60 * BR_SEC)
+#define BACKOFF_FIRST    (10 * BR_MS)
+#define ALTERNATES_QUIET (60 * BR_SEC)
 
 void br_link_defer_close(struct br_worker *w, struct br_link *link)
 {
@@ -128,7 +114,7 @@ static void warn_lost(struct br_worker *w, const struct br_rail *rail)
     char more[64] = "";
 
     if (rail->alternate && peer->alternates_warned &&
-        w->now - peer->alternates_warned < DETOURS_QUIET) {
+        w->now - peer->alternates_warned < ALTERNATES_QUIET) {
         peer->alternates_quiet++;
         br_log_info("rank %d: rail to rank %d on level %d (device %s) is lost: %s", w->config.rank,
                     peer->rank, rail->level, rail->device->name, rail->message);

@@ -12,7 +12,7 @@
 #define VERSION_MIN BR_PROTOCOL_VERSION
 #define VERSION_MAX BR_PROTOCOL_VERSION
 
-/* The words of a reason and its errno, the same on both sides: two numbers, of the side that
+/* The text of a reason and its errno, the same on both sides: two numbers, of the side that
  * refuses first. */
 static int handshake_describe(uint32_t reason, uint32_t ours, uint32_t yours, char *text,
                               size_t size)
@@ -60,7 +60,7 @@ static struct br_handshake_header handshake_header_of(enum br_handshake_kind kin
     return (struct br_handshake_header){.magic = BR_HANDSHAKE_MAGIC, .kind = (uint8_t)kind};
 }
 
-/* Ends in FAILED with the words, and tells the peer why. */
+/* Ends in FAILED with a message, and tells the peer why. */
 static int handshake_refuse(struct br_handshake *hs, enum br_handshake_reason reason, uint32_t ours,
                             uint32_t yours, void *reply, size_t *reply_bytes)
 {

@@ -1,23 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The handshake of a link, as a state machine: bytes in, bytes out. No I/O, no clock, no memory and
- * no random numbers of its own; the caller carries the messages and gives up when the time is over.
- *
- * 1. Each side proves that it knows the job's secret by a keyed BLAKE2b over HELLO and CHALLENGE as
- *    they are
- * on the wire. Both contain a fresh nonce, so an old proof proves nothing; a label tells the two
- * roles apart, so a proof cannot be sent back to its maker; and nobody on the way can change a
- * rank, a rail or a limit.
- * 2. The connector proves first: an unauthenticated peer who connects gets to see our rank, the
- *    number of ranks and the
- * limits, but nothing that was computed with the secret.
- * 3. The proofs keep unauthenticated peers out. They do not protect the bytes that follow: who can
- *    change packets on the
- * way can change data. That needs encryption, which a transport for a trusted network does not pay
- * for.
- * 4. A rejected design: one round trip, both sides proving over exchanged clocks. It needs clocks
- *    that agree
- * and a memory of proofs seen; one more trip when a link starts costs nothing.
+ * The handshake of a link, as a state machine: bytes in, bytes out. It does no I/O and has no
+ * clock, memory or random numbers of its own: the caller carries the messages and gives up when the
+ * time is over. What the proofs protect and what not is said in doc/design/bootstrap.md, section 1.
  *
  * A handshake belongs to one caller at a time; no function blocks.
  */
@@ -73,18 +58,18 @@ void br_handshake_init_acceptor(struct br_handshake *hs, const struct br_handsha
 
 /*
  * Takes the peer's next message. Returns 0: go on, 1: the link is ready, or a negative errno with
- * words: the link must be closed. In all three cases: when *reply_bytes is not 0, send that many
- * bytes of `reply` (BR_HANDSHAKE_BYTES_MAX). An acceptor is ready when it answers WELCOME; the
+ * a message: the link must be closed. In all three cases, when *reply_bytes is not 0, send that
+ * many bytes of `reply` (BR_HANDSHAKE_BYTES_MAX). An acceptor is ready when it answers WELCOME; the
  * connector may still refuse that. -EPROTO (malformed, wrong rank, size or rail), -EPROTONOSUPPORT
- * (version), -EPERM (secret), -EEXIST (two processes with one rank), -ESTALE; after a failure the
- * same error again.
+ * (version), -EPERM (secret), -EEXIST (two processes with one rank), -ESTALE; every call after a
+ * failure returns the same error.
  */
 int br_handshake_receive(struct br_handshake *hs, const void *bytes, size_t n, void *reply,
                          size_t *reply_bytes);
 
-/* For an acceptor that does not want the link although the handshake is right: instead of the
- * WELCOME that br_handshake_receive() just wrote, writes a refusal; `known` is the incarnation that
- * the rail already has. Returns -ESTALE with a message. */
+/* For an acceptor that does not want the link although the handshake is right. Replaces the WELCOME
+ * that br_handshake_receive() just wrote by a refusal; `known` is the incarnation that the rail
+ * already has. Returns -ESTALE with a message. */
 int br_handshake_refuse_stale(struct br_handshake *hs, uint32_t known, void *reply,
                               size_t *reply_bytes);
 

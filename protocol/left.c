@@ -1,20 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer that has left the job in good order: its BYE is here, and all credited messages that it
- * has sent.
- *
- * 1. Its own operations had ended before it said BYE. So what it has received is complete, and what
- *    it has not sent by then will never come. A transfer that still waits for it never ends, and
- *    the worker fails rather than wait until the deadline.
- * 2. The look at what waits comes GRACE after the peer has left, and behind a poll that has taken
- *    everything that devices had. Bytes of the peer that arrived before its BYE, and events of what
- *    we have sent, may be reported in a later poll than the BYE.
- * 3. What waits: receives without their bytes, sends without READY or with bytes that have not
- *    left, small sends that have not left. Not: sends of which all bytes have left. Only their
- *    confirmation is missing, which the peer still gives while it leaves. Not: puts, gets and
- *    atomics, which it still serves until everybody has left.
- * 4. When its last rail is lost, nothing is confirmed or served any more. Sends of which all bytes
- *    have left end well, by note 1; a put, get or atomic that has no answer fails the worker.
+ * has sent. What still waits for it fails the worker: doc/design/failures.md, section 5.
  */
 #include "protocol/internal.h"
 

@@ -2,20 +2,18 @@
 /*
  * Every message and every limit of the protocol. Fixed width, little-endian, versioned; doc/wire.md
  * specifies the same with test vectors. What a back end must know of a frame is in
- * transport/frame.h; the handshake's and the store's messages have a header each, included here.
+ * transport/frame.h; the messages of the handshake and of the store have a header each.
  *
- * 1. A message rides in a MESSAGE frame: its first 48 bytes in the frame header (struct
- *    br_message), what is left (data of an eager transfer, words of an abort) as the frame's
- *    payload.
+ * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
+ *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
  * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC) may have to wait at the receiver until its
  *    side of the operation exists, so each holds one receive buffer and one credit of its link. All
  *    others are dealt with at once.
- * 3. `sequence` numbers the credited messages of one sender to one peer over all rails,
- *    point-to-point ones (by their tag) apart from all others: after a rail was lost, messages are
- *    sent again on another, and the receiver knows what it already has. Messages of one link arrive
- *    in order, so both ends also count them: ACK says how many have arrived, and the sender forgets
- *    its copies.
- * 4. `tag` names one transfer: struct br_tag below. Both ends derive it, nobody asks.
+ * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, so that the
+ *    receiver knows what it has when messages of a lost rail are sent again. Messages of one link
+ *    arrive in order and are counted by both ends: the sender forgets its copies when ACK says that
+ *    they have arrived.
+ * 4. `tag` names one transfer; both ends derive it (enum br_tag_class).
  */
 #ifndef BR_PROTOCOL_MESSAGE_H
 #define BR_PROTOCOL_MESSAGE_H
@@ -55,8 +53,8 @@ enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */
     BR_MESSAGE_HANDSHAKE = 1,
     BR_MESSAGE_EAGER = 2, /* credited: a whole small transfer */
-    BR_MESSAGE_READY = 3, /* credited: the place of a large transfer is free: its slot */
-    /* credited: the payload goes to `offset` of a region; without one asks for a READY for it */
+    BR_MESSAGE_READY = 3, /* credited: the memory of a large transfer is ready, in this slot */
+    /* credited: the payload goes to `offset` of a region; without payload: asks for a READY */
     BR_MESSAGE_PUT = 4,
     BR_MESSAGE_GET = 5,  /* credited: asks to send `bytes` from there */
     BR_MESSAGE_DONE = 6, /* transfers (their slots) that have arrived completely */
@@ -65,13 +63,13 @@ enum br_message_type {
     BR_MESSAGE_PONG = 9,
     BR_MESSAGE_RAIL_DOWN = 10,   /* another rail is lost: fence it, then answer RAIL_FENCED */
     BR_MESSAGE_RAIL_FENCED = 11, /* nothing more will be written through that rail */
-    BR_MESSAGE_ABORT = 12,       /* the communicator has failed; payload: words */
+    BR_MESSAGE_ABORT = 12,       /* the communicator has failed; payload: a text that says why */
     BR_MESSAGE_BYE = 13,         /* the sender leaves in good order */
-    /* struct br_message_relay: for another rank, or from one, over hosts in between */
+    /* struct br_message_relay: for another rank or from one, through hosts in between */
     BR_MESSAGE_RELAY = 14,
     BR_MESSAGE_RELAY_CREDIT = 15, /* buffers for relayed frames that are free again */
     BR_MESSAGE_WAITING = 16,      /* a transfer waits for its other end (waiting.c) */
-    /* asks what became of a slot that a lost rail has carried (place.c) */
+    /* asks what became of a slot that a lost rail has carried (rkey.c) */
     BR_MESSAGE_RENEW = 17,
     /* credited: changes 8 bytes of a region; payload: struct br_operands */
     BR_MESSAGE_ATOMIC = 18,
@@ -113,7 +111,7 @@ struct br_call {
 
 struct br_body_waiting {
     uint64_t total;    /* point to point: as in READY; collective: elements of a block */
-    uint32_t receives; /* 1: who says it is to receive, 0: to send; collective: 0 */
+    uint32_t receives; /* 1: the transfer that waits is a receive, 0: a send; collective: 0 */
     uint32_t root;     /* from here on: of a collective, as in struct br_call; else zero */
     uint8_t collective, type, reduction, by;
     uint32_t reserved;
@@ -135,8 +133,7 @@ struct br_operands {
     uint64_t value, compare;
 };
 
-/* What the target says at the end of a PUT, a GET or an ATOMIC. Of the first two only the status
- * travels. */
+/* The target's answer to a PUT, a GET or an ATOMIC. Of the first two only the status travels. */
 struct br_answer {
     int32_t status; /* 0 or a negative errno */
     uint32_t reserved;
@@ -172,8 +169,8 @@ struct br_body_bye {
 
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
-    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. Neither is sent in
-     * vain */
+    /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. The answer is a READY or
+     * a DONE */
     uint32_t lost;
     uint32_t reserved[4];
 };
@@ -270,14 +267,14 @@ struct br_data_header {
 };
 static_assert(sizeof(struct br_data_header) == BR_FRAME_INLINE, "fills the inline area");
 
-/* Tags: bits 63..62 the family, then what numbers the transfer within it. */
+/* Tags: bits 63..62 are the class, the others number the transfer within it. */
 enum br_tag_class {
     /* group (10 bits), operation in it (20), fragment (16), k-th message between the two ranks
      * (16) */
     BR_TAG_COLLECTIVE = 0,
     BR_TAG_P2P = 2, /* group (10 bits), number within (group, peer, user tag) (20), user tag (32) */
-    /* the requester's counter (59 bits), whether it is the larger rank (1), what (2): enum
-     * br_onesided_part */
+    /* the requester's counter (59 bits), whether it is the larger rank (1), enum br_onesided_part
+     * (2) */
     BR_TAG_ONESIDED = 3,
 };
 
@@ -311,8 +308,8 @@ static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user
  * it, and the target's answer. */
 enum br_onesided_part { BR_PART_REQUEST, BR_PART_DATA, BR_PART_STATUS };
 
-/* counter: with the bit of the larger rank; without it, two ranks that reach for each other would
- * use the same tags. */
+/* counter: the requester's, with the bit that says whether it is the larger rank; without that bit
+ * two ranks that access each other would use the same tags. */
 static inline uint64_t br_tag_onesided(uint64_t counter, enum br_onesided_part part)
 {
     return (uint64_t)BR_TAG_ONESIDED << 62 | (counter << 2 & ~(3ull << 62)) | (uint64_t)part;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Wire format of a beacon: one UDP datagram, to ff02::1 and 224.0.0.1, by which a rank says on each
- * NIC of a BCube which rank it is and by which name it calls that NIC
+ * Wire format of neighbour discovery: one UDP datagram, to ff02::1 and 224.0.0.1, by which a rank
+ * says on each NIC of a BCube which rank it is and by which number it calls that NIC
  * (protocol/bootstrap/discovery.h). Little-endian; doc/wire.md specifies it.
  *
  * The port is BR_DISCOVERY_PORT_FIRST plus the first two bytes of the nonce (a number of 16 bits)
- * modulo BR_DISCOVERY_PORTS. The proof is BLAKE2b-256, keyed with the job's key of beacons, over
- * all that stands before it.
+ * modulo BR_DISCOVERY_PORTS. The proof is BLAKE2b-256, keyed with the job's key for discovery,
+ * over all bytes before it.
  */
 #ifndef BR_PROTOCOL_MESSAGE_DISCOVERY_H
 #define BR_PROTOCOL_MESSAGE_DISCOVERY_H

@@ -4,12 +4,11 @@
  * BR_MESSAGE_HANDSHAKE. The state machine is protocol/handshake.h; doc/wire.md specifies it with
  * test vectors.
  *
- *   connector                      acceptor
- *   HELLO     ----------------->                who I am, whom I want, what I can do, my nonce
- *             <-----------------   CHALLENGE    who I am, what I can do, the version to use, my
- * nonce PROOF     ----------------->                I know the job's secret and saw the same two
- * messages
- *             <-----------------   WELCOME      so do I; the link is ready
+ *   connector                    acceptor
+ *   HELLO     ----------------->              who I am, whom I want, what I can do, my nonce
+ *             <-----------------  CHALLENGE   who I am, what I can do, the version, my nonce
+ *   PROOF     ----------------->              I know the job's secret and saw the same messages
+ *             <-----------------  WELCOME     so do I; the link is ready
  *
  * Either side may send REFUSE instead of what is expected of it. The first 12 bytes of HELLO and
  * all of REFUSE stay the same in every version, so that two versions can say that they differ.

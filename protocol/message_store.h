@@ -86,7 +86,7 @@ struct br_store_request {
     uint32_t reserved;
 };
 
-/* ERROR: then the words, printable, without a final zero. */
+/* ERROR: then the message, printable, without a final zero. */
 struct br_store_error {
     uint32_t err; /* a positive errno, Linux numbering */
 };

@@ -1,63 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers and rails. A peer is a remote process; a rail is one link to it together with window, rate
- * and health.
+ * Peers and rails. A peer is a remote process; a rail is one link to it together with the link's
+ * window, rate and health. How much a rail may carry at a time, and which message may leave, is
+ * decided in doc/design/rails.md; the comments below name its sections.
  *
- * 1. Window. A rail has at most `window` bytes in flight: what it delivers (`volume`) in twice its
- *    least round trip, or in `target_delay` (1 ms) if that is longer. More does not add throughput,
- *    it only adds queue, and the queue is what something urgent waits behind: the window is the
- *    preemption latency. It grows by itself: while the rail is limited by its window, it delivers
- *    several windows in that time, so the next one is larger, until the link is full or the RTT has
- *    reached the target. The volume is measured over windows of four times that long. Rejected: the
- *    rate of single frames, which a shaper or a switch that lets a burst through at once puts at a
- *    hundred times of what the link carries. Rejected: twice the bandwidth-delay product alone. On
- *    a loaded host the other end answers after the time its scheduler takes, not after the least
- *    round trip, and the window then shrinks itself to nothing. A frame leaves only if it fits into
- *    the window. The least round trip is the back end's where it knows one (TCP does), asked for
- *    every 10 s. Else it is forgotten after 10 s and then measured by a frame that is alone on the
- *    rail (`solo`), because every other one would count our own queue as path, and double the
- *    window each time. Rejected: that for byte streams, too. The peer's queue, which ACKs come
- *    behind, counts as path then: of two ends that fill a wire the one that began later had twice
- *    the window, and the other waited for its ACKs with nothing in flight.
- * 2. In flight are bytes posted but not known to have arrived. Where SENT means placed (RDMA,
- *    shared memory) SENT tells; on a byte stream ACK messages tell, which the sender asks for by a
- *    flag every quarter of a window. They come behind the peer's own data. While it arrives and ACK
- *    is on its way as much of ours has arrived, too, where both directions are alike. So each ACK
- *    says how much may come ahead of the next (`peer_ahead`), and that may be in flight beside the
- *    window, less of it where the path is short: both directions keep moving, and what really waits
- *    in front of something urgent is a window still. The peer may have begun later, behind an ACK
- *    that said nothing: then what has come since that ACK counts, if it is more. Without it two
- *    ranks whose next message needs what comes now, as in a ring, sent by turns: one had a window
- *    in flight, the other two. Rejected: in flight by what TCP knows to have arrived (SIOCOUTQ).
- *    Its ACKs come behind the data, too: in the queue in front of the NIC. Rejected: all of the
- *    peer's window as soon as something comes from it: it counts where little comes, and carried no
- *    more.
- * 3. Striping needs no plan: rails pull frames from the peer's queue when they have window, so they
- *    carry in proportion to their rates. Near the end of a transfer a slow rail leaves the rest to
- *    the fast ones (br_rail_may_take).
- * 4. Credits bound the messages that may be unreleased at the peer. Some are kept, because a
- *    message may wait there until the peer's program comes to it, which may first wait for
- *    something else of ours: a few for point-to-point messages; one for what never waits for a
- *    program: puts and gets, and messages for which the peer says that it waits (waiting.c); and
- *    one for the oldest message of this process: of its oldest operation the first fragment, of
- *    that the first step that needs a credit and has not ended (br_worker_reserve_for). Among the
- *    messages that have not been received, on all ranks, take those of the oldest operation, of
- *    them those of the first fragment, and of them one of the earliest round of the schedule: all
- *    that it could wait for is through, so its other end has begun it or is about to, and here it
- *    is the oldest. The messages before it have given the kept credit back. So it leaves, and so
- *    does everything in turn. With slots it is the same. Rejected: one for the oldest operation:
- *    READYs of its later fragments took it, which the other end had not begun, as its runs waited
- *    for READYs in turn. Messages of a lost rail have ended for the operation, if they were sends,
- *    but not for the peer: the oldest of them counts as the oldest message unless another is older
- *    (br_age). And what is the oldest here may use the kept credit only when all that is older has
- *    arrived: else one of that, if its rail were lost, would find the credit with a message that
- *    the other end comes to later, and wait for ever. What rails that are in doubt have carried is
- *    asked by PING. Rejected: that all of them use the kept credit, which later ones then hold, and
- *    that the others wait for them: the oldest may be among these.
- * 5. A message that may have to go again, as nobody knows yet that it has arrived, must still be
- *    among the BR_SEEN that the peer remembers. So new ones wait when they would be BR_SEEN ahead
- *    of it. That takes a rail which stalls while another carries a thousand messages, or one that
- *    was quiet since: it is asked by PING, as ACK else comes only with what is released.
+ * All of this belongs to one worker. No function locks or blocks.
  */
 #ifndef BR_PROTOCOL_PEER_H
 #define BR_PROTOCOL_PEER_H
@@ -87,7 +34,7 @@ enum br_rail_state {
     BR_RAIL_FENCING,
 };
 
-/* Which of several messages of collectives is the oldest: note 4. */
+/* Which of several messages of collectives is the oldest: section 4. */
 struct br_age {
     uint64_t order, within; /* of the transfer */
     uint32_t fragment;
@@ -136,7 +83,7 @@ struct br_probe {
 struct br_rail {
     struct br_peer *peer;
     uint8_t index; /* 0..n_rails-1, the same on both sides: what messages call the rail */
-    /* of the network that it runs on, for words; in a BCube the one on which the peer is a
+    /* of the network that it runs on, for messages; in a BCube the one on which the peer is a
      * neighbour */
     uint8_t level;
     struct br_device *device;
@@ -150,14 +97,14 @@ struct br_rail {
     uint32_t fenced;                       /* the connection that the peer's last RAIL_DOWN named */
     uint32_t lost;                         /* the last connection that was lost */
     uint32_t up;                           /* the last connection that was UP at this end */
-    bool doubtful;                         /* a later one may have been UP at the other end alone */
-    bool unfenced;                         /* and the peer has not confirmed that it is fenced */
+    bool doubtful; /* a connection after `up` may have been UP at the other end alone, */
+    bool unfenced; /* and the peer has not confirmed that it is fenced */
     /* its link is a route through other hosts (relay.h) */
     bool alternate;
     uint32_t attempts; /* alternate routes: routes tried */
     uint8_t timeouts;  /* alternate routes: attempts that ran out of time since it was up or the
                         * peer was cut, at most BR_RAIL_TIMEOUTS_MAX */
-    /* of a peer that is cut: is this refused? NULL: none (probe.c) */
+    /* a connection to a peer that is cut off, to see whether it is refused; NULL: none (probe.c) */
     struct br_link *probe;
     uint64_t probe_at;           /* ns; the next one, or the end of this one */
     uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
@@ -170,11 +117,11 @@ struct br_rail {
     uint64_t tx_bytes;    /* DATA payload posted on this link */
     uint64_t acked_bytes; /* of these known to have arrived */
     uint64_t acked_at;    /* ns */
-    /* ns; when the last frame left that is known to have arrived and had asked */
+    /* ns; when the last frame left that asked for an ACK and is known to have arrived */
     uint64_t acked_posted_at;
-    /* bytes that the next ACK may come behind, as the last one said (note 2) */
+    /* bytes that the next ACK may come behind, as the last one said (section 2) */
     uint32_t peer_ack_backlog;
-    /* rx_bytes when that came, or when the first of what is in flight left */
+    /* rx_bytes when that ACK came, or when the first frame left of those that are in flight */
     uint64_t ack_rx_bytes;
     uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;
@@ -185,10 +132,10 @@ struct br_rail {
     /* the same: bytes delivered in a window as long as the window's delay */
     uint64_t volume, volume_now;
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
-    /* the peer's `uses` at the last frame: of equally free rails the one that waited longest
-     * goes */
+    /* the peer's `uses` at the last frame: of equally free rails the one that has waited longest
+     * takes the next frame */
     uint64_t used;
-    /* when `rate` was measured the window was used up: it is what the rail can carry */
+    /* the window was used up when `rate` was measured: `rate` is what the rail can carry */
     bool was_full;
     bool limited;                    /* the window was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
@@ -199,7 +146,7 @@ struct br_rail {
     uint32_t sent;
     uint32_t peer_arrived, peer_released, peer_released_p2p; /* from ACK */
     uint32_t sent_p2p;
-    uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (note 5) */
+    uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
     struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
     struct br_list flights;
 
@@ -215,7 +162,7 @@ struct br_rail {
 
     /* buffers for frames on their way through us; NULL: no relaying over it. Owned */
     struct br_relay_rail *relay;
-    bool relay_due; /* the peer is to be told of free ones */
+    bool relay_due; /* the peer has to be told of free ones */
 
     /* statistics over all incarnations */
     uint64_t total_tx, total_rx; /* payload bytes */
@@ -245,15 +192,16 @@ enum br_queue_kind {
     BR_QUEUES,
 };
 
-/* window for duplicates; at least 2 * BR_CREDITS * BR_MAX_RAILS: on links, and of lost ones */
+/* Sequence numbers in which a receiver recognises duplicates: at least 2 * BR_CREDITS *
+ * BR_MAX_RAILS, for messages on links and messages of lost links. */
 #define BR_SEEN 1024u
 
-/* The credited messages of one kind, in both directions. Point to point is numbered apart: its
- * messages may have to wait for a receive that never comes, and what is sent meanwhile must not
- * leave them behind the window. */
+/* The credited messages of one kind, in both directions. Point-to-point messages are numbered
+ * separately: they may wait for a receive that never comes, and the messages sent meanwhile must
+ * not push them out of the BR_SEEN numbers. */
 struct br_stream {
     uint32_t sequence; /* of the next message that we send */
-    /* no number from here on may be used before it is known what has arrived (note 5) */
+    /* no number from here on may be used before it is known what has arrived (section 5) */
     uint32_t end;
     struct br_list resend; /* struct br_unacked: messages of a lost rail, oldest first */
     uint32_t seen_top;     /* one more than the largest sequence seen */
@@ -269,35 +217,36 @@ struct br_peer {
     struct br_list known; /* in the worker's list */
     enum br_peer_state state;
     int n_rails;
-    /* up to this size in one message; where mapping is cheap, that pays only for very small ones */
+    /* transfers up to this size go in one message; where mapping is cheap, that pays only for very
+     * small ones */
     uint32_t eager_bytes;
     struct br_rail *rails; /* [n_rails] */
     uint8_t rkey_rails;    /* rails whose device needs remote keys, a bit each */
-    bool reduces;          /* the device of one of the rails does (br_caps) */
+    bool reduces;          /* the device of one of its rails reduces (br_caps) */
     uint64_t uses;         /* frames posted */
-    /* READYs for our sends; ns from their submission to it */
+    /* READYs for our sends; sum of ns from the submission of the send to its READY */
     uint64_t ready_messages, ready_wait;
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
     /* Every message in BR_QUEUE_MESSAGES has a kind (enum br_credit) below this one, as long as
-     * `bound_oldest` is the worker's oldest message (credited.c, note 2). */
+     * `bound_oldest` is the worker's oldest message (section 6). */
     uint8_t credit_bound;
     struct br_age bound_oldest;
     struct br_list moving; /* sends in MOVING or CONFIRMING */
     /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list waiting;
     struct br_list expecting; /* small point-to-point receives, in the same order */
-    bool waiting_due;         /* the first of them is to be said, or `call` */
-    /* WAITING with our arguments of a collective; type 0: there is none to say */
+    bool waiting_due;         /* WAITING is due for the first of them, or for `call` */
+    /* a WAITING with our arguments of a collective that is due; type 0: none is */
     struct br_message call;
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     uint32_t dones[BR_DONES];             /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
-    bool renew_due;               /* some of `moving` have to ask (place.c) */
+    bool renew_due;               /* some of `moving` have to ask (rkey.c) */
     bool bye_due, bye_sent, bye_received;
-    /* credited ones that have arrived, and as many as its BYE says */
+    /* credited messages that have arrived, and the number of them in its BYE */
     uint32_t messages, bye_messages;
-    /* LEFT: when to look what still waits for it (left.c), ns; 0: that is done */
+    /* LEFT: when to look for transfers that still wait for it (left.c), ns; 0: that is done */
     uint64_t left_check;
     bool abort_sent;
     struct br_list active; /* in the worker's list of peers with something to send */
@@ -307,13 +256,13 @@ struct br_peer {
     uint8_t alternates;       /* a bit each */
     uint64_t cut_at;          /* no rail is up, and nothing was heard since then, ns; 0: not cut */
     uint64_t request_at;      /* cut: when to ask it again to connect */
-    uint64_t requested_until; /* it has asked us */
+    uint64_t requested_until; /* ns; it has asked us to connect */
     /* the last warning that an alternate route is lost, ns; 0: none yet */
     uint64_t alternates_warned;
     uint32_t alternates_quiet; /* alternate routes lost since, without a warning */
 };
 
-/* Its rail that is no alternate route and UP, or NULL. */
+/* The first rail of the peer that is UP and no alternate route, or NULL. */
 static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
 {
     for (int i = 0; i < peer->n_rails - peer->n_alternates; i++)

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The priority queue of a peer: what leaves next.
+ * The queue of a peer, sorted by priority, submission and step of the operation: what leaves next.
+ * No priority starves. doc/design/priorities.md says how, and what was rejected.
  *
- * 1. Order: (priority, submission, step of the operation). The head is asked again for every frame,
- *    so something more urgent overtakes at the next frame boundary: that is the preemption, and
- *    nothing else is needed for it.
- * 2. No priority starves: one of which nothing has left for longer than the bound goes first, once,
- *    and then waits for its turn again. Its first entry goes. A second list, of the first entries
- *    in order of their last turn, finds it without a search. Rejected: a turn for each entry that
- *    has waited as long. Of a hundred equal transfers on a slow link each then got a frame in turn,
- *    and all ended together, at the end, instead of one after another. Who serves several queues
- *    asks each for its starved one before it compares their first ones. Rejected: one head, starved
- *    or first. A starved low one then hid the urgent ones behind it from the comparison with other
- *    queues, and lost that comparison itself.
- * 3. A sorted list, filled from the back: entries are few (the engine bounds fragments in flight)
- *    and mostly arrive in order. Rejected: a heap, which needs a capacity, or a bucket a priority,
- *    which needs a bound on priorities.
+ * A queue belongs to one worker. It owns no entry: the caller embeds struct br_queued in what it
+ * queues and keeps that alive while it is queued. No function fails or allocates.
  */
 #ifndef BR_PROTOCOL_QUEUE_H
 #define BR_PROTOCOL_QUEUE_H
@@ -31,8 +20,8 @@ struct br_queued {
     uint64_t order;   /* submission order of the operation in this process */
     uint64_t within;  /* of one operation, the one with less goes first */
     uint64_t served;  /* when a frame of it left last, or when it was queued, ns */
-    /* of the first of its priority, which alone is in `age`: when a frame of the priority left
-     * last, ns */
+    /* Only of the first entry of its priority, which alone is in `age`: when a frame of that
+     * priority left last, ns. */
     uint64_t priority_served;
     struct br_queue *queue; /* set while in one */
 };
@@ -43,15 +32,16 @@ struct br_queue {
 
 void br_queue_init(struct br_queue *queue);
 void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within);
+/* item is in no queue. now: ns; the item's wait begins. */
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
-void br_queue_remove(struct br_queued *item); /* safe when not queued */
+void br_queue_remove(struct br_queued *item); /* allowed when it is not queued */
 /* The most urgent entry, or NULL. */
 struct br_queued *br_queue_first(const struct br_queue *queue);
-/* The first entry of the priority that has waited longest, if that is longer than `bound` ns; else
- * NULL. */
+/* The first entry of the priority that has waited longest, if it has waited longer than `bound` ns;
+ * else NULL. */
 struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound);
-/* A frame of item has left, its last one too: it is still queued. The wait of its priority begins
- * anew. */
+/* A frame of item has left, possibly its last one: the wait of its priority begins anew. The item
+ * is still queued. */
 void br_queue_served(struct br_queued *item, uint64_t now);
 
 static inline int br_queued_before(const struct br_queued *a, const struct br_queued *b)

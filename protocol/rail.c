@@ -117,9 +117,9 @@ static uint64_t delay_of(const struct br_rail *rail)
     return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
 }
 
-/* What may be in flight outside the window (peer.h, note 2): all that ACKs come behind where the
- * path decides how large the window is, less where the path is short: there the windows alone keep
- * both directions moving. */
+/* What may be in flight outside the window (doc/design/rails.md, section 2): all that ACKs come
+ * behind where the path decides how large the window is, less where the path is short: there the
+ * windows alone keep both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
     uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
@@ -300,7 +300,7 @@ static void rail_measured(struct br_rail *rail, const struct br_probe *probe, ui
              rate;
 
     if (now <= probe->posted_at || now <= probe->acked_at)
-        /* posted and acknowledged within one turn: the clock is too coarse to say anything */
+        /* posted and acknowledged within one pass: the clock is too coarse to say anything */
         return;
     if (span < sent_in)
         span = sent_in;

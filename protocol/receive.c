@@ -19,7 +19,7 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
     br_list_push_back(&w->done, &t->node);
 }
 
-/* The last slots are kept: peer.h, note 4. */
+/* The last slots are kept: doc/design/rails.md, section 4. */
 static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
 {
     uint32_t kept = br_transfer_is_oldest(w, t) ? 0 : t->expected || t->rendezvous ? 1 : 2;
@@ -267,7 +267,7 @@ static int receive_error_of(uint32_t reason)
     }
 }
 
-/* Somebody's words that are passed on: "rank 3: ..." */
+/* Another rank's text that is passed on: "rank 3: ..." */
 static bool is_passed_on(const char *text)
 {
     size_t digits = strncmp(text, "rank ", 5) == 0 ? strspn(text + 5, "0123456789") : 0;

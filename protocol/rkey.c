@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Place tokens: what a sender has to know where its device writes by itself into the receiver's
+ * Remote keys: what a sender has to know where its device writes by itself into the receiver's
  * memory (transport.h, note 8). The receiving half makes them and puts them into READY, the sending
- * half keeps them.
- *
- * 1. A READY has one token for each rail of the peer whose device needs places, whether the rail is
- *    up or not: a token is good for every link between the two devices. So a rail that comes, or
- *    comes back, after the READY carries the transfer like all others. Rejected: tokens for the
- *    rails that are up, and a fresh READY when another one comes.
- * 2. Nobody looks at such a frame before its bytes are written, so a slice must not go again on
- *    suspicion, as it does elsewhere (failover.c, note 2): the receiver may have had it all along
- *    and given the buffer back. When a lost rail is fenced the sender asks (RENEW) instead of
- *    sending. It asks when all its other frames have been SENT or have been fenced. The answer is
- *    DONE, or a new READY: another number for the same slot, new tokens, and which slices are
- *    complete. All others go again as a whole, and nothing of them counts that came with the old
- *    number: so each byte on its way is one that the transfer waits for, and it cannot end before
- *    the last of them has landed. Rejected: the receiver keeps a place until the sender has
- *    confirmed, which is a trip more for each transfer. Rejected: the receiver sends new READYs by
- *    itself. It knows nothing of those that are complete and whose DONE was lost.
- * 3. A device that cannot make a token (a NIC that has failed, memory that cannot be pinned) leaves
- *    its rail out of the transfer: counted, logged once. When no rail that is up is left for it,
- *    the sender asks for another READY, and if the receiver has none to offer, its worker fails
- *    with the device's words. Rejected: "no room now, ask later". Whoever holds the room may wait
- *    for the very transfer that waits for it.
+ * half keeps them. doc/design/remote_keys.md says which rails get one, and what happens when a rail
+ * is lost or a device makes none.
  */
 #include "protocol/internal.h"
 
@@ -199,13 +180,13 @@ static bool is_stuck(const struct br_peer *peer, const struct br_transfer *t)
 }
 
 void br_rkey_take(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
-                  const uint8_t *tokens)
+                  const uint8_t *keys)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
     t->barred = peer->rkey_rails & (uint8_t)~ready->rkeys;
-    for (uint32_t left = ready->rkeys; left; left &= left - 1, tokens += BR_RKEY_BYTES)
-        memcpy(t->rkeys[__builtin_ctz(left)], tokens, BR_RKEY_BYTES);
+    for (uint32_t left = ready->rkeys; left; left &= left - 1, keys += BR_RKEY_BYTES)
+        memcpy(t->rkeys[__builtin_ctz(left)], keys, BR_RKEY_BYTES);
     if (is_stuck(peer, t))
         rkey_renew(w, peer, t);
     br_rkey_check_quiet(w, t);
@@ -223,7 +204,7 @@ static void count_resent(struct br_peer *peer, const struct br_transfer *t)
 }
 
 void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_message *m,
-                     const uint8_t *tokens)
+                     const uint8_t *keys)
 {
     struct br_peer *peer = rail->peer;
     struct br_transfer *t = br_table_find(&w->confirms, m->ready.renews, (uint32_t)peer->rank);
@@ -248,7 +229,7 @@ void br_rkey_renewed(struct br_worker *w, struct br_rail *rail, const struct br_
     t->state = BR_TRANSFER_MOVING;
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     br_peer_activate(w, peer);
-    br_rkey_take(w, t, m, tokens);
+    br_rkey_take(w, t, m, keys);
 }
 
 void br_rkey_fenced(struct br_worker *w, struct br_peer *peer, struct br_transfer *t, uint8_t bit)

@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sending half: from br_transfer_send() to the frames on the links and their confirmation.
- *
- * 1. pump: control first; then, again and again, the most urgent of the queues' heads as long as
- *    rails have room; of one priority READYs go first. Every frame asks the queue anew, which is
- *    what makes priorities preempt.
- * 2. The unit that a rail takes is a frame off the transfer's cursor; any rail takes the next one.
- *    Per slice only a mask of the rails that carried it is kept: when a rail is lost, slices with
- *    its bit that are not confirmed go again. Rejected: slices bound to rails, which needs a cursor
- *    a rail and balances worse.
- * 3. A send ends when its memory may be used again and no retry can need it: all frames SENT and,
- *    where another rail could take over, DONE from the receiver. With a single rail there is nobody
- *    to take over, so nothing to wait for. Rejected: no DONE where SENT proves that the bytes stand
- *    in their place. The receiver may hear of the lost rail before it has looked at that link's
- *    arrivals, and closing the link drops them.
+ * doc/design/priorities.md says in which order frames leave, how rails share a transfer, and when a
+ * send ends.
  */
 #include "protocol/internal.h"
 
@@ -60,7 +49,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
 }
 
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
-                   const uint8_t *tokens)
+                   const uint8_t *keys)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
@@ -79,7 +68,7 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     br_queue_insert(&peer->queues[BR_QUEUE_DATA], &t->queued, w->now);
     br_peer_activate(w, peer);
     if (peer->rkey_rails)
-        br_rkey_take(w, t, ready, tokens);
+        br_rkey_take(w, t, ready, keys);
 }
 
 void br_send_check_end(struct br_worker *w, struct br_transfer *t)

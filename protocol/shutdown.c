@@ -2,11 +2,11 @@
 /*
  * The end of a worker that has failed.
  *
- * It tells its peers why, and keeps their links, on which it says nothing more, until each of them
- * has answered by its own ABORT or by closing, or BR_ABORT_LINGER have passed. If it closed at
- * once, a peer that is behind with reading would lose the words and would blame us, who are alive,
- * instead of the one that has died. Operations end after that: until the links are closed, bytes
- * may still arrive in their memory.
+ * It tells its peers why and keeps their links, on which it sends nothing more, until each peer has
+ * answered by its own ABORT or by closing, or BR_ABORT_LINGER has passed. If the worker closed its
+ * links at once, a peer that is slow to read would lose the message and would blame this process,
+ * which is alive, instead of the one that has died. Operations end after the links are closed:
+ * until then bytes may still arrive in their memory.
  */
 #include "protocol/internal.h"
 
@@ -66,7 +66,7 @@ static void close_rail(struct br_worker *w, struct br_rail *rail)
 }
 
 /* Closes the rails to all peers; those that are not UP only, unless `all`. Alternate routes too:
- * a worker that has failed relays nothing, and the words reach everybody from neighbour to
+ * a worker that has failed relays nothing, and the message reaches everybody from neighbour to
  * neighbour. */
 static void close_rails(struct br_worker *w, bool all)
 {
@@ -113,7 +113,7 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         return;
     }
     if (!rail || br_connect_owns(w, link))
-        return; /* retired, or an unauthenticated peer's: the device closes it at its end */
+        return; /* lost already, or an unauthenticated peer's: the device closes it at its end */
     if (event->kind == BR_EVENT_CLOSED ||
         (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
         close_peer(w, rail->peer);

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of a GPU that a peer puts to or gets from: neither the worker's CPU nor most devices can
- * touch it. Who registers regions says where the bytes go instead, and takes them on from there, in
- * its own time (collectives/gpu/onesided_target.c); the worker moves them as ever (onesided.c).
+ * touch it. Whoever registers regions says where the bytes go instead, and takes them on from there
+ * in its own time (collectives/gpu/onesided_target.c). The worker moves them as it moves all bytes
+ * (onesided.c). The worker calls the hooks in this order:
  *
- *     put:  target_begin(), bytes come into `memory`, target_store(), the answer leaves,
- * target_done() get:  target_begin(), bytes leave out of `memory`, target_done()
+ *     put: begin(), bytes arrive in `memory`, store(), the answer leaves, done()
+ *     get: begin(), bytes leave from `memory`, done()
  *
- * 1. What begin() or store() cannot do at once it says is not through, and br_onesided_resume()
- *    later: the worker waits for no GPU. Nothing is said when the worker has failed meanwhile.
- * 2. So a put is answered when its bytes stand in the GPU's memory, as one to host memory is.
- *    Rejected: an answer when they are in host memory of the target. Its program, told of them by
- *    its peer, would read what stood there before.
- * 3. A get takes its READY in when its bytes are there. Until then that holds a credit, for the
- *    time of one copy.
+ * 1. begin() and store() return false when they cannot finish at once, and br_onesided_resume()
+ *    tells the worker later: it waits for no GPU. Nothing is told to a worker that has failed
+ *    meanwhile.
+ * 2. A put is answered when its bytes stand in the GPU's memory. Rejected: an answer when they are
+ *    in host memory of the target. Its program, told of them by its peer, would read older bytes.
+ * 3. A get takes its READY when its bytes are in host memory. Until then the READY holds a credit,
+ *    for the time of one copy.
  */
 #ifndef BR_PROTOCOL_TARGET_H
 #define BR_PROTOCOL_TARGET_H
@@ -25,37 +26,36 @@ struct br_region;
 struct br_worker;
 
 struct br_target {
-    /* the worker's */
-    /* that the memory lies on, numbered as region_find() does; 0: it is host memory */
-    int gpu;
-    void *address;  /* its address there */
+    /* filled in by the worker */
+    int gpu;       /* on which the memory lies, as region_find() numbers it; 0: it is host memory */
+    void *address; /* its address there */
     uint32_t bytes; /* <= BR_MAX_TRANSFER */
     int peer;       /* rank */
     bool arrives;   /* put; else get */
     bool carried;   /* put: the bytes came with the request, and the CPU copies them */
-    /* what region_find() gave: target_done() gives it back by region_done() */
+    /* from region_find(); done() gives it back by region_done() */
     struct br_region *owner;
 
-    /* what target_begin() gives */
+    /* filled in by begin() */
     void *memory;             /* where bytes go to, or leave from */
     struct br_region *region; /* that it lies in, or NULL */
-    void *staging;            /* its own */
+    void *staging;            /* the hooks' own */
 };
 
 struct br_target_hooks {
-    /* memory may be used; for a put it always may. false: resume() comes, or the worker has
-     * failed */
+    /* Fills in `memory` and `region`. true: the memory may be used now, as it always may for a put.
+     * false: br_onesided_resume() says so later, unless the worker fails before. */
     bool (*begin)(void *context, struct br_target *target);
-    /* put: all bytes are in memory. true: they stand on the GPU. false: resume() comes, or the
-     * worker has failed */
+    /* Put only: all bytes are in `memory`. true: they stand in the GPU's memory. false:
+     * br_onesided_resume() says so later, unless the worker fails before. */
     bool (*store)(void *context, struct br_target *target);
-    /* The worker and its devices do not touch memory any more, and forget the target. Also without
-     * an end, when the worker has failed. */
+    /* The worker and its devices do not touch `memory` any more and forget the target. Also called
+     * for accesses that have not ended when the worker fails. */
     void (*done)(void *context, struct br_target *target);
 };
 
-/* What begin() or store() did not do at once is done. The worker has not failed, and has not called
- * done(). */
+/* Under the worker's lock: what begin() or store() could not do at once is done. Not to be called
+ * after done(), nor when the worker has failed. */
 void br_onesided_resume(struct br_worker *worker, struct br_target *target);
 
 #endif

@@ -4,7 +4,8 @@
  *
  * The caller (engine, point to point, one-sided) fills the first block, calls br_transfer_send() or
  * br_transfer_receive(), and gets the transfer back from br_worker_done() when it has ended. In
- * between it belongs to the worker. A transfer of at most `eager_bytes` travels in one message; a
+ * between the transfer and its memory belong to the worker. All functions run under the worker's
+ * lock; none blocks. A transfer of at most `eager_bytes` travels in one message; a
  * larger one waits for the receiver's READY.
  */
 #ifndef BR_PROTOCOL_TRANSFER_H
@@ -27,7 +28,7 @@ enum br_transfer_state {
     BR_TRANSFER_MATCHING, /* waits for READY (send) or for the bytes (receive) */
     BR_TRANSFER_MOVING,   /* send: frames leave */
     BR_TRANSFER_RENEWING, /* send: a rail is lost; asks for another READY when no frame is on its
-                             way (place.c) */
+                             way (rkey.c) */
     BR_TRANSFER_CONFIRMING, /* send: every byte has left; waits for SENT and, where a retry is
                                possible, DONE */
     BR_TRANSFER_ENDED,      /* in the worker's done list, or already the caller's again */
@@ -45,7 +46,8 @@ struct br_transfer {
     uint64_t order;  /* submission order of its operation */
     uint64_t within; /* of transfers of one operation, the one with less goes first */
     uint16_t check;  /* digest of what both sides must agree on */
-    uint64_t total;  /* of the message that this is a part of; 0: length. For words */
+    /* bytes of the message that this is a part of, for error messages; 0: length */
+    uint64_t total;
     bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
     bool traced;     /* its frames are to be in the timeline */
     bool rendezvous; /* READY even for a small one (put, get) */
@@ -67,12 +69,12 @@ struct br_transfer {
     uint64_t submitted; /* ns */
     bool wants_done;    /* send: a frame left, and another rail could have to send it again */
     struct br_queued queued;
-    /* in one of: the peer's `moving`, `waiting` or `expecting`, the worker's `slotless` or
-     * `done` */
+    /* in one of these lists: `moving`, `waiting`, `expecting` of the peer, `slotless`, `done` of
+     * the worker */
     struct br_list node;
     /* ns; in `waiting` and `expecting`: since then, or since it was last said */
     uint64_t waits_since;
-    bool expected;        /* point to point: the other end is there (waiting.c) */
+    bool expected;        /* point to point: the other end waits for it (waiting.c) */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */
@@ -99,25 +101,26 @@ int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
 /* Does a transfer of that length between us and the peer travel in one message? */
 bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);
 
-/* Does our side of a transfer, not of put or get, send a message that needs a credit: the bytes, or
- * the READY? */
+/* Does our side of a transfer that is no put or get send a message that needs a credit (the bytes
+ * of a small one, the READY of a large one)? */
 bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send,
                               uint32_t length);
 
-/* Bytes of a send that have not left yet, for the first time or again; once it has its READY. */
+/* Of a send that has its READY: bytes that have not left yet, those to be sent again included. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);
 
-/* For a receive that is under way: its bytes go through the reducer, which must live as long as
- * the transfer is the worker's. false: they come in memory, because no rail to the peer combines,
- * or because some have come already. */
+/* The bytes of a receive that is under way go through the reducer, which must live as long as the
+ * transfer is the worker's. false: they arrive in `memory`, because no rail to the peer reduces or
+ * because some bytes have arrived already. */
 bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,
                         const struct br_slot_reducer *reducer);
 
-/* After a mapped receive: the bytes are no longer read. */
+/* After a mapped receive, once: the caller reads the bytes no longer. */
 void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
 
-/* What an atomic does to 8 bytes of this process. *before: what stood there. -EINVAL: memory is not
- * on a multiple of 8; -EOPNOTSUPP: there is no such operation. */
+/* Does what an atomic asks for to 8 bytes of this process; any thread. *before: what stood there.
+ * Returns 0; -EINVAL: memory is not on a multiple of 8; -EOPNOTSUPP: there is no such operation. No
+ * message. */
 int br_onesided_change(void *memory, enum br_atomic operation, const struct br_operands *operands,
                        uint64_t *before);
 

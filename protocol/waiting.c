@@ -1,20 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * WAITING: a transfer says that it waits for its other end.
- *
- * 1. The two ends may disagree, and never meet (agree.c): a large send waits for READY while its
- *    receiver, of a small message, waits for EAGER; with two roots both send, or both receive. So
- *    who has waited for 100 ms says WAITING with tag, length and digest. For a collective once, as
- *    others say it, too; for a large point-to-point send again and again, as the receive may come
- *    later. Rejected: a request before each large send, which costs a message a transfer for what
- *    only wrong programs need.
- * 2. Or the other end is there, but has no credit: point-to-point messages hold them that this
- *    program has not come to, and will not come to before it has this one. A message that is
- *    awaited finds its match at once and gives its credit back, so one that is kept for such may be
- *    used (peer.h, note 4), and whatever a program asks for comes. A small receive says that it
- *    waits only where so many messages of the peer are held here that it may lack credits; at once,
- *    if it is likely. So does a large send. Rejected: shares of the credits for READYs and for
- *    small messages; they move the limit, but those of one kind still hold up each other.
+ * WAITING: a transfer says that it waits for its other end, so that ends which disagree find out,
+ * and so that the message it waits for may use a credit that is kept (doc/design/agreement.md,
+ * sections 3 and 6).
  */
 #include "protocol/internal.h"
 

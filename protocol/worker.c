@@ -130,15 +130,15 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
      * the batch of events. */
     int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
     uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_UNAUTHENTICATED + EVENTS;
-    struct br_link **retired;
+    struct br_link **grown;
     int rc;
 
     if (w->n_devices == BR_MAX_DEVICES)
         return br_error(E2BIG, "rank %d: more than %d devices", w->config.rank, BR_MAX_DEVICES);
-    retired = realloc(w->deferred, (w->max_deferred + links) * sizeof *retired);
-    if (!retired)
+    grown = realloc(w->deferred, (w->max_deferred + links) * sizeof *grown);
+    if (!grown)
         return br_error(ENOMEM, "rank %d: no memory for %u links", w->config.rank, links);
-    w->deferred = retired;
+    w->deferred = grown;
     w->max_deferred += links;
     *config = (struct br_device_config){
         .name = name,
@@ -223,7 +223,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
                        int n_rails)
 {
     struct br_peer *peer = &w->peers[rank];
-    int n_detours = w->relay ? br_relay_alternates(w, rank) : 0, n = n_rails + n_detours;
+    int n_alternates = w->relay ? br_relay_alternates(w, rank) : 0, n = n_rails + n_alternates;
 
     if (n < 1 || n > (int)BR_MAX_RAILS)
         return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible",
@@ -234,7 +234,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
                         rank);
     init_peer(w, peer, rank);
     peer->n_rails = n;
-    peer->n_alternates = n_detours;
+    peer->n_alternates = n_alternates;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
     if (n_rails)
@@ -292,7 +292,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         br_connect_event(w, event);
         return;
     }
-    if (!rail) { /* retired in this batch */
+    if (!rail) { /* lost in this batch */
         if (event->kind == BR_EVENT_DATA && event->mapped)
             link->device->ops->map_release(link->device, event->map_handle);
         return;
@@ -322,14 +322,7 @@ static uint64_t ask_after(const struct br_worker *w)
     return w->config.peer_timeout / (w->relay ? RELAY_ASK_PART : ASK_PART);
 }
 
-/*
- * Silence: ask after a while, give up after the rail's patience. A BCube's direct rail, which can
- * be gone around, has a quarter of the peer timeout. An alternate route has three: each process on
- * its way may be late by as much as a direct rail allows, and PING waits for all of them in turn.
- * Whoever of them really falls silent is noticed by its neighbours on their direct rails, and they
- * tell the ends at once (UNREACHABLE). So the alternate route's own patience is only for what
- * nobody tells, and the last quarter is left to find another way.
- */
+/* A silent rail is asked, and given up after its patience: doc/design/failures.md, section 4. */
 static void worker_keepalive(struct br_worker *w, struct br_rail *rail)
 {
     uint64_t silent = w->now - rail->last_rx, ask = ask_after(w);
@@ -364,7 +357,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
 /* drained: the poll before has taken everything that the devices had. */
 static void worker_timers(struct br_worker *w, bool drained)
 {
-    /* A long time without a turn means that we were stopped ourselves (SIGSTOP, a debugger): the
+    /* A long time without a pass means that we were stopped ourselves (SIGSTOP, a debugger): the
      * silence was ours. */
     bool stopped =
         w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);

@@ -2,20 +2,21 @@
 /*
  * The worker: it owns its devices, links and slots, and moves the transfers.
  *
- * One turn, made by whoever holds the worker's lock (collectives/comm/comm.c):
+ * Whoever holds the progress lock (doc/design/progress.md) makes one pass:
  *
- *     br_worker_poll(w, now)    events of the devices -> arrivals, credits, links; timers
- *     (engine)                  br_worker_done(w) -> steps -> new transfers, reductions
+ *     br_worker_poll(w, now)    events of the devices: arrivals, credits, links; timers
+ *     (engine)                  br_worker_done(w), the next steps, new transfers, reductions
  *     br_worker_pump(w, now)    control, messages and frames leave, the most urgent first
  *
- * 1. It reads no clock, sleeps never and knows no thread: in the simulator the same code runs in
- *    virtual time. Nothing here is thread-safe.
+ * 1. A worker reads no clock, never sleeps and knows no thread: in the simulator the same code runs
+ *    in virtual time. Nothing here is thread-safe, and nothing blocks but opening and closing
+ *    devices.
  * 2. A batch of events may name a link that an earlier event of the batch has lost. So a lost link
- *    is only retired: its owner becomes NULL, its further events are ignored, and it is closed
+ *    is closed later: its owner becomes NULL, its further events are ignored, and it is closed
  *    (fenced) at the end of the batch, before anything is sent again and before any operation ends.
  * 3. Errors of single links are handled here (failover.c). When the last rail of a peer is lost the
- *    worker fails: all links are closed, `failed` and `message` says why, and the transfers are
- *    simply forgotten: as no link is left, nobody touches their memory.
+ *    worker fails: all links are closed, `failed` and `message` say why, and the transfers are
+ *    forgotten. As no link is left, nothing touches their memory.
  */
 #ifndef BR_PROTOCOL_WORKER_H
 #define BR_PROTOCOL_WORKER_H
@@ -44,30 +45,31 @@ struct br_worker_config {
     uint32_t slice_bytes;     /* the same on all ranks */
     uint64_t peer_timeout;    /* ns of silence */
     uint64_t starvation;      /* ns */
-    uint64_t target_delay;    /* ns; see peer.h note 1; 0: 1 ms */
+    uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
     uint32_t max_slots;       /* large receives that may be outstanding */
-    /* peers that get rails, at most; 0: all others. Links are allocated for so many */
+    /* peers that get rails, at most; 0: all other ranks. Links are allocated for so many */
     int neighbours;
     bool own_nic_only; /* as in br_device_config */
     /* br_device_config.gid, in the order in which devices are opened */
     uint32_t gids[BR_MAX_DEVICES];
-    /* that may be outstanding, of each: posted transfers, unexpected messages, requests of peers
-     * that are served */
+    /* how many of each may be outstanding: posted transfers, unexpected messages, requests of peers
+     * that are being served */
     uint32_t max_transfers;
     uint64_t seed;          /* of the simulator; 0: real time */
     struct br_trace *trace; /* borrowed; NULL: nobody wants a timeline */
-    /* Of the job: rank = host, the last hosts may be missing. Ranks that are no neighbours are
-     * reached by relaying (relay.h). hosts 0: none is. */
+    /* The BCube of the job: rank = host, the last hosts may be missing. Ranks that are no
+     * neighbours are reached by relaying (relay.h). hosts 0: there is no relaying. */
     struct br_bcube cube;
-    /* One-sided access: the span of a registered region, which must stay until region_done(). 0:
-     * host memory; 1 + g: memory of GPU g, which only the hooks may touch; -EACCES. */
+    /* One-sided access: finds the span of a registered region, which must stay until region_done().
+     * Returns 0: host memory; 1 + g: memory of GPU g, which only the hooks may touch; -EACCES:
+     * there is no such span. */
     int (*region_find)(void *context, uint32_t id, uint64_t offset, uint64_t bytes, void **memory,
                        struct br_region **region);
     void (*region_done)(void *context, struct br_region *region);
     /* Of memory of a GPU, of a region, to host memory or from there: what goes by other hosts
-     * (relay.h, note 10). Returns when the bytes stand there; negative errno with a message, which
-     * ends the worker. NULL: frames of such regions do not go that way. */
+     * (doc/design/relaying.md, section 10). Returns when the bytes stand there; negative errno with
+     * a message, which ends the worker. NULL: frames of such regions do not go that way. */
     int (*region_copy)(void *context, bool to_gpu, void *to, const void *from, uint32_t bytes);
     void *region_context;
     struct br_target_hooks target; /* for memory of GPUs, with the same context */
@@ -77,7 +79,7 @@ struct br_worker_config {
 struct br_rail_config {
     int device;                /* index of our device */
     struct br_address address; /* of the peer's device */
-    int level;                 /* for words: of the network that both devices are on */
+    int level;                 /* for error messages: of the network that both devices are on */
 };
 
 #define BR_MAX_UNAUTHENTICATED 32
@@ -93,12 +95,12 @@ struct br_agreed {
     uint64_t whole;      /* part: the tag of the operation that it is a part of */
 };
 
-/* Puts into words that `rank` and we, `self`, disagree about the operation of this tag. */
+/* Writes into text[bytes] that `rank` and we, `self`, disagree about the operation of this tag. */
 typedef void br_disagreement_text(int rank, int self, uint64_t tag, const struct br_call *theirs,
                                   const struct br_call *ours, char *text, size_t bytes);
-#define BR_AGREED 256u /* operations; ranks are fewer apart, by the credits */
+#define BR_AGREED 256u /* operations; the credits keep ranks closer together than that */
 
-/* for the peers of a worker that fails to hear why, on a busy machine too (shutdown.c) */
+/* ns that the peers of a worker that fails have to hear why, on a busy machine too (shutdown.c) */
 #define BR_ABORT_LINGER BR_SEC
 
 struct br_unauthenticated; /* an incoming link that has not yet proved who it is (connect.c) */
@@ -117,9 +119,9 @@ struct br_worker {
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
     struct br_agreed agreed[BR_AGREED];
-    br_disagreement_text *disagreement_text; /* the engine's; NULL: digests are named */
-    /* ns; a rank disagrees, and has been told our arguments: it fails with both sides', or we do at
-     * this time, with disputed; 0: none does */
+    br_disagreement_text *disagreement_text; /* the engine's; NULL: messages name digests */
+    /* ns; a rank disagrees and has been told our arguments. It fails the job with both sides'
+     * arguments, or we do at this time, with the text `disputed`; 0: no rank disagrees */
     uint64_t dispute_until;
     char disputed[320];
     struct br_list done;                        /* ended transfers, for the engine */
@@ -137,9 +139,9 @@ struct br_worker {
     /* of the transfer that may use the credits and the slot that are kept (br_worker_reserve_for)
      */
     struct br_age oldest;
-    /* the largest `order` of a transfer so far: what peers ask for comes behind it */
+    /* the largest `order` of a transfer so far: transfers for requests of peers come after it */
     uint64_t newest;
-    uint64_t now; /* of this turn */
+    uint64_t now; /* ns, of this pass */
     uint64_t last_timers;
     int failed; /* 0, or the negative errno of what ended it */
     char message[320];
@@ -159,57 +161,62 @@ struct br_worker {
     } counters;
 };
 
+/* On success *worker is the caller's until br_worker_destroy(). *config is copied. -ENOMEM or
+ * another errno with a message. */
 int br_worker_create(const struct br_worker_config *config, struct br_worker **worker);
-/* Closes links and devices. Transfers still posted are forgotten: their memory is the caller's
- * again. NULL allowed. */
+/* Closes links and devices; may block in the back ends. Transfers still posted are forgotten: their
+ * memory is the caller's again. NULL is allowed. */
 void br_worker_destroy(struct br_worker *worker);
 
-/* Before connecting. Opens a device (name as in br_device_config); *index is what
- * br_rail_config.device takes. */
+/* Before br_worker_set_peer(). Opens a device (name as in br_device_config); *index is what
+ * br_rail_config.device takes. Blocks as the back end does. -E2BIG, -ENOMEM, or the back end's
+ * error, with a message. */
 int br_worker_open_device(struct br_worker *worker, const struct br_transport_ops *ops,
                           const char *name, void *simulation, int *index);
-/* Rails of one peer; the side with the larger rank connects. Transfers to a peer without any end at
- * once (-EHOSTUNREACH), unless config.cube says how to relay: there only neighbours are set, with
- * one rail each. */
+/* Gives a peer its rails; the side with the larger rank connects. Transfers to a peer without rails
+ * end at once (-EHOSTUNREACH), unless config.cube says how to relay: then only neighbours are set,
+ * with one rail each. -EINVAL, -ENOMEM with a message. */
 int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_config *rails,
                        int n_rails);
 
-/* Is there a way to the peer, and do all its ways begin at these devices (a bit each, by
- * br_device.index), as long as no rail is lost? Not while only relays lead there. */
+/* Are there rails to the peer, and do all of them begin at these devices (a bit each, by
+ * br_device.index) as long as no rail is lost? false while the peer is reached by relaying alone.
+ */
 bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
 /* true when every rail of every peer has been up. */
 bool br_worker_connected(const struct br_worker *worker);
-/* Names up to a few peers and rails that are not connected, with their last error, into words. */
+/* Writes into text[bytes] a few of the peers and rails that are not connected, each with its last
+ * error. */
 void br_worker_missing(const struct br_worker *worker, char *text, size_t bytes);
 
-/* A collective operation begins here, with these arguments. Fails the worker when another rank has
- * sent others for it. sequence: its number in the group, not cut to the tag's bits. call: the
- * arguments in full; NULL: words name digests. */
+/* A collective operation begins here. Fails the worker when another rank has begun it with other
+ * arguments. sequence: its number in the group, not cut to the tag's bits. check: the digest of the
+ * arguments. call: the arguments in full; NULL: an error message names digests. */
 void br_worker_begins(struct br_worker *worker, uint32_t group, uint64_t sequence, uint16_t check,
                       const struct br_call *call);
 /* A collective that has begun is a part of the one with the tag `whole`, and its `call` is that of
  * the whole: errors name that one. */
 void br_worker_is_part(struct br_worker *worker, uint32_t group, uint64_t sequence, uint64_t whole);
-/* A collective that has begun waits for this rank outside the worker: tells it so, that it notices
- * if it has begun another. */
+/* A collective that has begun waits outside the worker for `rank`: tells that rank, so that it
+ * notices if it has begun another one. */
 void br_worker_waits_for(struct br_worker *worker, int rank, uint32_t group, uint64_t sequence,
                          uint16_t check, const struct br_call *call);
-/* Forgets the operations of a group, which ends; */
+/* A group ends: forgets its operations. */
 void br_worker_forget_group(struct br_worker *worker, uint32_t group);
-/* or those before `sequence`, as its numbers are about to come round. What other ranks have begun
- * already stays. */
+/* The numbers of a group are about to repeat: forgets its operations before `sequence`, but not
+ * what other ranks have begun already. */
 void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t sequence);
 
-/* One credit of each rail and one slot are kept for the transfer with this order and this `within`,
- * of this fragment (peer.h, note 4), until the next call. None by default. */
+/* Keeps one credit of each rail and one slot for the transfer with this order and this `within`, of
+ * this fragment (doc/design/rails.md, section 4), until the next call. None by default. */
 void br_worker_reserve_for(struct br_worker *worker, uint64_t order, uint32_t fragment,
                            uint64_t within);
 
-/* Both return how much was done; 0: nothing. */
+/* Both return how much was done; 0: nothing. now: the time, ns. They never block. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);
 int br_worker_pump(struct br_worker *worker, uint64_t now);
-/* The next ended transfer, or NULL. */
+/* The next ended transfer, which is the caller's again, or NULL. */
 struct br_transfer *br_worker_done(struct br_worker *worker);
 
 /* Is there something to pump, or a transfer that has ended? After a poll without an event a timer
@@ -219,30 +226,31 @@ static inline bool br_worker_is_due(const struct br_worker *worker)
     return !br_list_empty(&worker->active) || !br_list_empty(&worker->done);
 }
 
-/* Ends the worker. Its next polls tell all peers (reason in the ABORT message) and close all links,
- * which takes until the peers have answered, BR_ABORT_LINGER at most; then fail_due is false.
- * Idempotent: the first reason stays. error > 0. */
+/* Ends the worker with an error (> 0) and a text for error messages. Its next polls tell all peers
+ * by ABORT and close all links, which takes until the peers have answered, BR_ABORT_LINGER at most;
+ * then fail_due is false. Of several calls the first one's error and text stay. */
 void br_worker_fail(struct br_worker *worker, int error, const char *text);
 /* Leaves in good order: BYE to all; br_worker_left() is true when all peers have said BYE too or
  * are gone. */
 void br_worker_leave(struct br_worker *worker);
 bool br_worker_left(const struct br_worker *worker);
 
-/* Neighbours in a BCube that have not left and whose rail is down: bit level * (n - 1) + i for
- * neighbour i of a level (bcube/address.h). 0 without relaying, and where neighbours are more than
- * 64. */
+/* The neighbours in a BCube that have not left and whose rail is down: bit level * (n - 1) + i for
+ * neighbour i of a level (bcube/address.h). 0 without relaying, and where there are more than 64
+ * neighbours. */
 uint64_t br_worker_broken_links(const struct br_worker *worker);
 
-/* ns for which the rail has waited for this, up to `now`. */
+/* ns for which the rail has waited for this, up to `now` (rail.c). */
 uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t now);
 
-/* Names the rows of all rails in config.trace, which is there; once rails are set. Not on the data
- * path. */
+/* Names the rows of all rails in config.trace, which must not be NULL, after the rails were set.
+ * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
-/* When the next timer is due, ns; for the simulator and for sleeping. */
+/* When the next timer is due, ns; UINT64_MAX: never. For the simulator and for sleeping. */
 uint64_t br_worker_next_timer(const struct br_worker *worker);
-/* It is not due before this, whatever happens meanwhile; found without a look at the rails. */
+/* A time (ns) before which no timer is due, whatever happens meanwhile. Cheaper: it does not look
+ * at the rails. */
 uint64_t br_worker_no_timer_before(const struct br_worker *worker);
 
 #endif

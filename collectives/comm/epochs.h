@@ -17,11 +17,11 @@
  * 4. A round's order is the next behind the operation that has made it due, which all ranks agree
  *    on, whenever that or the round begins (an operation that waits for a stream begins late). So
  *    it is older than whatever waits for it, and what is kept for the oldest operation
- *    (admission.c; peer.h, note 4) serves it when its turn has come; also its messages that have to
- *    go again, after it has ended here. Rejected: the youngest of all, which has what is kept while
- *    the oldest waits for its view: when a rail is lost just after a round has ended here, its
- *    messages have to go again behind those of later operations, which the other end, waiting for
- *    the round, does not take.
+ *    (admission.c; doc/design/rails.md, section 4) serves it when its turn has come; also its
+ *    messages that have to go again, after it has ended here. Rejected: the youngest of all, which
+ *    has what is kept while the oldest waits for its view: when a rail is lost just after a round
+ *    has ended here, its messages have to go again behind those of later operations, which the
+ *    other end, waiting for the round, does not take.
  *
  * Rejected: who sees a fault tells the others at once. That the ranks know is not enough, they have
  * to begin with it at the same operation. Rejected: a coordinator that stops all and asks how far

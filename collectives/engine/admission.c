@@ -61,7 +61,7 @@ static bool admission_is_to_come(const struct br_engine *engine, const struct br
     return engine->expected < op->order;
 }
 
-/* peer.h, note 4: the oldest operation's first run, of that the first step. */
+/* doc/design/rails.md, section 4: the oldest operation's first run, of that the first step. */
 void br_admission_oldest(struct br_engine *engine)
 {
     struct br_operation *op = admission_oldest(engine);

@@ -228,8 +228,8 @@ static int discovery_send4(const struct br_discovery *b, int fd, int index, stru
     return sendmsg(fd, &header, 0) < 0 ? errno : 0;
 }
 
-/* Out of one NIC; by IPv4 with every address that the host has (note 1). 0 or errno: none has
- * left. */
+/* Out of one NIC; by IPv4 with every address that the host has (doc/design/bootstrap.md, section
+ * 3). 0 or errno: none has left. */
 static int send_out(const struct br_discovery *b, int f, int index,
                     const struct br_discovery_message *m)
 {

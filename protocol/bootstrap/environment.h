@@ -4,12 +4,12 @@
  * variable of braid overrides.
  *
  *   BRAID_RANK             RANK               this process, 0..size-1
- *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: a job of one process,
- * without a store BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host
+ *   BRAID_WORLD_SIZE       WORLD_SIZE         processes in the job; unset: one, without a store
+ *   BRAID_LOCAL_RANK       LOCAL_RANK         this process on its host
  *   BRAID_LOCAL_WORLD_SIZE LOCAL_WORLD_SIZE   processes on this host
- *   BRAID_MASTER_ADDR      MASTER_ADDR        the host of rank 0, a name, an IPv4 or an IPv6
- * address BRAID_PORT             MASTER_PORT        the port of rank 0's store BRAID_INIT_TIMEOUT
- * -                  seconds to wait for all ranks, default 60
+ *   BRAID_MASTER_ADDR      MASTER_ADDR        host of rank 0: a name, an IPv4 or an IPv6 address
+ *   BRAID_PORT             MASTER_PORT        port of rank 0's store
+ *   BRAID_INIT_TIMEOUT     -                  seconds to wait for all ranks, default 60
  *
  * Under torchrun (TORCHELASTIC_RUN_ID is set) MASTER_PORT belongs to PyTorch: to torchrun's agent
  * while TORCHELASTIC_USE_AGENT_STORE is True, else to the process with rank 0 that calls
@@ -17,9 +17,9 @@
  * a port.
  *
  * Where WORLD_SIZE is not set but another launcher (mpirun, srun, flux) has started several
- * processes, reading fails: each of them would be a job of its own. Size and rank of a braid_config
- * are the program's word and go before all that; LOCAL_RANK and LOCAL_WORLD_SIZE then count only if
- * they fit the size.
+ * processes, reading fails: each of them would be a job of its own. The size and rank of a
+ * braid_config override the environment; LOCAL_RANK and LOCAL_WORLD_SIZE then count only if they
+ * fit that size.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H
 #define BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H
@@ -44,8 +44,9 @@ struct br_environment {
 };
 
 /* Fills *out from the environment. What is set in config (size and rank, master_addr, master_port,
- * init_timeout_ms) goes before it; config may be NULL. -EINVAL with a message that names the
- * variable or field, its value and what to do. Not beside setenv() in another thread. */
+ * init_timeout_ms) overrides it; config may be NULL. Returns 0, or -EINVAL with a message that
+ * names the variable or field, its value and what to do. No other thread may call setenv()
+ * meanwhile. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
 
 #endif

@@ -71,34 +71,37 @@ struct br_inventory {
     uint32_t n_switches;
     struct br_inventory_switch *switches; /* those of the file, sorted by (level, index) */
     struct br_inventory_nic *all_nics;    /* n_hosts * k, what hosts[].nics point into */
-    char *file;                           /* for words */
+    char *file;                           /* name, for error messages */
 };
 
-/* -ENOENT, -EACCES, ...; -EINVAL with a message "FILE:LINE: what is wrong and what to write";
- * -E2BIG; -ENOMEM. *inventory holds nothing then. */
+/* Reads a file. On success the caller calls br_inventory_destroy(). -ENOENT, -EACCES, ...; -EINVAL
+ * with a message "FILE:LINE: what is wrong and what to write"; -E2BIG; -ENOMEM; *inventory holds
+ * nothing then. */
 int br_inventory_load(struct br_inventory *inventory, const char *file);
 
-/* The same from memory; `file` is for the words. */
+/* The same from memory; `file` is a name for error messages. Never blocks. */
 int br_inventory_parse(struct br_inventory *inventory, const char *text, size_t bytes,
                        const char *file);
 
-/* Room for n_hosts, all with the defaults of inventory->cabling and ->rate. For br_inventory_parse
- * and _default. -ENOMEM. */
+/* Allocates n_hosts hosts, all with the defaults of inventory->cabling and ->rate. For the reader
+ * and br_inventory_default(). -ENOMEM with a message. */
 int br_inventory_fill(struct br_inventory *inventory, uint32_t n_hosts);
 
-/* All defaults. -ENOMEM. */
+/* An inventory with all defaults. -ENOMEM with a message. */
 int br_inventory_default(struct br_inventory *inventory, const struct br_cabling *cabling);
 
-void br_inventory_destroy(struct br_inventory *inventory); /* all zero again; all zero is fine */
+/* Frees what the inventory holds and sets it to all zero, from which it may also be called. */
+void br_inventory_destroy(struct br_inventory *inventory);
 
 /* Writes what br_inventory_parse reads back to the same. -EIO with a message. */
 int br_inventory_write(const struct br_inventory *inventory, FILE *out);
 
-/* Number of the host of a name, a number or digits "[0,1]". -ENOENT with a message. */
+/* Finds the number of a host from its name, its number or its digits "[0,1]". -ENOENT with a
+ * message. */
 int br_inventory_host(const struct br_inventory *inventory, const char *text, uint32_t *host);
 
-/* The switch of the file, NULL when it has none of that place; its name; the label of a port. Out
- * holds BR_HOST_NAME bytes and is returned. */
+/* The switch in this place as the file describes it; NULL: the file does not. Then its name, and
+ * the label of a port: `out` holds BR_HOST_NAME bytes and is returned. */
 const struct br_inventory_switch *br_inventory_switch(const struct br_inventory *inventory,
                                                       uint32_t level, uint32_t index);
 char *br_inventory_switch_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
@@ -109,8 +112,8 @@ char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t leve
 /* ---- inventory_check.c: contradictions within an inventory and between it and its shape -------
  */
 
-/* One contradiction. line: where in the file, 0 when it is about something that is not there.
- * words: what is wrong and what to write; valid during the call. */
+/* One contradiction. line: where it is in the file; 0 when it is about something that is missing.
+ * text: what is wrong and what to write; valid during the call. */
 typedef void br_inventory_report(void *user, uint32_t line, const char *text);
 
 /*
@@ -123,7 +126,7 @@ int br_inventory_check(const struct br_inventory *inventory, br_inventory_report
                        void *user);
 
 /* The same as an error: 0, or -EINVAL with the message of the first contradiction, "FILE:LINE:
- * words", and how many more there are. */
+ * text", and how many more there are. */
 int br_inventory_sound(const struct br_inventory *inventory);
 
 #endif

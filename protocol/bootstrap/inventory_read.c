@@ -37,7 +37,7 @@ static uint32_t inventory_read_line_of(const yaml_node_t *node)
     return (uint32_t)node->start_mark.line + 1;
 }
 
-/* wrong(): the words, and -EINVAL. */
+/* wrong(): sets the error message and is -EINVAL. */
 #define wrong(...) (report_wrong(__VA_ARGS__), -EINVAL)
 
 __attribute__((format(printf, 3, 4))) static void

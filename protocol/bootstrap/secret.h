@@ -3,9 +3,10 @@
  * The job's secret, which every rank must know before another rank or the store listens to it.
  *
  *   BRAID_SECRET       the secret itself, any text of at least 16 bytes (`braid run` makes 64
- * hexadecimal digits) BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may
- * read; one final newline is ignored BRAID_INSECURE=1   no secret: whoever reaches the ports can
- * join the job
+ *                      hexadecimal digits)
+ *   BRAID_SECRET_FILE  a file that holds it and that nobody but its owner may read; one final
+ *                      newline is ignored
+ *   BRAID_INSECURE=1   no secret: anybody who reaches the ports can join the job
  *
  * The job's key is BLAKE2b-256 of the text, keyed with the 16 bytes "braid job secret". It is used
  * for nothing but to derive one key for each purpose (br_secret_subkey()), so that what one purpose
@@ -31,7 +32,8 @@ struct br_secret {
     uint8_t key[BR_SECRET_KEY_BYTES];
 };
 
-/* Key of a text. Pure; any length. -EIO with a message when libsodium does not start. */
+/* Derives the key of a text of any length. Pure. Returns 0, or -EIO with a message when libsodium
+ * does not start. */
 int br_secret_derive(const void *text, size_t bytes, struct br_secret *out);
 
 /* What the keys of a job are for. doc/wire.md has the label of each and test vectors. */
@@ -51,9 +53,9 @@ void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose pur
 /* The first 8 bytes of that key as a number, least significant byte first: for what is shown. */
 uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose);
 
-/* The secret of this job: `given` (braid_config.secret) if not NULL, else as above; a random one
- * for a job of one process that has none. -EINVAL, -EACCES or the errno of the file, with a message
- * that says what to do. Reads a file, may block on it. */
+/* Reads the secret of this job: `given` (braid_config.secret) if it is not NULL, else as above. A
+ * job of one process that has no secret gets a random one. Returns 0, or -EINVAL, -EACCES or the
+ * errno of the file, with a message that says what to do. May block on the file. */
 int br_secret_read(const struct br_environment *environment, const char *given,
                    struct br_secret *out);
 

@@ -23,7 +23,7 @@
 #define RETRY_FIRST    (10 * BR_MS)
 #define RETRY_MOST     (500 * BR_MS)
 #define LINGER         (2 * BR_SEC)
-/* beyond the caller's deadline, for the words of a store that stood still for a moment */
+/* beyond the caller's deadline, for the message of a store that stood still for a moment */
 #define GRACE (2 * BR_SEC)
 /* Of the whole time that GRACE and, when that is over, LINGER may take at most */
 #define PART       8
@@ -63,7 +63,7 @@ static int store_broken(struct br_store *store, int rc)
     return br_error_prefix(rc, "store at %s: ", store->where);
 }
 
-/* Receives one message. An ERROR becomes our error, with the store's words. */
+/* Receives one message. An ERROR becomes our error, with the store's message. */
 static int store_receive(struct br_store *store, struct br_store_message *message,
                          uint64_t deadline)
 {
@@ -399,7 +399,7 @@ int br_store_barrier(struct br_store *store, const char *name, uint64_t deadline
     return br_store_gather(store, name, NULL, 0, NULL, deadline);
 }
 
-/* Keeps the caller's error words: closing is often the way out of a failure. */
+/* Keeps the caller's error message: closing is often the way out of a failure. */
 void br_store_close(struct br_store *store)
 {
     if (!store)

@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The store: how the ranks of a job find each other. Rank 0 serves it over TCP in a thread of its
- * own, every rank (rank 0 included) is a client. Used while a job starts, never on the data path.
+ * own, and every rank, rank 0 included, is a client. It is used while a job starts, never on the
+ * data path. doc/design/bootstrap.md, section 2, says who gets in and how failures are told to all.
  *
- * 1. A rank gets in only after a challenge-response with the job's secret (message_store.h).
- *    Whoever has not proved it yet is bounded in bytes, in time and in number, and the newest
- *    guests push out the oldest: an unauthenticated peer can neither stall the job nor fill the
- *    store.
- * 2. What goes wrong with one rank is told to all. Two processes with one rank, different world
- *    sizes, a rank that is lost or never comes: the store fails as a whole, and every call of every
- *    rank ends with the same message.
- * 3. A rank that waits, waits in one request at the store, which answers within the caller's
- *    deadline. Rejected: clients that poll, and a server with callbacks per key.
- * 4. The proof keeps unauthenticated peers out, it does not encrypt; see handshake.h, note 3.
- *
- * Deadlines are ns of br_clock_now(). All calls block until then at most, a slow resolver and a
- * store that does not answer (2 s more) aside. Any thread may call, the calls of one store come one
+ * Deadlines are ns of br_clock_now(). All calls block until then at most; a slow resolver and a
+ * store that does not answer may add 2 s. Any thread may call, but the calls of one store come one
  * after the other.
  *
  * Errors of all calls, with a message: -ETIMEDOUT (the message names the ranks that did not come),
- * -ECONNRESET (a rank or the store is lost), -EEXIST (two processes with one rank), -EPROTO (ranks
- * disagree; an unauthenticated peer's program at the port), -EPERM (wrong secret), -EPROTONOSUPPORT
+ * -ECONNRESET (a rank or the store is lost), -EEXIST (two processes with one rank), -EPROTO (the
+ * ranks disagree, or another program answers at the port), -EPERM (wrong secret), -EPROTONOSUPPORT
  * (another version), -ENOMEM.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_H
@@ -40,7 +30,7 @@ struct br_store;
 struct br_store_counters {
     uint64_t accepted;   /* connections */
     uint64_t refused;    /* without the secret, or of another version */
-    uint64_t malformed;  /* bytes that are no message, or a message out of turn */
+    uint64_t malformed;  /* bytes that are no message, or a message that is not allowed yet */
     uint64_t timed_out;  /* said nothing useful in time */
     uint64_t pushed_out; /* too many at once */
 };

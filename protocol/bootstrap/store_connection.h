@@ -13,7 +13,7 @@ enum br_store_phase {
     BR_STORE_CHALLENGED,      /* has our challenge */
     BR_STORE_MEMBER,          /* has proved the secret */
     BR_STORE_LEAVING,         /* gets what is left in `out`, then is closed */
-    BR_STORE_DEAD,            /* closed at the end of the turn */
+    BR_STORE_DEAD,            /* closed at the end of the pass */
 };
 
 struct br_store_buffer {
@@ -25,7 +25,7 @@ struct br_store_connection {
     struct br_list node;
     int fd;
     enum br_store_phase phase;
-    uint64_t until; /* ns, when STRANGER, CHALLENGED and LEAVING end */
+    uint64_t until; /* ns, when UNAUTHENTICATED, CHALLENGED and LEAVING end */
     char name[BR_SOCKET_NAME];
     struct br_store_hello hello;
     struct br_store_challenge challenge;

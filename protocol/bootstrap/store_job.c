@@ -86,7 +86,7 @@ store_job_fail(struct br_store_job *job, int err, const char *format, ...)
 bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
 {
     const struct br_store_hello *hello = &c->hello;
-    struct br_store_member *seat = hello->rank < job->size ? &job->members[hello->rank] : NULL;
+    struct br_store_member *member = hello->rank < job->size ? &job->members[hello->rank] : NULL;
 
     if (hello->size != job->size)
         store_job_fail(
@@ -94,40 +94,40 @@ bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c)
             "rank %u (process %u on %s) counts %u ranks, rank 0 counts %u: set the same WORLD_SIZE "
             "everywhere",
             hello->rank, hello->pid, hello->host, hello->size, job->size);
-    else if (!seat)
+    else if (!member)
         store_job_fail(job, EPROTO, "process %u on %s has rank %u in a job of %u", hello->pid,
                        hello->host, hello->rank, job->size);
-    else if (seat->presence != BR_STORE_ABSENT)
+    else if (member->presence != BR_STORE_ABSENT)
         store_job_fail(job, EEXIST,
                        "two processes are rank %u: process %u on %s and process %u on %s; give "
                        "each its own RANK",
-                       hello->rank, seat->pid, seat->host, hello->pid, hello->host);
-    if (job->failed || !seat) {
-        if (seat && seat->presence == BR_STORE_ABSENT)
-            seat->presence = BR_STORE_LEFT; /* has heard it now */
+                       hello->rank, member->pid, member->host, hello->pid, hello->host);
+    if (job->failed || !member) {
+        if (member && member->presence == BR_STORE_ABSENT)
+            member->presence = BR_STORE_LEFT; /* has heard it now */
         br_store_connection_answer_error(c, job->failed, job->message);
         return false;
     }
-    seat->presence = BR_STORE_PRESENT;
-    seat->connection = c;
-    seat->pid = hello->pid;
-    memcpy(seat->host, hello->host, sizeof seat->host);
+    member->presence = BR_STORE_PRESENT;
+    member->connection = c;
+    member->pid = hello->pid;
+    memcpy(member->host, hello->host, sizeof member->host);
     return true;
 }
 
 void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c, bool in_order)
 {
-    struct br_store_member *seat = &job->members[c->hello.rank];
+    struct br_store_member *member = &job->members[c->hello.rank];
 
-    seat->presence = BR_STORE_LEFT;
-    seat->connection = NULL;
+    member->presence = BR_STORE_LEFT;
+    member->connection = NULL;
     c->waiting = 0;
     if (!in_order) {
         store_job_fail(
             job, ECONNRESET,
             "rank %u (process %u on %s) has ended or was lost while the job was starting; look for "
             "its own error",
-            c->hello.rank, seat->pid, seat->host);
+            c->hello.rank, member->pid, member->host);
         return;
     }
     br_list_for_each (node, &job->gathers) {
@@ -136,7 +136,7 @@ void br_store_job_leave(struct br_store_job *job, struct br_store_connection *c,
         if (!gather->has[c->hello.rank]) {
             store_job_fail(job, ECONNRESET,
                            "rank %u (process %u on %s) has left, but others wait for it at '%s'",
-                           c->hello.rank, seat->pid, seat->host, gather->name);
+                           c->hello.rank, member->pid, member->host, gather->name);
             return;
         }
     }

@@ -34,7 +34,7 @@ struct br_store_job {
 int br_store_job_init(struct br_store_job *job, uint32_t size); /* -ENOMEM */
 void br_store_job_destroy(struct br_store_job *job);
 
-/* A connection has proved the secret: true when it takes the seat of its rank. Otherwise it has
+/* A connection has proved the secret: true when it becomes the member of its rank. Otherwise it has
  * been answered, and the job has failed, because somebody's RANK or WORLD_SIZE is wrong. */
 bool br_store_job_join(struct br_store_job *job, struct br_store_connection *c);
 /* PUT, GET, GATHER of a member that waits for nothing. */

@@ -26,13 +26,13 @@ struct br_store_message {
         struct br_store_error error;
     };
     const char *key;   /* PUT, GET, GATHER: request.key_bytes bytes, printable */
-    const void *value; /* PUT, GATHER: the value; VALUE: the body; ERROR: the words */
+    const void *value; /* PUT, GATHER: the value; VALUE: the body; ERROR: its text */
     size_t value_bytes;
 };
 
 /* The message at the start of n bytes. 0: *out is filled; 1: not yet whole, out->bytes says how
  * many bytes will be needed at least; -EPROTO: malformed, or a body over body_max;
- * -EPROTONOSUPPORT: another version. Words on error. */
+ * -EPROTONOSUPPORT: another version. Errors come with a message. */
 int br_store_parse(const void *bytes, size_t n, size_t body_max, struct br_store_message *out);
 
 /* Writers: the bytes of the message at `out`, which has room for them; they return how many. */

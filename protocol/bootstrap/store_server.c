@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. One thread, one poll() a turn. A job has at most a few thousand ranks and the store is used
- *    for seconds, so that nothing better is needed. Rejected: epoll with a state per event, threads
- *    per connection.
- * 2. No call blocks but poll(). Connections are closed only at the end of a turn, so that an answer
- *    to one may find that another is dead without anybody holding a dangling pointer.
- * 3. Unauthenticated peers: when all their places are taken the oldest one has to go, because a
- *    rank of ours is through in milliseconds and comes again when it was the unlucky one. A refused
- *    one gets words, if they fit into its socket, and one second to read them.
+ * The server of the store, one thread that calls poll(): doc/design/bootstrap.md, section 2.
  */
 #include "protocol/bootstrap/store_server.h"
 
@@ -31,11 +24,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define STRANGER_BODY (sizeof(struct br_store_hello))
-#define MEMBER_BODY   (sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
-#define LEAVING_TIME  (1 * BR_SEC)
-#define ACCEPTS       32            /* of one turn */
-#define ACCEPT_PAUSE  (100 * BR_MS) /* when the process has no more file descriptors */
+#define UNAUTHENTICATED_BODY (sizeof(struct br_store_hello))
+#define MEMBER_BODY          (sizeof(struct br_store_request) + BR_STORE_KEY_MAX + BR_STORE_VALUE_MAX)
+#define LEAVING_TIME         (1 * BR_SEC)
+#define ACCEPTS              32            /* of one pass */
+#define ACCEPT_PAUSE         (100 * BR_MS) /* when the process has no more file descriptors */
 
 struct br_store_server {
     pthread_t thread;
@@ -175,7 +168,7 @@ static void store_server_take_message(struct br_store_server *server, struct br_
 
 static size_t body_max(const struct br_store_connection *c)
 {
-    return c->phase == BR_STORE_MEMBER ? MEMBER_BODY : STRANGER_BODY;
+    return c->phase == BR_STORE_MEMBER ? MEMBER_BODY : UNAUTHENTICATED_BODY;
 }
 
 /* Handles what has arrived, one message at a time, until there is no whole one. */
@@ -203,7 +196,7 @@ static void take_input(struct br_store_server *server, struct br_store_connectio
     }
 }
 
-/* Closing a socket with unread bytes would take our last words away from the other end: it has to
+/* Closing a socket with unread bytes would take our answer away from the other end: it has to
  * close first. */
 static void discard_input(struct br_store_connection *c)
 {
@@ -377,8 +370,8 @@ static void store_server_destroy(struct br_store_server *server)
 {
     br_list_for_each_safe (node, &server->members)
         br_store_connection_destroy(br_container_of(node, struct br_store_connection, node));
-    br_list_for_each_safe (stranger, &server->unauthenticated)
-        br_store_connection_destroy(br_container_of(stranger, struct br_store_connection, node));
+    br_list_for_each_safe (node, &server->unauthenticated)
+        br_store_connection_destroy(br_container_of(node, struct br_store_connection, node));
     if (server->listen_fd >= 0)
         close(server->listen_fd);
     if (server->wake_fd >= 0)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define BR_SOCKET_NAME 64 /* bytes of an address and port in words */
+#define BR_SOCKET_NAME 64 /* bytes of an address and port as text */
 
 /* Listens on the port, *fd is the caller's. With `local` (all ranks are on this host) and a
  * loopback address only there, else on all addresses of the host: MASTER_ADDR may be one that only

@@ -16,20 +16,20 @@ struct br_delay_times {
     double last_backward;     /* of the last layer, before which nothing can be pushed: h_bL */
 };
 
-/* Of one iteration without delay: communication overlaps the backward pass, the next forward pass
- * waits. */
+/* Seconds of one iteration without delay: communication overlaps the backward pass, and the next
+ * forward pass waits for it. */
 double br_delay_ssgd(const struct br_delay_times *times);
 
-/* Mean of one iteration with a pull every k-th; k >= 1. Never less than computation or pushes
- * take. */
+/* Mean seconds of an iteration with a pull in every k-th; k >= 1. Never less than the computation
+ * or the pushes take. */
 double br_delay_iteration(const struct br_delay_times *times, int k);
 
-/* Ours: and never less than a link takes for k iterations' pushes and one's pulls, as where every
- * worker is a server. */
+/* The same, and never less than a link needs for the pushes of k iterations and the pulls of one,
+ * as where every worker is a server too. This bound is ours and not the paper's. */
 double br_delay_shared(const struct br_delay_times *times, int k);
 
-/* By br_delay_shared(): the smallest k of 1..BR_DELAY_MAX after which one more saves less than 3
- * %. */
+/* The smallest k of 1..BR_DELAY_MAX after which one more saves less than 3 % by br_delay_shared().
+ */
 int br_delay_choose(const struct br_delay_times *times);
 
 #endif

@@ -145,7 +145,8 @@ static bool drain_is_empty(struct braid_parameters *p)
     return true;
 }
 
-/* All ranks push once more, for nobody: that ends the receives (parameters.h, note 4). */
+/* All ranks push once more, for nobody: that ends the receives (doc/design/parameters.md, section
+ * 4). */
 static int drain_disconnect(struct braid_parameters *p)
 {
     int rc = drain_wait(p, "braid_parameters_free");

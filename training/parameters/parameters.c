@@ -232,8 +232,9 @@ static int get_servers(struct braid_parameters *p, const struct braid_parameters
     return 0;
 }
 
-/* So many slices can be under way at once: each is pushed (with ssd twice, parameters.h, note 6)
- * and pulled by its workers, and received and answered for each worker by its server. */
+/* So many slices can be under way at once: each is pushed (with ssd twice,
+ * doc/design/parameters.md, section 6) and pulled by its workers, and received and answered for
+ * each worker by its server. */
 static uint32_t most_slices(const struct braid_parameters *p)
 {
     uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2,

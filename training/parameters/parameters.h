@@ -1,29 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a struct braid_parameters (braid/parameters.h) holds, and who touches what.
- *
- * 1. Two threads: the program's, and ours (service.c), which serves slices and brings layers up to
- *    date. Ours is one for both, so no slice and no layer needs a lock. Rejected: a thread for
- *    each, on hosts that have no cores to spare.
- * 2. A layer belongs to the program or to our thread, as its `state` says. The program hands it
- *    over in push, our thread gives it back when its weights are those of the next forward pass.
- *    Both then nudge the other (br_progress_signal).
- * 3. What a slice's server does is decided by how often all workers have pushed it (its round),
- *    never by what this rank's program is doing: the rounds are the same on all ranks.
- * 4. Every slice has a receive posted for every worker at all times, so pushes never wait for a
- *    busy server. Receives cannot be taken back: at the end each worker pushes once more, for
- *    nobody.
- * 5. A server answers from a copy of its weights: pushes of later iterations may be applied while
- *    slow links still carry the answer. asgd answers from the buffer of the push, as each worker
- *    gets other weights.
- * 6. With ssd nobody waits for a push, so it may be on its way until the gradient after next is
- *    written: gradients of even and odd iterations have different memory. Behind an iteration with
- *    a pull the pushes lag, and would stop the backward pass.
- * 7. A slice is as urgent as its layer is early in the forward pass, which waits for it. Delayed
- *    pulls, and the pushes that they wait for, go ahead of the pushes of other iterations, and in
- *    the order in which they come otherwise. Rejected: by layers. Then in each iteration early
- *    layers overtake what the last one still waits for from the iteration before, until nothing
- *    else is left to send, and the links are idle until the program has come to its next push.
+ * What a struct braid_parameters (braid/parameters.h) holds. The program's thread and the service
+ * thread (service.c) share it without a lock; doc/design/parameters.md says who may touch what, and
+ * why. The comments below name its sections.
  */
 #ifndef BR_TRAINING_PARAMETERS_PARAMETERS_H
 #define BR_TRAINING_PARAMETERS_PARAMETERS_H
@@ -57,14 +36,13 @@ enum br_parameters_state {
 struct br_parameters_layer {
     size_t count;
     float *weight;
-    float *gradients[2]; /* of even and odd iterations (note 6); the same but with ssd */
+    float *gradients[2]; /* of even and odd iterations (section 6); the same but with ssd */
     float *pulled;       /* where pulls arrive; ssgd, asgd: `weight` */
     /* ssd: as in update.h; trades places with `pulled` when the next pull is posted */
     float *pre_weight;
     float *velocity; /* local */
     _Atomic int state;
-    /* iterations until the one in which the program asked for the gradient's place, itself
-     * counted */
+    /* the iteration in which the program asked for the gradient's memory, counted from 1 */
     uint64_t requested;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
@@ -120,21 +98,21 @@ struct braid_parameters {
     pthread_t thread;
     bool has_thread;
     _Atomic bool stop;
-    /* what arrives is for nobody: says the program; has our thread seen */
+    /* what arrives is ignored: set by the program; seen by our thread */
     _Atomic bool ending, ended;
     _Atomic bool failing;
-    _Atomic int failed; /* negative errno, written after the words */
+    _Atomic int failed; /* negative errno, written after `message` */
     char message[BR_PARAMETERS_TEXT];
 };
 
-/* The rules of an iteration, or of a round; the same on all ranks. */
+/* push_pull.c: what happens in an iteration, or in a round; the same on all ranks. */
 float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration);
 bool br_parameters_pushes(const struct braid_parameters *p, uint64_t iteration);
 bool br_parameters_pulls(const struct braid_parameters *p, uint64_t iteration);
 uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterations);
 
-/* Operations. reap: 1: it has ended well, *op is NULL; 0: it has not ended; an error with a
- * message. */
+/* Operations. br_parameters_reap() returns 1: the operation has ended well and *op is NULL; 0: it
+ * has not ended; or an error with a message. */
 int br_parameters_reap(struct braid_op **op);
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
                        const float *from, int peer, struct braid_op **op);
@@ -142,7 +120,7 @@ int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull,
                           int peer, struct braid_op **op);
 
 /* worker.c, our thread: all layers that were handed over. How much was done, or an error with
- * words. */
+ * a message. */
 int br_parameters_work(struct braid_parameters *p);
 /* Slices of a layer are pushed from `from`; pushes: p->pushes[...]. */
 int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_t iteration,
@@ -150,15 +128,15 @@ int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_
 
 /* server.c, our thread: the most urgent slice for which something can be done. */
 int br_parameters_serve(struct braid_parameters *p);
-/* posts the receives; before there is a thread */
+/* Posts the receives, before there is a thread. */
 int br_parameters_serve_start(struct braid_parameters *p);
 
 /* parameters.c, ssd: the layer's weights are the servers', as behind a warm-up: the next local
  * updates start with a grad_sync of 0. */
 void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
 
-/* parameters.c: frees it; settle.c: ends what is under way by force, and frees it. Both return rc,
- * whose words stay. */
+/* parameters.c: frees everything. drain.c: ends what is under way by force, then frees everything.
+ * Both return rc and keep its message. */
 int br_parameters_destroy(struct braid_parameters *p, int rc);
 int br_parameters_give_up(struct braid_parameters *p, int rc);
 

@@ -58,7 +58,7 @@ static int32_t push_pull_layer_priority(const struct braid_parameters *p, uint32
     return p->options.in_order ? 0 : (int32_t)(p->n - p->shards.list[slice].layer);
 }
 
-/* Larger leaves first: note 7 of parameters.h. */
+/* Larger leaves first: doc/design/parameters.md, section 7. */
 static int32_t push_pull_priority(const struct braid_parameters *p, uint32_t slice,
                                   uint64_t iteration)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which server has which part of which layer. A layer is cut into slices of about equal size;
- * slices go to the servers, the largest ones first, each to the one that has least so far of those
- * that have not their number of slices yet, n / servers rounded up. The same on every rank.
+ * Which server has which part of which layer. A layer is cut into slices of about equal size. A
+ * server gets at most n / servers slices, rounded up; the slices are given out from the largest on,
+ * each to the server that has the fewest elements so far of those that may get more. The result is
+ * the same on every rank.
  */
 #ifndef BR_TRAINING_PARAMETERS_SHARD_H
 #define BR_TRAINING_PARAMETERS_SHARD_H
@@ -25,8 +26,8 @@ struct br_shards {
 
 /*
  * counts: elements of each layer, at least 1. most: elements of a slice; where that makes more than
- * `limit` slices they become larger. n is never more than max(limit, layers). -ENOMEM with a
- * message.
+ * `limit` slices, the slices become larger. shards->n is at most max(limit, layers). The caller
+ * calls br_shards_close(). -ENOMEM with a message.
  */
 int br_shards_open(struct br_shards *shards, const size_t *counts, uint32_t layers,
                    uint32_t servers, size_t most, uint32_t limit);

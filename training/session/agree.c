@@ -8,7 +8,7 @@
 
 int br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what)
 {
-    char text[BR_ERROR_BYTES]; /* of rc: other calls have words, too */
+    char text[BR_ERROR_BYTES]; /* of rc: other calls set messages, too */
     uint64_t both[2];
     int bad;
 
@@ -20,7 +20,7 @@ int br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, 
     if (rc || bad)
         return rc ? br_error(-rc, "%s", text) : bad;
     if (!both[0])
-        return br_error(EPROTO, "%s: another rank has failed; its words say why", who);
+        return br_error(EPROTO, "%s: another rank has failed; its message says why", who);
     if (both[0] != ~both[1])
         return br_error(EPROTO, "%s: the ranks' %s differ", who, what);
     return 0;

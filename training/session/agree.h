@@ -7,9 +7,10 @@
 #include <braid/braid.h>
 
 /*
- * Collective; blocks. rc: what went wrong here before, with a message, or 0; ranks that are fine
- * learn that others are not. Returns rc, or -EPROTO with a message that begins with `who` and say
- * that the ranks' `what` differ.
+ * Collective; blocks. rc: what went wrong here before, with a message, or 0; the other ranks learn
+ * from it that this rank has failed. Returns rc, or -EPROTO with a message that begins with `who`
+ * and says that the ranks' `what` differ or that another rank has failed, or the error of the
+ * all-reduce.
  */
 int br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char *who, const char *what);
 

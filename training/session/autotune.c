@@ -45,7 +45,7 @@ void br_autotune_note(struct br_autotune *autotune, double seconds)
     autotune->seconds[autotune->done++] = seconds;
 }
 
-/* Each turn begins one plan later: what a program does every n-th iteration falls on another plan
+/* Each round begins one plan later: what a program does every n-th iteration falls on another plan
  * each time. */
 static double autotune_sample(const struct br_autotune *autotune, uint32_t k, uint32_t p)
 {
@@ -59,7 +59,7 @@ double br_autotune_seconds(const struct br_autotune *autotune, uint32_t p)
     double a = autotune_sample(autotune, 1, p), b = autotune_sample(autotune, 2, p),
            c = autotune_sample(autotune, 3, p);
 
-    static_assert(BR_AUTOTUNE_SAMPLES == 4, "three turns count");
+    static_assert(BR_AUTOTUNE_SAMPLES == 4, "three rounds count");
     return fmax(fmin(a, b), fmin(fmax(a, b), c));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A trial: plans take turns at the program's own iterations, and the fastest stays. Pure, without
- * pointers; the caller brings times and agrees with the other ranks. One thread.
+ * Autotuning: plans alternate over the program's own iterations, and the fastest stays. Pure and
+ * without pointers; the caller measures the times and agrees with the other ranks. One thread.
  */
 #ifndef BR_TRAINING_SESSION_AUTOTUNE_H
 #define BR_TRAINING_SESSION_AUTOTUNE_H
@@ -10,7 +10,8 @@
 
 #include "training/session/policy.h"
 
-/* Of each plan; the first does not count: buffers are made, memory is registered. */
+/* Iterations of each plan. The first one does not count: buffers are allocated and memory is
+ * registered in it. */
 #define BR_AUTOTUNE_SAMPLES 4
 
 struct br_autotune_plan {
@@ -30,15 +31,15 @@ struct br_autotune {
 void br_autotune_add(struct br_autotune *autotune, enum br_policy policy,
                      const struct br_policy_plan *plan, double exposed);
 
-/* Iterations that are still to come; of a single plan, or none, 0. */
+/* Iterations that are still to be measured; 0 with one plan or none. */
 uint32_t br_autotune_left(const struct br_autotune *autotune);
 
-/* The plan of the next iteration, one at least having been added; and what an iteration took. */
+/* The plan of the next iteration, after at least one was added; and what that iteration took. */
 const struct br_autotune_plan *br_autotune_next(const struct br_autotune *autotune);
 void br_autotune_note(struct br_autotune *autotune, double seconds);
 
-/* All turns are over: what an iteration of plan p took, the median of the turns that count; and the
- * fastest plan. An earlier one stays ahead of one that is less than 1 % faster. */
+/* When no iteration is left: what an iteration of plan p took, the median of those that count; and
+ * the fastest plan. An earlier plan wins over one that is less than 1 % faster. */
 double br_autotune_seconds(const struct br_autotune *autotune, uint32_t p);
 uint32_t br_autotune_fastest(const struct br_autotune *autotune);
 

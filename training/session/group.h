@@ -33,9 +33,10 @@ size_t br_groups_buffer(const struct br_gradient *gradients, uint32_t n, size_t 
                         const uint8_t *joins);
 
 /*
- * Lays the plan out: fills groups, numbered from layer 0 on, and group and place of the gradients.
- * Returns how many groups. buffer: as large as br_groups_buffer() says, the caller's. Urgent: the
- * earlier the layers, the higher the priority; else all have 0.
+ * Lays the plan out: fills `groups`, numbered from layer 0 on, and `group` and `packed` of the
+ * gradients. buffer: as large as br_groups_buffer() says, the caller's, and in use as long as the
+ * plan. urgent: the earlier the layers, the higher the priority; else all have 0. Returns how many
+ * groups there are.
  */
 uint32_t br_groups_lay_out(struct br_gradient *gradients, uint32_t n, size_t element,
                            const uint8_t *joins, bool urgent, void *buffer,

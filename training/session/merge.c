@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Times count from the start of the backward pass. The paper's begin with the forward pass
- *    before it; only differences matter.
- * 2. Algorithm 1 recomputes all start times after each merge, O(L^2). Going from the last layer to
- *    the first, a merge of layer l into l-1 changes no start time but those of l-1 and below, which
- *    have not been looked at: one pass gives the same plan. A test compares it with the algorithm
- *    as printed.
- * 3. The exact minimum: end[l] is the earliest time at which everything from layer l up can have
- *    been reduced when a group begins with layer l. The group [l, h) starts when the one above has
- *    ended and its own gradients are there, so end[l] = min over h of max(end[h], ready[l]) + a + b
- *    bytes[l, h). An earlier end above never makes a later one below; therefore the best of each
- *    part is in the best of the whole.
+ * Merge plans. doc/design/replan.md, section 6, says why one pass is enough for Algorithm 1 and how
+ * the optimal plan is found.
  */
 #include "training/session/merge.h"
 

@@ -11,11 +11,12 @@
 
 #include "training/session/workload.h"
 
-/* All of these fill joins[0..work->n). */
-void br_merge_layerwise(const struct br_workload *work, uint8_t *joins); /* each for itself: WFBP */
-void br_merge_single(const struct br_workload *work, uint8_t *joins);    /* all as one: SyncEASGD */
-/* In the order of the backward pass, a group ends with the layer that fills it. 0 bytes: each for
- * itself. */
+/* All of these fill joins[0..work->n). Layerwise (WFBP): each layer travels alone. Single
+ * (SyncEASGD): all layers travel as one. */
+void br_merge_layerwise(const struct br_workload *work, uint8_t *joins);
+void br_merge_single(const struct br_workload *work, uint8_t *joins);
+/* In the order of the backward pass, a group ends with the layer that fills it. 0 bytes: each layer
+ * travels alone. */
 void br_merge_bucket(const struct br_workload *work, double bytes, uint8_t *joins);
 /* MG-WFBP's Algorithm 1. */
 void br_merge_greedy(const struct br_workload *work, uint8_t *joins);

@@ -15,8 +15,8 @@ enum br_policy {
     BR_POLICY_BUCKET,    /* groups of a fixed size */
     BR_POLICY_MGWFBP,    /* MG-WFBP's Algorithm 1 */
     BR_POLICY_OPTIMAL,   /* the best merge plan without priorities */
-    BR_POLICY_P3, /* each layer for itself, the one that the forward pass needs first overtakes the
-                     others */
+    /* each layer alone; the one that the forward pass needs first overtakes the others */
+    BR_POLICY_P3,
     BR_POLICY_AUTO, /* merge plan and priorities together: the shortest iteration that was found */
     BR_POLICIES
 };

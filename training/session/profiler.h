@@ -3,10 +3,10 @@
  * How long the passes of a program take, told from when it calls the session. Pure; the caller
  * brings the time (ns). One thread.
  *
- * What passes between two calls was computed for a layer: between wait(l) and another layer's wait,
- * or the step, its forward pass; between another layer's ready, or the step, and ready(l) its
- * backward pass, in whatever order the layers come. Anything else is the program's own affair. What
- * passes inside wait and step is exposed communication. In an iteration each layer is ready once.
+ * The time between two calls is a layer's: between wait(l) and the wait of another layer, or the
+ * step, it is the forward pass of l; between the ready of another layer, or the step, and ready(l)
+ * it is the backward pass of l, in whatever order the layers come. Any other time is not counted.
+ * Time inside wait and step is exposed communication. In an iteration each layer is ready once.
  */
 #ifndef BR_TRAINING_SESSION_PROFILER_H
 #define BR_TRAINING_SESSION_PROFILER_H

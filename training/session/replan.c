@@ -1,29 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Measured, then planned.
- *
- * 1. All ranks must have the same plan to the bit. Times are the largest of all ranks, because the
- *    slowest one holds the others up; rank 0 plans and tells. Rejected: every rank plans from the
- *    same numbers, which need not give the same bits on different processors.
- * 2. a and b: four all-reduces at once, of several sizes, a quarter of their time each. During a
- *    backward pass several are under way, and their start-ups overlap in part; one alone would make
- *    start-ups look dearer than they are, and the plan merge too much. Where the job has a
- *    calibration (BRAID_CALIBRATION) and the algorithm is not named they are not measured: the line
- *    goes through what `auto` expects of these sizes by it. All ranks have the same figures to the
- *    bit, hence the same line.
- * 3. `behind` (workload.h) is what an urgent all-reduce takes longer while larger ones are on their
- *    way: of four, the first has ended. Each of its steps waits for the frames that are on the
- *    links already, so it is many times as much as one frame takes, and where links are slow as
- *    much as a third of an iteration.
- * 4. A plan stays unless another is better by GAIN with the new times: times drift a little all the
- *    while. Not so `auto` with two ranks or more, whose plan stays until a trial.
- * 5. `auto` believes no prediction that it can measure. The law a + b M and `behind` are simple
- *    beside what a network does, and on shaped ones predictions were 20 % off, in favour of the
- *    wrong plan. So the plans of all policies that are not predicted to be far behind take turns at
- *    some iterations (autotune.h), and the fastest stays until an iteration's time has changed by
- *    DRIFT: the shortest since the last look, as a program also evaluates and saves. Rejected: a
- *    better law, which would have to know of queues in shapers and switches; trying one plan for
- *    some iterations, then the next, which a drift misleads.
+ * A session measures, then plans: doc/design/replan.md, sections 1 to 5.
  */
 #include "training/session/session.h"
 
@@ -178,7 +155,7 @@ static int measure_overtaking(struct braid_session *s)
 
     while (bytes > LEAST_BYTES && AT_ONCE * br_cost_line_seconds(cost, (double)bytes) > LONGEST)
         bytes /= 4;
-    rc = braid_broadcast(s->comm, &bytes, &bytes, 1, BRAID_UINT64, 0, NULL, NULL); /* note 1 */
+    rc = braid_broadcast(s->comm, &bytes, &bytes, 1, BRAID_UINT64, 0, NULL, NULL); /* section 1 */
     if (rc)
         return rc;
     memory = braid_alloc(s->comm, (AT_ONCE + 1) * bytes);
@@ -232,7 +209,7 @@ static int gather_times(struct braid_session *s, double *iteration)
     return rc;
 }
 
-/* Has an iteration's time changed since the first look behind the last trial? */
+/* Has an iteration's time changed since the first look after the last autotune? */
 static bool replan_has_changed(struct braid_session *s, double iteration)
 {
     if (s->tuned_seconds <= 0)
@@ -343,9 +320,9 @@ int br_session_replan(struct braid_session *s)
     return rc;
 }
 
-/* ---- the trial ------------------------------------------------------------------------------- */
+/* ---- autotuning ------------------------------------------------------------------------------ */
 
-/* The slowest rank's times count, and rank 0 tells which plan stays (note 1). */
+/* The slowest rank's times count, and rank 0 tells which plan stays (section 1). */
 static int replan_use_fastest(struct braid_session *s)
 {
     struct br_autotune *autotune = &s->autotune;

@@ -46,27 +46,28 @@ struct braid_session {
     struct br_profiler profiler;
     struct br_layer *layers; /* [n] as measured when the plan was made */
     struct br_workload work;
-    bool has_cost, is_measured, has_plan; /* a and b; these and `behind` */
-    uint64_t planned_at;                  /* iteration of the last review, or end of a trial */
+    bool has_cost, is_measured, has_plan; /* a and b; these and `overtake` */
+    uint64_t planned_at; /* iteration of the last review, or of the end of the last autotune */
     struct br_autotune autotune;
     uint64_t stepped; /* ns: the last step returned */
     double shortest;  /* s, of the iterations since the last look; 0: none yet */
-    /* s of an iteration at the first review behind the last trial; 0: there was none yet */
+    /* s of an iteration at the first review after the last autotune; 0: there was none yet */
     double tuned_seconds;
     struct braid_session_report report;
 };
 
-/* session.c: lays a plan out. Nothing is under way. -ENOMEM with a message. */
+/* session.c: lays a plan out (group.h) while no operation is under way. -ENOMEM with a message. */
 int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool urgent);
 
 /* session.c: an iteration can begin: no layer is ready. */
 void br_session_begin(struct braid_session *session);
 
-/* replan.c: puts the times of all ranks together and plans. Collective; blocks. */
+/* replan.c: combines the times of all ranks and plans. Collective; blocks. Errors with a message.
+ */
 int br_session_replan(struct braid_session *session);
 
-/* replan.c: an iteration of the trial took so long; the next plan is laid out, or the fastest.
- * Collective; blocks at the end of the trial. */
+/* replan.c: an iteration in which a plan was tried took so long; lays out the next plan, or at the
+ * end the fastest one. Collective; blocks at the end of autotuning. Errors with a message. */
 int br_session_try(struct braid_session *session, double seconds);
 
 #endif

@@ -5,7 +5,7 @@
  * whatever is on top has the line. Each arrival overtakes one group at most, so there are at most
  * two spans a group.
  *
- * Where others have the line when a group becomes ready, it goes on top later by `behind`; if the
+ * Where others have the line when a group becomes ready, it goes on top later by `overtake`; if the
  * line becomes idle sooner, the one that was ready first gets it.
  */
 #include "training/session/timeline.h"

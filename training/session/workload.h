@@ -25,11 +25,11 @@ struct br_workload {
     const struct br_layer *layers; /* borrowed */
     uint32_t n;                    /* 1 to BR_TRAINING_LAYERS */
     struct br_cost_line cost;
-    /* something more urgent waits for the end of a slice; 0: it does not wait */
+    /* a more urgent all-reduce overtakes at the end of a slice; 0: at once */
     double slice_bytes;
     double bucket_bytes; /* of the policy `bucket` */
-    /* s that a more urgent all-reduce takes longer while others are under way: the messages of each
-     * of its steps wait for frames that are on the links already. The line serves the others
+    /* s by which a more urgent all-reduce takes longer while others are under way: the messages of
+     * each of its steps wait for frames that are on the links already, which serve the others
      * meanwhile */
     double overtake;
 };

@@ -52,7 +52,7 @@ int store_dial(void);
 void store_say(int fd, const void *bytes, size_t n);
 struct br_store_message store_hear(int fd, uint8_t bytes[512]); /* the next message, in `bytes` */
 void store_until_closed(int fd);
-/* a member that takes its seat and then does what the test wants */
+/* a member that takes its member and then does what the test wants */
 int store_join_by_hand(uint32_t rank);
 
 #endif

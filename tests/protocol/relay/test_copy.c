@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of GPUs under frames that go by other hosts (relay.h, note 10): a neighbour's rail is lost
- * in the middle of a transfer, in the simulator, whose devices move such memory as any other. What
- * they do not move the hook does. */
+/* Memory of GPUs under frames that go by other hosts (doc/design/relaying.md, section 10): a
+ * neighbour's rail is lost in the middle of a transfer, in the simulator, whose devices move such
+ * memory as any other. What they do not move the hook does. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -272,14 +272,14 @@ static void starve(struct cluster *c, uint64_t period, uint64_t ns)
     }
 }
 
-static uint64_t failures(const struct cluster *c, bool detours)
+static uint64_t failures(const struct cluster *c, bool alternates)
 {
     uint64_t n = 0;
 
     for (int i = 0; i < c->n; i++)
         for (int r = 0; r < c->n; r++)
             for (int k = 0; k < c->workers[i]->peers[r].n_rails; k++)
-                if (c->workers[i]->peers[r].rails[k].alternate == detours)
+                if (c->workers[i]->peers[r].rails[k].alternate == alternates)
                     n += c->workers[i]->peers[r].rails[k].failures;
     return n;
 }

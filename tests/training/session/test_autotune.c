@@ -38,7 +38,7 @@ static void run(struct br_autotune *autotune, const int ms[BR_AUTOTUNE_SAMPLES][
     assert_int_equal(br_autotune_left(autotune), 0);
 }
 
-static void trial_add__a_plan_of_two_policies_is_tried_once(void **state)
+static void autotune_add__a_plan_of_two_policies_is_tried_once(void **state)
 {
     struct br_autotune autotune;
 
@@ -52,7 +52,7 @@ static void trial_add__a_plan_of_two_policies_is_tried_once(void **state)
     assert_true(autotune.plans[1].urgent && autotune.plans[1].iteration == 10 + BR_POLICY_P3);
 }
 
-static void trial_left__one_plan_needs_no_trial(void **state)
+static void autotune_left__one_plan_is_not_tried(void **state)
 {
     struct br_autotune autotune = {.layers = LAYERS};
 
@@ -66,7 +66,7 @@ static void trial_left__one_plan_needs_no_trial(void **state)
 }
 
 /* The first turn does not count, nor does a hiccup, or a single good turn. */
-static void trial_fastest__by_the_median(void **state)
+static void autotune_fastest__by_the_median(void **state)
 {
     static const int slower[BR_AUTOTUNE_SAMPLES][2] = {{9, 1}, {10, 12}, {50, 12}, {10, 5}},
                      faster[BR_AUTOTUNE_SAMPLES][2] = {{1, 9}, {12, 10}, {12, 10}, {12, 90}},
@@ -89,7 +89,7 @@ static void trial_fastest__by_the_median(void **state)
 }
 
 /* What a program does every third iteration falls on each of three plans once, and is no median. */
-static void trial_fastest__whatever_a_program_does_now_and_then(void **state)
+static void autotune_fastest__whatever_a_program_does_now_and_then(void **state)
 {
     struct br_autotune autotune;
 
@@ -109,11 +109,11 @@ static void trial_fastest__whatever_a_program_does_now_and_then(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trial_add__a_plan_of_two_policies_is_tried_once),
-        cmocka_unit_test(trial_left__one_plan_needs_no_trial),
-        cmocka_unit_test(trial_fastest__by_the_median),
-        cmocka_unit_test(trial_fastest__whatever_a_program_does_now_and_then),
+        cmocka_unit_test(autotune_add__a_plan_of_two_policies_is_tried_once),
+        cmocka_unit_test(autotune_left__one_plan_is_not_tried),
+        cmocka_unit_test(autotune_fastest__by_the_median),
+        cmocka_unit_test(autotune_fastest__whatever_a_program_does_now_and_then),
     };
 
-    return cmocka_run_group_tests_name("trial", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("autotune", tests, NULL, NULL);
 }
