@@ -105,13 +105,6 @@ uint32_t br_rail_ack_backlog(const struct br_rail *rail)
     return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
 
-/* When the window has shrunk, all that is in flight may be bytes of which nobody will tell that
- * they have arrived, as their frames did not ask. Then one frame more may leave: it asks. */
-static bool waits_for_nobody(const struct br_rail *rail)
-{
-    return !rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->ack_asked_bytes;
-}
-
 static uint64_t delay_of(const struct br_rail *rail)
 {
     return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
@@ -138,7 +131,11 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
 {
     uint64_t in_flight = br_rail_in_flight(rail);
 
-    if (rail->device->caps.window_free || !in_flight || waits_for_nobody(rail))
+    if (rail->device->caps.window_free || !in_flight)
+        return true;
+    /* When the window has shrunk, none of the frames in flight may have asked for an ACK, so that
+     * nobody will tell that they have arrived. Then one more frame may leave: it asks. */
+    if (!rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->ack_asked_bytes)
         return true;
     return !rail->solo && (in_flight + length <= rail->window ||
                            in_flight + length <= rail->window + outside_window(rail));
@@ -194,24 +191,6 @@ static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->window_acked = rail->acked_bytes;
 }
 
-/* A window ends when it is long enough, so that what a shaper or a switch lets through at once
- * counts little, */
-static void volume_acknowledged(struct br_rail *rail, uint64_t now)
-{
-    uint64_t span = now - rail->window_at;
-
-    if (span >= WINDOW_DELAYS * delay_of(rail))
-        end_window(rail, span, now);
-}
-
-/* or when nothing has been in flight for a while. */
-static void volume_posted(struct br_rail *rail, uint64_t now)
-{
-    if (!br_rail_in_flight(rail) && now - rail->acked_at >= delay_of(rail))
-        end_window(rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0,
-                   now);
-}
-
 /* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one
  * after an idle time starts a measurement of its own: what was or was not acknowledged before says
  * nothing about the rate. */
@@ -253,9 +232,13 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
 {
-    volume_posted(rail, now);
-    if (!br_rail_in_flight(rail))
+    if (!br_rail_in_flight(rail)) {
+        /* A period also ends when nothing has been in flight for a while. */
+        if (now - rail->acked_at >= delay_of(rail))
+            end_window(
+                rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
         rail->ack_rx_bytes = rail->rx_bytes;
+    }
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
@@ -331,7 +314,9 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
         return; /* overtaken by a later ACK, or nonsense */
     rail->acked_bytes = bytes;
     rail->acked_at = now;
-    volume_acknowledged(rail, now);
+    /* The period is long, so that what a shaper or a switch lets through at once counts little. */
+    if (now - rail->window_at >= WINDOW_DELAYS * delay_of(rail))
+        end_window(rail, now - rail->window_at, now);
     while (rail->probe_tail != rail->probe_head) {
         const struct br_probe *probe = &rail->probes[rail->probe_tail % BR_PROBES];
 

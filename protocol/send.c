@@ -152,14 +152,6 @@ static void send_advance(struct br_transfer *t, uint32_t offset, uint32_t length
     }
 }
 
-/* Every byte has left: out of the queue, and into the table of those that wait for DONE. */
-static void all_left(struct br_worker *w, struct br_transfer *t)
-{
-    br_queue_remove(&t->queued);
-    t->state = BR_TRANSFER_CONFIRMING;
-    br_send_check_end(w, t);
-}
-
 bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct br_peer *peer)
 {
     if (peer->n_rails == 1)
@@ -263,8 +255,11 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
     }
     send_advance(t, offset, length);
     br_queue_served(&t->queued, w->now);
-    if (t->cursor == t->length && !t->resend)
-        all_left(w, t);
+    if (t->cursor == t->length && !t->resend) { /* every byte has left */
+        br_queue_remove(&t->queued);
+        t->state = BR_TRANSFER_CONFIRMING;
+        br_send_check_end(w, t);
+    }
     pump->n++;
     return true;
 }

@@ -30,16 +30,11 @@ static uint32_t reason_of(int error)
     }
 }
 
-static bool post_abort(struct br_worker *w, struct br_rail *rail)
-{
-    struct br_message m = {.type = BR_MESSAGE_ABORT, .abort.reason = reason_of(-w->failed)};
-
-    return br_control_post(rail, &m, w->message, (uint32_t)strnlen(w->message, BR_MAX_TEXT)) == 1;
-}
-
 /* Tells those who do not know yet. true: somebody has still to answer. */
 static bool send_abort(struct br_worker *w)
 {
+    struct br_message m = {.type = BR_MESSAGE_ABORT, .abort.reason = reason_of(-w->failed)};
+    uint32_t length = (uint32_t)strnlen(w->message, BR_MAX_TEXT);
     bool open = false;
 
     br_list_for_each (node, &w->known) {
@@ -48,7 +43,7 @@ static bool send_abort(struct br_worker *w)
         for (int i = 0; i < peer->n_rails; i++) {
             open = open || peer->rails[i].link;
             if (!peer->abort_sent && peer->rails[i].link)
-                peer->abort_sent = post_abort(w, &peer->rails[i]);
+                peer->abort_sent = br_control_post(&peer->rails[i], &m, w->message, length) == 1;
         }
     }
     return open;
@@ -80,12 +75,6 @@ static void close_rails(struct br_worker *w, bool all)
 }
 
 /* The peer knows: it says so itself, or has closed a link. */
-static void close_peer(struct br_worker *w, struct br_peer *peer)
-{
-    for (int i = 0; i < peer->n_rails; i++)
-        close_rail(w, &peer->rails[i]);
-}
-
 void br_worker_fail(struct br_worker *w, int error, const char *text)
 {
     if (w->failed)
@@ -116,7 +105,8 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         return; /* lost already, or an unauthenticated peer's: the device closes it at its end */
     if (event->kind == BR_EVENT_CLOSED ||
         (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))
-        close_peer(w, rail->peer);
+        for (int i = 0; i < rail->peer->n_rails; i++)
+            close_rail(w, &rail->peer->rails[i]);
 }
 
 int br_worker_send_aborts(struct br_worker *w)

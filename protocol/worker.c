@@ -37,8 +37,8 @@ static int worker_create_pools(struct br_worker *w)
     return 0;
 }
 
-/* Zeroes only: where most peers stay unauthenticated peers, as among thousands of simulated hosts,
- * their pages are never touched. */
+/* Zeroes only: where most ranks never get rails, as among thousands of simulated hosts, their pages
+ * are never touched. */
 static int create_peers(struct br_worker *w)
 {
     br_list_init(&w->known);
@@ -83,18 +83,6 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     return 0;
 }
 
-static void destroy_peer(struct br_peer *peer)
-{
-    for (int k = 0; k < BR_STREAMS; k++)
-        br_list_for_each_safe (node, &peer->streams[k].resend)
-            free(br_container_of(node, struct br_unacked, node));
-    for (int i = 0; i < peer->n_rails; i++) {
-        free(peer->rails[i].retained[0].memory);
-        free(peer->rails[i].relay);
-    }
-    free(peer->rails);
-}
-
 void br_worker_destroy(struct br_worker *w)
 {
     if (!w)
@@ -108,8 +96,18 @@ void br_worker_destroy(struct br_worker *w)
         br_connect_destroy(w);
     br_match_destroy(w);
     if (w->peers)
-        br_list_for_each (node, &w->known)
-            destroy_peer(br_container_of(node, struct br_peer, known));
+        br_list_for_each (node, &w->known) {
+            struct br_peer *peer = br_container_of(node, struct br_peer, known);
+
+            for (int k = 0; k < BR_STREAMS; k++)
+                br_list_for_each_safe (unacked, &peer->streams[k].resend)
+                    free(br_container_of(unacked, struct br_unacked, node));
+            for (int i = 0; i < peer->n_rails; i++) {
+                free(peer->rails[i].retained[0].memory);
+                free(peer->rails[i].relay);
+            }
+            free(peer->rails);
+        }
     free(w->peers);
     free(w->deferred);
     br_slot_table_destroy(&w->slots);

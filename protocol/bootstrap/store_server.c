@@ -56,15 +56,6 @@ static uint64_t store_server_earlier(uint64_t a, uint64_t b)
 
 /* ---- unauthenticated peers ------------------------------------------------------------------- */
 
-/* Remembers whom we sent away: it may be the rank that everybody waits for. */
-static void note_refused(struct br_store_server *server, const struct br_store_connection *c,
-                         const char *why, uint64_t now)
-{
-    atomic_fetch_add(&server->counters.refused, 1);
-    snprintf(server->job.refused, sizeof server->job.refused, "%s %s", c->name, why);
-    br_log_limited(&server->refusals, now, BR_LOG_WARN, "store: refused %s", server->job.refused);
-}
-
 static void leave_soon(struct br_store_connection *c, uint64_t now)
 {
     if (c->phase == BR_STORE_DEAD)
@@ -76,7 +67,10 @@ static void leave_soon(struct br_store_connection *c, uint64_t now)
 static void store_server_refuse(struct br_store_server *server, struct br_store_connection *c,
                                 int err, const char *why, const char *text, uint64_t now)
 {
-    note_refused(server, c, why, now);
+    atomic_fetch_add(&server->counters.refused, 1);
+    /* it may be the rank for which all others wait */
+    snprintf(server->job.refused, sizeof server->job.refused, "%s %s", c->name, why);
+    br_log_limited(&server->refusals, now, BR_LOG_WARN, "store: refused %s", server->job.refused);
     br_store_connection_answer_error(c, err, text);
     leave_soon(c, now);
 }
@@ -209,16 +203,6 @@ static void discard_input(struct br_store_connection *c)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static void push_out_oldest(struct br_store_server *server)
-{
-    struct br_store_connection *oldest =
-        br_container_of(server->unauthenticated.next, struct br_store_connection, node);
-
-    atomic_fetch_add(&server->counters.pushed_out, 1);
-    br_store_connection_destroy(oldest);
-    server->n_unauthenticated--;
-}
-
 static void accept_some(struct br_store_server *server, uint64_t now)
 {
     for (int i = 0; i < ACCEPTS; i++) {
@@ -235,8 +219,12 @@ static void accept_some(struct br_store_server *server, uint64_t now)
             return;
         br_socket_tune(fd);
         br_socket_name((struct sockaddr *)&address, bytes, name);
-        if (server->n_unauthenticated == server->unauthenticated_max)
-            push_out_oldest(server);
+        if (server->n_unauthenticated == server->unauthenticated_max) {
+            atomic_fetch_add(&server->counters.pushed_out, 1);
+            br_store_connection_destroy(
+                br_container_of(server->unauthenticated.next, struct br_store_connection, node));
+            server->n_unauthenticated--;
+        }
         c = br_store_connection_create(fd, name, now + BR_STORE_UNAUTHENTICATED_TIME);
         if (!c)
             return;
@@ -338,12 +326,6 @@ static void serve_once(struct br_store_server *server, nfds_t n, uint64_t now)
         accept_some(server, now);
 }
 
-static void stop_accepting(struct br_store_server *server)
-{
-    close(server->listen_fd);
-    server->listen_fd = -1;
-}
-
 static void *store_server_serve(void *argument)
 {
     struct br_store_server *server = argument;
@@ -360,8 +342,10 @@ static void *store_server_serve(void *argument)
         until = store_server_earlier(until, sweep_unauthenticated(server, now));
         if (eventfd_read(server->wake_fd, &stops) == 0)
             end = now + atomic_load(&server->linger);
-        if (end != UINT64_MAX && server->listen_fd >= 0 && !br_store_job_has_news(&server->job))
-            stop_accepting(server);
+        if (end != UINT64_MAX && server->listen_fd >= 0 && !br_store_job_has_news(&server->job)) {
+            close(server->listen_fd);
+            server->listen_fd = -1;
+        }
     }
     return NULL;
 }
@@ -385,13 +369,6 @@ static void store_server_destroy(struct br_store_server *server)
     free(server);
 }
 
-static int store_server_start_thread(struct br_store_server *server)
-{
-    int err = br_thread_start(&server->thread, store_server_serve, server);
-
-    return err ? br_error(err, "cannot start the store's thread: %s", strerror(err)) : 0;
-}
-
 static int store_server_prepare(struct br_store_server *server,
                                 const struct br_environment *environment)
 {
@@ -408,7 +385,10 @@ static int store_server_prepare(struct br_store_server *server,
     if (!server->polls || !server->polled || server->wake_fd < 0)
         return br_error(ENOMEM, "no memory or file descriptors for the store");
     rc = br_socket_listen(environment->address, environment->port, local, &server->listen_fd);
-    return rc < 0 ? rc : store_server_start_thread(server);
+    if (rc < 0)
+        return rc;
+    rc = br_thread_start(&server->thread, store_server_serve, server);
+    return rc ? br_error(rc, "cannot start the store's thread: %s", strerror(rc)) : 0;
 }
 
 int br_store_server_start(const struct br_environment *environment, const struct br_secret *secret,

@@ -102,16 +102,6 @@ static int drain_fetch(struct braid_parameters *p)
     return rc;
 }
 
-static int drain_average(struct braid_parameters *p)
-{
-    int rc = 0;
-
-    for (uint32_t l = 0; l < p->n && !rc; l++)
-        rc = braid_allreduce(p->comm, p->layers[l].weight, p->layers[l].weight, p->layers[l].count,
-                             BRAID_FLOAT32, BRAID_AVG, NULL, NULL);
-    return rc;
-}
-
 int braid_parameters_sync(struct braid_parameters *p)
 {
     BR_DISABLE_CANCELLATION;
@@ -122,8 +112,12 @@ int braid_parameters_sync(struct braid_parameters *p)
         rc = drain_wait(p, "braid_parameters_sync");
     if (rc)
         return rc;
-    rc = p->method == BR_PARAMETERS_LOCAL && p->iteration > p->warmup ? drain_average(p)
-                                                                      : drain_fetch(p);
+    if (p->method != BR_PARAMETERS_LOCAL || p->iteration <= p->warmup)
+        rc = drain_fetch(p);
+    else
+        for (uint32_t l = 0; l < p->n && !rc; l++)
+            rc = braid_allreduce(p->comm, p->layers[l].weight, p->layers[l].weight,
+                                 p->layers[l].count, BRAID_FLOAT32, BRAID_AVG, NULL, NULL);
     if (rc)
         br_parameters_fail(p, rc);
     return rc;

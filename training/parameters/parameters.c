@@ -141,17 +141,12 @@ static void parameters_set_options(struct braid_parameters *p,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static size_t parameters_padded(size_t count)
-{
-    return (count + 15) / 16 * 16;
-}
-
 /* Zeroed numbers out of p->memory, which is counted first: with none, only `used` grows. */
 static float *parameters_numbers(struct braid_parameters *p, size_t count)
 {
     float *at = p->memory ? p->memory + p->used : NULL;
 
-    p->used += parameters_padded(count);
+    p->used += (count + 15) / 16 * 16;
     return at;
 }
 
@@ -184,21 +179,14 @@ static void parameters_lay_out(struct braid_parameters *p)
     }
 }
 
-static int count_served(const struct braid_parameters *p)
-{
-    int mine = 0;
-
-    for (uint32_t i = 0; i < p->shards.n; i++)
-        mine += p->servers[p->shards.list[i].server] == p->rank;
-    return mine;
-}
-
 /* The slices that this rank serves, with room for a word of each kind for each worker. */
 static int get_slices(struct braid_parameters *p)
 {
-    size_t ranks = (size_t)p->ranks, mine = (size_t)count_served(p);
+    size_t ranks = (size_t)p->ranks, mine = 0;
     void **at;
 
+    for (uint32_t i = 0; i < p->shards.n; i++)
+        mine += p->servers[p->shards.list[i].server] == p->rank;
     p->slices = calloc(mine + 1, sizeof *p->slices);
     p->pointers = at = calloc(mine * ranks * 5 + 1, sizeof *p->pointers);
     if (!p->slices || !p->pointers)
@@ -246,17 +234,9 @@ static uint32_t most_slices(const struct braid_parameters *p)
     return n;
 }
 
-/* Of each slice of a server every worker has the READY of its next push. Where these alone take all
- * credits of a link, the READY of an urgent pull waits until another slice has been pushed, and
- * priorities are worth nothing. A layer is a slice at least: more layers, more slices. */
-static uint32_t best_slices(const struct braid_parameters *p)
-{
-    return (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
-}
-
 static int parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
-    uint32_t limit = most_slices(p);
+    uint32_t limit = most_slices(p), best;
     size_t counts[BRAID_PARAMETERS_LAYERS];
 
     if (p->n > limit)
@@ -265,7 +245,11 @@ static int parameters_cut(struct braid_parameters *p, const struct braid_paramet
                             "put layers together or take "
                             "more servers",
                         p->n, p->ranks, p->n_servers, limit, methods[p->method]);
-    limit = limit < best_slices(p) ? limit : best_slices(p);
+    /* Of each slice of a server every worker has the READY of its next push. Where these alone take
+     * all credits of a link, the READY of an urgent pull waits until another slice has been pushed,
+     * and priorities have no effect. A layer is one slice at least: more layers, more slices. */
+    best = (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
+    limit = limit < best ? limit : best;
     for (uint32_t l = 0; l < p->n; l++)
         counts[l] = p->layers[l].count = layers[l].count;
     return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,

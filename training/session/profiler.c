@@ -40,29 +40,20 @@ void br_profiler_reset(struct br_profiler *profiler)
     profiler->seconds = profiler->exposed = profiler->waited = 0;
 }
 
-static void add_forward(struct br_profiler *profiler, uint32_t layer, double seconds)
-{
-    profiler->sums[layer].forward += seconds;
-    profiler->forwards[layer]++;
-}
-
-static void add_backward(struct br_profiler *profiler, uint32_t layer, double seconds)
-{
-    profiler->sums[layer].backward += seconds;
-    profiler->backwards[layer]++;
-}
-
 /* The time since the last call is that of a pass if the two calls are the ones around it. */
 static void profiler_attribute(struct br_profiler *profiler, enum br_profiler_call call,
                                uint32_t layer, double seconds)
 {
     bool other_waits = call == BR_PROFILER_WAIT && layer != profiler->layer;
 
-    if (profiler->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP))
-        add_forward(profiler, profiler->layer, seconds);
-    else if (call == BR_PROFILER_READY &&
-             (profiler->call == BR_PROFILER_READY || profiler->call == BR_PROFILER_STEP))
-        add_backward(profiler, layer, seconds);
+    if (profiler->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP)) {
+        profiler->sums[profiler->layer].forward += seconds;
+        profiler->forwards[profiler->layer]++;
+    } else if (call == BR_PROFILER_READY &&
+               (profiler->call == BR_PROFILER_READY || profiler->call == BR_PROFILER_STEP)) {
+        profiler->sums[layer].backward += seconds;
+        profiler->backwards[layer]++;
+    }
 }
 
 void br_profiler_enter(struct br_profiler *profiler, enum br_profiler_call call, uint32_t layer,

@@ -202,12 +202,6 @@ static uint64_t session_digest(const struct braid_session *s)
     return br_digest(words, sizeof words / sizeof *words);
 }
 
-static int session_agree(struct braid_session *s, int rc)
-{
-    return br_agree(s->comm, rc ? 0 : session_digest(s), rc, "braid_session_create",
-                    "layers or options");
-}
-
 /* Whether there is such an algorithm, all ranks find alike by using it. */
 static int try_algorithm(struct braid_session *s)
 {
@@ -264,7 +258,8 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
         rc = take_layers(s, layers);
     if (!rc)
         rc = first_plan(s);
-    rc = session_agree(s, rc);
+    rc =
+        br_agree(comm, rc ? 0 : session_digest(s), rc, "braid_session_create", "layers or options");
     if (!rc)
         rc = try_algorithm(s);
     if (rc) {
