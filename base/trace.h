@@ -1,29 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A timeline in the Chrome trace format, as Perfetto and chrome://tracing read it (doc/trace.md).
+ * A timeline in the Chrome trace format, as Perfetto and chrome://tracing read it (doc/trace.md). A
+ * record goes into a ring that was allocated at the start; a thread of the trace's own writes the
+ * file ten times a second. One thread at a time writes records (in a job: the one that holds the
+ * progress lock).
  *
- * 1. Whoever has something to tell writes one record of fixed size into a ring that was allocated
- *    at the start: no allocation, no file, no lock, no words. A thread of the trace's own formats
- *    records and writes the file ten times a second.
- * 2. A full ring loses records, never time; how many is said in the file. So does a file that has
- *    reached its limit.
- * 3. Each write ends with the array's bracket, and the next one begins on it: so the file is valid
- *    JSON at any time, also when the process is killed, as far as the kernel finishes a write that
- *    it has begun.
- * 4. Things that overlap need rows of their own, or viewers draw nonsense. Spans take the lowest
- *    free row of their group. Rejected: the format's asynchronous events, two lines each, which
- *    viewers spread over a row for every identifier.
- * 5. Time stamps are microseconds since the midnight (UTC) before the start by this host's clock,
- *    so that files of several hosts can be laid over each other, and a double keeps the
- *    nanoseconds.
- * 6. Telling of every step and slice would take a good part of the time of fast operations, and
- *    fill the file at tens of MB a second. So callers ask whether an operation is told of in
- *    detail, and the answer is no once this tenth of a second has had its share of details. Tenths
- *    begin by the clock of the file, so ranks tell of the same operations, nearly. Rejected:
- *    details of large operations alone: what is large differs by ten between machines. Rejected:
- *    each n-th operation: how one follows another is what a timeline is for.
- *
- * Records are written by one thread at a time (in a job: who holds the family's lock).
+ * The numbered notes are in doc/design/trace.md.
  */
 #ifndef BR_BASE_TRACE_H
 #define BR_BASE_TRACE_H

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a BCube is wired and numbered: the switch and port of every NIC, and an IPv4 address for it
- * that nobody else has.
+ * that nobody else has. There is one subnet for each switch; BCube(3,2) has 10.0.s.x/24 on level 0,
+ * 10.1.s.x/24 on level 1, and 10.255.0.0/16 for management. doc/design/bcube.md has the rules.
  *
- * One subnet for each switch. A host's address there is the subnet + its digit + 1. Within the
- * network that is given (10.0.0.0/8 unless said otherwise):
- *  - Its last addresses are the management network: the smallest power of two that holds all hosts,
- *    but at least 65,536 addresses or a quarter of the network. Host h is management + h + 1. Its
- *    last usable address is for the machine that runs the tools.
- *  - The levels follow one another from the start, each with the same number of addresses; in a
- *    level the switches in the order of their indexes. Subnets are /24 and levels begin at a
- *    multiple of 65,536 where there is room for that, else of 256, else both are as small as they
- *    can be.
- * So BCube(3,2) has 10.0.s.x/24 on level 0, 10.1.s.x/24 on level 1, and 10.255.0.0/16 for
- * management. Every shape up to 65,536 hosts fits into 10.0.0.0/8.
- *
- * Addresses are numbers in host byte order. Pure: nothing blocks or allocates; any thread may call
+ * Addresses are numbers in host byte order. Nothing here blocks or allocates; any thread may call
  * any function.
  */
 #ifndef BR_BCUBE_CABLING_H

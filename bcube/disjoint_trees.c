@@ -1,19 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. One tree after the other, each grown from another host by the cheapest edge between what it
- *    has and what it lacks. An edge costs what it adds to the sum of the fourth powers of the loads
- *    of its two NICs, so the busiest NICs are left alone; loads count within the tree, too, so that
- *    it does not become a star. On emulated failures this comes within a tenth of the bound
- *    (test_disjoint_trees.c).
- * 2. A switch joins all its hosts, so its cheapest edge is that of the least loaded host in the
- *    tree and the least loaded one outside: a step looks at each NIC once.
- * 3. Equal costs: the edge nearest to the root, then the hosts that follow the tree's number, so
- *    that trees differ.
- * 4. A tree is then hung up at its centre, which halves its depth.
- *
- * Rejected: the trees of BML with other edges in place of the broken ones: hosts that have lost a
- * NIC must not own pieces, or they send twice the buffer through the NICs that are left. Rejected:
- * linear programming, for what greedy does within a few percent.
+ * The numbered notes, about the choice of edges and rejected designs, are in doc/design/bcube.md.
  */
 #include "bcube/disjoint_trees.h"
 

@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Design notes.
- * 1. The disjoint routes are those of BuildPathSet: route i corrects the levels that differ in the
- *    order i, i-1, .. 0, k-1, .. i+1 when level i is one of them; else it leaves a over a neighbour
- *    of level i, corrects all the others in that order and level i last. No two share a host: what
- *    route i has corrected before it ends is an arc of the levels that begins at i, and of the
- *    alternate routes each has a digit i of its own all the way.
- * 2. Around failures cheap candidates come first, because nearly always one of them works: at most
- *    k + k(n-1). Only when all fail is there a search. Its estimate is the number of digits that
- *    differ, which never exceeds the hops that are left and changes by at most one from host to
- *    host: so a host is final when it is taken, and without failures in the way only the route
- *    itself is taken.
- * 3. Rejected: breadth-first search at once (visits n^k hosts for far destinations); one table of
- *    the failures by host (a bitmap of N a rank, and N is 65,536); all permutations of the levels
- *    (k!).
+ * The numbered notes, about disjoint routes, routes around failures and rejected designs, are in
+ * doc/design/bcube.md.
  */
 #include "bcube/route.h"
 

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who is really on the wire: what the NICs of all hosts have heard of each other, compared with the
- * cube.
+ * What is really connected: what the NICs of all hosts have heard of each other, compared with the
+ * cube. Pure: the same sightings give the same findings on every rank. One thread at a time for one
+ * structure.
  *
- * 1. NICs that hear each other, directly or through others, are one segment. In a healthy cube the
- *    segments are the switches. One direction is enough: a beacon may be lost, but nobody hears
- *    what is not connected.
- * 2. A segment is the switch that most of its hosts belong to, whatever their NICs are called; a
- *    NIC that says its level counts a little more there. Rejected: the level that most of its NICs
- *    say. With 2 ports a switch, one host with swapped cables would be half of two switches and
- *    nobody could tell who is wrong.
- * 3. Only then each host is looked at: are its NICs where they belong? Findings are words that a
- *    technician can act on, a cause rather than its effects: when a NIC hears nobody because its
- *    only partner is plugged in elsewhere, the partner is named.
- * 4. A host whose NICs have no levels yet gets them here: any order of NICs is right then.
- *
- * Pure; the same sightings give the same message on every rank. Not thread-safe.
+ * The numbered notes are in doc/design/bcube.md.
  */
 #ifndef BR_BCUBE_WIRING_H
 #define BR_BCUBE_WIRING_H

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of GPUs for NICs that read and write it themselves (GPUDirect RDMA): what CUDA says of it,
- * and wants before and after.
+ * and wants before and after. A NIC is given a whole allocation, once, and only of the primary
+ * context.
  *
- * 1. A NIC is given a whole allocation, once. Addresses come again when a program frees and
- *    allocates; the number of the allocation (CU_POINTER_ATTRIBUTE_BUFFER_ID) does not in the life
- *    of the process, so it tells whether what a NIC knows is still that memory.
- * 2. Before: CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. Without it cuMemcpy() and cuMemset() may return
- *    before the bytes are there, and the NIC, which no stream orders, would send the old ones.
- *    Memory that does not take it (cudaMallocAsync(), cuMemMap()) is not given to NICs.
- * 3. After: what a NIC has written need not be what the GPU reads when the NIC says so. Where the
- *    device's attribute promises no order, cuFlushGPUDirectRDMAWrites() comes before the program
- *    hears of it, or work of ours on the GPU or another NIC reads it. It flushes for the GPU that
- *    the memory lies on: a program that reads it from a second GPU has to synchronise the two in
- *    any case.
- * 4. Memory of the primary context alone: that is the one which the flush is called in. What a
- *    program allocated in a context of its own is staged.
+ * The numbered notes are in doc/design/gpu_memory.md.
  */
 #ifndef BR_GPU_DIRECT_H
 #define BR_GPU_DIRECT_H

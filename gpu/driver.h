@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CUDA driver (libcuda.so.1), opened when it is first needed, so that braid builds and runs on
- * hosts that have none. All of CUDA goes through this table; the runtime library (libcudart) is not
- * used: an application's cudaStream_t is a CUstream, and its device memory lies in the primary
- * context that br_cuda_context() gives, too.
+ * hosts without it. All of CUDA goes through this table; the runtime library (libcudart) is not
+ * used. An application's cudaStream_t is a CUstream, and its device memory lies in the primary
+ * context that br_cuda_context() returns, too. BRAID_CUDA_LIBRARY names another library; with
+ * `none` this process uses no GPU.
  *
- * 1. Two depths. br_cuda_library() loads the library and nothing else: enough to ask about a
- *    pointer, which no process can have from CUDA before it has initialised it itself.
- *    br_cuda_driver() initialises: that takes from milliseconds to seconds and creates descriptors
- *    of the GPUs, so only who needs a GPU pays for it.
- * 2. BRAID_CUDA_LIBRARY names another library (the tests' fake driver, tests/fake_cuda/), `none`:
- *    this process uses no GPU.
- * 3. While the program captures a CUDA graph in the default mode (GLOBAL), calls that might break
- *    the capture are refused in every thread (error 900) and end the capture: cuEventQuery,
- *    cuMemAlloc, cuMemHostRegister and others. None of ours touches what is captured, so between
- *    br_cuda_enter() and br_cuda_leave() the thread is in RELAXED mode, in which they are allowed.
- * 4. Symbols are the exported ones with their version in the name, which a driver keeps for ever;
- *    cuGetProcAddress is not needed.
+ * The numbered notes are in doc/design/gpu_memory.md.
  */
 #ifndef BR_GPU_DRIVER_H
 #define BR_GPU_DRIVER_H

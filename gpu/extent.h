@@ -1,31 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of cuMemCreate(), as PyTorch's expandable segments and ncclMemAlloc() have it, between
- * processes of this host. It has no IPC handle (ipc.h, note 4): an allocation becomes a descriptor,
- * which crosses, and which the other process maps.
+ * processes of this host. It has no IPC handle: an allocation, here called an extent, becomes a
+ * descriptor, which is sent to the other process, which maps it.
  *
- * 1. An extent is one such allocation where its process has mapped it. A buffer may lie in several,
- *    side by side in the addresses: PyTorch maps 2 MiB or 20 MiB each. All of it must be mapped:
- *    the other process gets them in the same order, in one range of addresses of its own.
- * 2. Whose memory it is keeps a table of what it has exported, by address. At each use the driver
- *    says what is mapped there now (cuMemGetAddressRange() is the mapped region, RANGE_START_ADDR
- *    the reserved one), and its handle, the same number that it was mapped by, is compared with the
- *    one in the table, which is retained as long, so that no other allocation can have it.
- *    Rejected: CU_POINTER_ATTRIBUTE_BUFFER_ID: the manual does not say whether that changes when
- *    other memory is mapped to the same reserved addresses.
- * 3. What is not mapped there any more is gone: its handle is released, and whoever has its
- *    descriptor is told by the notes of later operations (br_gone). Its slot is used again when all
- *    of them have been. Each operation looks at its own extents and at one other, so that memory
- *    which a program has given back is found while it goes on. Until all have let it go, the driver
- *    keeps it: it is freed when nobody has a handle or a mapping.
- * 4. A descriptor crosses once to each process, which imports and closes it at once, and is open in
- *    this one only for as long as it is sent.
- * 5. Allocations that were made without CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
- *    (requestedHandleTypes) are refused by the driver; those of pools (cudaMallocAsync()) have no
- *    handle at all: it is their pool that would be shared.
+ * There is one of each structure for a worker, under its lock. The primary context of the GPU is
+ * current, and only br_imports_map() and br_imports_unmap() block (ipc.h, note 5).
  *
- * One of each a worker, under its lock. The primary context of the GPU is current, and nothing here
- * blocks but br_imports_map() and br_imports_unmap() (ipc.h, note 5).
+ * The numbered notes are in doc/design/gpu_memory.md.
  */
 #ifndef BR_GPU_EXTENT_H
 #define BR_GPU_EXTENT_H

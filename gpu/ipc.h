@@ -1,27 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of GPUs that other processes of this host have allocated, mapped here (CUDA IPC).
+ * Memory of GPUs that other processes of this host have allocated, mapped here (CUDA IPC). Mappings
+ * are kept, found by the driver's handle of the allocation. Opening and closing, mapping and
+ * unmapping may wait for all of the GPU's streams, so they never happen while an operation of ours
+ * stands in one. There is one for each worker, under its lock.
  *
- * 1. What crosses is a note: the driver's handle of the whole allocation, and where in it the
- *    memory begins. Notes are made anew for each operation, which the manual calls lightweight, so
- *    that they always name what is at the address now.
- * 2. Mapping takes the driver's time, so mappings are kept: found by the handle, which the driver
- *    gives to no other allocation, not even to a later one at the same address. A new handle whose
- *    allocation overlaps one that is kept, of the same process, shows that the old one has been
- *    freed: it is closed first. UCX does it so, too. LIMIT are kept; the one that was used longest
- *    ago goes. But nothing is closed while somebody holds what is mapped: an operation keeps its
- *    addresses over several rounds, and those of other communicators map, and hear that extents are
- *    gone, meanwhile. One mapping may hold extents that are gone beside those that are read.
- * 3. The manual leaves undefined what becomes of memory that is freed while another process has it
- *    mapped. It is not read here any more: no operation names it. Its pages stay taken until the
- *    mapping is closed (note 2).
- * 4. Not every memory has a handle: of cudaMallocAsync() and cuMemCreate() none. That of
- *    cuMemCreate() is named by its extents in place of one (extent.h), whose descriptors have to be
- *    handed over before it can be mapped. A process cannot map its own.
- * 5. Opening and closing, mapping and unmapping may wait for all of the GPU's streams: never while
- *    an operation of ours stands in one (stream_op.h, note 7).
- *
- * One a worker, under its lock.
+ * The numbered notes are in doc/design/gpu_memory.md.
  */
 #ifndef BR_GPU_IPC_H
 #define BR_GPU_IPC_H

@@ -1,34 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reductions of a collective on the GPU that its data comes from.
+ * Reductions of a collective on the GPU that its data comes from, in one stream:
  *
- *     what came, in pinned host memory -> arena | kernel: arena, the user's memory -> arena | arena
- * -> pinned host memory
+ *     what came, in pinned host memory -> arena | kernel: arena, the user's memory -> arena |
+ *     arena -> pinned host memory
  *
- * 1. All in one stream, the copier's for this (copier.h): the parts of a reduction need no events
- *    between them, reductions end in the order in which they were asked for, and the copier's marks
- *    say so, with the copier's rules for a GPU that hangs. The two streams of staging go on
- *    meanwhile. Rejected: a stream for each part, with events between them. It would overlap one
- *    reduction's way up with another's way down, for twice as many calls of the driver a reduction,
- *    and what is measured (note 4) would no longer be what is paid.
- * 2. What lies in the GPU's memory unchanged is read there. The result goes back to the host, where
- *    the schedule goes on: what is reduced is mostly what is sent next. Rejected: kernels that read
- *    pinned host memory themselves. It is less code, and the reads over PCIe are of the size that
- *    the kernel's threads make, not the copy engine's. Kernels run in the GPU's primary context and
- *    do not reach memory of another one (cuCtxCreate(), cuMemAlloc()), which copies do: of that,
- *    its copy in host memory goes up like the rest.
- * 3. The arena is a ring in the GPU's memory: room is taken at the head and comes free at the tail.
- *    Where there is none, the caller reduces on the CPU, so that both work when there is much to
- *    do.
- * 4. Opening tries it, with a reduction whose result is compared, and measures it: seconds = start
- *    + per_byte * bytes that are copied. Which way is faster is the caller's to say, who knows the
- *    CPU.
- * 5. Nothing of it is for operations in streams of the program's, whose end may need no CUDA work
- *    that comes later (stream_op.h, note 2).
+ * There is one for each worker. All functions but open() are called under the worker's lock. On the
+ * data path the driver's calls neither block nor allocate, except that with CUDA_LAUNCH_BLOCKING=1
+ * each launch waits for its end.
  *
- * One a worker. All but open() under the worker's lock; on the data path the driver's calls neither
- * block nor allocate: cuMemcpyAsync and cuLaunchKernel. But where the program runs with
- * CUDA_LAUNCH_BLOCKING=1, each launch waits for its end.
+ * The numbered notes are in doc/design/gpu_memory.md.
  */
 #ifndef BR_GPU_OFFLOAD_H
 #define BR_GPU_OFFLOAD_H

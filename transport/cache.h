@@ -2,31 +2,10 @@
 /*
  * The registration cache: regions for memory that the user has not registered. Registering pins
  * pages and costs up to milliseconds, so what was registered for one operation is kept for the next
- * one, until its pages change (monitor.h) or room is needed.
+ * one, until its pages change (monitor.h) or room is needed. Calls are made under the worker's
+ * lock. All memory is allocated at open.
  *
- * 1. It is asked once an operation for the whole of its memory, not once a frame: one entry a
- *    buffer instead of one for each frame, all devices at once, and frames carry a region that they
- *    need not look up. Rejected: a cache in each device (frames are cut anew every time, so their
- *    spans match no entry; two rails would watch and evict the same buffer twice).
- * 2. Entries are whole pages and never overlap. One that contains the memory is a hit. Else what
- *    overlaps it goes, and the union of all of it is registered anew, so that spans which overlap
- *    come to rest in one entry instead of driving each other out; where the union exceeds the
- *    bound, the memory alone. Entries that merely touch stay apart. A part of an entry that changes
- *    ends all of it: a registration cannot be made smaller.
- * 3. An operation holds a reference. An entry whose pages have changed, or that made room for a
- *    union, is found by nobody any more at once, and deregistered when the last reference goes:
- *    those operations' own pages are still there (who unmaps memory that he has handed to braid has
- *    lost it anyhow), and the NIC may be working on them.
- * 4. Bound: the sum over all devices of the bytes of all entries, also of those that wait for note
- *    3. What has not been used for longest goes first. What does not fit while everything is in use
- *    is not registered, and goes through the back end's bounce buffers with a copy; also what
- *    cannot be watched, and everything where userfaultfd is not to be had. Counted, and logged once
- *    each. A registration that fails for want of memory empties the cache and is tried once more.
- * 5. A new entry is in the table, hence told of changes, before its range is armed, and armed
- *    before it is pinned. If it has changed when all is done, it is thrown away.
- * 6. Calls are made under the worker's lock. The monitor's lock guards the table and `stale`,
- *    against the callback: it marks, the next call does the rest. Registering and deregistering
- *    happen outside of it (monitor.h, note 3). All memory is allocated at open.
+ * The numbered notes are in doc/design/registration.md.
  */
 #ifndef BR_TRANSPORT_CACHE_H
 #define BR_TRANSPORT_CACHE_H

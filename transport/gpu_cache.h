@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions of GPUs' memory, for devices with caps.gpu: what was registered for one operation is kept
- * for the next one, as cache.h does it with host memory. Different from there:
+ * Regions of GPUs' memory, for devices whose capabilities say gpu: what was registered for one
+ * operation is kept for the next one, as cache.h does it with host memory. An entry is a whole
+ * allocation. Calls are made under the worker's lock. All memory is allocated at open.
  *
- * 1. An entry is an allocation, whole, whatever part of it an operation wants (gpu/direct.h, note
- *    1). Nothing tells that it was freed, so each use asks the driver for its number, by which
- *    entries are found; one whose addresses another allocation has is found by nobody any more. A
- *    use also looks at one other entry that is not in use, in turn, and drops it when its memory is
- *    gone: what a dma-buf is made of stays taken until then.
- * 2. Bound: BR_GPU_CACHE_ENTRIES. Nothing of the host's memory is pinned for them, and what the NIC
- *    or the GPU has no room for it refuses: then what is not in use goes, and it is tried once
- *    more. BRAID_CACHE_BYTES does not count them.
- * 3. An allocation that cannot be registered is remembered as that, and not tried again while it
- *    lives. Said once, with the message of the first, and counted for each (downgrade_gpu_direct).
- *    What is no allocation of the primary context, or a span over two, has no entry, and is counted
- *    at each use.
- *
- * Calls are made under the worker's lock. All memory is allocated at open.
+ * The numbered notes are in doc/design/registration.md.
  */
 #ifndef BR_TRANSPORT_GPU_CACHE_H
 #define BR_TRANSPORT_GPU_CACHE_H

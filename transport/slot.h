@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Slots: the receiver's expectations. Where the bytes of a transfer go, and which of them have
- * arrived.
+ * Slots are what the receiver expects: where the bytes of a transfer go, and which of them have
+ * arrived. A slot's number is (generation << 16 | index), so that a late or forged frame finds no
+ * slot. A transfer has at most 64 slices of at most 64 granules, with one bit each. A table belongs
+ * to one worker, whose lock protects it.
  *
- * 1. A slot's number is (generation << 16 | index). The receiver chooses it, READY carries it, the
- *    sender echoes it in every DATA frame: arrival is one array look-up. The generation changes
- *    when the slot is freed, so a late or forged frame finds nobody and is dropped.
- * 2. A transfer is cut into at most 64 slices and a slice into at most 64 granules: one bit each.
- *    Frames begin on granules. A slice or frame that comes twice (another rail took over) is
- *    recognised by its bits: bytes of a complete slice are never written again, because the engine
- *    may already have consumed them. Rejected: a byte counter a slice, which counts a duplicate
- *    twice.
- * 3. A slot whose frames must all be sent again (remote keys: transport.h note 8) gets a new
- *    number and keeps its complete slices (br_slot_renew). Of the others nothing counts: a frame
- *    posted with the old number may come in late, and if it counted, the transfer could be complete
- *    before the frame that repeats it has landed.
- * 4. A table belongs to one worker; back ends of this worker read it in poll(). No locks.
- * 5. A slot with a reducer has its bytes combined with something instead of written: a sum of what
- *    a peer sends and what is here is made straight out of the ring that it comes through, without
- *    a pass over scratch. A granule is combined once, by whoever has all of it first, and its bit
- *    is set in the same call (br_slot_reduce): a frame that comes again after its link was lost in
- *    the middle of it finds its bits. A back end that has a frame in memory of its own may combine
- *    from there (caps.combines); others write into `base` as always, and the protocol combines from
- *    there when the frame has come. So the rails of a peer may be of different kinds. Rejected:
- *    combining packets of a few hundred bytes as they come (datagram/): they are smaller than
- *    granules and have no bits, so a lost link would leave half a granule combined. Rejected:
- *    handing the ring's memory up like a mapping: a reduction that waits for another peer would
- *    stop the ring, and with it what it waits for.
+ * The numbered notes are in doc/design/back_ends.md.
  */
 #ifndef BR_TRANSPORT_SLOT_H
 #define BR_TRANSPORT_SLOT_H

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Framing of a byte stream: which bytes go where. No I/O; whoever moves the bytes asks and tells.
+ * Framing of a byte stream: which bytes go where. It does no I/O: the code that moves the bytes
+ * asks where the next ones belong (want) and reports how many it put there (got). Nothing is read
+ * ahead, so nothing is copied.
  *
- * 1. Receive: exactly one header, then exactly its payload, the latter straight into its place. The
- *    stream
- * says where the next bytes belong (want), the caller puts some there and says how many (got).
- * Nothing is read ahead, so nothing is copied.
- * 2. The header is received into the message buffer that a MESSAGE would be handed over in; a
- *    DATA frame
- * merely leaves it for the next header. So a link needs one buffer more than its peer has credits,
- * and only a peer that cheats ever finds none free: then the link is not read until one is
- * released. Rejected: taking the buffer after the header has said MESSAGE, which copies the inline
- * part and needs a state of its own for a message that has arrived whole but has no buffer.
- * 3. A slot is looked up by number again for every piece, because it may die between two pieces (or
- *    its slice may have been completed by another rail): the rest of the frame is then received
- *    into the trash.
- * 4. Send: a ring of frames, headers copied, payload by pointer, one cursor.
+ * The numbered notes are in doc/design/tcp.md.
  */
 #ifndef BR_TRANSPORT_STREAM_H
 #define BR_TRANSPORT_STREAM_H

@@ -2,45 +2,17 @@
 /*
  * The contract of a back end.
  *
- *   A back end delivers each posted frame exactly once into the place that the receiver named, or
+ * A back end delivers each posted frame exactly once into the memory that the receiver named, or
  * its link fails.
  *
- * 1. No up-calls: everything that happens comes out of poll() as events in the caller's array
- *    (after eRPC and TAS).
- * 2. Nothing blocks except probe, device_open and device_close.
- * 3. A device belongs to one worker. All calls on a device and its links are made under that
- *    worker's lock, but from any thread (the app thread that waits drives the worker itself): a
- *    back end must not depend on which thread calls, and must not leave user memory with the kernel
- *    after a call returns.
- * 4. MESSAGE frames of one link arrive in the order posted. DATA frames may be reported in another
- *    order, also relative to messages, unless caps.ordered.
- * 5. Fencing: after link_close() returns, no byte is written to any slot through that link and no
- *    event of that link is reported. This is what makes a retry on another rail safe.
- * 6. Operations that a back end lacks stay NULL in its table; br_transport_get() hands out a
- *    completed copy in which they return -EOPNOTSUPP with a message (after rdma-core's
- *    dummy_ops.c).
- * 7. All frames of one transfer that come over one link are mapped, in one piece, or none is. A
- *    peer whose links map has one rail.
- * 8. Places (caps.needs_place). Where the sender's NIC writes by itself into the receiver's memory,
- *    it has to be told where: the receiver's device makes a token for each slot (place_token), the
- *    protocol carries it to the sender in READY, the sender hands it to post() with each DATA frame
- *    of that slot. Only the two devices know what is in it. A token is good for every link between
- *    the two devices, also one made later, until place_release(). The protocol sees to it that no
- *    frame is on its way to a slot when its place is released: it sends a frame again only with a
- *    new number and new tokens, which it asks for when all frames posted before have been SENT or
- *    their link is fenced on both sides (br_slot_renew). So the back end must tell numbers apart: a
- *    frame posted with an older number of a slot is reported with that number, or as `stale`, never
- *    as one of the present number, even if its bytes stand in the place.
- * 9. Combining (caps.combines): where a slot has a reducer, the back end may give it the payload
- *    instead of writing it to slot->base, by br_slot_reduce() and only from memory that still holds
- *    what was sent when the link is lost. slot.h, note 5.
- * 10. Back ends know nothing of peers, credits, priorities or authentication. They must survive any
- *     bytes: a
- *    malformed frame fails its link with a message (-EPROTO), never the process.
- * 11. Memory of GPUs (br_region.gpu): the CPU cannot touch it. A back end with caps.gpu moves what
- *     lies in such a region by its device
- *    alone, frames of any length and in any way, or does not take them. Without caps.gpu it never
- * gets such a region; alternate routes (relay.h) do not either.
+ * Only probe, device_open and device_close may block. A device belongs to one worker, and all calls
+ * on it and its links are made under that worker's lock, from any thread. There are no up-calls:
+ * poll() returns everything that happens. After link_close() returns, no byte is written to any
+ * slot through that link (the fence). A malformed frame fails its link with a message, never the
+ * process.
+ *
+ * The numbered notes, about order, remote keys, reducing on receive and memory of GPUs, are in
+ * doc/design/back_ends.md.
  */
 #ifndef BR_TRANSPORT_TRANSPORT_H
 #define BR_TRANSPORT_TRANSPORT_H

@@ -1,32 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the parts of a link share. link.h says what a link does.
- *
- * 1. Exactly once: the receiver keeps 256 frames by number, the sender has at most 128
- *    unacknowledged, so a frame that the receiver has forgotten is one that the sender will not
- *    send again. A part of a frame that it knows is placed if its bit is not set. A packet with an
- *    older frame's number is acknowledged and dropped.
- * 2. The receiver's 256 are twice the sender's 128, so that what an event points at outlives one
- *    poll.
- * 3. A part's bytes are written only after br_slot_expect() has allowed it, for each packet: the
- *    slot may have died since the last. A frame of which one part was stale is stale as a whole.
- * 4. Loss (after RACK, RFC 8985): a packet is lost when one that was sent later on the same path
- *    has arrived (order) and since it should have arrived itself a quarter of the least round trip
- *    has passed (time). The quarter grows when a packet that was taken for lost arrives after all.
- *    If nothing comes back, the newest packet goes again as a probe, whose acknowledgement shows
- *    what was lost; after three in vain all are lost, if another path has answered meanwhile, or
- *    nothing has for 100 ms: the peer may wait for a core. Rejected: three later ones, which any
- *    spraying switch violates.
- * 5. Order of what leaves: acknowledgements, what was lost, messages, payload in the order posted.
- *    With config.acks_behind an acknowledgement waits while data leaves, for at most 25 us: in a
- *    burst with an answer it would be made before the answer can leave, and taken in before the
- *    answer is handed over.
- * 6. Messages wait at the sender until the receiver has room (ACK.messages), as a message without a
- *    buffer would have to be dropped and would look like congestion. While there is no room and
- *    nothing under way, PING asks again, should the news have been lost.
- * 7. An idle link asks every 500 ms by PING whether the peer is there. A PING that was lost has
- *    nothing that goes again by itself, so as long as an answer is owed and nothing is under way,
- *    all paths ask again; else a short darkness would end an idle link.
+ * What the parts of a link share; link.h says what a link does. The numbered notes, about exactly-
+ * once delivery, loss, order and windows, are in doc/design/datagram.md.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_INTERNAL_H
 #define BR_TRANSPORT_DATAGRAM_INTERNAL_H

@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One reliable link over datagrams. Pure: no socket, no clock, no thread; whoever owns it
+ * One reliable link over datagrams. It knows no socket, no clock and no thread: its owner
  * (transport/udp, transport/dpdk, the simulated network of the tests) moves the packets and says
- * what time it is.
+ * what time it is. One thread at a time drives it:
  *
- * How it is driven, by one thread at a time:
+ *     a datagram arrives    br_dgram_parse(); the link is view.header.link; br_dgram_link_input();
+ *                           then take events until br_dgram_link_event() says that there are none
+ *     frames to send        br_dgram_link_post(); then br_dgram_link_next() until it says that
+ * there are none: each call gives one packet, valid until the next call time passes           at
+ * br_dgram_link_timer(): br_dgram_link_next(), br_dgram_link_event()
  *
- *     a datagram arrives   br_dgram_parse(); find the link by view.header.link;
- * br_dgram_link_input(); then take events until br_dgram_link_event() says no frames to send
- * br_dgram_link_post(); then br_dgram_link_next() until it says no: each call gives one packet, to
- * be copied or handed to the NIC before the next call to this link time passes          at
- * br_dgram_link_timer() call br_dgram_link_next() and br_dgram_link_event()
- *
- * 1. What a packet makes known to the sender (acknowledgements, windows) may allow more packets:
- *    after input, call next().
- * 2. Events may be left for later; packets that would need the room of an event that has not been
- *    taken are dropped without acknowledgement, and come again.
- * 3. A packet that next() has handed out counts as sent. If the socket did not take it, say so to
- *    nobody: it is lost like any other. So ask for a packet only when there is room for it.
- * 4. Set-up: the connector's link starts with br_dgram_link_connect(). An OPEN for no known link
- *    makes one at the acceptor with br_dgram_link_accept(), unless a link to the same address has
- *    that br_dgram_link_peer() already (then it is a repetition: input() it there). ACCEPTED comes
- *    when the connector has proved that it hears us; CLOSED without it is for the owner alone.
- * 5. Tear-down: br_dgram_link_close() writes one CLOSE for the owner to send (more than once if it
- *    likes: it may be lost), then br_dgram_link_destroy(). From then on no byte is written through
- *    it, as it is not there any more: the fence. A packet that comes for it is answered with
- *    br_dgram_refuse(), which ends the peer's link.
+ * The numbered notes are in doc/design/datagram.md.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_LINK_H
 #define BR_TRANSPORT_DATAGRAM_LINK_H

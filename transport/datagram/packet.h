@@ -1,27 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The packets of a datagram link: what stands in one UDP datagram. doc/wire.md specifies them with
- * test vectors.
- *
- * 1. Every packet names the link by the number that its receiver has chosen: 64 bits, of which most
- *    are random, so that packets of a dead process, and of somebody who cannot see the traffic,
- *    find nobody.
- * 2. The content of a frame is its 48 inline bytes and then its payload, cut into parts of `part
- *    bytes` (agreed at set-up), the last one shorter. One packet carries one part and says by
- *    itself where it goes: any order will do. All packets of a frame but the last are of one size,
- *    so that a kernel (GSO) or a NIC can cut them. Rejected: the inline bytes in front of the
- *    payload of the first packet, which makes that one longer than the rest.
- * 3. A frame has at most 64 parts: the sender's and the receiver's memory of it are a word each.
- * 4. A packet number is never used twice, also not for a part that is sent again: so an
- *    acknowledgement says which copy it was, and its time is a round trip (after QUIC). Rejected:
- *    sequence numbers of bytes, whose round trips are ambiguous.
- * 5. The checksum is CRC32C over the whole packet with the field zero. Where the device checks
- *    payload by itself, flag HEADER_ONLY says that it ends behind the header (and the inline
- *    bytes); the flag is in the header, so it is protected too.
- * 6. Acknowledgements are packets of their own. Rejected: in front of data, which makes data
- *    headers vary in size, and so cuts trains (GSO). In a run of bulk data one packet in 41 was
- *    answered (udp, veth, MTU 1500), so little can be won, which was not tried; where one message
- *    answers another each ACK leaves in one burst with the answer.
+ * The packets of a datagram link: the content of one UDP datagram. doc/wire.md specifies them with
+ * test vectors; the numbered design notes are in doc/design/datagram.md.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PACKET_H
 #define BR_TRANSPORT_DATAGRAM_PACKET_H

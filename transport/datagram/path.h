@@ -1,37 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One path of a link (a source port of the sender, so perhaps a way of its own through the
- * network): how many packets may be on it, and how fast they leave.
+ * One path of a link (a source port of the sender, so perhaps a route of its own through the
+ * network): how many packets may be on it, and how fast they leave. Congestion control is after
+ * Swift (SIGCOMM'20).
  *
- * 1. Each path numbers its own packets and has its own acknowledgements, round trips, losses and
- *    window. So what is slow or lost on one says nothing about another, and a path that carries
- *    nothing any more costs a probe now and then. Rejected: one row of numbers over all paths, in
- *    which a slow path looks like loss on all, and acknowledgements become long.
- * 2. Congestion control is after Swift (SIGCOMM'20), not Timely (SIGCOMM'15): Swift steers by the
- *    delay itself towards a target, Timely by its gradient, whose fixed point is not unique (flows
- *    keep whatever share they have), and which noise of a few us in software time stamps swamps.
- *    Swift's window may be below one packet, which incast needs; Timely has rates only.
- * 3. What differs from Swift. It knows the fabric's base delay and host delay from configuration
- *    and NIC time stamps; we measure the least round trip of the last 5 to 10 s. A newcomer that
- *    meets a standing queue would take it for the base, and then take all. So once a second the
- *    window is a quarter for two round trips, and who sees the delay fall by half does the same at
- *    once: flows that share a queue drain it together (after BBR's probes), and all see its base.
- *    Delay is the least of a round, not of a packet: a process that was not scheduled for a moment
- *    is no congestion. One decision a round: below the target plus one packet, above it less by 0.8
- *    of the excess, at most by half. Windows start doubling. The target is base + queueing * (1/2 +
- *    4 / sqrt(window)), at most 4.5: Swift's flow scaling without a lower end, which makes shares
- *    equal also where bases were measured differently.
- * 4. Loss is no signal by itself, as cables and radio lose without being full, and 1 % of loss must
- *    not cost more than 1 % of rate. Only when more than 6 % of the last packets were lost, the
- *    window is multiplied by 0.7 once a round: a queue shorter than the target. Marks (ECN) shrink
- *    it by half of their share, as DCTCP does.
- * 5. Pacing spreads the window over the round trip at 1.25 of its rate, in bursts of up to a
- *    quarter of a window that the kernel or the NIC takes at once: 32 packets, or what that rate
- *    carries in 50 us, as a sender cannot look more often. (With 32 alone a fast sender left each
- *    time it looked with no more, however late it came.) Below one packet it is what makes the
- *    window.
- * 6. All paths of one link together take the share of one flow: their steps are 1 / paths, and the
- *    target sees their windows' sum.
+ * The numbered notes, about the differences from Swift, loss, pacing and several paths, are in
+ * doc/design/datagram.md.
  */
 #ifndef BR_TRANSPORT_DATAGRAM_PATH_H
 #define BR_TRANSPORT_DATAGRAM_PATH_H

@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The dpdk back end: transport/datagram/ over a port of DPDK.
+ * The back end dpdk: transport/datagram/ over a port of DPDK. A device is a port with an IPv4
+ * address of its own, driven by its worker. The packets are those of transport/udp, to the bit.
  *
- * 1. A device is a port with an IPv4 address of its own, one receive and one send queue, driven by
- *    its worker. There is one worker a process and communicator, so a port needs no second queue
- *    pair; a second device on it is refused with a message.
- * 2. Packets are those of transport/udp, to the bit: Ethernet, IPv4, UDP, ours. Switches forward
- *    and spread them as any other, and marks for congestion (ECN) work.
- * 3. The MAC address of the next hop is the neighbour's of BRAID_DPDK_PORTS, or is asked for (ARP)
- *    when a link begins; afterwards it is the one that the peer's latest good packet came from. So
- *    there is no table that ages, and who connects to us need not be asked for. We answer ARP for
- *    our address.
- * 4. Payload is sent from where it lies if the driver reads it before its send function returns
- *    (facts.direct): then nothing can be on its way when SENT is reported or the link is closed.
- *    Else it is copied once into DPDK's buffers. What waits for room when a frame of its link is
- *    SENT may be of that frame, on its way again: its payload is copied, too, as the user may free
- *    it. Rejected: dropping such packets, most of which leave for the first time and would count as
- *    lost. Rejected for now: leaving the user's memory with a NIC that reads it later, as the fence
- *    then has to wait until the NIC has done so.
- * 5. Checksums: if the port fills in and checks those of UDP, our own covers headers only. Over
- *    shared memory (memif) neither is needed. A checksum of UDP that comes without the port having
- *    looked at it is looked at in software.
- * 6. A poll that has events sends nothing: the caller gets them sooner. The next one sends before
- *    it looks for packets, so what the caller answers leaves at once, and acknowledgements in the
- *    first poll that has no data (br_dgram_config.acks_behind). It sends at the time of the poll
- *    before, which had taken in all that had arrived: nothing later is lost yet.
+ * The numbered notes, about MAC addresses, payload without a copy, checksums and the order of a
+ * poll, are in doc/design/dpdk.md.
  */
 #ifndef BR_TRANSPORT_DPDK_DPDK_H
 #define BR_TRANSPORT_DPDK_DPDK_H

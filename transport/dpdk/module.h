@@ -1,26 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The border between braid and DPDK: what braid_dpdk.so, which is loaded when a process first needs
- * it, does for the rest.
+ * it, does for the rest. Neither side knows the other's headers; batches of packets in plain memory
+ * cross.
  *
- * 1. DPDK's fast path is inline and reads variables of its libraries, so whoever uses it is linked
- *    with them: no table of functions resolved by name, as for libibverbs, can do. So a module of
- *    our own is linked with DPDK, and braid itself is not: it builds, installs and runs without.
- *    Rejected: libbraid linked with DPDK (30 libraries for everybody), and weak symbols (break
- *    silently with another DPDK).
- * 2. The border is as narrow as it can be: batches of packets in plain memory. Neither side knows
- *    the other's headers. Tests put another module in its place (br_dpdk_library_replace).
- * 3. DPDK's environment (EAL) can be started once in the life of a process and never again, and a
- *    process may have several ranks, each with devices of its own. So it is started without ports,
- *    by whoever comes first; ports come and go by hot plug, each open in one device at a time; and
- *    it stays until the process ends. What concerns it as a whole (memory, which PCI devices) is
- *    read from the list of all ports (ports.h), not from the one that is opened first.
- * 4. EAL binds the thread that starts it to a core, and its own threads inherit that thread's
- *    signals. So a thread of our own starts it, with all signals blocked, and ends. It leaves no
- *    handler behind; what it prints goes to our log.
- * 5. Every other function is called by threads of the program. Those that send or receive make
- *    themselves known to EAL, which has a cache of buffers for each such thread. A port's buffers
- *    come from a pool of its own, so ranks in one process share nothing on the data path.
+ * The numbered notes are in doc/design/dpdk.md.
  */
 #ifndef BR_TRANSPORT_DPDK_MODULE_H
 #define BR_TRANSPORT_DPDK_MODULE_H

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A shared memory segment in which the ranks of one host publish small data to each other, for
- * collectives that are too short for frames. Each rank owns two areas and uses them alternately.
+ * collectives that are too short for frames. A collective is one or more epochs, numbered 1, 2, ...
+ * alike on all ranks. A rank publishes epoch e when every rank has published e - 1, into one of its
+ * two areas, which it uses alternately.
  *
- * 1. A collective is one or more epochs, numbered 1, 2, ... alike on all ranks. In epoch e a rank
- *    publishes into its area e % 2 and reads the areas e % 2 of other ranks.
- * 2. A rank may publish epoch e when every rank has published e - 1 (br_shm_coll_may_publish()).
- *    Proof: the area was last used in epoch e - 2. A rank that has published e - 1 has finished its
- *    reads of e - 2 before, so nobody reads what is overwritten. In a collective where every rank
- *    reads from all ranks, this has been waited for anyway.
- * 3. An epoch is readable when its number is in the area (acquire, against the writer's release).
- *    By 2 the number cannot advance by two epochs while somebody still reads.
- * 4. Up to BR_SHM_COLL_SMALL bytes share the cache line of the number: publishing and reading them
- *    is one transfer of one line, about 0.1 us. Rejected: number and data apart, which costs a
- *    second transfer; a counter that all ranks increment, which makes them wait for its line.
- * 5. Rejected: one area for each rank, which needs a second round trip ("all have read") before the
- *    next epoch.
- * 6. Lengths are not in the segment: every rank knows them from the collective. With the number go
- *    16 bits of the caller's, the check, by which ranks notice that they make different calls. It
- *    costs nothing, as it is read together with the number.
+ * The numbered notes, with the proof, are in doc/design/shared_memory.md.
  */
 #ifndef BR_TRANSPORT_SHM_COLL_H
 #define BR_TRANSPORT_SHM_COLL_H

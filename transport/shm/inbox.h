@@ -1,33 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An inbox: the shared memory through which one end of a link receives. Each end makes its own and
- * gives it to the other, so that its sizes are those of the receiver's configuration. "Reader" is
- * the end that made it, "writer" the peer.
+ * gives it to the other, so that its sizes are those of the receiver's configuration. The reader is
+ * the end that made it, the writer is the peer. Nothing that is read from here is trusted.
  *
  *     header | cells | returns | message area | pipe
  *
- * 1. Cells are a ring with one writer and one reader: the turn in a cell says when it may be read.
- *    A message without payload is one cache line. Every frame in flight holds a ticket and there
- *    are at least as many cells as tickets, so the writer needs no word about which cells are free.
- * 2. The reader gives tickets back through `returns`, in the order in which it is done with them: a
- *    mapped frame that is held for long stops nothing but its own ticket. An entry carries its lap,
- *    so nobody writes zeros behind a reader. Rejected: a done flag in the cell, which blocks the
- *    ring behind the oldest map and makes the writer scan.
- * 3. Ticket t < message_buffers owns the t-th buffer of the message area; the tickets above are
- *    those of DATA frames.
- * 4. The pipe is a byte ring for payload that lies in no segment: the writer copies it in, the
- *    reader out. Pages of the ring exist once they were used. 1 MiB: the part of a transfer that
- *    fits is written without waiting for the reader. Since sums are made straight out of it, rings
- *    of 256 KiB to 2 MiB are within 9 % of each other between two ranks
- *    (doc/measured_allreduce.md). It is mapped twice, one behind the other, so that any part of
- *    what is in it lies in one piece: a reducer takes whole granules (transport/slot.h, note 5).
- *    Rejected: that the reader fetches the payload itself with process_vm_readv(). One copy instead
- *    of two, but the kernel looks up and pins every page for it: 180 against 240 us for 1 MiB, 16
- *    against 33 us for 64 KiB.
- * 5. Nothing read from here is trusted: both sides keep the sizes and their own positions in
- *    private memory, copy a cell or an entry before they look at it, and bound every number.
- *    Payload of a message is handed up in place: a peer could change it while it is parsed, but
- *    peers have our uid (device.c) and could as well ptrace us.
+ * The numbered notes are in doc/design/shared_memory.md.
  */
 #ifndef BR_TRANSPORT_SHM_INBOX_H
 #define BR_TRANSPORT_SHM_INBOX_H

@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. Huge pages: at 2 MiB and up the mapping is aligned to 2 MiB and advised. A peer that maps the
- *    same segment aligned takes one page fault per 2 MiB instead of one per 64 KiB.
- * 2. Pages are made resident at once: running out of memory is an error here instead of a SIGBUS on
- *    first touch. What is free is looked at before, as Linux rather kills a process than refuses a
- *    page; two ranks that allocate in the same moment may both find room.
- * 3. Memory of a process that nobody shares the host with is anonymous: there huge pages need no
- *    setting of the system's (shmem_enabled is "never" by default), and clearing 64 MiB took 7 to
- *    17 ms instead of 23.
- * 4. fork(): memory behind braid_alloc() is mapped again in the child, privately and at its place
- *    (part_segments()), so that it behaves as any other memory: what the child writes is its own. A
- *    page that it has not written may show what the parent and its peers write later. Rejected:
- *    MADV_DONTFORK, with which a child that only reads its tensors crashes.
- * 5. Rejected: shm_open and System V segments, which stay behind when the process is killed.
+ * The numbered notes, about huge pages, residency and fork(), are in doc/design/shared_memory.md.
  */
 #include "transport/shm/segment.h"
 

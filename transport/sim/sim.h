@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The simulator: a network of hosts, NIC ports and switches in virtual time, below the back end
- * `sim`.
+ * sim. One thread; the caller steps the workers of the hosts and moves the time:
  *
- * 1. One process, one thread. Any number of hosts; the caller steps their workers and moves the
- *    time:
+ *     while (!done) {
+ *         while ((host = br_sim_take_ready(sim)) >= 0)
+ *             step the worker of `host` until it has nothing more to do, now = br_sim_host_now();
+ *         br_sim_advance_to(sim, the earlier of br_sim_next() and the workers' next deadline);
+ *     }
  *
- *        while (!done) {
- *            while ((host = br_sim_take_ready(sim)) >= 0)
- *                step the worker of `host` until it has nothing more to do, now =
- * br_sim_host_now(sim, host); br_sim_advance_to(sim, the earlier of br_sim_next(sim) and the
- * workers' next deadline);
- *        }
- *
- * 2. Same seed and same calls: same trace, to the byte. br_sim_trace_hash() covers every header and
- *    every payload.
- * 3. The NICs are reliable as RC hardware is: a packet that is lost or corrupt is sent again after
- *    `retransmit_ns`; after `retry_limit` times the link fails with -ETIMEDOUT. Duplicates are
- *    recognised and counted. A frame is one packet; a switch may forward its front before its tail
- *    has come (forward_bytes), which is how a real network with small packets behaves.
- * 4. The simulator sees both ends, so it needs no timer for a packet that arrives: only a lost one
- *    is put on the heap again at the moment when its timer would have fired. Three heap operations
- *    a frame.
- * 5. Bytes are written to a slot when they arrive, as an RDMA NIC does, not when poll() is called.
- * 6. Payload is read from the sender's memory as late as the contract allows, at the moment of
- *    arrival, so that a buffer that is reused before SENT shows as wrong bytes. Frames that are on
- *    the wire when their link is closed still arrive, with the bytes they had then.
+ * The same seed and the same calls give the same trace, to the byte. The numbered notes are in
+ * doc/design/simulator.md.
  */
 #ifndef BR_TRANSPORT_SIM_SIM_H
 #define BR_TRANSPORT_SIM_SIM_H

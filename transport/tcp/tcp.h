@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tcp back end: TCP, in batches through io_uring.
+ * The back end tcp: TCP, in batches through io_uring, with edge-triggered epoll for readiness. Any
+ * thread may drive a device.
  *
- * 1. Readiness is edge-triggered: epoll tells once that a socket has become readable or writable,
- *    our flags
- * keep it until a call comes back short. So no epoll_ctl is ever made on the data path
- * (level-triggered would need two around each full send buffer), and a link that must not be read
- * for a while does not wake anybody.
- *    A short receive proves that the socket was empty, except when the peer has hung up: then the
- * end is still to be read, and `hung_up` keeps the link readable.
- * 2. An idle poll costs one epoll_wait for any number of links (0.2 us; trying each costs 0.44 us).
- *    A device with one link does without: it simply tries to receive, which saves 0.6 us a message,
- *    and looks at epoll every EPOLL_EVERY polls.
- * 3. After a frame a link rests until the next poll, because in a request-reply pattern nothing
- *    follows and
- * the try costs 0.44 us; but one that had a frame in the poll before, too, is streaming and is read
- * on, unless
- *    it is not trusted yet.
- * 4. A send that fails does not fail its link at once: what the peer said before it went (its
- *    reason) may
- * still stand in our receive buffer. The receive side finds the end.
- * 5. The ring is not registered with the thread (io_uring_register_ring_fd) and has no single
- *    issuer, because
- * any thread may drive a device.
+ * The numbered notes are in doc/design/tcp.md.
  */
 #ifndef BR_TRANSPORT_TCP_TCP_H
 #define BR_TRANSPORT_TCP_TCP_H

@@ -1,27 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How two devices find each other by rdma_cm (BRAID_VERBS_CONNECT=cm): no TCP between the hosts,
- * the fabric's own messages carry what connect.c sends over a socket. For fabrics where IP packets
- * do not pass, and where paths are chosen by the subnet manager.
+ * How two devices find each other by rdma_cm (BRAID_VERBS_CONNECT=cm): there is no TCP between the
+ * hosts, the fabric's own messages carry what connect.c sends over a socket. For fabrics where IP
+ * packets do not pass, and where the subnet manager chooses paths.
  *
- *   connector                                       listener
- *   resolve address, route; makes its queue pair
- *   connect: hello as private data           ->     checks it, makes its queue pair, ready to
- * receive and send ready to receive and send                <-     accept: hello UP; establish ->
- * UP
- *
- * 1. Queue pairs are ours, made on the context that we have opened: rdma_cm only says what to set
- *    (rdma_init_qp_attr), so links of both kinds are the same from there on. rdma_create_qp() would
- *    want its own protection domain, or its context for ours.
- * 2. The channel does not block, and stands in epoll beside the sockets. Each event is copied and
- *    acknowledged before it is dealt with, because rdma_destroy_id() waits for that.
- * 3. Private data have 56 bytes; of the hello the part before the GIDs goes there, as rdma_cm has
- *    those itself.
- * 4. rdma_cm connects one queue pair, that of the first lane; those of other priority classes take
- *    the same path, with their numbers from the hello.
- * 5. The end of a connection (DISCONNECTED) is what the end of the socket is there: also when the
- *    process dies, as the kernel then says it in its place. A host that dies says nothing; the
- *    NIC's retries and the protocol's keepalive find it.
+ * The numbered notes are in doc/design/verbs.md.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,26 +3,8 @@
  * Memory regions of one protection domain: what region_register() makes of a region, and the back
  * end's own buffers. region->keys[index] is its struct ibv_mr.
  *
- * 1. All payload memory of the user's gets the same access: local write, remote write and read.
- *    Which side a buffer will be on is not known when it is registered, and registering twice would
- *    pin twice. Buffers of braid's own into which no peer writes are closed to them.
- * 2. Relaxed ordering is asked for everywhere. It lets the NIC's writes pass each other on PCIe, so
- *    nobody may look for a message in memory before its completion: braid never does, it takes the
- *    completion's word. It is an optional flag: a kernel or a device that does not know it leaves
- *    it away (ibv_reg_mr_iova2; the plain ibv_reg_mr symbol does not, so it is not given the flag).
- * 3. GPU memory goes in by its dma-buf. Without one (-1), or where kernel, provider or device
- *    cannot import it (EOPNOTSUPP, EPROTONOSUPPORT, ENOSYS), by its address, which works when a
- *    peer-memory module (nvidia_peermem) answers for it; the log names that way once. Failing both,
- *    the message names both. The copies of braid's own stay out of this: the CPU cannot read such
- *    memory.
- * 4. fork(): ibv_fork_init() is not called. From Linux 5.12 on (ibv_is_fork_initialized() =
- *    IBV_FORK_UNNEEDED) the kernel copies pinned pages for the child, and the parent keeps those
- *    that the NIC knows. On older kernels a child that lives on without exec() can take them away;
- *    RDMAV_FORK_SAFE=1 in the environment is libibverbs' remedy (madvise(MADV_DONTFORK)). Rejected:
- *    to set it ourselves. It takes pages from the child that it may need, and it needs a list of
- *    every registration in libibverbs, which asks for the memory in one munmap() after
- *    deregistering: not what a cache does.
- * 5. What was registered is deregistered outside of all locks of the monitor (monitor.h, note 3).
+ * The numbered notes, about access, relaxed ordering, memory of GPUs and fork(), are in
+ * doc/design/verbs.md.
  */
 #ifndef BR_TRANSPORT_VERBS_MEMORY_H
 #define BR_TRANSPORT_VERBS_MEMORY_H

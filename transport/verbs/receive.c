@@ -1,23 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The shared receive queue of a device, and its buffers.
- *
- * 1. Filled up by a poll that finds nothing else to do, or when a few buffers are missing: so
- *    hardly an arrival waits for it. Messages that the caller holds leave it short of more than a
- *    few: then a further chunk is allocated and registered, up to what all links may hold together.
- *    That happens until the most that are ever held at once have been; after that, nothing is
- *    registered any more.
- * 2. A queue pair that fails in the middle of a message takes the buffer with it (some providers
- *    return it with a flush error, others with the last-WQE event, soft-RoCE not at all). We do not
- *    know which, so the queue's own limit event tells: fewer than a quarter are left, so all others
- *    have come since it was asked for, or are lost. What is lost for certain is replaced; it stays
- *    allocated until the device is closed. The event is about the past, when buffers that are back
- *    by now may have been missing, so there may be more: then the next event, asked for at once,
- *    tells. Rejected: to compare it with the count of posted ones, in which those are that have
- *    been filled and not polled: a burst then looks like a loss.
- * 3. Where a further chunk cannot be had (the limit of locked memory), the queue stays short, and
- *    senders wait until the caller gives messages back. That is tried again now and then, not in
- *    each poll: registering is slow also where it fails.
+ * The shared receive queue of a device, and its buffers. The numbered notes are in
+ * doc/design/verbs.md.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,44 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The back end `verbs`: RDMA NICs, reliable connections.
+ * The back end verbs: RDMA NICs, reliable connections. A MESSAGE is a SEND into the shared receive
+ * queue, DATA is an RDMA WRITE WITH IMMEDIATE to the address in the remote key (rkey.h). A device
+ * has one completion queue; link_close() fences by destroying the queue pair and emptying that
+ * queue.
  *
- * 1. MESSAGE: a SEND of the 64-byte frame header and the payload, inline where it fits, else copied
- *    into a registered buffer (messages are short, and their memory is rarely registered). DATA:
- *    one RDMA WRITE WITH IMMEDIATE into the place that the token names (rkey.h says what the
- *    immediate holds, and why a stale write cannot happen). A DATA frame that no immediate can
- *    describe goes as one or several SENDs which the receiver checks and copies.
- * 2. One completion queue a device (a device belongs to one worker), one shared receive queue.
- *    Every write with immediate takes a receive buffer, too, whichever is first: so all are of one
- *    size, and each poll sees to the queue. When it runs dry the sender's NIC waits (RNR, tried for
- *    ever): back-pressure, no error.
- * 3. Whatever comes out of the completion queue first goes to its link (inbox, or the counter of
- *    sent frames), and from there into the caller's events. So link_close() can empty the queue at
- *    any time without an array to report to, and order, back-pressure of messages and the one frame
- *    a poll of an untrusted link are a matter of the inbox.
- * 4. Fencing: link_close() moves the queue pair to ERROR and destroys it; from then on the NIC
- *    neither writes to our memory nor reads it on its behalf. Then the completion queue is emptied:
- *    completions of this queue pair return their buffers, all others go to their links. Nothing of
- *    the link is left anywhere, so its number can come again. A buffer of the shared queue that the
- *    queue pair had begun to fill may be lost with it: the queue then reports its limit although we
- *    think it is full, and gets others (receive.c).
- * 5. Unauthenticated peers. A queue pair lets its peer write nothing until the protocol trusts the
- *    link; then it is opened, and the peer is told by an empty SEND with an immediate: before it
- *    does not post writes. Keys of real NICs can be guessed, so an open queue pair in an
- *    unauthenticated peer's hands would be an open memory.
- * 6. Connecting: a small exchange over TCP on the NIC's own address (connect.c), or by rdma_cm
- *    (connect_cm.c). Socket or rdma_cm's identifier stay: their end tells at once that the peer has
- *    gone, where the NIC alone would tell an idle link nothing. What the peer said before stands in
- *    the completion queue by then, and is reported first.
- * 7. SENT of a message that was copied is reported at once; only every 16th such work request asks
- *    for a completion. All others ask for one, since their SENT is what windows wait for.
- * 8. Priority classes (classes.h): a queue pair each, a lane of the link. All SENDs go on the first
- *    lane, so messages keep their order; the others carry writes alone, which may be reported in
- *    any order. What comes out of the completion queue goes to the link, whichever lane it came by.
- *    Lanes live and die together: one that fails fails the link, and all are fenced. With one
- *    class, the default, there is one lane. Rejected: a link a class (rails are links: windows,
- *    credits and fencing would all be doubled above the back end).
- * 9. Events of the device (events.c): a port that goes down fails its links at once, because the
- *    NIC would try for seconds. The protocol connects again when it can.
+ * The numbered notes are in doc/design/verbs.md.
  */
 #ifndef BR_TRANSPORT_VERBS_VERBS_H
 #define BR_TRANSPORT_VERBS_VERBS_H
