@@ -81,7 +81,7 @@ struct br_context {
     struct braid_comm *world; /* of all ranks of the job */
 
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
-    /* of operations of all kinds and communicators; each has two (epochs.h, note 4) */
+    /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */
     uint64_t next_order;
     uint64_t now; /* of the last turn */
     struct br_progress_counters {
@@ -93,7 +93,7 @@ struct br_context {
      * for what it is, until the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
     uint64_t group_numbers[BR_MAX_GROUPS / 64]; /* taken, a bit each */
-    /* to a split that is under way (split.c, note 2) */
+    /* to a split that is under way (doc/design/split.md, 2) */
     bool shows_numbers;
     /* lowest number of a communicator that is being split */
     uint32_t first_to_split;

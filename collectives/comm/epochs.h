@@ -1,33 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Views: what the ranks of a BCube know together of its broken links, so that they plan all-reduces
- * around them, all in the same way. Belongs to the communicator of all ranks. Under the context's
- * lock; never blocks.
- *
- * 1. In rounds. Round r is an all-gather, in a group of its own, of the neighbours whose rails are
- *    down; from it each rank makes view r, a forest (bcube/disjoint_trees.h), the same on all
- *    ranks. View 0 is the whole cube.
- * 2. When is common knowledge, as all ranks make the same calls: a round is due whenever
- *    all-reduces that may be planned by a forest come to BR_EPOCHS_BYTES. What is submitted after
- *    round r was due and before round r + 1 is, is planned by view r - 1. So nobody waits for a
- *    round that is fast enough; who does not yet know its view keeps the operation until it does.
- * 3. A round begins when the one before has ended here. A view that is wrong by now (a rail has
- *    broken since, or has come back) costs time alone: what is not reached directly is relayed, as
- *    always.
- * 4. A round's order is the next behind the operation that has made it due, which all ranks agree
- *    on, whenever that or the round begins (an operation that waits for a stream begins late). So
- *    it is older than whatever waits for it, and what is kept for the oldest operation
- *    (admission.c; doc/design/rails.md, section 4) serves it when its turn has come; also its
- *    messages that have to go again, after it has ended here. Rejected: the youngest of all, which
- *    has what is kept while the oldest waits for its view: when a rail is lost just after a round
- *    has ended here, its messages have to go again behind those of later operations, which the
- *    other end, waiting for the round, does not take.
- *
- * Rejected: who sees a fault tells the others at once. That the ranks know is not enough, they have
- * to begin with it at the same operation. Rejected: a coordinator that stops all and asks how far
- * they are: two messages more, with rules of their own for ranks that do not answer. Rejected:
- * plans of single ranks, by other weights of relays: hosts that have lost a NIC still own as many
- * pieces as the others, and cannot get below 1.8 T_F.
+ * Epochs: what the ranks of a BCube know together of its broken links, so that they all plan
+ * all-reduces around them in the same way. They belong to the communicator of all ranks. All
+ * functions are called under the context's lock and never block. doc/design/epochs.md says how the
+ * ranks agree.
  */
 #ifndef BR_COLLECTIVES_COMM_EPOCHS_H
 #define BR_COLLECTIVES_COMM_EPOCHS_H

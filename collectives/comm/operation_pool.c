@@ -121,7 +121,7 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     struct braid_comm *comm = op->comm;
 
     op->order = comm->context->next_order;
-    /* the one behind it is for a round that it makes due (epochs.h, note 4) */
+    /* the one behind it is for a round that it makes due (doc/design/epochs.md, 4) */
     comm->context->next_order += 2;
     op->deadline = now + op->timeout;
     op->status = 0;

@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * braid_comm_split() and the end of what it makes.
- *
- * 1. One all-gather over the parent says everything: colour, key and the numbers that are free on
- *    each rank. All find the same groups, and the lowest number that is free everywhere. The parts
- *    of one split share it: no two ranks are in two of them.
- * 2. Two threads may split two communicators at once, and the ranks may see that in different
- *    orders. A rank shows its numbers to one split at a time and none to the others, which ask
- *    again; the one over the communicator with the lowest number goes first, so on every rank there
- *    is one that gets on (as MPICH does it).
- * 3. A number is used again only when no message of it can be under way. Ending a communicator is
- *    collective: when all have said how many messages they sent and received in it, all its
- *    operations have ended everywhere. A message that nobody has received would be taken for one of
- *    the next communicator, so the number is then given up for good.
- * 4. Rejected: ending it without talking, with generations in the tags: bits that the sequence
- *    needs.
- * 5. What only some ranks notice (no memory) fails the worker, as the others count on us.
+ * braid_comm_split() and the end of what it makes: doc/design/split.md. An error that only some
+ * ranks notice (no memory) fails the worker, because the others count on this rank.
  */
 #include "collectives/comm/split.h"
 

@@ -102,8 +102,8 @@ struct br_group *br_engine_all(struct br_engine *engine)
 
 /* ---- submit ---------------------------------------------------------------------------------- */
 
-/* As the steps see it (schedule.h, note 3); false where it makes no difference, so that one plan
- * serves both. */
+/* As the steps see it (doc/design/schedule.md, 3); false where it makes no difference, so that one
+ * plan serves both. */
 static bool is_in_place(const struct br_group *group, const struct br_operation *op)
 {
     size_t own = (size_t)group->rank * op->count * br_type_size(op->type);
@@ -217,7 +217,7 @@ static int begin_collective(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
-/* Rounds of views come later than their order says (epochs.h, note 4). */
+/* Rounds of views come later than their order says (doc/design/epochs.md, 4). */
 static void insert_by_order(struct br_list *collectives, struct br_operation *op)
 {
     struct br_list *behind = collectives->prev;

@@ -22,8 +22,8 @@
  *    has said "not yet".
  * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done
  *    on the GPU (gpu/offload.h) where that is faster as measured; all others on the CPU: below that
- *    size, without room there, where the peer lends its memory (schedule.h, note 6; it is not
- *    pinned here), and of operations in streams. A launch that is refused only moves them to the
+ *    size, without room there, where the peer lends its memory (doc/design/schedule.md, 6; it is
+ * not pinned here), and of operations in streams. A launch that is refused only moves them to the
  *    CPU, when what of it is under way already has ended: that reads the user's memory and the
  *    run's.
  * 6. When the worker has failed, its operations end after their copies: a copy engine must not

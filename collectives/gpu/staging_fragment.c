@@ -86,7 +86,7 @@ static bool staging_fragment_copy(struct br_engine *engine, struct br_fragment *
     return ok;
 }
 
-/* In place: of the output, the blocks that are input (schedule.h, note 3). */
+/* In place: of the output, the blocks that are input (doc/design/schedule.md, 3). */
 static void input_in_output(const struct br_operation *op, size_t *first, size_t *last)
 {
     bool own = op->collective == BR_ALLGATHER || op->collective == BR_GATHER;

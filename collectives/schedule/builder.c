@@ -1,22 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * How edges are derived.
- *
- * 1. For each chunk of OUTPUT and SCRATCH the builder knows the last writer and the readers since.
- *    A reader
- * waits for the last writer; a writer waits for the readers since, or for the last writer when
- * nobody has
- *    read. INPUT is never written, so it is not tracked.
- * 2. An edge u -> w is left out when some v with u -> v -> w is among the direct dependencies of w.
- *    That is
- * cheap and removes most of the redundant ones; a full reduction would cost more than the engine
- * gains.
- * 3. A receive into scratch may be mapped when only REDUCEs read it, none of which waits for one of
- *    our own
- * SENDs to finish with the chunk it writes: two ranks that each hold back the end of the other's
- * SEND would
- *    wait for ever. This rule is local; the verifier checks the whole.
- */
+/* Derives the edges of a schedule from the chunks that its steps read and write: section 7 of
+ * doc/design/schedule.md. */
 #include "collectives/schedule/builder.h"
 
 #include <errno.h>

@@ -1,46 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A schedule: the immutable list of steps of one collective for one rank.
- *
- * 1. Chunks. Steps name chunks, never bytes, so one schedule serves every size, data type and
- *    fragment. A
- * user buffer has `blocks` blocks (br_collective_blocks), each cut into `pieces` pieces: chunk c is
- * piece c % pieces of block c / pieces. A fragment covers the same element range of every block;
- * the engine cuts this range into `pieces` near-equal parts (br_piece_offset). A piece may be
- * empty; its messages are sent all the same, with no bytes.
- *
- * 2. Spans. A span of a user buffer stays inside one block, hence its bytes are contiguous. A
- *    scratch chunk
- * has room for the largest piece. A span of scratch is packed: it starts at first * (size of the
- * largest
- *    piece) and its pieces follow each other without gaps. Therefore scratch is read by exactly the
- * span by which it was written. All spans of one step, and both ends of a message, hold the same
- * pieces (br_step.piece and count), hence the same bytes. Where a block is one piece, scratch
- * chunks have no gaps: there a span of scratch may hold several blocks, and be written and read in
- * any parts. So many small blocks travel as one message.
- *
- * 3. In place. Where INPUT is OUTPUT (br_span_alias says which chunks), steps say OUTPUT. What
- *    travels does
- * not depend on in_place, so ranks may differ in it. INPUT is never written, nor is, in a reduce or
- * a gather,
- *    the OUTPUT of a rank that is not the root.
- *
- * 4. Order. The order of steps[] is a legal order to run them one by one. Every order that keeps
- *    the edges gives the same bits. A SEND reads its span from its start to its end; a RECV owns
- *    its span from its start, when it is posted, to its end.
- *
- * 5. Messages. `match` counts the messages from a to b: the SEND of a and the RECV of b with the
- *    same match belong together, whatever the order in which they start.
- *
- * 6. Mapping. A RECV with BR_STEP_MAY_MAP may end as soon as its bytes can be read in the peer's
- *    memory; the REDUCEs that read it (br_source.recv) then read them there, and the peer's SEND
- *    ends when the last of them has ended. The verifier proves that no deadlock comes from that.
- *
- * Rejected: edges written by generators (nobody gets them right twice); scratch cut like a user
- * block (the direct algorithm would waste (n-1)/n of it); steps with byte offsets (one schedule per
- * size).
- *
- * Thread-safe: immutable after br_builder_finish, may be shared by any number of operations.
+ * A schedule: the immutable list of steps of one collective for one rank. Steps name chunks of
+ * buffers, never bytes; doc/design/schedule.md says what chunks, spans and edges mean. A schedule
+ * may be shared by any number of operations and threads.
  */
 #ifndef BR_COLLECTIVES_SCHEDULE_SCHEDULE_H
 #define BR_COLLECTIVES_SCHEDULE_SCHEDULE_H
@@ -69,7 +31,7 @@ enum br_step_kind { BR_STEP_SEND, BR_STEP_RECV, BR_STEP_REDUCE, BR_STEP_COPY };
 enum br_step_flag {
     /* REDUCE: completes the value; BRAID_AVG divides by n here and only here */
     BR_STEP_FINAL = 1,
-    BR_STEP_MAY_MAP = 2, /* RECV: see note 6 */
+    BR_STEP_MAY_MAP = 2, /* RECV: section 6 of doc/design/schedule.md */
 };
 
 #define BR_LEVEL_ANY 255 /* the message may use every rail of the peer */

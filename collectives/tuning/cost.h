@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cost model: what a schedule takes by alpha, beta and gamma. Two answers: br_cost_estimate,
- * from closed formulas in no time, for choosing; br_timing_run (tools/plan/timing.h), from the
- * schedules of all ranks, for plans and to check the formulas. Pure; thread-safe.
- *
- * A message of m bytes on a level holds the sender's outgoing and the receiver's incoming port of
- * that level for overhead + m * beta, and is there alpha later. Messages that need a port at the
- * same time share it. Which levels it uses is the topology's matter: a relayed one uses the ports
- * of every link of its routes; ranks of one host share the host's ports and its memory, which is
- * one port; a message of a FLAT network that may use any level holds the ports of all of them, for
- * the time of their common rate. A rank reduces and copies one step at a time. Where all ranks are
- * on one machine with fewer cores, every link of every message keeps these busy as well, for what
- * `machine` says.
+ * The cost model: what a schedule takes by alpha, beta and gamma, from closed formulas, for
+ * choosing an algorithm. tools/plan/timing.h has the exact answer. Pure; thread-safe.
+ * doc/design/cost_model.md says what is counted.
  */
 #ifndef BR_COLLECTIVES_TUNING_COST_H
 #define BR_COLLECTIVES_TUNING_COST_H

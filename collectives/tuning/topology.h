@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the choice of an algorithm knows of the network: which links a message between two ranks
- * loads. The same on all ranks, because each derives it from what all have published. Pure;
- * immutable after its init; thread-safe.
- *
- * FLAT   one network. A message may use all rails between two ranks, or one level where a schedule
- * names it. HOSTS  level 0 is the memory of a host, which all its ranks share; level 1 is its
- * network, which they share too. BCUBE  level i joins ranks that differ in digit i alone; other
- * pairs are relayed through the ranks in between, over several
- *        disjoint routes at once, which share the bytes.
- *
- * Ranks that are more than the cores of the one machine on which they all are have a single port:
- * whatever any of them sends keeps the same cores busy, and the algorithm with the least messages
- * and bytes in all is the best.
+ * loads. It is the same on all ranks, because each derives it from what all have published. Pure;
+ * immutable after its init; thread-safe. doc/design/cost_model.md says what the kinds mean.
  */
 #ifndef BR_COLLECTIVES_TUNING_TOPOLOGY_H
 #define BR_COLLECTIVES_TUNING_TOPOLOGY_H

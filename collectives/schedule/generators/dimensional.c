@@ -1,20 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * 1. Which rank owns which numbers, and how runs of them shrink from stage to stage, is in shape.h.
- *    The gathering undoes the stages of the reduction in reverse.
- *
- * 2. Two ways to lay the numbers out. Whole (allreduce, broadcast, reduce): one block of threads *
- *    core pieces, so a run is one span and one message. Blocks (reduce_scatter, allgather): a
- *    number stands for the block of its home, and for block home + core too where that rank serves
- *    a folded one; spans stay inside blocks, so a run is one message for each block.
- *
- * 3. place[] says for each chunk where its present value lies: INPUT at first; then OUTPUT, or
- *    scratch where a rank has no OUTPUT for it.
- *
- * 4. A broadcast is a scatter by the root, then the gathering; nobody sends to the root there. A
- *    reduce is the reduction, then a gathering to the root alone; it needs a shape of one stage,
- *    because its sums lie in scratch, which is read only as it was written.
- */
+/* Section 8 of doc/design/schedule.md says how runs of chunks shrink from stage to stage. */
 #include "collectives/schedule/generators/dimensional.h"
 
 #include <errno.h>
