@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory of a GPU that NICs can be told of beforehand: what collectives that stay on the GPU use as
- * scratch (collectives/gpu/gpu_pipeline.h).
+ * scratch (collectives/engine/gpu_pipeline.h).
  *
  * 1. One allocation a GPU, made when it is opened: cuMemAlloc() may wait for all that the GPU does,
  *    and registering takes milliseconds.

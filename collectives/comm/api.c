@@ -17,8 +17,8 @@
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/engine/operation.h"
-#include "collectives/gpu/gpu.h"
-#include "collectives/gpu/stream.h"
+#include "collectives/comm/memory.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/schedule/type.h"
 
 /* What a collective call says. */
@@ -270,7 +270,7 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
         rc = api_make(comm, name, &c, &bytes, options, &op);
     if (rc)
         return rc;
-    rc = br_stream_submit(op, stream);
+    rc = comm->context->gpu->submit(op, stream);
     return rc ? br_error_prefix(rc, "%s: ", name) : 0;
 }
 

@@ -28,7 +28,7 @@
 #include "collectives/comm/cabling_check.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/devices.h"
-#include "collectives/gpu/gpu.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/tuning/topology.h"
 #include "protocol/bootstrap/store.h"
 #include "protocol/message.h"
@@ -312,7 +312,7 @@ int br_bootstrap_join(struct br_context *context)
     if (!all)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", context->rank,
                         context->size);
-    local.record.gpu_local_possible = br_gpus_may_share(context);
+    local.record.gpu_local_possible = context->gpu->may_share(context);
     rc = bootstrap_exchange(context, &local, until);
     if (!rc)
         rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all,

@@ -18,6 +18,7 @@
 #include "collectives/comm/bootstrap.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
@@ -29,13 +30,8 @@
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 #include "collectives/engine/reduce.h"
-#include "collectives/gpu/gpu.h"
-#include "collectives/gpu/gpu_hosts.h"
-#include "collectives/gpu/gpu_local.h"
-#include "collectives/gpu/gpudirect.h"
 #include "collectives/gpu/onesided_target.h"
-#include "collectives/gpu/staging.h"
-#include "collectives/gpu/stream.h"
+#include "collectives/engine/staging.h"
 #include "collectives/shm/executor.h"
 #include "collectives/stats/algorithm_report.h"
 #include "collectives/stats/stats_server.h"
@@ -44,8 +40,6 @@
 #include "collectives/tuning/cost.h"
 #include "collectives/tuning/network.h"
 #include "collectives/tuning/topology.h"
-#include "gpu/copier.h"
-#include "gpu/stream_op.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"
@@ -160,7 +154,7 @@ static int init_worker(struct br_context *context)
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,
-        .region_copy = br_gpudirect_copy,
+        .region_copy = context->gpu->region_copy,
         .region_context = context,
         .target = br_target_hooks,
         .trace = context->trace,
@@ -268,26 +262,6 @@ static void destroy_network(struct br_context *context)
     br_network_destroy(&context->network);
 }
 
-/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before
- * the engine ends, which unpins, too. */
-static void destroy_streams(struct br_context *context)
-{
-    uint64_t until = br_clock_now() + BR_STAGING_TIMEOUT_NS;
-    struct timespec nap = {0, 50000};
-
-    while (!br_stream_ops_idle(context->stream_ops) && br_clock_now() < until)
-        nanosleep(&nap, NULL);
-    if (!br_stream_ops_idle(context->stream_ops)) {
-        br_log_error("rank %d: a kernel hangs before operations in streams: what is pinned for "
-                     "GPUs stays pinned "
-                     "and allocated to the end of the process",
-                     context->rank);
-        br_copier_set_all_lost(context->copier);
-    }
-    br_stream_ops_destroy(context->stream_ops);
-    pthread_mutex_destroy(&context->stream_lock);
-}
-
 static int init_engine(struct br_context *context)
 {
     struct br_engine_config config = {
@@ -297,9 +271,7 @@ static int init_engine(struct br_context *context)
         .scratch_alloc = br_memory_alloc_scratch,
         .scratch_free = br_memory_free_scratch,
         .scratch_context = context,
-        .copier = context->copier,
-        .offload = context->offload,
-        .workspace = br_gpudirect_workspace(context),
+        .gpu_memory = context->gpu_memory,
     };
 
     context->network.model.chunk_bytes = context->settings.chunk_bytes;
@@ -390,6 +362,42 @@ static void comm_say_goodbye(struct br_context *context)
         br_progress_once(context, br_clock_now());
 }
 
+static int probe_gpus(struct br_context *context)
+{
+    (void)context->gpu->probe();
+    return 0;
+}
+
+static int init_gpus(struct br_context *context)
+{
+    return context->gpu->open(context);
+}
+
+static void destroy_gpus(struct br_context *context)
+{
+    context->gpu->close(context);
+}
+
+static int init_streams(struct br_context *context)
+{
+    return context->gpu->open_streams(context);
+}
+
+static void destroy_streams(struct br_context *context)
+{
+    context->gpu->close_streams(context);
+}
+
+static int init_hosts(struct br_context *context)
+{
+    return context->gpu->open_hosts(context);
+}
+
+static void destroy_hosts(struct br_context *context)
+{
+    context->gpu->close_hosts(context);
+}
+
 static const struct phase {
     const char *name;
     int (*begin)(struct br_context *context);
@@ -401,19 +409,19 @@ static const struct phase {
     {"timeline", br_tracing_open, br_tracing_close},
     {"worker", init_worker, destroy_worker},
     {"regions", NULL, br_regions_free},
-    {"GPU driver", br_gpus_probe, NULL},
+    {"GPU driver", probe_gpus, NULL},
     {"rendezvous", init_bootstrap, br_bootstrap_end},
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
-    {"GPUs", br_gpus_create, br_gpus_destroy},
+    {"GPUs", init_gpus, destroy_gpus},
     {"engine", init_engine, destroy_engine},
-    {"streams", br_streams_create, destroy_streams},
+    {"streams", init_streams, destroy_streams},
     {"communicator", init_first, destroy_comms},
     {"views", br_epochs_create, br_epochs_destroy},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_connections, NULL},
-    {"levels", br_gpu_hosts_create, br_gpu_hosts_destroy},
+    {"hosts", init_hosts, destroy_hosts},
     {"rows of the timeline", br_tracing_rails, NULL},
     {"counters", br_stats_server_open, br_stats_server_close},
 };
@@ -459,6 +467,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
     if (!context)
         return br_error(ENOMEM, "braid_init: no memory");
     context->wake_fd = -1;
+    context->gpu = &br_gpu_cuda;
     rc = br_process_watch();
     context->forks = br_process_forks;
     if (!rc)
@@ -603,25 +612,19 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
         .context = context, .rank = group->rank, .size = group->size, .group = group};
     br_list_init(&comm->node);
     rc = comm_share_shm(comm);
-    if (!rc && comm->shm && context->gpu_local_possible) {
-        rc = br_gpu_local_create(comm->shm);
-        if (rc)
-            br_shm_executor_destroy(comm);
-    }
-    if (rc) {
-        comm->group = NULL;
-        return rc;
-    }
-    br_stream_order_init(comm, comm->shm ? &comm->shm->executor : &context->engine_executor);
-    comm->executors = &comm->stream_order;
-    *out = comm;
-    return 0;
+    comm->executors = comm->shm ? &comm->shm->executor : &context->engine_executor;
+    if (!rc)
+        rc = context->gpu->add_executors(comm);
+    if (rc)
+        br_comm_destroy(comm);
+    else
+        *out = comm;
+    return rc;
 }
 
 void br_comm_destroy(struct braid_comm *comm)
 {
-    if (comm->shm)
-        br_gpu_local_destroy(comm->shm->guest);
+    comm->context->gpu->remove_executors(comm);
     br_shm_executor_destroy(comm);
     comm->group = NULL;
 }

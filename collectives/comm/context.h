@@ -30,6 +30,8 @@ struct br_engine;
 struct br_epochs;
 struct br_gpu_hosts;
 struct br_gpu_local;
+struct br_gpu_memory;
+struct br_gpu_ops;
 struct br_gpudirect;
 struct br_http;
 struct br_ipc;
@@ -48,6 +50,8 @@ struct br_context {
     struct br_settings settings;
     struct br_worker *worker;
     struct br_engine *engine;
+    const struct br_gpu_ops *gpu;     /* gpu_ops.h */
+    struct br_gpu_memory *gpu_memory; /* for the engine */
     struct br_copier *copier;   /* of memory of GPUs; what is open there is found out as it comes */
     struct br_offload *offload; /* reductions on GPUs, opened as they come */
     /* NICs that read and write memory of GPUs; NULL: none can */

@@ -20,9 +20,8 @@
 #include "collectives/comm/handles.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
-#include "collectives/gpu/gpu.h"
-#include "collectives/gpu/gpudirect.h"
-#include "gpu/pointer.h"
+#include "collectives/comm/gpu_ops.h"
+#include "collectives/engine/operation.h"
 #include "transport/cache.h"
 #include "transport/shm/segment.h"
 
@@ -119,7 +118,7 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
     if (rc)
         return br_error_prefix(rc, "rank %d, ", context->rank);
     if (region->gpu)
-        br_gpudirect_register(context, r->base, r->bytes, region->gpu);
+        context->gpu->expose(context, r->base, r->bytes, region->gpu);
     memmove(&context->regions[at + 1], &context->regions[at],
             (size_t)(context->n_regions - at) * sizeof context->regions[0]);
     context->regions[at] = region;
@@ -267,6 +266,7 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
                    struct braid_region **region)
 {
     BR_DISABLE_CANCELLATION;
+    const struct br_gpu_ops *ops;
     struct braid_region *new = NULL;
     int rc = br_comm_check(comm, "braid_register"), gpu;
 
@@ -281,11 +281,12 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
         return br_error(EINVAL,
                         "braid_register: %zu bytes from %p on are more than there is memory", bytes,
                         memory);
-    gpu = br_gpu_of(memory);
-    if (gpu && br_gpu_of((const char *)memory + bytes - 1) != gpu)
+    ops = comm->context->gpu;
+    gpu = ops->gpu_of(memory);
+    if (gpu && ops->gpu_of((const char *)memory + bytes - 1) != gpu)
         return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d",
                         bytes, memory, gpu - 1);
-    rc = br_gpus_open(comm->context, gpu);
+    rc = ops->use(comm->context, gpu);
     if (rc)
         return br_error_prefix(rc, "braid_register: ");
     rc = comm_memory_add(comm->context, memory, bytes, gpu, -1, false, &new);
@@ -449,7 +450,7 @@ void br_memory_unuse(struct br_context *context, struct br_region *region)
     if (!region)
         return;
     if (region->gpu)
-        br_gpudirect_put_region(context, region);
+        context->gpu->unmap(context, region);
     else if (context->cache && br_cache_owns(context->cache, region))
         br_cache_put(context->cache, region);
     else
@@ -483,4 +484,67 @@ const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY
             (unsigned long long)c->registered, (unsigned long long)c->invalidated,
             (unsigned long long)c->evicted, (unsigned long long)context->unregistered);
     return text;
+}
+
+/* ---- of a call ------------------------------------------------------------------------------- */
+
+int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)
+{
+    const struct br_gpu_ops *ops = comm->context->gpu;
+    int to_gpu = ops->gpu_of(to), gpu = to_gpu ? to_gpu : ops->gpu_of(from);
+    int rc;
+
+    if (!gpu) {
+        memcpy(to, from, bytes);
+        return 0;
+    }
+    rc = ops->use(comm->context, gpu);
+    return rc ? rc : ops->copy(comm->context, gpu, to, from, bytes);
+}
+
+static bool is_foreign(const struct br_context *context, int gpu, const void *memory)
+{
+    return gpu && !context->gpu->reaches(context, gpu, memory);
+}
+
+int br_comm_probe_memory(const char *name, struct br_operation *op)
+{
+    struct br_context *context = op->comm->context;
+    const struct br_gpu_ops *ops = context->gpu;
+    int rc;
+
+    op->send_gpu = op->send_bytes ? ops->gpu_of(op->send) : 0;
+    op->recv_gpu = op->recv_bytes ? ops->gpu_of(op->recv) : 0;
+    if (!op->send_gpu && !op->recv_gpu)
+        return 0;
+    if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
+        return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's",
+                        name);
+    rc = ops->use(context, op->send_gpu);
+    if (!rc)
+        rc = ops->use(context, op->recv_gpu);
+    if (rc)
+        return br_error_prefix(rc, "%s: ", name);
+    op->foreign =
+        is_foreign(context, op->send_gpu, op->send) || is_foreign(context, op->recv_gpu, op->recv);
+    return 0;
+}
+
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    struct br_context *context = comm->context;
+
+    op->send_region =
+        op->send_gpu ? context->gpu->map(context, op, op->send, op->send_bytes, op->send_gpu, false)
+                     : br_memory_use(context, op->send, op->send_bytes);
+    op->recv_region =
+        op->recv_gpu ? context->gpu->map(context, op, op->recv, op->recv_bytes, op->recv_gpu, true)
+                     : br_memory_use(context, op->recv, op->recv_bytes);
+}
+
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
+{
+    br_memory_unuse(comm->context, op->send_region);
+    br_memory_unuse(comm->context, op->recv_region);
+    op->send_region = op->recv_region = NULL;
 }

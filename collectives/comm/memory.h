@@ -17,7 +17,9 @@
 #define BR_MAX_REGIONS 4096
 #define BR_MEMORY_TEXT 320
 
+struct braid_comm;
 struct br_context;
+struct br_operation;
 
 struct braid_region {
     struct br_region region;
@@ -66,5 +68,17 @@ void br_memory_unuse(struct br_context *context, struct br_region *region);
 
 /* Writes a line for the report into text, "" where no device pins memory. Returns text. */
 const char *br_memory_text(const struct br_context *context, char text[BR_MEMORY_TEXT]);
+
+/* Of an operation. probe: in the program's thread, not under the lock: which GPUs its memory lies
+ * on, and whether they can be reached; blocks at the first use of a GPU. name: the call, for the
+ * message. Returns 0, or a negative errno with a message. use, unuse: takes references to the
+ * regions that its memory lies in, and gives them back. */
+int br_comm_probe_memory(const char *name, struct br_operation *op);
+void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
+void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
+
+/* Copies now, in the calling thread, between any memory; not under the lock. Returns 0, or a
+ * negative errno with a message. */
+int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes);
 
 #endif

@@ -19,7 +19,6 @@
 #include "collectives/engine/engine.h"
 #include "collectives/engine/executor.h"
 #include "collectives/engine/operation.h"
-#include "collectives/gpu/gpudirect.h"
 #include "collectives/schedule/type.h"
 #include "collectives/shm/executor.h"
 #include "collectives/stats/algorithm_report.h"
@@ -87,25 +86,6 @@ void br_comm_put_operations(struct braid_comm *comm)
         }
     }
     pthread_mutex_unlock(&context->pool_lock);
-}
-
-void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
-{
-    struct br_context *context = comm->context;
-
-    op->send_region = op->send_gpu ? br_gpudirect_get_region(context, op, op->send, op->send_bytes,
-                                                             op->send_gpu, false)
-                                   : br_memory_use(context, op->send, op->send_bytes);
-    op->recv_region = op->recv_gpu ? br_gpudirect_get_region(context, op, op->recv, op->recv_bytes,
-                                                             op->recv_gpu, true)
-                                   : br_memory_use(context, op->recv, op->recv_bytes);
-}
-
-void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
-{
-    br_memory_unuse(comm->context, op->send_region);
-    br_memory_unuse(comm->context, op->recv_region);
-    op->send_region = op->recv_region = NULL;
 }
 
 uint64_t br_comm_next_sequence(struct braid_comm *comm)

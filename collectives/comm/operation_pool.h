@@ -55,8 +55,4 @@ int br_comm_take_results(struct braid_comm *comm, const char *name);
 /* The sequence number of the communicator's next collective, which is then taken. */
 uint64_t br_comm_next_sequence(struct braid_comm *comm);
 
-/* Takes references to the regions that the operation's memory lies in, and gives them back. */
-void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op);
-void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op);
-
 #endif

@@ -14,14 +14,6 @@
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
 
-/* Memory of GPUs for the scratch of direct runs (gpu_pipeline.h). take: and the region that it lies
- * in; NULL: there is none now. Functions NULL: there never is. */
-struct br_engine_workspace {
-    void *(*take)(void *context, int gpu, size_t bytes, struct br_region **region);
-    void (*put)(void *context, int gpu, void *memory, size_t bytes);
-    void *context;
-};
-
 /* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
 struct br_engine_config {
     int rank, size; /* of the job */
@@ -38,12 +30,11 @@ struct br_engine_config {
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
     void *scratch_context;
-    /* for operations on memory of GPUs, which are open there; NULL: there are none. Borrowed */
-    struct br_copier *copier;
-    struct br_offload *offload; /* for reductions on them; NULL: all on the CPU. Borrowed */
-    struct br_engine_workspace workspace;
+    /* for operations on memory of GPUs; NULL: there are none. Borrowed */
+    struct br_gpu_memory *gpu_memory;
 };
 
+struct br_gpu_memory;
 struct br_engine;
 
 /* The worker is borrowed. -ENOMEM, -EINVAL with a message. */

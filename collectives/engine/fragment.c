@@ -69,9 +69,8 @@ static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct
     uint8_t *base = NULL;
 
     if (span->buffer == BR_SCRATCH) {
-        *region =
-            fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.region : fragment->scratch_region;
-        base = fragment->gpu_pipeline.gpu ? fragment->gpu_pipeline.memory : fragment->scratch;
+        *region = fragment->pipeline.gpu ? fragment->pipeline.region : fragment->scratch_region;
+        base = fragment->pipeline.gpu ? fragment->pipeline.memory : fragment->scratch;
         return base + span->first * (fragment->shorter + (fragment->longer > 0)) * size;
     }
     if (op->send_gpu || op->recv_gpu)
@@ -207,7 +206,7 @@ static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *
 {
     struct br_fragment_step *rs = &fragment->steps[recv], *reduce = waits_only_for(fragment, recv);
 
-    if (fragment->gpu_pipeline.gpu || !reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
+    if (fragment->pipeline.gpu || !reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
         br_staging_reduce_pays(fragment, &fragment->schedule->steps[reduce - fragment->steps]))
         return;
     reduce->fragment = fragment;
@@ -259,7 +258,7 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
                        &rs->span);
     if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
         fragment_post(engine, fragment, step, rs);
-    else if (fragment->gpu_pipeline.gpu)
+    else if (fragment->pipeline.gpu)
         br_gpu_pipeline_step(engine, rs);
     else if (step->kind != BR_STEP_REDUCE || !br_staging_reduce(engine, rs))
         br_fragment_step_ready(engine, rs);
@@ -269,7 +268,7 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
 
 static void fragment_release(struct br_engine *engine, struct br_fragment *fragment)
 {
-    br_gpu_pipeline_end(engine, &fragment->gpu_pipeline);
+    br_gpu_pipeline_end(engine, &fragment->pipeline);
     br_list_remove(&fragment->node);
     br_list_push_front(&engine->free_fragments, &fragment->node);
     fragment->op = NULL;
@@ -352,8 +351,7 @@ void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 
     if (!t->is_send && t->reduced)
         has_reduced(rs);
-    if (!t->is_send && rs->fragment->gpu_pipeline.gpu &&
-        !br_gpu_pipeline_arrived(engine, rs->fragment))
+    if (!t->is_send && rs->fragment->pipeline.gpu && !br_gpu_pipeline_arrived(engine, rs->fragment))
         return;
     step_ended(engine, rs->fragment, (uint32_t)(rs - rs->fragment->steps));
 }

@@ -3,7 +3,7 @@
 #ifndef BR_COLLECTIVES_ENGINE_INTERNAL_H
 #define BR_COLLECTIVES_ENGINE_INTERNAL_H
 
-#include "collectives/gpu/gpu_pipeline.h"
+#include "collectives/engine/gpu_pipeline.h"
 #include "collectives/engine/engine.h"
 
 struct br_fragment;
@@ -43,7 +43,7 @@ struct br_fragment {
     size_t scratch_used;        /* of it by the schedule; behind it: what is staged (staging.h) */
     int scratch_pinned;         /* as br_scratch_pin() has it */
     struct br_copy_batch batch; /* what is under way of that */
-    struct br_gpu_pipeline gpu_pipeline;
+    struct br_gpu_pipeline pipeline;
     /* the persistent one that it was made large enough for; NULL: none */
     const struct br_operation *reserved;
 };

@@ -20,7 +20,7 @@
 #include "base/list.h"
 #include "base/trace.h"
 #include "collectives/schedule/schedule.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "protocol/transfer.h"
 
 #define BR_OPERATION_TEXT      480

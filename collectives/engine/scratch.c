@@ -18,8 +18,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "collectives/schedule/type.h"
 
 #define SCRATCH_STEP (64u << 10)
@@ -43,7 +44,8 @@ int br_scratch_get(struct br_engine *engine, size_t bytes, uint8_t **memory,
 void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_region *region,
                         int pinned)
 {
-    if (pinned > 0 && !br_copier_unpin(engine->config.copier, pinned, memory))
+    if (pinned > 0 &&
+        !engine->config.gpu_memory->ops->unpin(engine->config.gpu_memory, pinned, memory))
         return; /* a GPU may write there yet */
     if (engine->config.scratch_free)
         engine->config.scratch_free(engine->config.scratch_context, memory, region);
@@ -54,7 +56,9 @@ void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_reg
 void br_scratch_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned)
 {
     if (!*pinned)
-        *pinned = br_copier_pin(engine->config.copier, gpu, memory, bytes) ? gpu : BR_NOT_PINNABLE;
+        *pinned = engine->config.gpu_memory->ops->pin(engine->config.gpu_memory, gpu, memory, bytes)
+                      ? gpu
+                      : BR_NOT_PINNABLE;
 }
 
 static void forget_scratch(struct br_fragment *fragment)
@@ -211,9 +215,9 @@ int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
     *fragment = best_fitting_fragment(engine, scratch, false);
     br_list_remove(&(*fragment)->node);
     (*fragment)->scratch_used = schedule_bytes(op, op->fragments.next);
-    br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->gpu_pipeline);
+    br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->pipeline);
     engine->n_free--;
-    return fragment_fits(engine, *fragment, op, (*fragment)->gpu_pipeline.gpu ? 0 : scratch,
+    return fragment_fits(engine, *fragment, op, (*fragment)->pipeline.gpu ? 0 : scratch,
                          &engine->late_allocations);
 }
 

@@ -1,48 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of GPUs at the calls, in the program's threads; what happens to it then: staging.h. */
-#include "collectives/gpu/gpu.h"
+/* What GPUs bring to a context, by CUDA (gpu_ops.h). */
+#include "collectives/comm/gpu_ops.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "collectives/gpu/gpudirect.h"
-#include "collectives/engine/reduce.h"
-#include "collectives/schedule/type.h"
-#include "gpu/reduce.h"
-#include "gpu/ipc.h"
-#include "gpu/offload.h"
-#include "gpu/pointer.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/settings.h"
-#include "collectives/engine/operation.h"
+#include "collectives/engine/reduce.h"
+#include "collectives/engine/staging.h"
+#include "collectives/gpu/cuda_memory.h"
+#include "collectives/gpu/gpu_hosts.h"
+#include "collectives/gpu/gpu_local.h"
+#include "collectives/gpu/gpudirect.h"
+#include "collectives/gpu/stream.h"
+#include "collectives/schedule/type.h"
+#include "collectives/shm/executor.h"
+#include "gpu/ipc.h"
+#include "gpu/offload.h"
+#include "gpu/pointer.h"
+#include "gpu/reduce.h"
+#include "gpu/stream_op.h"
 
-int br_gpus_probe(struct br_context *context)
-{
-    (void)context;
-    br_gpu_look(); /* it has said what is missing; who has no memory of a GPU needs none of it */
-    return 0;
-}
-
-bool br_gpus_may_share(const struct br_context *context)
+static bool gpu_may_share(const struct br_context *context)
 {
     return context->settings.gpu_reduce != BR_GPU_REDUCE_CPU && br_gpu_image.bytes &&
            br_gpu_found();
 }
 
-int br_gpus_create(struct br_context *context)
+static void gpu_close(struct br_context *context)
 {
-    int rc = br_copier_create(&context->copier);
+    context->stays_pinned = br_copier_has_lost(context->copier);
+    br_gpudirect_destroy(context);
+    br_ipc_destroy(context->ipc, context->stays_pinned);
+    br_offload_destroy(context->offload);
+    br_copier_destroy(context->copier);
+    free(context->gpu_memory);
+}
 
-    if (rc)
-        return rc;
-    rc = br_offload_create(context->copier, &br_gpu_image, &context->offload);
+static int gpu_open(struct br_context *context)
+{
+    struct br_cuda_memory *memory = calloc(1, sizeof *memory);
+    struct br_cuda_scratch scratch;
+    int rc = memory ? br_copier_create(&context->copier)
+                    : br_error(ENOMEM, "rank %d: no memory for GPUs", context->rank);
+
+    if (!rc)
+        rc = br_offload_create(context->copier, &br_gpu_image, &context->offload);
     if (!rc)
         rc = br_ipc_create(context->size, &context->ipc);
     if (!rc)
@@ -51,21 +63,35 @@ int br_gpus_create(struct br_context *context)
         br_ipc_destroy(context->ipc, false);
         br_offload_destroy(context->offload);
         br_copier_destroy(context->copier);
+        free(memory);
+        return rc;
     }
-    return rc;
+    scratch = br_gpudirect_scratch(context);
+    br_cuda_memory_init(memory, context->copier, context->offload, &scratch);
+    context->gpu_memory = &memory->memory;
+    return 0;
 }
 
-void br_gpus_destroy(struct br_context *context)
+/* Every stream goes on; what GPUs copy out of our memory should be through before that goes. Before
+ * the engine ends, which unpins, too. */
+static void gpu_close_streams(struct br_context *context)
 {
-    context->stays_pinned = br_copier_has_lost(context->copier);
-    br_gpudirect_destroy(context);
-    br_ipc_destroy(context->ipc, context->stays_pinned);
-    br_offload_destroy(context->offload);
-    br_copier_destroy(context->copier);
+    uint64_t until = br_clock_now() + BR_STAGING_TIMEOUT_NS;
+    struct timespec nap = {0, 50000};
+
+    while (!br_stream_ops_idle(context->stream_ops) && br_clock_now() < until)
+        nanosleep(&nap, NULL);
+    if (!br_stream_ops_idle(context->stream_ops)) {
+        br_log_error("rank %d: a kernel hangs before operations in streams: what is pinned for "
+                     "GPUs stays pinned and allocated to the end of the process",
+                     context->rank);
+        br_copier_set_all_lost(context->copier);
+    }
+    br_stream_ops_destroy(context->stream_ops);
+    pthread_mutex_destroy(&context->stream_lock);
 }
 
-/* ---- where values are combined
- * ---------------------------------------------------------------- */
+/* ---- where values are combined --------------------------------------------------------------- */
 
 /* Bytes of an array: what a step of a collective combines, about. */
 #define TRIAL ((size_t)128 << 10)
@@ -129,8 +155,7 @@ static void open_reductions(struct br_context *context, int gpu)
     br_offload_set(context->offload, gpu, &cost);
 }
 
-/* ---- calls
- * ------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int open_now(struct br_context *context, int gpu)
 {
@@ -149,7 +174,7 @@ static int open_now(struct br_context *context, int gpu)
 
 /* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are
  * loaded, which may wait for all that stands in streams (stream_op.h, note 7). */
-int br_gpus_open(struct br_context *context, int gpu)
+static int gpu_use(struct br_context *context, int gpu)
 {
     /* others br_copier_open() refuses */
     uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0;
@@ -165,43 +190,61 @@ int br_gpus_open(struct br_context *context, int gpu)
     return rc;
 }
 
-int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t bytes)
+static bool gpu_reaches(const struct br_context *context, int gpu, const void *memory)
 {
-    int to_gpu = br_gpu_of(to), gpu = to_gpu ? to_gpu : br_gpu_of(from), rc;
-
-    if (!gpu) {
-        memcpy(to, from, bytes);
-        return 0;
-    }
-    rc = br_gpus_open(comm->context, gpu);
-    if (rc)
-        return rc;
-    return br_copier_copy_now(comm->context->copier, gpu, to_gpu ? BR_COPY_TO_GPU : BR_COPY_TO_HOST,
-                              to, from, bytes);
+    return br_offload_reaches(context->offload, gpu, memory);
 }
 
-static bool is_foreign(const struct br_context *context, int gpu, const void *memory)
+static int gpu_copy(struct br_context *context, int gpu, void *to, const void *from, size_t bytes)
 {
-    return gpu && !br_offload_reaches(context->offload, gpu, memory);
+    enum br_copy_direction direction = br_gpu_of(to) ? BR_COPY_TO_GPU : BR_COPY_TO_HOST;
+
+    return br_copier_copy_now(context->copier, gpu, direction, to, from, bytes);
 }
 
-int br_comm_probe_memory(const char *name, struct br_operation *op)
+static struct br_gpu_counters gpu_counters(const struct br_context *context)
 {
-    int rc;
+    struct br_copier_counters c = br_copier_counters(context->copier);
 
-    op->send_gpu = op->send_bytes ? br_gpu_of(op->send) : 0;
-    op->recv_gpu = op->recv_bytes ? br_gpu_of(op->recv) : 0;
-    if (!op->send_gpu && !op->recv_gpu)
-        return 0;
-    if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
-        return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's",
-                        name);
-    rc = br_gpus_open(op->comm->context, op->send_gpu);
+    return (struct br_gpu_counters){c.to_host_bytes, c.to_gpu_bytes, c.reduced_bytes,
+                                    c.shared_bytes};
+}
+
+/* ---- executors ---------------------------------------------------------------------------------
+ */
+
+static int gpu_add_executors(struct braid_comm *comm)
+{
+    int rc = comm->shm && comm->context->gpu_local_possible ? br_gpu_local_create(comm->shm) : 0;
+
     if (!rc)
-        rc = br_gpus_open(op->comm->context, op->recv_gpu);
-    if (rc)
-        return br_error_prefix(rc, "%s: ", name);
-    op->foreign = is_foreign(op->comm->context, op->send_gpu, op->send) ||
-                  is_foreign(op->comm->context, op->recv_gpu, op->recv);
-    return 0;
+        br_stream_order_init(comm);
+    return rc;
 }
+
+static void gpu_remove_executors(struct braid_comm *comm)
+{
+    if (comm->shm)
+        br_gpu_local_destroy(comm->shm->guest);
+}
+
+const struct br_gpu_ops br_gpu_cuda = {.probe = br_gpu_look,
+                                       .may_share = gpu_may_share,
+                                       .open = gpu_open,
+                                       .close = gpu_close,
+                                       .open_streams = br_streams_create,
+                                       .close_streams = gpu_close_streams,
+                                       .open_hosts = br_gpu_hosts_create,
+                                       .close_hosts = br_gpu_hosts_destroy,
+                                       .add_executors = gpu_add_executors,
+                                       .remove_executors = gpu_remove_executors,
+                                       .gpu_of = br_gpu_of,
+                                       .use = gpu_use,
+                                       .reaches = gpu_reaches,
+                                       .copy = gpu_copy,
+                                       .submit = br_stream_submit,
+                                       .map = br_gpudirect_get_region,
+                                       .unmap = br_gpudirect_put_region,
+                                       .expose = br_gpudirect_register,
+                                       .region_copy = br_gpudirect_copy,
+                                       .counters = gpu_counters};

@@ -12,9 +12,10 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
+#include "collectives/engine/staging.h"
+#include "collectives/gpu/cuda_memory.h"
 #include "collectives/gpu/stream.h"
 #include "protocol/worker.h"
-#include "collectives/gpu/staging.h"
 #include "gpu/direct.h"
 #include "gpu/pointer.h"
 #include "gpu/workspace.h"
@@ -281,7 +282,7 @@ static void put_workspace(void *opaque, int gpu, void *memory, size_t bytes)
     br_workspace_put(context->gpudirect->gpus[gpu - 1].workspace, memory, bytes);
 }
 
-struct br_engine_workspace br_gpudirect_workspace(struct br_context *context)
+struct br_cuda_scratch br_gpudirect_scratch(struct br_context *context)
 {
-    return (struct br_engine_workspace){get_workspace, put_workspace, context};
+    return (struct br_cuda_scratch){get_workspace, put_workspace, context};
 }

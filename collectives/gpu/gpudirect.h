@@ -30,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct br_engine_workspace;
+struct br_cuda_scratch;
 struct br_context;
 struct br_operation;
 struct br_gpudirect;
@@ -64,6 +64,6 @@ int br_gpudirect_copy(void *opaque, bool to_gpu, void *to, const void *from, uin
 void br_gpudirect_register(struct br_context *context, const void *memory, size_t bytes, int gpu);
 
 /* Of note 5, for the engine. */
-struct br_engine_workspace br_gpudirect_workspace(struct br_context *context);
+struct br_cuda_scratch br_gpudirect_scratch(struct br_context *context);
 
 #endif

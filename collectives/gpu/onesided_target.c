@@ -6,7 +6,7 @@
 #include "collectives/comm/memory.h"
 #include "protocol/worker.h"
 #include "collectives/gpu/gpudirect.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "gpu/direct.h"
 
 static bool onesided_target_begin(void *opaque, struct br_target *t)

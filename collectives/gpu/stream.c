@@ -237,7 +237,7 @@ static uint64_t stream_order_due(const struct br_executor *executor, uint64_t no
     return now + (look < POLL_MIN_NS ? POLL_MIN_NS : look > POLL_MAX_NS ? POLL_MAX_NS : look);
 }
 
-void br_stream_order_init(struct braid_comm *comm, struct br_executor *next)
+void br_stream_order_init(struct braid_comm *comm)
 {
     static const struct br_executor_ops ops = {.takes = stream_order_takes,
                                                .submit = stream_order_submit,
@@ -246,7 +246,8 @@ void br_stream_order_init(struct braid_comm *comm, struct br_executor *next)
                                                .oldest = stream_order_oldest,
                                                .due = stream_order_due};
 
-    comm->stream_order = (struct br_executor){.ops = &ops, .next = next};
+    comm->stream_order = (struct br_executor){.ops = &ops, .next = comm->executors};
+    comm->executors = &comm->stream_order;
     br_list_init(&comm->stream_order.node);
     br_list_init(&comm->stream_order.ended);
     br_list_init(&comm->deferred);

@@ -7,7 +7,6 @@
 
 struct braid_comm;
 struct br_context;
-struct br_executor;
 struct br_operation;
 
 /* Creates what puts operations into streams; their host memory is the context's. Returns 0 or
@@ -18,8 +17,8 @@ int br_streams_create(struct br_context *context);
  * fails, op is returned to the pool: a negative errno with a message. */
 int br_stream_submit(struct br_operation *op, void *stream);
 
-/* Makes the communicator's executor that keeps collectives in stream order, before `next`. */
-void br_stream_order_init(struct braid_comm *comm, struct br_executor *next);
+/* Puts an executor that keeps collectives in stream order before the communicator's others. */
+void br_stream_order_init(struct braid_comm *comm);
 
 /* For calls that may wait for all work of a GPU, an operation in a stream included. True: no
  * operation stands in a stream, and none is put there until br_streams_unblock(). Never blocks. */

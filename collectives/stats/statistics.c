@@ -20,7 +20,7 @@
 #include "collectives/engine/operation.h"
 #include "collectives/schedule/schedule.h"
 #include "collectives/shm/executor.h"
-#include "gpu/copier.h"
+#include "collectives/comm/gpu_ops.h"
 #include "protocol/peer.h"
 #include "protocol/transfer.h"
 #include "protocol/worker.h"
@@ -88,16 +88,17 @@ static void statistics_add_context(struct br_context *context, struct braid_stat
 static void take_stats(struct braid_comm *comm, struct braid_stats *out)
 {
     struct br_context *context = comm->context;
+    const struct br_gpu_counters gpu = context->gpu->counters(context);
 
     *out = (struct braid_stats){
         .operations = comm->operations,
         .failed_operations = comm->failed_operations,
         .shm_operations = comm->shm ? comm->shm->operations : 0,
         .outstanding = (uint64_t)atomic_load(&comm->outstanding),
-        .gpu_to_host_bytes = br_copier_counters(context->copier).to_host_bytes,
-        .host_to_gpu_bytes = br_copier_counters(context->copier).to_gpu_bytes,
-        .gpu_reduced_bytes = br_copier_counters(context->copier).reduced_bytes,
-        .gpu_peer_bytes = br_copier_counters(context->copier).shared_bytes,
+        .gpu_to_host_bytes = gpu.to_host_bytes,
+        .host_to_gpu_bytes = gpu.to_gpu_bytes,
+        .gpu_reduced_bytes = gpu.reduced_bytes,
+        .gpu_peer_bytes = gpu.peer_bytes,
         .late_allocations = br_engine_late_allocations(context->engine, comm->group),
     };
     add_worker(context->worker, out);

@@ -52,7 +52,7 @@ int direct_setup(void **state)
                                      .segment_fd = -1,
                                      .keys = {br_workspace_memory(room)},
                                      .gpu = &nics};
-    workspace = (struct br_engine_workspace){take, put, room};
+    scratch = (struct br_cuda_scratch){take, put, room};
     rooms = 0;
     return 0;
 }

@@ -16,7 +16,7 @@
 
 const struct br_cuda *cuda;
 struct br_copier *copier;
-struct br_engine_workspace workspace;
+struct br_cuda_scratch scratch;
 struct br_region_gpu nics;
 unsigned stays;
 
@@ -27,7 +27,7 @@ int open_gpu(void **state)
 {
     (void)state;
     stays = 0;
-    workspace = (struct br_engine_workspace){0};
+    scratch = (struct br_cuda_scratch){0};
     nics = (struct br_region_gpu){.dmabuf = -1, .devices = 1};
     cuda = fake_fresh_gpu();
     return br_copier_create(&copier) || br_copier_open(copier, 1) != 1;
@@ -147,21 +147,27 @@ void run_on_gpu(struct job *job, struct call c, enum where where)
     check_on_gpu(job, &c, where, devices);
 }
 
-void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload)
+struct br_gpu_memory *gpu_memory_of(struct br_offload *offload)
 {
-    job_create(job, &(struct job_options){
-                        .n = n,
-                        .rails = 1,
-                        .network = {.seed = 1, .rkey_ports = workspace.take != NULL},
-                        .engine = {.copier = copier,
-                                   .offload = offload,
-                                   .workspace = workspace,
-                                   .chunk_bytes = chunk_bytes},
-                    });
+    static struct br_cuda_memory memory;
+
+    br_cuda_memory_init(&memory, copier, offload, &scratch);
+    return &memory.memory;
 }
 
-/* ---- a GPU that is lost
- * ----------------------------------------------------------------------- */
+void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload)
+{
+    job_create(job,
+               &(struct job_options){
+                   .n = n,
+                   .rails = 1,
+                   .network = {.seed = 1, .rkey_ports = scratch.take != NULL},
+                   .engine = {.gpu_memory = gpu_memory_of(offload), .chunk_bytes = chunk_bytes},
+               });
+}
+
+/* ---- a GPU that is lost ------------------------------------------------------------------------
+ */
 
 static void *kept[8];
 static int n_kept;
@@ -186,10 +192,8 @@ void create_kept(struct job *job, int n, struct br_offload *offload)
     job_create(job, &(struct job_options){
                         .n = n,
                         .rails = 1,
-                        .network = {.seed = 1, .rkey_ports = workspace.take != NULL},
-                        .engine = {.copier = copier,
-                                   .offload = offload,
-                                   .workspace = workspace,
+                        .network = {.seed = 1, .rkey_ports = scratch.take != NULL},
+                        .engine = {.gpu_memory = gpu_memory_of(offload),
                                    .scratch_alloc = keep_alloc,
                                    .scratch_free = keep_free},
                     });

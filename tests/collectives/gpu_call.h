@@ -4,15 +4,16 @@
 #define BR_TESTS_COLLECTIVES_GPU_CALL_H
 
 #include "tests/collectives/call.h"
+#include "collectives/gpu/cuda_memory.h"
 #include "gpu/copier.h"
 #include "gpu/driver.h"
 #include "gpu/offload.h"
 
 extern const struct br_cuda *cuda; /* its context is current in a test */
 extern struct br_copier *copier;
-/* Of the engines of create(), and of all regions. Each test begins with no workspace, and regions
+/* Of the engines of create(), and of all regions. Each test begins with no scratch, and regions
  * of the one device of a rank. */
-extern struct br_engine_workspace workspace;
+extern struct br_cuda_scratch scratch;
 extern struct br_region_gpu nics;
 extern unsigned stays; /* what a lost GPU keeps of the fake driver's at the end of a test */
 
@@ -23,6 +24,9 @@ int close_gpu(void **state);
 uint8_t *allocate(size_t bytes); /* on the GPU */
 uint8_t *bytes_of(const void *memory);
 void release(void *memory);
+
+/* What engines of this copier, offload (NULL: none) and scratch have; one at a time. */
+struct br_gpu_memory *gpu_memory_of(struct br_offload *offload);
 
 /* A job whose engines have the copier, and reductions on the GPU, if offload is not NULL. */
 void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *offload);

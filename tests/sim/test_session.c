@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gradient sessions in virtual time: ranks whose layers become ready in orders of their own, at
- * times of their own, over the engine and the protocol as they are. A rank may not block here, so it
- * steps when its all-reduces have ended.
+ * times of their own, over the engine and the protocol as they are. A rank may not block here, so
+ * it steps when its all-reduces have ended.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/context.h"
 #include "tests/sim/training_comm.h"
 #include "training/session/session.h"
@@ -37,7 +38,7 @@ struct program {
     size_t sent[ALL], sends; /* elements of each all-reduce, in the order in which they started */
 };
 
-static struct br_context test_context;
+static struct br_context test_context = {.gpu = &br_gpu_cuda};
 static struct br_group group;
 static struct program programs[RANKS];
 

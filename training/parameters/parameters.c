@@ -13,7 +13,7 @@
 #include "base/process.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/operation_pool.h"
-#include "collectives/gpu/gpu.h"
+#include "collectives/comm/memory.h"
 #include "protocol/message.h"
 #include "training/session/agree.h"
 #include "training/parameters/update.h"

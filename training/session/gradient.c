@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
-#include "collectives/gpu/gpu.h"
+#include "collectives/comm/memory.h"
 
 #define MOST_NAMED   8 /* layers in an error */
 #define MISSING_TEXT 128

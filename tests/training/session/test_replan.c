@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
@@ -28,7 +29,7 @@
 #define REVIEW    40           /* iterations, longer than a trial */
 #define TRIED     (WARMUP + 1 + BR_AUTOTUNE_SAMPLES * BR_POLICIES) /* the first trial is over */
 
-static struct br_context replan_context;
+static struct br_context replan_context = {.gpu = &br_gpu_cuda};
 static struct br_group group;
 static struct braid_comm comm = {.context = &replan_context, .size = 2, .group = &group};
 static uint64_t now, idle; /* ns: the clock; the line has nothing more to do */

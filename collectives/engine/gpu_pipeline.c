@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/gpu/gpu_pipeline.h"
+#include "collectives/engine/gpu_pipeline.h"
 
 #include "base/error.h"
+#include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
 #include "collectives/schedule/type.h"
-#include "gpu/direct.h"
-#include "gpu/kernels.h"
 
 /* ---- may it be direct? ----------------------------------------------------------------------- */
 
@@ -30,8 +29,10 @@ static uint32_t gpu_pipeline_devices_of(const struct br_operation *op, int gpu)
 static bool gpu_pipeline_may_reduce(const struct br_engine *engine, const struct br_operation *op,
                                     int gpu)
 {
-    return engine->config.offload && op->fragments.plan->schedule->max_sources <= BR_GPU_SOURCES &&
-           br_offload_reaches(engine->config.offload, gpu, op->send_gpu ? op->send : op->recv);
+    const struct br_gpu_memory *memory = engine->config.gpu_memory;
+
+    return memory->ops->can_reduce(memory, gpu, op->send_gpu ? op->send : op->recv,
+                                   op->fragments.plan->schedule->max_sources);
 }
 
 static bool gpu_pipeline_peer_eligible(const struct br_engine *engine,
@@ -70,24 +71,24 @@ static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct b
 void br_gpu_pipeline_begin(struct br_engine *engine, const struct br_operation *op, size_t scratch,
                            struct br_gpu_pipeline *direct)
 {
-    const struct br_engine_workspace *workspace = &engine->config.workspace;
+    struct br_gpu_memory *memory = engine->config.gpu_memory;
     int gpu = op->send_gpu ? op->send_gpu : op->recv_gpu;
 
     *direct = (struct br_gpu_pipeline){.bytes = scratch};
     if (!gpu_pipeline_eligible(engine, op, gpu))
         return;
-    if (scratch && workspace->take)
-        direct->memory = workspace->take(workspace->context, gpu, scratch, &direct->region);
+    if (scratch)
+        direct->memory = memory->ops->scratch_take(memory, gpu, scratch, &direct->region);
     if (!scratch || direct->memory)
         direct->gpu = gpu;
 }
 
 void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direct)
 {
-    const struct br_engine_workspace *workspace = &engine->config.workspace;
+    struct br_gpu_memory *memory = engine->config.gpu_memory;
 
     if (direct->memory)
-        workspace->put(workspace->context, direct->gpu, direct->memory, direct->bytes);
+        memory->ops->scratch_put(memory, direct->gpu, direct->memory, direct->bytes);
     *direct = (struct br_gpu_pipeline){0};
 }
 
@@ -106,11 +107,11 @@ static int gpu_pipeline_reduce(struct br_engine *engine, const struct br_fragmen
 
     for (uint32_t i = 0; i < step->n_sources; i++)
         engine->sources[i] = br_fragment_address(fragment, &sources[i].span);
-    return br_offload_combine(engine->config.offload, fragment->gpu_pipeline.gpu,
-                              fragment->op->type, fragment->op->reduction,
-                              br_fragment_address(fragment, &step->span), engine->sources,
-                              (int)step->n_sources, br_fragment_step_bytes(fragment, step),
-                              step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+    return engine->config.gpu_memory->ops->reduce_within(
+        engine->config.gpu_memory, fragment->pipeline.gpu, fragment->op->type,
+        fragment->op->reduction, br_fragment_address(fragment, &step->span), engine->sources,
+        (int)step->n_sources, br_fragment_step_bytes(fragment, step),
+        step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
 }
 
 void br_gpu_pipeline_step(struct br_engine *engine, struct br_fragment_step *rs)
@@ -120,21 +121,23 @@ void br_gpu_pipeline_step(struct br_engine *engine, struct br_fragment_step *rs)
     const struct br_source *source = &fragment->schedule->sources[step->first_source];
     bool reduces = step->kind == BR_STEP_REDUCE;
     int rc = reduces ? gpu_pipeline_reduce(engine, fragment, step)
-                     : br_copier_move(engine->config.copier, fragment->gpu_pipeline.gpu,
-                                      br_fragment_address(fragment, &step->span),
-                                      br_fragment_address(fragment, &source->span),
-                                      br_fragment_step_bytes(fragment, step));
+                     : engine->config.gpu_memory->ops->move(
+                           engine->config.gpu_memory, fragment->pipeline.gpu,
+                           br_fragment_address(fragment, &step->span),
+                           br_fragment_address(fragment, &source->span),
+                           br_fragment_step_bytes(fragment, step));
 
     if (rc)
         br_worker_fail(engine->worker, -rc, br_error_message());
     else
-        br_staging_submit(engine, &rs->batch, fragment->gpu_pipeline.gpu,
+        br_staging_submit(engine, &rs->batch, fragment->pipeline.gpu,
                           reduces ? BR_COPY_REDUCTION : BR_COPY_TO_GPU, gpu_pipeline_step_done);
 }
 
 bool br_gpu_pipeline_arrived(struct br_engine *engine, const struct br_fragment *fragment)
 {
-    int rc = br_direct_flush(fragment->gpu_pipeline.gpu);
+    int rc =
+        engine->config.gpu_memory->ops->flush(engine->config.gpu_memory, fragment->pipeline.gpu);
 
     if (rc && !engine->worker->failed)
         br_worker_fail(engine->worker, -rc, br_error_message());

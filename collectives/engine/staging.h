@@ -32,8 +32,8 @@
  *
  * Everything here is the engine's, under its rules (engine.h).
  */
-#ifndef BR_COLLECTIVES_GPU_STAGING_H
-#define BR_COLLECTIVES_GPU_STAGING_H
+#ifndef BR_COLLECTIVES_ENGINE_STAGING_H
+#define BR_COLLECTIVES_ENGINE_STAGING_H
 
 #include <stdbool.h>
 #include <stddef.h>

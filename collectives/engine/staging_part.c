@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parts of messages and accesses. */
 #include "base/error.h"
+#include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
-#include "gpu/direct.h"
+#include "collectives/engine/staging.h"
 
 static struct br_staging *staged_of(struct br_operation *op, int i)
 {
@@ -54,7 +54,9 @@ bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, in
 bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *op,
                            const struct br_transfer *t)
 {
-    int rc = t->region && t->region->gpu ? br_direct_flush(op->recv_gpu) : 0;
+    int rc = t->region && t->region->gpu
+                 ? engine->config.gpu_memory->ops->flush(engine->config.gpu_memory, op->recv_gpu)
+                 : 0;
 
     if (rc && !engine->worker->failed)
         br_worker_fail(engine->worker, -rc, br_error_message());

@@ -2,8 +2,9 @@
 /* REDUCE steps of fragments on the GPU that their data comes from (staging.h, note 5). */
 #include <errno.h>
 
+#include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "gpu/kernels.h"
 
 static int gpu_of(const struct br_operation *op)
@@ -27,10 +28,11 @@ static bool staging_reduce_is_ours(const struct br_fragment *fragment, const str
 bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_step *step)
 {
     const struct br_source *sources = &fragment->schedule->sources[step->first_source];
+    const struct br_gpu_memory *memory = fragment->engine->config.gpu_memory;
     const struct br_operation *op = fragment->op;
     int n_host = 0;
 
-    if (!fragment->engine->config.offload || !gpu_of(op) || fragment->scratch_pinned <= 0 ||
+    if (!gpu_of(op) || fragment->scratch_pinned <= 0 ||
         !staging_reduce_is_ours(fragment, &step->span))
         return false;
     for (uint32_t i = 0; i < step->n_sources; i++) {
@@ -39,9 +41,9 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
         n_host += !lies_there(fragment, &sources[i]);
     }
     return br_fragment_step_bytes(fragment, step) > 0 &&
-           br_offload_is_faster(fragment->engine->config.offload, gpu_of(op), op->type,
-                                br_fragment_step_bytes(fragment, step), (int)step->n_sources,
-                                n_host);
+           memory->ops->reduces_faster(memory, gpu_of(op), op->type,
+                                       br_fragment_step_bytes(fragment, step), (int)step->n_sources,
+                                       n_host);
 }
 
 static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batch *batch)
@@ -49,7 +51,8 @@ static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batc
     struct br_staging_reduction *reduction =
         br_container_of(batch, struct br_staging_reduction, batch);
 
-    br_offload_end(engine->config.offload, reduction->gpu, reduction->mark);
+    engine->config.gpu_memory->ops->reduce_end(engine->config.gpu_memory, reduction->gpu,
+                                               reduction->mark);
     br_list_push_front(&engine->free_reductions, &batch->node);
     if (engine->worker->failed)
         return;
@@ -90,10 +93,11 @@ bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs)
     if (rs->done || !br_staging_reduce_pays(fragment, step) ||
         br_list_empty(&engine->free_reductions) || !find_sources(fragment, step, sources))
         return false;
-    rc = br_offload_reduce(engine->config.offload, gpu, fragment->op->type, fragment->op->reduction,
-                           br_fragment_address(fragment, &step->span), sources,
-                           (int)step->n_sources, br_fragment_step_bytes(fragment, step),
-                           step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0, &mark);
+    rc = engine->config.gpu_memory->ops->reduce(
+        engine->config.gpu_memory, gpu, fragment->op->type, fragment->op->reduction,
+        br_fragment_address(fragment, &step->span), sources, (int)step->n_sources,
+        br_fragment_step_bytes(fragment, step),
+        step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0, &mark);
     if (rc < 0)
         return false;
     reduction =

@@ -38,8 +38,8 @@
  *
  * Everything here is the engine's, under its rules (engine.h).
  */
-#ifndef BR_COLLECTIVES_GPU_GPU_PIPELINE_H
-#define BR_COLLECTIVES_GPU_GPU_PIPELINE_H
+#ifndef BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H
+#define BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 /* Operations on the shared segment: the whole of the user's memory, a few KiB, in one buffer: [what
  * is read | what is written]. */
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 
 #define ALIGNMENT 256u
 

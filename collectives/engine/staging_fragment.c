@@ -2,7 +2,7 @@
 /* Fragments of collectives: [scratch | copy of the input | copy of the output], in the run's host
  * memory. A copy holds the fragment's range of each block, one behind the other. */
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "collectives/schedule/type.h"
 
 #define ALIGNMENT 256u
@@ -36,7 +36,7 @@ size_t br_staging_fragment_bytes(const struct br_operation *op, size_t elements)
 
 static bool fragment_is_staged(const struct br_fragment *fragment, enum br_buffer buffer)
 {
-    return !fragment->gpu_pipeline.gpu && is_staged(fragment->op, buffer);
+    return !fragment->pipeline.gpu && is_staged(fragment->op, buffer);
 }
 
 int br_staging_fragment_gpu(const struct br_fragment *fragment, uint32_t buffer)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
 
 #define LEAST_BUFFER (64u << 10)
@@ -56,7 +57,8 @@ bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction d
 {
     int rc = engine->worker->failed
                  ? 0
-                 : br_copier_copy(engine->config.copier, gpu, direction, to, from, bytes);
+                 : engine->config.gpu_memory->ops->copy(engine->config.gpu_memory, gpu, direction,
+                                                        to, from, bytes);
 
     if (rc)
         staging_failed(engine, rc);
@@ -67,7 +69,8 @@ void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, in
                        enum br_copy_direction direction,
                        void (*then)(struct br_engine *, struct br_copy_batch *))
 {
-    int rc = br_copier_mark(engine->config.copier, gpu, direction, &batch->copy);
+    int rc = engine->config.gpu_memory->ops->mark(engine->config.gpu_memory, gpu, direction,
+                                                  &batch->copy);
 
     batch->direction = direction;
     batch->then = then;
@@ -104,9 +107,10 @@ int br_staging_poll(struct br_engine *engine, uint64_t now)
     br_list_for_each_safe (node, &engine->copying) {
         struct br_copy_batch *batch = br_container_of(node, struct br_copy_batch, node);
         uint64_t bit = batch->copy.event ? 1ull << (batch->copy.gpu - 1) : 0;
-        int rc = pending[batch->direction] & bit
-                     ? 0
-                     : br_copier_done(engine->config.copier, &batch->copy);
+        int rc =
+            pending[batch->direction] & bit
+                ? 0
+                : engine->config.gpu_memory->ops->done(engine->config.gpu_memory, &batch->copy);
 
         if (rc == 0 && !lost) {
             pending[batch->direction] |= bit;
@@ -114,7 +118,7 @@ int br_staging_poll(struct br_engine *engine, uint64_t now)
         }
         if (rc < 0)
             staging_failed(engine, rc);
-        br_copier_forget(engine->config.copier, &batch->copy);
+        engine->config.gpu_memory->ops->forget(engine->config.gpu_memory, &batch->copy);
         br_list_remove(&batch->node);
         batch->then(engine, batch);
         n++;

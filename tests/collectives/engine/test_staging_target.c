@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "tests/collectives/gpu_call.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
 

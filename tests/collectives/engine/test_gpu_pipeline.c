@@ -2,7 +2,7 @@
 /* Collectives that stay on a (fake) GPU, over simulated NICs: their memory, which the CPU can touch
  * here (fake_cuda.h, note 7), they read and write by regions and remote keys. That no CPU does is
  * proved over soft-RoCE (guest/gpu_collectives). */
-#include "collectives/gpu/gpu_pipeline.h"
+#include "collectives/engine/gpu_pipeline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Collectives whose values are combined on a (fake) GPU, over the simulator. */
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations on memory of a (fake) GPU, over the simulator. */
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -123,7 +123,9 @@ static void collective__grows_beside_a_stream_that_waits(void **state)
                          .n = 2,
                          .rails = 1,
                          .network = {.seed = 1},
-                         .engine = {.copier = copier, .chunk_bytes = 8 << 20, .max_fragments = 2},
+                         .engine = {.gpu_memory = gpu_memory_of(NULL),
+                                    .chunk_bytes = 8 << 20,
+                                    .max_fragments = 2},
                      });
     assert_int_equal(cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0), 0);
     cuda->stream_wait_32(stream, (uintptr_t)&gate, 1, BR_CUDA_WAIT_GEQ);

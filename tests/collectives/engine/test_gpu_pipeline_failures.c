@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "collectives/gpu/gpu_pipeline.h"
+#include "collectives/engine/gpu_pipeline.h"
 #include "tests/collectives/direct_setup.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "collectives/engine/internal.h"
-#include "collectives/gpu/staging.h"
+#include "collectives/engine/staging.h"
 
 /* A request that is served. */
 struct stage_target {
