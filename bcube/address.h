@@ -25,42 +25,44 @@ struct br_bcube {
     uint32_t hosts; /* n^k */
 };
 
-/* Checks n >= 2, k >= 1 and n^k <= BR_BCUBE_HOSTS_MAX: 0, or -EINVAL with a message, *cube
- * untouched. */
+/* Makes a cube. Returns 0, or -EINVAL with a message unless n >= 2, k >= 1 and n^k <=
+ * BR_BCUBE_HOSTS_MAX; then *cube is unchanged. */
 int br_bcube_init(struct br_bcube *cube, int64_t n, int64_t k);
 
 /* The same from text: "3,2" is n = 3, k = 2. NULL is an error as well. */
 int br_bcube_parse(struct br_bcube *cube, const char *text);
 
-/* n^level, what digit `level` counts; level <= k. br_bcube_power(cube, k - 1) is the number of
- * switches of a level. */
+/* Returns n^level, the value of digit `level`; level <= k. br_bcube_power(cube, k - 1) is the
+ * number of switches of a level. */
 uint32_t br_bcube_power(const struct br_bcube *cube, uint32_t level);
 
 uint32_t br_bcube_digit(const struct br_bcube *cube, uint32_t host, uint32_t level);
 uint32_t br_bcube_with_digit(const struct br_bcube *cube, uint32_t host, uint32_t level,
                              uint32_t digit);
 
-/* All k digits, digits[i] is digit i; and back. */
+/* Writes all k digits, digit i into digits[i]; and makes a host of them. */
 void br_bcube_digits(const struct br_bcube *cube, uint32_t host,
                      uint32_t digits[BR_BCUBE_LEVELS_MAX]);
 uint32_t br_bcube_host(const struct br_bcube *cube, const uint32_t digits[]);
 
-/* "[v(k-1),..,v0]" into out, which holds BR_BCUBE_TEXT bytes. Returns out. */
+/* Writes "[v(k-1),..,v0]" into out, which holds BR_BCUBE_TEXT bytes. Returns out. */
 char *br_bcube_text(const struct br_bcube *cube, uint32_t host, char *out);
 
-/* The host of "[1,0]", or of a plain number. 0, or -EINVAL with a message. */
+/* Reads a host: "[1,0]" or a plain number. Returns 0, or -EINVAL with a message. */
 int br_bcube_parse_host(const struct br_bcube *cube, const char *text, uint32_t *host);
 
-/* In how many digits two hosts differ: hops of the shortest route. */
+/* Returns in how many digits two hosts differ, which is the number of hops of the shortest route.
+ */
 uint32_t br_bcube_distance(const struct br_bcube *cube, uint32_t a, uint32_t b);
 
-/* The level on which a and b are neighbours; -1: they are not (also when a == b). */
+/* Returns the level on which a and b are neighbours; -1: they are none (also when a == b). */
 int br_bcube_level(const struct br_bcube *cube, uint32_t a, uint32_t b);
 
-/* Neighbour i in 0..n-2 of a level, in the order of their digits. */
+/* Returns neighbour i, from 0 to n-2, of a level, in the order of their digits. */
 uint32_t br_bcube_neighbour(const struct br_bcube *cube, uint32_t host, uint32_t level, uint32_t i);
 
-/* Index of the host's switch of a level, its port there, and the host on a port. */
+/* Return the index of the host's switch of a level, the host's port there, and the host on a port.
+ */
 uint32_t br_bcube_switch(const struct br_bcube *cube, uint32_t host, uint32_t level);
 uint32_t br_bcube_port(const struct br_bcube *cube, uint32_t host, uint32_t level);
 uint32_t br_bcube_switch_host(const struct br_bcube *cube, uint32_t level, uint32_t index,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A forest: spanning trees of a cube over the links that work, which together load its NICs as
- * evenly as possible. An all-reduce cuts its buffer into a piece for each tree, adds up towards the
- * root and passes the result back: a NIC sends, and receives, a piece for each edge of a tree at
- * it. All hosts that are given the same failures make the same forest to the bit.
+ * Spanning trees of a cube over the links that work, which together load its NICs as evenly as
+ * possible. An all-reduce cuts its buffer into a piece for each tree, reduces towards the root and
+ * sends the result back: for each edge of a tree at a NIC, the NIC sends and receives one piece.
+ * All hosts that are given the same failures make the same trees to the bit.
  *
- * Immutable after br_disjoint_trees_new; may be read by any number of threads.
+ * The trees never change after br_disjoint_trees_new(); any number of threads may read them.
  */
 #ifndef BR_BCUBE_DISJOINT_TREES_H
 #define BR_BCUBE_DISJOINT_TREES_H
 
 #include "bcube/failures.h"
 
-#define BR_DISJOINT_TREES_HOSTS                                                                    \
-    256u /* of the largest cube; making one takes a tenth of a second there */
-#define BR_DISJOINT_TREES_MAX 64u
+/* Hosts of the largest cube; making its trees takes a tenth of a second. */
+#define BR_DISJOINT_TREES_HOSTS 256u
+#define BR_DISJOINT_TREES_MAX   64u
 
 struct br_disjoint_trees {
     struct br_bcube cube;
@@ -27,9 +27,11 @@ struct br_disjoint_trees {
     uint16_t parents[]; /* [trees * hosts]: the root is its own */
 };
 
-/* -ENOMEM; -EINVAL with a message: the cube is too large; -EHOSTUNREACH with a message: the links
- * that work do not join all hosts. Missing hosts (failures->missing_from) are left out, failed ones
- * are not allowed for. */
+/*
+ * Makes the trees. Missing hosts (failures->missing_from) are left out; failed hosts are not
+ * allowed for. Returns 0 and the trees, which the caller frees; or with a message -ENOMEM; -EINVAL:
+ * the cube is too large; -EHOSTUNREACH: the links that work do not join all hosts.
+ */
 int br_disjoint_trees_new(const struct br_bcube *cube, const struct br_failures *failures,
                           struct br_disjoint_trees **trees);
 void br_disjoint_trees_free(struct br_disjoint_trees *trees); /* NULL allowed */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of a cube does not work: NICs, hosts, switches. A sorted array: asked in log time, changed
- * in linear time. A partial cube is one whose missing hosts and switches are failures.
+ * The set of what does not work in a cube: NICs, hosts, switches. It is a sorted array: a look-up
+ * takes logarithmic time, an addition linear time. In a partial cube the missing hosts and switches
+ * are failures.
  *
- * A set that nobody changes may be read by any number of threads. NULL stands for a set without
- * failures wherever the set is only asked.
+ * Any number of threads may read a set that nobody changes. Where a set is only read, NULL stands
+ * for one without failures.
  */
 #ifndef BR_BCUBE_FAILURES_H
 #define BR_BCUBE_FAILURES_H
@@ -30,21 +31,21 @@ enum br_failure {
 
 void br_failures_destroy(struct br_failures *failures); /* all zero again */
 
-/* Adding what is there already, and removing what is not, is 0. -ENOMEM; -EINVAL: a number or level
- * that no cube has. */
+/* Adds a failure. Returns 0, also when it is in the set already; or with a message -ENOMEM, or
+ * -EINVAL: a number or level that no cube has. */
 int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t number,
                     uint32_t level);
 bool br_failures_has(const struct br_failures *failures, enum br_failure kind, uint32_t number,
                      uint32_t level);
 
-/* The host exists and has not failed; what its NICs do does not matter. */
+/* Returns whether the host exists and has not failed, whatever the state of its NICs. */
 bool br_host_works(const struct br_failures *failures, uint32_t host);
 
-/* The host, its NIC of the level and the switch work. */
+/* Returns whether the host, its NIC of the level and the switch work. */
 bool br_nic_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t host,
                   uint32_t level);
 
-/* Can a and b, neighbours of that level, talk to each other: both NICs work. */
+/* Returns whether a and b, neighbours of that level, reach each other: both NICs work. */
 bool br_link_works(const struct br_bcube *cube, const struct br_failures *failures, uint32_t a,
                    uint32_t b, uint32_t level);
 

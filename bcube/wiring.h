@@ -47,11 +47,11 @@ struct br_wiring {
     char (*findings)[BR_WIRING_TEXT];
 };
 
-/* 0 or -ENOMEM with a message. */
+/* Starts an analysis of the first n_hosts hosts of a cube. Returns 0, or -ENOMEM with a message. */
 int br_wiring_init(struct br_wiring *wiring, const struct br_bcube *cube, uint32_t n_hosts);
 void br_wiring_destroy(struct br_wiring *wiring);
 
-/* NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are
+/* Adds that NIC `nic` of `host` has heard NIC `other_nic` of `other`. Numbers that do not exist are
  * ignored. */
 void br_wiring_add_neighbour(struct br_wiring *wiring, uint32_t host, uint32_t nic, uint32_t other,
                              uint32_t other_nic);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What wiring.c (segments) and wiring_findings.c (with a message) share. */
+/* What wiring.c (which finds the segments) and wiring_findings.c (which writes the messages) share.
+ */
 #ifndef BR_BCUBE_WIRING_INTERNAL_H
 #define BR_BCUBE_WIRING_INTERNAL_H
 
@@ -24,19 +25,24 @@ static inline uint32_t br_wiring_host_of(uint32_t port)
     return port / BR_WIRING_NICS;
 }
 
-/* The hosts that there are on a switch. */
+/* Returns how many hosts of a partial cube are on a switch. */
 uint32_t br_wiring_expected(const struct br_wiring *wiring, struct br_wiring_switch at);
-/* Is this the switch that the host belongs to on that level? */
+
+/* Returns whether this is the switch that the host belongs to on that level. */
 static inline bool br_wiring_belongs(const struct br_wiring *wiring, uint32_t host,
                                      struct br_wiring_switch at)
 {
     return br_bcube_switch(&wiring->cube, host, at.level) == at.index;
 }
+
+/* Returns whether the segment is this switch, or one of several that are joined. */
 bool br_wiring_segment_is(const struct br_wiring_segment *segment, struct br_wiring_switch at);
-/* The segment of a NIC, NULL: it takes no part. */
+
+/* Returns the segment of a NIC; NULL: it takes no part. */
 const struct br_wiring_segment *br_wiring_segment_of(const struct br_wiring *wiring, uint32_t host,
                                                      uint32_t nic);
 
-void br_wiring_find(struct br_wiring *wiring); /* the words */
+/* Writes the findings. */
+void br_wiring_find(struct br_wiring *wiring);
 
 #endif

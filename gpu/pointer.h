@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where memory lies.
+ * Whether memory is a GPU's, and which one's.
  *
- * 1. Who uses no GPU pays one load and one branch. br_gpu_look() decides at braid_init() whether
- *    this process can have GPU memory at all: there is an NVIDIA driver in the kernel, or
+ * 1. A process that uses no GPU pays one load and one branch. br_gpu_look() decides at braid_init()
+ * whether this process can have GPU memory at all: there is an NVIDIA driver in the kernel, or
  *    BRAID_CUDA_LIBRARY names a library. Only then is libcuda loaded, and not initialised: a
  *    process that has not done so itself has no GPU memory, and the driver says "not initialised"
  *    for every address.

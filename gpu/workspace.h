@@ -22,15 +22,17 @@
 struct br_copier;
 struct br_workspace;
 
-/* Of a GPU that the copier, which is borrowed, has open. Negative errno with a message. */
+/* Allocates the workspace of a GPU that the copier has open; the copier is borrowed until destroy.
+ * Returns 0, or a negative errno with a message. */
 int br_workspace_create(struct br_copier *copier, int gpu, struct br_workspace **out);
-/* Nobody has room there, and no NIC knows it. NULL: nothing. */
+/* Frees a workspace of which nothing is taken and which no NIC knows. NULL allowed. */
 void br_workspace_destroy(struct br_workspace *workspace);
 
-/* All of it: BR_WORKSPACE_BYTES. */
+/* Returns the whole memory: BR_WORKSPACE_BYTES. */
 void *br_workspace_memory(const struct br_workspace *workspace);
 
-/* NULL: there is no room now. bytes: at least 1; of put the same as of take. */
+/* Takes `bytes` >= 1 bytes; br_workspace_put() gives them back with the same number. NULL: there is
+ * no room now. */
 void *br_workspace_take(struct br_workspace *workspace, size_t bytes);
 void br_workspace_put(struct br_workspace *workspace, void *memory, size_t bytes);
 

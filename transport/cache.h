@@ -23,24 +23,27 @@ struct br_cache_counters {
     uint64_t pinned_bytes; /* now, see note 4 */
 };
 
-/* A bound for one of `ranks` processes of this machine: its share of a quarter of the memory, and
- * half of what it may lock, so that regions and bounce buffers have room, too. */
+/* Returns a bound for one of `ranks` processes of this machine: the smaller one of its share of a
+ * quarter of the memory and half of what it may lock, which leaves room for regions and bounce
+ * buffers. */
 uint64_t br_cache_default_bytes(uint32_t ranks);
 
-/* Of those of devices[0..n) whose caps.pins is set. bytes: the bound. Both as in struct
- * br_cache_counters. -ENOMEM, or what the monitor says when it cannot be had (with a message); then
- * there is nothing to close. May block. */
+/* Opens a cache for those of devices[0..n) whose capabilities say that they pin; the devices stay
+ * open until it is closed. bytes: the bound, as pinned_bytes counts. Returns 0, or with a message
+ * -ENOMEM or the error of br_monitor_open(); then there is nothing to close. May block. */
 int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struct br_cache **out);
-/* No reference is left and the devices are still open. NULL: nothing. */
+/* Closes a cache to which no reference is left. NULL allowed. May block. */
 void br_cache_close(struct br_cache *cache);
 
-/* A region with keys that holds the memory, and a reference to it; NULL: this memory goes without
- * one. Never blocks for long, but for a registration. */
+/* Returns a region with keys that contains the memory, and takes a reference to it, which
+ * br_cache_put() gives back. NULL: the memory is not registered, and goes through bounce buffers.
+ * Blocks only for a registration. */
 struct br_region *br_cache_get(struct br_cache *cache, const void *memory, size_t bytes);
 void br_cache_put(struct br_cache *cache, struct br_region *region);
-/* Is it one of the cache's? */
+/* Returns whether the region is one of the cache's. */
 bool br_cache_owns(const struct br_cache *cache, const struct br_region *region);
-/* Deregisters what has changed and is no longer in use. Cheap when there is nothing. */
+/* Deregisters entries whose pages have changed and that are no longer in use. Costs a load when
+ * there are none. */
 void br_cache_reclaim(struct br_cache *cache);
 const struct br_cache_counters *br_cache_counters(const struct br_cache *cache);
 

@@ -15,14 +15,16 @@
 
 struct br_gpu_cache;
 
-/* For devices[0..n), which stay open while it is. -ENOMEM with a message. */
+/* Opens a cache for devices[0..n), which stay open until it is closed. Returns 0, or -ENOMEM with a
+ * message. */
 int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cache **out);
-/* No reference is left. NULL: nothing. */
+/* Closes a cache to which no reference is left. NULL allowed. */
 void br_gpu_cache_close(struct br_gpu_cache *cache);
 
-/* A region that holds the memory, with keys of the devices in the mask (a bit each, by place in
- * devices[]; always the same for a GPU), and a reference to it. NULL: there is none. may_register:
- * else only one that is registered already. */
+/* Returns a region that contains the memory, with keys of the devices in the mask, and takes a
+ * reference to it, which br_gpu_cache_put() gives back. NULL: there is none. devices: one bit for
+ * each index of devices[], always the same mask for one GPU. may_register: if false, only a region
+ * that is registered already is returned. */
 struct br_region *br_gpu_cache_get(struct br_gpu_cache *cache, const void *memory, size_t bytes,
                                    uint32_t devices, bool may_register);
 void br_gpu_cache_put(struct br_gpu_cache *cache, struct br_region *region);

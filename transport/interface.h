@@ -19,16 +19,19 @@ struct br_interface {
     bool local; /* packets stay on this host: loopback or veth */
 };
 
-/* All interfaces that out[0..max) has room for, one entry each, IPv4 before IPv6. Returns how many,
- * or -errno. */
+/* Lists the interfaces of this host, one entry each, with the IPv4 address if there is one,
+ * otherwise IPv6. Returns how many, at most max, or a negative errno. */
 int br_interface_list(struct br_interface *out, int max);
 
-/* The one that `name` means: an interface, an IP address of this host, or NULL: the first usable
- * one, loopback last. -ENODEV, -EADDRNOTAVAIL or -ENETDOWN with a message. */
+/* Finds the interface that `name` means: the name of an interface, an IP address of this host, or
+ * NULL: the first usable one, loopback last. Returns 0, or -ENODEV, -EADDRNOTAVAIL or -ENETDOWN
+ * with a message. */
 int br_interface_find(const char *name, struct br_interface *out);
 
-/* "" when usable; else why not and what mends it. */
+/* Writes "" when the interface is usable, otherwise why it is not and what to do about it. */
 void br_interface_why_not(const struct br_interface *interface, char *out, size_t bytes);
-uint64_t br_interface_speed(const struct br_interface *interface); /* bits per second; 0 unknown */
+
+/* Returns the bits per second of the link; 0: unknown. */
+uint64_t br_interface_speed(const struct br_interface *interface);
 
 #endif

@@ -16,7 +16,7 @@
 
 #include "base/list.h"
 
-/* Belongs to the caller; alive from open to close. */
+/* The caller's; it stays where it is from open to close. */
 struct br_watch {
     struct br_list node;
     /* The pages of [start, end) have changed or are about to. On any thread, under the lock (note
@@ -24,21 +24,23 @@ struct br_watch {
     void (*invalidate)(struct br_watch *watch, uintptr_t start, uintptr_t end);
 };
 
-/* The first one starts the thread. -ENOSYS, -EPERM, ... with a message that says what the kernel
- * lacks or forbids. */
+/* Adds a watch; the first one starts the thread. Returns 0, or -ENOSYS, -EPERM, ... with a message
+ * that says what the kernel lacks or forbids. */
 int br_monitor_open(struct br_watch *watch);
-/* No callback after it. May wait for the thread. */
+/* Removes a watch: its callback is not called any more. May wait for the thread. */
 void br_monitor_close(struct br_watch *watch);
 
+/* The lock of note 3, under which callbacks run. */
 void br_monitor_lock(void);
 void br_monitor_unlock(void);
-/* Under the lock. true: every change of armed memory that has come through is known to the watches.
- * false: one is under way; let go of the lock and ask again, or do without. Reads events itself;
- * does not wait. */
+/* Called under the lock. Returns true when the watches know every change of armed memory that has
+ * taken effect; false when a change is under way: release the lock and ask again, or do without.
+ * Reads events itself and does not wait. */
 bool br_monitor_is_current(void);
 
-/* From now on changes of [start, end) are told; page aligned, mapped. Not under the lock. -errno
- * with a message: it cannot be watched (files, memory that another userfaultfd serves). */
+/* Reports changes of [start, end), which is page aligned and mapped, from now on. Not under the
+ * lock. Returns 0, or a negative errno with a message: the memory cannot be watched (files, memory
+ * that another userfaultfd serves). */
 int br_monitor_arm(uintptr_t start, uintptr_t end);
 
 #endif

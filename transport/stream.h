@@ -54,36 +54,47 @@ struct br_stream_tx {
     uint32_t cursor;                 /* bytes of frame `sent`, header included, that are gone */
 };
 
-/* `buffers`: messages that the peer may have outstanding. -ENOMEM. */
+/* buffers: messages that the peer may have outstanding. config is borrowed. Returns 0, or -ENOMEM
+ * with a message. */
 int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *config,
                       uint32_t buffers);
-void br_stream_rx_destroy(struct br_stream_rx *rx); /* safe on a zeroed rx */
 
-/* Where the next *bytes > 0 bytes of the stream go, at most. -ENOBUFS: all message buffers are held
- * by the protocol; ask again after one is released. The place is valid until slots change. */
+/* Frees the message buffers. An all-zero rx is allowed. */
+void br_stream_rx_destroy(struct br_stream_rx *rx);
+
+/* Says where the next bytes of the stream go: at most *bytes > 0 of them, at *place, which is valid
+ * until slots change. Returns 0, or -ENOBUFS: the protocol holds all message buffers; ask again
+ * after one is released. */
 int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
 
 /*
- * `bytes` bytes have been written to the place that want() named. 1: *event has kind, slot, offset,
- * length, inline_, payload and buffer (inline_ of a DATA event is valid until the next want(); a
- * stale frame is one, too, with a slot number that nobody has); 0: not yet; -EPROTO with a message:
- * malformed, the stream is lost.
+ * Reports that `bytes` bytes have been written to the place that br_stream_rx_want() named. Returns
+ * 1 when a frame is complete: *event has kind, slot, offset, length, inline_, payload and buffer
+ * (inline_ of a DATA event is valid until the next want; a stale frame is an event, too, with a
+ * slot number that nobody has). Returns 0 when it is not complete yet, or -EPROTO with a message
+ * when the stream is malformed, and lost.
  */
 int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event);
+
+/* Gives back the buffer of a MESSAGE event. */
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);
 
-/* false: full. */
+/* Adds a frame to the queue: its header is copied, its payload stays the caller's until the frame
+ * is reported. Returns false when the queue is full. */
 bool br_stream_tx_push(struct br_stream_tx *tx, const struct br_frame *frame);
 /*
- * The next bytes to send: number of iovecs (0: nothing), with about max_bytes in *bytes at most.
- * After BR_STREAM_LITTLE bytes or less, ask again: what is large behind them is left for a call of
- * its own. The kernel hands 64 KiB to the peer at a time, and a READY in front of them would arrive
- * 6 us later, when they are copied.
+ * Fills iov[0..max) with the next bytes to send. Returns the number of entries, 0 when there is
+ * nothing; *bytes is their sum, about max_bytes at most. After a result of at most BR_STREAM_LITTLE
+ * bytes ask again: a large payload behind them is left for a call of its own, because the kernel
+ * passes 64 KiB to the peer at a time, and a READY in front of them would arrive 6 us later.
  */
 int br_stream_tx_gather(struct br_stream_tx *tx, struct iovec *iov, int max, size_t max_bytes,
                         size_t *bytes);
-void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes); /* these many of them are gone */
-/* The oldest frame that is gone and not yet reported; NULL: none. Valid until the next push. */
+
+/* Reports that so many of these bytes were sent. */
+void br_stream_tx_advance(struct br_stream_tx *tx, size_t bytes);
+/* Returns the oldest frame that was sent and not yet reported, and marks it as reported; NULL:
+ * there is none. Valid until the next push. */
 const struct br_stream_entry *br_stream_tx_report(struct br_stream_tx *tx);
 
 #endif

@@ -32,23 +32,23 @@ struct br_tcp_socket_options {
 int br_tcp_socket_options_read(const struct br_interface *interface, uint64_t patience,
                                struct br_tcp_socket_options *out);
 
-/* From now on sockets belong to the interface; without effect on loopback. -EPERM with a message:
- * this kernel lets only root. */
+/* Binds the sockets that are made with these options to the interface; without effect on loopback.
+ * Returns 0, or -EPERM with a message: this kernel allows it only to root. */
 int br_tcp_socket_options_bind(const struct br_interface *interface,
                                struct br_tcp_socket_options *options);
-/* What the sockets of a device on this interface need: the two above, the second where the device's
- * configuration says own_nic_only. A kernel that lets only root do that is a downgrade. Errors of
- * br_tcp_socket_options_read(). */
+/* Reads the options of a device's sockets on this interface, and binds them to it where the
+ * device's configuration says own_nic_only. A kernel that allows this only to root is a downgrade,
+ * not an error. Returns 0 or the errors of br_tcp_socket_options_read(). */
 int br_tcp_socket_options_of(const struct br_device *device, const struct br_interface *interface,
                              struct br_tcp_socket_options *out);
 
-/* A non-blocking socket, bound to the interface's address, that listens; *address gets its port.
- * The sockets that it accepts inherit its options. Returns it, or -errno with a message. */
+/* Returns a non-blocking socket that listens at the interface's address, or a negative errno with a
+ * message; the caller closes it. *address gets its port. Accepted sockets inherit its options. */
 int br_tcp_socket_listen(const struct br_interface *interface,
                          const struct br_tcp_socket_options *options,
                          union br_inet_address *address);
-/* A non-blocking socket, bound to the address `from` (its port is ignored), that has begun to
- * connect. Returns it, or -errno with a message. */
+/* Returns a non-blocking socket, bound to the address `from` (its port is ignored), that has begun
+ * to connect, or a negative errno with a message; the caller closes it. */
 int br_tcp_socket_connect(const union br_inet_address *from,
                           const struct br_tcp_socket_options *options,
                           const union br_inet_address *to);

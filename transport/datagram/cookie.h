@@ -28,17 +28,17 @@ struct br_dgram_cookies {
     uint32_t n_ended;
 };
 
-/* -errno with a message: no random numbers */
+/* Makes the key. Returns 0, or a negative errno with a message: there are no random numbers. */
 int br_dgram_cookie_init(struct br_dgram_cookies *cookies);
-/* A number for a link of ours; never 0, never the same. */
+/* Returns a number for a link of ours: never 0, never the same twice. */
 uint64_t br_dgram_cookie_new(struct br_dgram_cookies *cookies);
-/* The number for a link that `from` opens under its own number `peer`. Never 0. */
+/* Returns the number for a link that `from` opens under its own number `peer`; never 0. */
 uint64_t br_dgram_cookie_answer(const struct br_dgram_cookies *cookies,
                                 const union br_inet_address *from, uint64_t peer, uint64_t now);
-/* Did we give out this number to `from` of late, and has it had no link yet that has ended? */
+/* Returns whether we gave this number to `from` recently, and no link with it has ended yet. */
 bool br_dgram_cookie_good(const struct br_dgram_cookies *cookies, uint64_t number,
                           const union br_inet_address *from, uint64_t peer, uint64_t now);
-/* its link has ended */
+/* Remembers that the link of this number has ended. */
 void br_dgram_cookie_end(struct br_dgram_cookies *cookies, uint64_t number);
 
 #endif

@@ -6,13 +6,16 @@
 
 #include "transport/dpdk/module.h"
 
-/* The module, for the life of the process; blocks in the file system. From any thread. -ENOENT with
- * words: it is not there, or DPDK is not, and which package mends it; -EPROTO with a message: it
- * belongs to another braid. */
+/*
+ * Returns the module in *out, valid for the life of the process; NULL on failure. The first call
+ * loads it and blocks on the file system. From any thread. Errors come with a message: -ENOENT: the
+ * module or DPDK is missing, and which package to install; -ENOTSUP: the processor is too old;
+ * -EPROTO: the module belongs to another version of braid.
+ */
 int br_dpdk_library(const struct br_dpdk_module **out);
 
-/* For tests: from now on this goes for the module; NULL: the real one again. Not while another
- * thread asks for it. */
+/* For tests: replaces the module from now on; NULL: the real one again. Not while another thread
+ * calls br_dpdk_library(). */
 void br_dpdk_library_replace(const struct br_dpdk_module *module);
 
 #endif

@@ -14,12 +14,12 @@ struct br_dpdk_nic {
     int numa_node;      /* -1: unknown */
 };
 
-/* The NICs of this host, up to max: how many. */
+/* Lists the NICs of this host. Returns how many, at most max. */
 int br_dpdk_nics(const char *root, struct br_dpdk_nic *out, int max);
-/* The device of this address; false: there is none. */
+/* Reads the device with this address. Returns false when there is none. */
 bool br_dpdk_nic_read(const char *root, const char *address, struct br_dpdk_nic *out);
-/* 0 when DPDK can have it; else -EBUSY, -ENODEV with a message: why not, and the command that mends
- * it. */
+/* Returns 0 when DPDK can use the NIC, otherwise -EBUSY or -ENODEV with a message that says why
+ * not, and the command to run. */
 int br_dpdk_nic_check(const struct br_dpdk_nic *nic);
 
 #endif

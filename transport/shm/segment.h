@@ -10,29 +10,32 @@
 #include <stddef.h>
 
 /*
- * Zeroed, resident memory behind braid_alloc(): huge pages where large, on numa_node unless
- * negative. *base and *fd are the caller's until br_segment_free(). -ENOMEM, -EMFILE with a
- * message. May take as long as touching all pages. A child of fork() has its own copy, as of any
- * other memory. From any thread.
+ * Allocates zeroed, resident memory for braid_alloc(), with huge pages where it is large, and on
+ * numa_node unless that is negative. *base and *fd are the caller's until br_segment_free().
+ * Returns 0, or -ENOMEM or -EMFILE with a message. Touches all pages. A child of fork() has its own
+ * copy, as of any other memory. From any thread.
  */
 int br_segment_alloc(size_t bytes, int numa_node, void **base, int *fd);
-/* The same where no other process is to map it, which comes at half the price: *fd is -1. */
+/* The same for memory that no other process maps, at half the cost: *fd is -1. */
 int br_segment_alloc_private(size_t bytes, void **base, int *fd);
-void br_segment_free(void *base, size_t bytes, int fd); /* as given to and by either */
 
-/* A segment of exactly `bytes` rounded up to pages, not yet resident and not mapped. Returns its fd
- * or -errno. */
+/* Frees what either function allocated, with the same arguments. */
+void br_segment_free(void *base, size_t bytes, int fd);
+
+/* Creates a segment of `bytes` rounded up to pages, which is neither resident nor mapped yet.
+ * Returns its descriptor, which the caller closes, or a negative errno with a message. */
 int br_segment_create(const char *name, size_t bytes);
 
-/* Bytes of a segment that another process handed us; -EPROTO with a message when it is no sealed
- * memfd. */
+/* Reads the size of a segment that another process has sent. Returns 0, or -EPROTO with a message
+ * when it is no sealed memfd. */
 int br_segment_check(int fd, size_t *bytes);
 
-/* Maps bytes of fd, aligned for huge pages where large. NULL with a message on failure. Undo with
- * munmap(). */
+/* Maps bytes of fd, aligned for huge pages where it is large. Returns NULL with a message on
+ * failure. The caller unmaps with munmap(). */
 void *br_segment_map(int fd, size_t bytes, int protection);
-/* The same, readable and writable, with the last `ring` bytes, whole pages, once more behind: a
- * ring in them has no seam. Undo with munmap() of bytes + ring. */
+/* The same, readable and writable, with the last `ring` bytes, which are whole pages, mapped a
+ * second time behind the first: so any part of a ring in them lies in one piece. The caller unmaps
+ * bytes + ring. */
 void *br_segment_map_ring(int fd, size_t bytes, size_t ring);
 
 #endif

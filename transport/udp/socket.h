@@ -20,16 +20,16 @@
 /* of the packet that an ICMP message is about: enough for its header and the next field */
 #define BR_UDP_QUOTE_BYTES 32
 
-/* A non-blocking socket at `address`; receives: also in trains (train.h), at the first free port of
- * the options' range, else at any port. *address gets the port. Returns it, or -errno with a
- * message. */
+/* Returns a non-blocking socket at `address`, or a negative errno with a message; the caller closes
+ * it. receives: it takes trains, too (train.h), and gets the first free port of the options' range;
+ * otherwise it gets any port. *address gets the port. */
 int br_udp_socket_open(const struct br_tcp_socket_options *options, bool receives,
                        union br_inet_address *address);
 
-/* Bytes behind the UDP header of the largest packet that the interface carries, as its MTU says. */
+/* Returns the bytes behind the UDP header of the largest packet that the interface's MTU allows. */
 uint32_t br_udp_socket_packet_bytes(const struct br_interface *interface);
-/* Bytes that may wait in the socket; what the kernel allows, which is less than we want where
- * rmem_max is small. */
+/* Returns how many bytes may wait in the socket: what the kernel allows, which is less than we want
+ * where rmem_max is small. */
 uint32_t br_udp_socket_room(int fd);
 
 /* What went wrong with a packet that was sent. */
@@ -38,7 +38,7 @@ struct br_udp_diagnosis {
     uint32_t quote_bytes;
     uint64_t quote[BR_UDP_QUOTE_BYTES / 8]; /* the beginning of that packet */
 };
-/* The next piece of bad news; false: no more. */
+/* Reads the next error that the kernel reports for a packet. Returns false when there is none. */
 bool br_udp_socket_diagnosis(int fd, struct br_udp_diagnosis *out);
 
 #endif

@@ -84,23 +84,23 @@ struct br_verbs_library {
     char cm_why_not[BR_ERROR_BYTES];
 };
 
-/* The table, for the life of the process. Loaded once by whoever comes first, from any thread;
- * blocks in the file system then. -ENOENT with a message (which package): a library is not there;
- * -ENOSYS with a message: it is too old. */
+/* Returns the table in *out, valid for the life of the process; NULL on failure. The first call
+ * loads the libraries and blocks on the file system. From any thread. Errors come with a message:
+ * -ENOENT: libibverbs is missing, and which package to install; -ENOSYS: it is too old. */
 int br_verbs_library(const struct br_verbs_library **out);
 
-/* The errno behind a call that has returned NULL, which is all that its manual page promises: errno
- * was 0 before, and may be so still. */
+/* Returns a positive errno for a call that has returned NULL. Its manual page promises no errno, so
+ * the caller sets errno to 0 before the call, and 0 becomes EIO. */
 static inline int br_verbs_errno(void)
 {
     return errno > 0 ? errno : EIO;
 }
 
-/* For tests: from now on this table goes for the host's; NULL: the host's again. Not while another
- * thread asks for it. */
+/* For tests: replaces the host's table from now on; NULL: the host's again. Not while another
+ * thread calls br_verbs_library(). */
 void br_verbs_library_replace(const struct br_verbs_library *table);
 
-/* ibv_query_port, which verbs.h makes a macro: a positive errno, like it. */
+/* Does what ibv_query_port() does, which verbs.h makes a macro. Returns 0 or a positive errno. */
 int br_verbs_query_port(const struct br_verbs_library *library, struct ibv_context *context,
                         uint8_t port, struct ibv_port_attr *out);
 

@@ -79,9 +79,8 @@ int br_dpdk_port_receive(struct br_dpdk_port *port, struct br_dpdk_arrival *out)
     port->n_held = rte_eth_rx_burst(port->id, 0, port->held, BR_DPDK_BURST);
     for (unsigned i = 0; i < port->n_held; i++) {
         rte_prefetch0(rte_pktmbuf_mtod(port->held[i], void *));
-        rte_prefetch0(
-            /* our own header */
-            rte_pktmbuf_mtod_offset(port->held[i], void *, RTE_CACHE_LINE_SIZE));
+        /* The second line has our own header. */
+        rte_prefetch0(rte_pktmbuf_mtod_offset(port->held[i], void *, RTE_CACHE_LINE_SIZE));
     }
     for (unsigned i = 0; i < port->n_held; i++)
         look_at(port->held[i], &out[i]);
