@@ -101,7 +101,7 @@ static int warm_up(struct replay *r, uint64_t *copied)
 
 static int run(struct replay *r, int iterations, const char *policy)
 {
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     uint64_t start, busy, end, copied;
     int rc = warm_up(r, &copied);
 

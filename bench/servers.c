@@ -67,7 +67,7 @@ static int iterate(struct braid_parameters *p, struct device *d)
 static int run(struct braid_comm *comm, struct braid_parameters *p, struct device *d,
                int iterations, const char *way)
 {
-    struct braid_parameters_report report;
+    struct braid_parameters_report report = {0};
     uint64_t start = 0;
     int rc = 0;
 
