@@ -20,21 +20,21 @@
 struct br_context;
 struct br_settings;
 
-/* What this rank has to offer. Sets settings->network, unless the others have to be asked. -E2BIG,
- * -EINVAL (BRAID_DEVICES) with a message. Blocks in the file system. */
+/* Finds what this rank can use. Sets settings->network, unless the other ranks have to be asked.
+ * Blocks on the file system. Returns 0; -E2BIG or -EINVAL (BRAID_DEVICES) with a message. */
 int br_backend_query(struct br_settings *settings, struct br_verbs_capabilities *out);
 
 /*
- * Settles settings.network. Collective, on all ranks whatever they want; the store must be open.
- * Its errors, and -EPROTO with a message: some insist on verbs, and others cannot. Where some have
- * RDMA devices in vain, rank 0 logs a warning that says on whose account. Blocks until `until`, ns,
- * at most.
+ * Decides settings.network. Collective over all ranks, whatever their settings; the store must be
+ * open. Where some ranks have RDMA devices that stay unused, rank 0 logs a warning that names the
+ * rank that cannot use them. Blocks until `until` (ns) at most. Returns 0; an error of the store;
+ * or -EPROTO with a message: some ranks insist on verbs, and others cannot.
  */
 int br_backend_agree(struct br_context *context, const struct br_verbs_capabilities *mine,
                      uint64_t until);
 
-/* Can all of them use verbs? Else `why` names the first rank that stands in the way. offers[0..n)
- * come from other processes. */
+/* Can all ranks use verbs? If not, `why` names the first rank that cannot. offers[0..n) come from
+ * other processes and are not trusted. */
 bool br_backend_is_verbs(const struct br_verbs_capabilities *offers, int n, char *why,
                          size_t bytes);
 

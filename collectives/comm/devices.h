@@ -16,7 +16,7 @@ struct br_settings;
 
 struct br_devices {
     int n;        /* devices to open; in a BCube its levels */
-    bool ordered; /* somebody said which device is which level */
+    bool ordered; /* the names say which device is which level */
     /* none of them is loopback, and no NIC serves twice */
     bool real;
     /* as br_device_config takes them; "": there is none */
@@ -24,18 +24,18 @@ struct br_devices {
     char nics[BR_WIRING_NICS][IF_NAMESIZE]; /* the interfaces behind them; BCube only */
 };
 
-/* All ranks are on one host, as far as the launcher has said. */
+/* Are all ranks on one host, as far as the launcher has said? */
 bool br_devices_one_host(const struct br_environment *environment);
 
-/* Those that the user or an inventory names; n == 0: nobody names any. -E2BIG, -EINVAL with a
- * message. */
+/* Lists the devices that the user or an inventory names; n == 0: none is named. Returns 0, -E2BIG
+ * or -EINVAL with a message. */
 int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
 
-/* Those that the user named, else those that there are for settings.network. -EINVAL, -ENODEV and
- * others with a message. Blocks briefly. */
+/* Lists the devices that are named, or else those of this host for settings.network. Blocks
+ * briefly. Returns 0; -EINVAL, -ENODEV or another negative errno with a message. */
 int br_devices_list(const struct br_context *context, struct br_devices *devices);
 
-/* In a BCube, whether there is one for each level. -EINVAL with a message. */
+/* Checks that in a BCube there is a device for each level. Returns 0, or -EINVAL with a message. */
 int br_devices_check_count(const struct br_context *context, const struct br_devices *devices);
 
 #endif

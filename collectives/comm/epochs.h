@@ -14,7 +14,7 @@
 
 #define BR_EPOCHS_BYTES (16u << 20)
 #define BR_EPOCHS_GROUP (BR_MAX_GROUPS - 1) /* its number */
-/* rounds that are due and have not ended: each has operations of its own that wait for it */
+/* rounds that are due and have not ended; each has operations that wait for it */
 #define BR_EPOCHS_MAX_ROUNDS 2048u
 
 struct br_context;
@@ -24,7 +24,7 @@ struct br_epochs {
     struct br_operation op; /* the round under way */
     /* what it gathers: br_worker_broken_links() of each rank */
     uint64_t local_links, *all_links;
-    /* rounds; as many as group.known of the ranks' communicator have ended */
+    /* rounds; as many as group.epoch of the ranks' communicator have ended */
     uint64_t due_rounds, begun_rounds;
     uint64_t orders[BR_EPOCHS_MAX_ROUNDS];     /* of the rounds, by number */
     uint64_t bytes;                            /* of all-reduces since the last one was due */
@@ -32,19 +32,21 @@ struct br_epochs {
     uint32_t n_disjoint_trees;
 };
 
-/* Nothing but 0 where the job is no BCube, or too large a one. Called before anything is submitted.
- * -ENOMEM. */
+/* Called before anything is submitted. Does nothing where the job is no BCube, or too large a one.
+ * Returns 0 or -ENOMEM. */
 int br_epochs_create(struct br_context *context);
-void br_epochs_destroy(struct br_context *context); /* no operation is under way */
+/* No operation may be under way. */
+void br_epochs_destroy(struct br_context *context);
 
-/* An operation is about to be submitted. If it is an all-reduce of all ranks: sets its view; begins
- * a round if one is due. */
+/* Called for an operation that is about to be submitted to the engine. If it is an all-reduce of
+ * all ranks, sets its epoch, and begins a round if one is due. */
 void br_epochs_assign(struct br_context *context, struct br_operation *op, uint64_t now);
-/* The round has ended. */
+/* Called when the operation of the round has ended. */
 void br_epochs_round_ended(struct br_context *context, uint64_t now);
 
-/* Pure: the NICs that explain what the ranks miss, each as br_worker_broken_links() says: those
- * with the most broken links first. Of a link with two candidates the lower host's. -ENOMEM. */
+/* Adds the NICs that explain the broken links of the ranks, those with the most broken links first;
+ * of a link with two candidates that of the lower host. broken[r]: br_worker_broken_links() of rank
+ * r. Pure. Returns 0 or -ENOMEM. */
 int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken,
                        struct br_failures *failures);
 

@@ -12,12 +12,13 @@ struct br_subnet {
     uint32_t address, mask; /* host byte order; address 0: no IPv4, or not known */
 };
 
-/* Of a device as br_device_config names it, behind which the interface `nic` is. Blocks briefly. */
+/* The subnet of a device. device: as br_device_config names it; nic: the interface behind it.
+ * Blocks briefly. */
 struct br_subnet br_subnet_of(const char *device, const char *nic);
 
-/* Neighbours must share a subnet, and no address. of: by host and NIC, BR_WIRING_NICS a host, after
- * br_wiring_analyse(). 0, or -ENETUNREACH with the message of the first contradiction, the same on
- * every rank. Pure. */
+/* Checks that neighbours share a subnet, and no address. of: by host and NIC, BR_WIRING_NICS for
+ * each host. wiring: after br_wiring_analyse(). Returns 0, or -ENETUNREACH with a message about the
+ * first contradiction, which is the same on every rank. Pure. */
 int br_subnet_check(const struct br_wiring *wiring, const struct br_subnet *of);
 
 #endif

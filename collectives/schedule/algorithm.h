@@ -26,11 +26,10 @@ enum br_algorithm {
     BR_RING,    /* one dimension, a ring */
     BR_HALVING, /* recursive halving and doubling */
     BR_BRUCK,   /* alltoall: lg n rounds of packed blocks */
-    BR_DIMENSIONAL,    /* the shape in the request, as are the two that follow (method.h) */
+    BR_DIMENSIONAL,    /* by the shape in the request, as the next two (algorithm_config.h) */
     BR_BML,            /* a thread for each level of a BCube, each starting on another level */
     BR_BLUECONNECT,    /* a stage for each factor of the number of ranks */
-    BR_DISJOINT_TREES, /* allreduce: spanning trees over the links that work, of the forest in the
-                          request */
+    BR_DISJOINT_TREES, /* allreduce: the edge-disjoint trees in the request, over links that work */
     BR_DISSEMINATION,  /* barrier */
     BR_ALGORITHMS,
 };
@@ -47,19 +46,20 @@ struct br_schedule_request {
 };
 
 const char *br_algorithm_name(enum br_algorithm algorithm);
-/* Knows "server", too: parameter servers spread over all ranks (push, sum, pull) are BR_DIRECT.
- * -EINVAL with a message. */
+/* Finds an algorithm by name. "server" is known too: parameter servers spread over all ranks (push,
+ * sum, pull) are BR_DIRECT. Returns 0, or -EINVAL with a message. */
 int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
 
-/* 0, or -EINVAL with a message that says why this algorithm cannot serve this request. The rank is
- * not looked at. */
+/* Returns 0, or -EINVAL with a message that says why this algorithm cannot serve this request. The
+ * rank is ignored. */
 int br_algorithm_check(const struct br_schedule_request *request);
 
-/* Whether it goes digit by digit where the request has a shape (direct dimensions with all ranks):
- * in a BCube. */
+/* Does the algorithm go digit by digit where the request has a shape (direct dimensions with all
+ * ranks), as in a BCube? */
 bool br_algorithm_digits(enum br_algorithm algorithm);
 
-/* The shape of an algorithm that the dimensional generator serves; false: it is none of those. */
+/* Writes the shape of an algorithm that the dimensional generator serves. Returns false if it is
+ * none of those. */
 bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape);
 
 /* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
@@ -68,7 +68,8 @@ uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
 /* How many blocks a message of them holds at most (br_schedule.packed). */
 uint32_t br_algorithm_packed(const struct br_schedule_request *request);
 
-/* The schedule of request->rank; the caller frees it. -EINVAL (with a message), -ENOMEM. */
+/* Builds the schedule of request->rank, which the caller frees with br_schedule_free(). Returns 0,
+ * -EINVAL with a message, or -ENOMEM. */
 int br_algorithm_build(const struct br_schedule_request *request, struct br_schedule **schedule);
 
 #endif

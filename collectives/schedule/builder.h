@@ -12,7 +12,8 @@
 
 struct br_builder;
 
-/* -ENOMEM. The generator then says br_builder_set_pieces before its first step. */
+/* Makes a builder, which br_builder_finish() frees. The generator has to call
+ * br_builder_set_pieces() before its first step. Returns 0 or -ENOMEM. */
 int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n,
                    uint32_t rank, uint32_t root, bool in_place);
 
@@ -22,14 +23,13 @@ const struct br_schedule *br_builder_schedule(const struct br_builder *builder);
 /* Cuts each block into `pieces` pieces. Once, before the first step. */
 void br_builder_set_pieces(struct br_builder *builder, uint32_t pieces);
 
-/* Announces messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1
- * piece. */
+/* Allows messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece. */
 void br_builder_set_packed(struct br_builder *builder, uint32_t blocks);
 
 /* Fragments go one behind the other (br_schedule.follows). */
 void br_builder_set_ordered(struct br_builder *builder);
 
-/* `count` fresh chunks of scratch. */
+/* Returns `count` fresh chunks of scratch. */
 struct br_span br_builder_scratch(struct br_builder *builder, uint32_t count);
 
 /* Sends a span to a peer. */
@@ -51,8 +51,8 @@ void br_builder_reduce(struct br_builder *builder, struct br_span span,
 /* span = source; no step where they are the same in place. */
 void br_builder_copy(struct br_builder *builder, struct br_span span, struct br_span source);
 
-/* Frees the builder and gives its schedule, which the caller frees. -EINVAL: the generator broke a
- * rule, with a message that names rank and step; -ENOMEM. */
+/* Frees the builder and returns its schedule, which the caller frees. Returns 0; -EINVAL with a
+ * message that names rank and step: the generator broke a rule; or -ENOMEM. */
 int br_builder_finish(struct br_builder *builder, struct br_schedule **schedule);
 
 #endif

@@ -46,7 +46,7 @@ struct br_source {
     struct br_span span;
     /* the RECV step with BR_STEP_MAY_MAP whose bytes these are; -1: they are in `span` */
     int32_t recv;
-    bool given; /* what the caller gave: no step before has written there */
+    bool given; /* the bytes are those that the caller gave: no step before has written there */
 };
 
 struct br_step {
@@ -73,7 +73,8 @@ struct br_schedule {
     enum br_collective collective;
     uint32_t n, rank, root;
     bool in_place;
-    /* fragments go one behind the other: transfers of an earlier one first (run.c, note 3) */
+    /* fragments go one behind the other: transfers of an earlier one first (engine/fragment.c, note
+     * 3) */
     bool follows;
     uint32_t pieces; /* of each block */
     /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
@@ -89,14 +90,14 @@ struct br_schedule {
     uint32_t max_sources; /* of one step */
 };
 
-/* Whether the collective has a root. */
+/* Does the collective have a root? */
 static inline bool br_collective_rooted(enum br_collective collective)
 {
     return collective == BR_BROADCAST || collective == BR_REDUCE || collective == BR_GATHER ||
            collective == BR_SCATTER;
 }
 
-/* Whether INPUT counts on the root only, and OUTPUT. */
+/* Does INPUT, or OUTPUT, count on the root only? */
 static inline bool br_collective_from_root(enum br_collective collective)
 {
     return collective == BR_BROADCAST || collective == BR_SCATTER;
@@ -107,7 +108,7 @@ static inline bool br_collective_to_root(enum br_collective collective)
     return collective == BR_REDUCE || collective == BR_GATHER;
 }
 
-/* Whether values of different ranks are combined. */
+/* Are values of different ranks reduced? */
 static inline bool br_collective_reduces(enum br_collective collective)
 {
     return collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
@@ -131,7 +132,8 @@ static inline uint32_t br_collective_blocks(enum br_collective collective, uint3
     }
 }
 
-/* "allreduce", ...; br_collective_find: -EINVAL with a message when there is none of this name. */
+/* The name of a collective, "allreduce", ...; and back: find returns 0, or -EINVAL with a message.
+ */
 const char *br_collective_name(enum br_collective collective);
 int br_collective_find(const char *name, enum br_collective *collective);
 

@@ -21,7 +21,7 @@ static inline size_t br_type_size(enum braid_type type)
     return (unsigned)type < BRAID_TYPES ? sizes[type] : 0;
 }
 
-/* Of a value of the enum. */
+/* Is it an integer type? type: a value of the enum. */
 static inline bool br_type_is_integer(enum braid_type type)
 {
     return type >= BRAID_INT8;
@@ -33,8 +33,9 @@ const char *br_type_name(enum braid_type type);
 const char *br_reduction_name(enum braid_reduction reduction);
 
 /*
- * The value for a name, for tools and bindings. nccl-tests' and C's names are understood too
- * ("float", "double", "half"). -EINVAL with a message listing the names when there is none; *out is
+ * Find the value of a name, for tools and bindings. The names of nccl-tests and C are understood
+ * too
+ * ("float", "double", "half"). Return 0, or -EINVAL with a message that lists the names; *out is
  * then untouched.
  */
 int br_type_parse(const char *name, enum braid_type *out);

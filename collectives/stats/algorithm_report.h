@@ -26,19 +26,20 @@ struct br_algorithm_report_entry {
 struct br_algorithm_report {
     struct br_algorithm_report_entry entries[BR_ALGORITHM_REPORT_ENTRIES];
     uint32_t n;
-    uint64_t overflowed; /* operations beyond them */
+    uint64_t overflowed; /* operations for which there was no entry left */
 };
 
-/* An operation of `ranks` ranks that began at `began` has ended well. */
+/* Counts an operation of `ranks` ranks that began at `began` and has ended without an error. */
 void br_algorithm_report_add(struct br_algorithm_report *report, const struct br_operation *op,
                              uint32_t ranks, uint64_t began, uint64_t now);
 
-/* One line an entry. model: of the job; says why where the ranks are those of the job. */
+/* Prints one line for each entry. model: that of the job; entries whose ranks are all of the job
+ * also say what bounds them. */
 void br_algorithm_report_print(const struct br_algorithm_report *report,
                                const struct br_cost_model *model, FILE *stream);
 
-/* The same with a line of what the network is and `more` below, to stderr for "1", else into the
- * file of this name. A warning when that cannot be written. */
+/* The same with a line about the network before, and `more` after it. path: "1" is stderr, anything
+ * else a file. Logs a warning when the file cannot be written. */
 void br_algorithm_report_write(const struct br_algorithm_report *report,
                                const struct br_network *network, const char *more,
                                const char *path);

@@ -15,7 +15,7 @@
 
 #define BR_RANK_SOCKET "%s.%d.%d.sock" /* of the socket of a rank: job, rank, process */
 
-/* false: this is no such name. */
+/* Takes the name of a socket apart. Returns false if it is not one of a rank. */
 bool br_socket_parse(const char *name, char job[BR_JOB_TEXT], int *rank, int *pid);
 
 struct br_snapshot {
@@ -38,16 +38,17 @@ struct br_counter {
 /* In the order of their structs; NULL names end them. */
 extern const struct br_counter br_counters_rank[], br_counters_peer[], br_counters_rail[];
 
-void br_snapshot_free(struct br_snapshot *snapshot); /* what is in it */
+/* Frees what is in it, not the struct. */
+void br_snapshot_free(struct br_snapshot *snapshot);
 
-/* For free(); NULL: no memory. */
+/* Returns the snapshot as JSON, which the caller frees; NULL: no memory. */
 char *br_snapshot_json(const struct br_snapshot *snapshot);
-/* What br_snapshot_json() has written. Fields that are missing are 0. -EPROTO with a message for
- * any other text; -ENOMEM. */
+/* Reads what br_snapshot_json() has written; missing fields are 0. On success br_snapshot_free()
+ * frees it. Returns 0, -EPROTO with a message for any other text, or -ENOMEM. */
 int br_snapshot_parse(const char *json, struct br_snapshot *snapshot);
 
-/* All of them in Prometheus' text format, version 0.0.4; each metric once, with the ranks as
- * labels. */
+/* Writes all snapshots in Prometheus' text format, version 0.0.4; each metric once, with the ranks
+ * as labels. */
 void br_snapshot_prometheus(const struct br_snapshot *snapshots, int n, FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are
- * run.c's, slices protocol/tracing.c's. */
+ * engine/fragment.c's, slices protocol/tracing.c's. */
 #include "collectives/stats/tracing.h"
 
 #include "base/trace.h"

@@ -43,23 +43,24 @@ struct br_calibration {
     struct br_calibration_congestion congestion[BR_COST_LEVELS];
     uint32_t n_measured;
     struct br_cost_measured measured[BR_COST_MEASURED];
-    /* what is written; borrowed. Reading leaves them out: NULL */
+    /* for br_calibration_write(); borrowed. br_calibration_read() sets NULL */
     const struct br_calibration_link *links;
     uint32_t n_links;
 };
 
-/* -ENOENT and others, -EINVAL with a message that names the file and what is wrong in it;
- * -ENOMEM. */
+/* Read and write a file. Return 0; -EINVAL with a message that names the file and what is wrong in
+ * it; -ENOMEM; or an error of the file, with a message. */
 int br_calibration_read(const char *path, struct br_calibration *calibration);
 int br_calibration_write(const char *path, const struct br_calibration *calibration);
 
-/* May a job on this topology use it? It has to be of the same kind with as many levels. -EINVAL
- * with a message. */
+/* Returns 0 if a job on this topology may use the calibration, which has to be of the same kind
+ * with as many levels; else -EINVAL with a message. */
 int br_calibration_check(const struct br_calibration *calibration,
                          const struct br_topology *topology);
 
-/* What has changed since, as text for a warning; false: nothing. devices: as in the calibration,
- * "": not known. crowded: do all ranks share fewer cores of one machine? NULL: not known. */
+/* Writes what has changed since the calibration was measured, for a warning. Returns false when
+ * nothing has. devices: as in the calibration; "": not known. crowded: do all ranks share fewer
+ * cores of one machine? NULL: not known. */
 bool br_calibration_stale(const struct br_calibration *calibration,
                           const struct br_topology *topology, const char *devices,
                           const bool *crowded, char text[BR_CALIBRATION_STALE_TEXT]);

@@ -38,7 +38,7 @@ enum br_cost_class {
     BR_COST_CLASSES
 };
 
-/* What one way of a collective was measured to take, for blocks of float32 of these sizes,
+/* The measured times of a collective with one configuration, for blocks of float32 of these sizes,
  * ascending. */
 #define BR_COST_POINTS   12
 #define BR_COST_MEASURED 96
@@ -53,7 +53,7 @@ struct br_cost_measured {
 
 struct br_cost_model {
     const struct br_topology *topology; /* borrowed; NULL: FLAT */
-    /* borrowed; the choice believes them more than the formulas */
+    /* borrowed; where they apply, the choice takes them instead of the formulas */
     const struct br_cost_measured *measured;
     uint32_t n_measured;
     /* how the engine cuts (schedule.h); 0: as it is best, into 1 to 64 fragments */
@@ -69,22 +69,22 @@ struct br_cost_model {
     bool shared;  /* the same, and the figures of the levels do not have it in them */
 };
 
-/* What lies between the ranks, for the default figures: shared memory of one host, TCP between
+/* What connects the ranks, for the default figures: shared memory of one host, TCP between
  * processes of one machine, a network. */
 enum br_cost_locality { BR_COST_HOST, BR_COST_MACHINE, BR_COST_NETWORK };
 
-/* The figures until somebody calibrates; of a network: rails of 10 Gb/s each (1 to
- * BR_COST_LEVELS). */
+/* Fills the model with the default figures. rails: 1 to BR_COST_LEVELS; in a network they count as
+ * rails of 10 Gb/s each. */
 void br_cost_model_default(struct br_cost_model *model, enum br_cost_locality place,
                            uint32_t rails);
 
-/* The same for a topology, which stays borrowed; place counts for FLAT, `rails` of equal rate for
- * FLAT and between HOSTS. */
+/* The same for a topology, which stays borrowed. place is for FLAT only, `rails` of equal rate are
+ * for FLAT and between HOSTS. */
 void br_cost_model_on(struct br_cost_model *model, const struct br_topology *topology,
                       enum br_cost_locality place, uint32_t rails);
 
-/* -EINVAL with a message when a figure is not a number, negative, above BR_COST_MAX, or there are
- * too many or no levels. */
+/* Returns 0; or -EINVAL with a message when a figure is not a number, negative or above
+ * BR_COST_MAX, or when there are too many levels or none. */
 int br_cost_model_check(const struct br_cost_model *model);
 
 /* gamma of a class, and the class of numbers of so many bytes. */
@@ -95,8 +95,8 @@ enum br_cost_class br_cost_class_of(size_t bytes);
  * BR_LEVEL_ANY. */
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level);
 
-/* br_topology_route for a message of so many bytes: what a single relayed frame carries goes one
- * way. */
+/* br_topology_route() for a message of so many bytes: a message that a single relayed frame carries
+ * takes one route. */
 uint32_t br_cost_links(const struct br_topology *topology, uint32_t from, uint32_t to,
                        uint8_t level, double bytes, struct br_hop hops[BR_TOPOLOGY_HOPS]);
 
@@ -114,15 +114,15 @@ double br_cost_of_hop(const struct br_cost_model *model, const struct br_hop *ho
 double br_cost_of_machine(const struct br_cost_model *model, const struct br_hop *hops, uint32_t n,
                           double bytes);
 
-/* What was measured for a request; NULL: nothing. */
+/* The measured times that apply to a request; NULL: there are none. Borrowed from the model. */
 const struct br_cost_measured *br_cost_measured_find(const struct br_cost_model *model,
                                                      const struct br_schedule_request *request);
 
-/* Seconds by what was measured for blocks of `bytes` bytes: between two points as the logarithms
- * say; 0: outside of them. */
+/* Seconds for blocks of `bytes` bytes by measured times, interpolated between two points in the
+ * logarithms; 0: the size lies outside of them. */
 double br_cost_measured_at(const struct br_cost_measured *measured, double bytes);
 
-/* What an estimate is made of, in seconds. */
+/* The parts of an estimate, in seconds. */
 struct br_cost_parts {
     double total;
     double latency; /* alphas and overheads: what remains for empty messages */
@@ -131,8 +131,9 @@ struct br_cost_parts {
     uint8_t level;  /* of the busiest port; BR_COST_MACHINE_LEVEL: the machine is what is busiest */
 };
 
-/* Seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments, by formula.
- * rank and in_place are not looked at. -EINVAL with a message: br_algorithm_check fails. */
+/* Estimates the seconds that a request takes for blocks of `bytes` bytes in `fragments` fragments,
+ * by formula. rank and in_place of the request are ignored. Returns 0, or -EINVAL with the message
+ * of br_algorithm_check(). */
 int br_cost_estimate(const struct br_cost_model *model, const struct br_schedule_request *request,
                      double bytes, uint32_t fragments, double *seconds);
 

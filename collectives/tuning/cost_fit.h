@@ -32,8 +32,8 @@ struct br_cost_fit {
     uint32_t n;        /* points without the outliers */
 };
 
-/* n points, 2 to BR_COST_FIT_POINTS, y above 0. false: fewer than two different x, or numbers that
- * are none. */
+/* Fits a line to n points, 2 to BR_COST_FIT_POINTS, with y above 0. Returns false when there are
+ * fewer than two different x, or values that are not finite. */
 bool br_cost_fit_line(const double *x, const double *y, uint32_t n, struct br_cost_fit *fit);
 
 #endif

@@ -24,10 +24,10 @@ struct br_network {
 
 /*
  * Fills in the model; the topology stands, but for its cores, which rank 0 knows, and so does
- * `crowded`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the calibration
- * file ("": none), warns when it is stale (devices: its rails, as in a calibration), and puts the
- * figures into the store, the others get them there. store NULL: a job of one. Blocks until the
- * deadline at most. Errors of the store; of the file, with the same message on all ranks.
+ * `oversubscribed`. place and rails: for the defaults (br_cost_model_on). Rank 0 reads the
+ * calibration file ("": none), warns when it is stale (devices: its rails, as in a calibration),
+ * and puts the figures into the store, the others get them there. store NULL: a job of one. Blocks
+ * until the deadline at most. Errors of the store; of the file, with the same message on all ranks.
  */
 int br_network_init(struct br_network *network, int rank, enum br_cost_locality place,
                     uint32_t rails, const char *calibration, const char *devices,

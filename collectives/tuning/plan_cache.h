@@ -10,7 +10,8 @@
 #include "base/list.h"
 #include "collectives/tuning/tuning.h"
 
-/* A way that has been chosen or named; each once, kept until br_plan_cache_destroy. */
+/* A configuration that has been chosen or named; each is here once, until
+ * br_plan_cache_destroy(). */
 struct br_plan_config {
     struct br_list node;
     struct br_algorithm_config config;
@@ -24,10 +25,10 @@ struct br_plan {
     struct br_schedule_request request;
     struct br_schedule *schedule;
     uint16_t *readers; /* [n_steps]: sources that read a mapped RECV */
-    uint32_t users;    /* operations under way: it is not dropped */
+    uint32_t users;    /* references; a plan with any is not dropped */
 };
 
-/* A way chosen for a size. */
+/* A configuration chosen for a size. */
 struct br_plan_tuning {
     const struct br_plan_config *config; /* NULL: this place is free */
     size_t bytes;
@@ -61,20 +62,22 @@ void br_plan_cache_init(struct br_plan_cache *cache, const struct br_cost_model 
                         uint32_t rank, uint32_t n);
 void br_plan_cache_destroy(struct br_plan_cache *cache);
 
-#define BR_DISJOINT_TREES_MIN_BYTES (256u << 10) /* bytes */
+#define BR_DISJOINT_TREES_MIN_BYTES (256u << 10)
 
 /*
- * The way for blocks of `bytes` bytes: by name (method.h), or the cheapest for "" and "auto"; for
- * all-reduces of BR_DISJOINT_TREES_MIN_BYTES and more where links of a BCube are broken, a forest:
- * the cost model knows whole networks only. The result stays until the next call. -EINVAL, -E2BIG
- * with a message; -ENOMEM.
+ * Finds the configuration for blocks of `bytes` bytes: the one that text names
+ * (algorithm_config.h), or for "" and "auto" the cheapest. All-reduces of
+ * BR_DISJOINT_TREES_MIN_BYTES and more take disjoint trees where links of a BCube are broken,
+ * because the cost model knows whole networks only. *tuning is valid until the next call. Returns
+ * 0, -EINVAL or -E2BIG with a message, or -ENOMEM.
  */
 int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective,
                          enum br_cost_class class, const char *text, size_t bytes,
                          const struct br_plan_tuning **tuning);
 
-/* The plan, held; give it back with br_plan_put(). root: 0 where the collective has none. -EINVAL
- * (with a message; the same on all ranks), -ENOMEM. */
+/* Finds or builds a plan and takes a reference to it, which br_plan_put() gives back. root: 0 where
+ * the collective has none. Returns 0, -EINVAL with a message (the same on all ranks), or
+ * -ENOMEM. */
 int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
                       const struct br_plan_config *config, uint32_t root, bool in_place,
                       struct br_plan **plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a round of messages does to the ports of the network, by the cost model. For estimates
- * (cost.h). Pure.
+ * The load of a round of messages on the ports of the network, by the cost model. The estimates of
+ * cost.h use it. Pure.
  *
  * Up to BR_PORT_LOAD_PORTS ranks every port is counted. In larger networks the first ranks, or
  * those of one host, stand for all, and count what is relayed for them as their own: exact where
@@ -46,11 +46,11 @@ void br_port_load_add(struct br_port_load *load, const struct br_cost_model *mod
                       const struct br_topology *topology, const struct br_exchange *exchange,
                       double rounds);
 
-/* load += other; alpha stays. */
+/* Adds `other` to the load; alpha stays. */
 void br_port_load_sum(struct br_port_load *load, const struct br_port_load *other);
 
-/* The busiest port's seconds, or the machine's; *level: which level that is (NULL allowed), or
- * BR_COST_MACHINE_LEVEL. */
+/* Returns the seconds of the busiest port, or of the machine. *level (NULL allowed) becomes the
+ * level of that port, or BR_COST_MACHINE_LEVEL. */
 double br_port_load_busiest(const struct br_port_load *load, uint8_t *level);
 
 #endif

@@ -30,10 +30,11 @@ struct br_topology {
     uint32_t per_host;
     /* HOSTS: rank r is on host r mod hosts, and as many are on each (mpirun --map-by node) */
     bool cyclic;
-    /* BCUBE: for the way of this name; borrowed, NULL: there is none */
+    /* BCUBE: for the algorithm of this name; borrowed, NULL: there are none */
     const struct br_disjoint_trees *disjoint_trees;
     uint32_t *leader; /* HOSTS: [n] lowest rank of each rank's host; owned */
-    uint32_t cores;   /* FLAT and HOSTS: all ranks take turns on so few cores; 0: they need not */
+    uint32_t cores;   /* FLAT and HOSTS: the cores that all ranks share, fewer than ranks; 0: there
+                         are enough */
 };
 
 /* One link that a message loads. */
@@ -44,22 +45,23 @@ struct br_hop {
 };
 
 void br_topology_flat(struct br_topology *topology, uint32_t n);
-/* Ranks with the same value in host[] share a host. One host, or one rank on each, is FLAT.
- * -ENOMEM. */
+/* Ranks with the same value in host[] share a host. One host, or one rank on each, is FLAT. Returns
+ * 0 or -ENOMEM. */
 int br_topology_hosts(struct br_topology *topology, uint32_t n, const uint64_t *host);
 void br_topology_bcube(struct br_topology *topology, const struct br_bcube *cube);
 void br_topology_destroy(struct br_topology *topology);
 
-/* Levels that a cost model of it has: HOSTS 2, BCUBE its levels, FLAT 0: as many as there are
- * rails. */
+/* The number of levels that a cost model of the topology has: 2 for HOSTS, those of a BCUBE; 0 for
+ * FLAT, where there are as many as rails. */
 uint32_t br_topology_levels(const struct br_topology *topology);
 
-/* The links of a message; returns how many. One route after the other, each in order: a link that
- * begins at `from` begins a route. `level`: the schedule's, counts where the network is FLAT. */
+/* Lists the links of a message, one route after the other, each in order: a link that begins at
+ * `from` begins a route. level: what the schedule says, for FLAT only. Returns how many there
+ * are. */
 uint32_t br_topology_route(const struct br_topology *topology, uint32_t from, uint32_t to,
                            uint8_t level, struct br_hop hops[BR_TOPOLOGY_HOPS]);
 
-/* A BCube without a missing host? */
+/* Is it a BCube without a missing host? */
 bool br_topology_is_whole_cube(const struct br_topology *topology);
 
 /* The rank by which the port of a rank on a level is named: itself, or the leader of the host that
@@ -74,8 +76,9 @@ bool br_topology_is_memory(const struct br_topology *topology, uint8_t level);
 #define BR_TOPOLOGY_TEXT 48
 const char *br_topology_text(const struct br_topology *topology, char text[BR_TOPOLOGY_TEXT]);
 
-/* From such a text; a number alone is FLAT. Who is on which uneven host is not in it: they are
- * taken in turns. -EINVAL with a message, -ENOMEM. */
+/* Makes a topology of such a text; a number alone is FLAT. The text does not say which rank is on
+ * which uneven host: ranks are dealt out to the hosts in turns. Returns 0, -EINVAL with a message,
+ * or -ENOMEM. */
 int br_topology_parse(struct br_topology *topology, const char *text);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The choice: the cheapest way to do a collective by the cost model. All ranks choose the same if
- * their models are the same to the bit. Pure; thread-safe. Microseconds to a millisecond: the
- * caller keeps the result.
+ * Tuning: chooses the cheapest configuration for a collective by the cost model. All ranks choose
+ * the same if their models are the same to the bit. Pure; thread-safe. A choice takes microseconds
+ * to a millisecond, so the caller keeps the result.
  */
 #ifndef BR_COLLECTIVES_TUNING_TUNING_H
 #define BR_COLLECTIVES_TUNING_TUNING_H
@@ -19,23 +19,24 @@ struct br_tuning {
     double seconds;
 };
 
-/* Chooses for blocks of `bytes` bytes. -EINVAL with a message: a bad model, or n is 0. */
+/* Chooses for blocks of `bytes` bytes. Returns 0, or -EINVAL with a message: the model is bad, or n
+ * is 0. */
 int br_tuning_choose(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
                      double bytes, struct br_tuning *tuning);
 
-/* Decides the methods that a way leaves open, and says what it then takes. -EINVAL with a message:
- * it does not serve this collective. */
+/* Decides the methods that a configuration leaves undecided, and estimates it. Returns 0, or
+ * -EINVAL with a message: it does not serve this collective. */
 int br_tuning_choose_methods(const struct br_cost_model *model, enum br_collective collective,
                              uint32_t n, double bytes, struct br_algorithm_config *config,
                              struct br_tuning *tuning);
 
-/* The same for all ways that serve the collective, the cheapest first. Returns how many, or
- * -EINVAL. */
+/* The same for all configurations that serve the collective, the cheapest first. Returns how many
+ * there are, or -EINVAL. */
 int br_tuning_choose_all(const struct br_cost_model *model, enum br_collective collective,
                          uint32_t n, double bytes, struct br_tuning tunings[BR_ALGORITHM_CONFIGS]);
 
-/* Why a choice takes as long as it does, as text: "latency bound", "bandwidth bound on level 1",
- * ... */
+/* Writes what bounds the time of a choice: "latency bound", "bandwidth bound on level 1", ...
+ * Returns 0, or -EINVAL with a message. */
 #define BR_TUNING_TEXT 80
 int br_tuning_explain(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
                       double bytes, const struct br_tuning *tuning, char text[BR_TUNING_TEXT]);

@@ -2,7 +2,7 @@
 /*
  * Messages are in one order on all ranks, (up, height of the sender, tree) and then (down, depth of
  * the receiver, tree), whatever tree they belong to: the two ends number them alike, and as earlier
- * steps go first (run.c, note 3), what others wait for leaves first.
+ * steps go first (engine/fragment.c, note 3), what others wait for leaves first.
  */
 #include "collectives/schedule/generators/disjoint_trees.h"
 
