@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Links come up: connect, accept, handshake; unauthenticated peers are kept out.
+ * Links come up: connect, accept, handshake. Unauthenticated peers are kept out.
  *
- * 1. Of two ranks the larger one connects, on every rail; the smaller one accepts.
- * 2. An incoming link is an unauthenticated peer until it has proved that it knows the job's
- *    secret. Unauthenticated peers have few places and little time; when all places are taken the
- *    oldest goes. They can neither stall nor fill anything.
- * 3. A link that we made ourselves is its rail's from the start, but not UP before the proof.
+ * 1. Of two ranks the larger one connects, on every rail, and the smaller one accepts.
+ * 2. An incoming link belongs to an unauthenticated peer until that peer has proved that it knows
+ *    the job's secret. There are few unauthenticated peers at a time, and they have little time;
+ *    when there are too many the oldest one goes. So they can neither stall nor fill anything.
+ * 3. A link that this rank has made belongs to its rail from the start, but is not UP before the
+ *    proof.
  */
 #include "protocol/internal.h"
 
@@ -112,9 +113,10 @@ static void connect_pause(struct br_worker *w, struct br_rail *rail)
     rail->backoff = rail->backoff * 2 < most ? rail->backoff * 2 : most;
 }
 
-/* For an attempt: where there are other ways, not long. An answer over an alternate route, which
- * waits for all processes on its way, has twice as long after one that came too late: 1/8, 1/4 and
- * 1/2 of the time until a peer that is cut is lost. */
+/* The time for one attempt, which is short where there are other routes. An answer over an
+ * alternate route waits for all processes on its path, so the next attempt has twice as long after
+ * an answer that came too late: 1/8, 1/4 and 1/2 of the time until a peer that is cut off is lost.
+ */
 static uint64_t connect_patience(const struct br_worker *w, const struct br_rail *rail)
 {
     uint64_t most = w->config.peer_timeout / (rail->alternate ? 8u >> rail->timeouts : 4u);

@@ -108,8 +108,9 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br
     return best;
 }
 
-/* Takes the next retained place of the rail, writes the message there and posts it. The message is
- * copied, data included: the transfer ends at once, and a lost rail can be made good. */
+/* Writes the message into the rail's next `retained` entry and posts it from there. Message and
+ * data are copied, so the transfer ends at once, and the message can be sent again if the rail is
+ * lost. */
 static bool post_retained(struct br_rail *rail, const struct br_message *m,
                           const struct br_age *age, const void *data, uint32_t length)
 {

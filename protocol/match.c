@@ -2,13 +2,13 @@
 /*
  * Matching: an arrival finds the transfer that expects it, or waits for it.
  *
- * 1. Two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry is either
- *    a posted transfer or an unexpected message, told apart by the lowest pointer bit.
- * 2. An unexpected message stays in the back end's receive buffer and keeps its credit; that bounds
- *    them. Only when its rail is lost is it copied out (failover, not the data path).
+ * 1. There are two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry
+ *    is a posted transfer or an unexpected message; the lowest bit of the pointer tells which.
+ * 2. An unexpected message stays in the back end's receive buffer and keeps its credit, which
+ *    bounds their number. It is copied out only when its rail is lost, which is not the data path.
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
- * 4. A large receive, which sends READY and gets its bytes through its slot, stands in `receives`
- *    too: for the EAGER of a sender that sends less.
+ * 4. A large receive, which sends READY and gets its bytes through its slot, is in `receives` too,
+ *    for the EAGER of a sender that sends less.
  */
 #include "protocol/internal.h"
 

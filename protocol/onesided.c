@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The target's side of put, get and atomics. A request names a span of a registered region. Small
- * data of a put come with it; others are an ordinary transfer with the request's tag (part DATA).
- * One more brings the answer (part STATUS), but for a get that goes well: its data are the answer,
- * and waiting here until they are acknowledged would cost another trip where a NIC moves them. The
- * target's program does nothing. The requester's side is in collectives/engine/onesided.c.
+ * data of a put come with the request; larger data are an ordinary transfer with the request's tag
+ * (part DATA). One more transfer brings the answer (part STATUS), except for a get that succeeds:
+ * its data are the answer, and to wait here until they are acknowledged would cost another trip
+ * where a NIC moves them. The target's program does nothing. The requester's side is in
+ * collectives/engine/onesided.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a
- * program that uses atomic instructions on its own memory, as both are the CPU's. Rejected: those
- * of the NIC, which are not atomic to the CPU's nor to another NIC's. In memory of a GPU, where the
- * CPU has no atomics, they are refused (-EFAULT); puts and gets there: target.h.
+ * program that uses atomic instructions on its own memory, because the CPU carries out both.
+ * Rejected: atomics of the NIC, which are atomic neither to the CPU's nor to another NIC's. In
+ * memory of a GPU, where the CPU has no atomics, they are refused (-EFAULT); target.h has puts and
+ * gets there.
  */
 #include "protocol/internal.h"
 

@@ -110,9 +110,9 @@ static uint64_t delay_of(const struct br_rail *rail)
     return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
 }
 
-/* What may be in flight outside the window (doc/design/rails.md, section 2): all that ACKs come
- * behind where the path decides how large the window is, less where the path is short: there the
- * windows alone keep both directions moving. */
+/* What may be in flight outside the window (doc/design/rails.md, section 2): all bytes behind which
+ * ACKs come where the path's delay decides how large the window is, and less where the path is
+ * short: there the windows alone keep both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
     uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
@@ -191,9 +191,9 @@ static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->window_acked = rail->acked_bytes;
 }
 
-/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first one
- * after an idle time starts a measurement of its own: what was or was not acknowledged before says
- * nothing about the rate. */
+/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first frame
+ * after an idle time starts a measurement of its own: what was acknowledged before says nothing
+ * about the rate. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 {
     bool first = rail->probe_head == rail->probe_tail;
@@ -250,9 +250,9 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         remember_probe(rail, length, now);
 }
 
-/* Once in a period the least round trip is measured anew, by a frame that has the rail to itself:
- * all others carry the delay of our own queue, and a window of twice that would double it in every
- * period. */
+/* Once in a period the least round trip is measured anew, by a frame that has the rail to itself.
+ * All other frames carry the delay of our own queue, and a window of twice that would double it in
+ * every period. */
 static void measured_rtt(struct br_rail *rail, const struct br_probe *probe, uint64_t rtt,
                          uint64_t now)
 {
@@ -275,8 +275,9 @@ void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
     rail->solo = false;
 }
 
-/* Bytes over the longer of the times in which they left and in which they were acknowledged: ACKs
- * that were held up come in a bunch, and would show a rate that no link has. */
+/* The bytes, divided by the longer of two times: the one in which they left and the one in which
+ * they were acknowledged. ACKs that were held up come in a bunch and would show a rate that no link
+ * has. */
 static void rail_measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
 {
     uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at,

@@ -232,9 +232,9 @@ static void protocol_receive_data(struct br_worker *w, struct br_rail *rail,
             br_receive_confirm(w, rail->peer, event->slot);
         return;
     }
-    /* Back ends write for whoever is trusted and knows the number. What a rank puts where another
-     * one was to send does not count as arrived, so that the right bytes still come over it, and is
-     * the end of its link. */
+    /* Back ends write for any peer that is authenticated and knows the slot's number. Bytes that a
+     * rank writes where another rank was to send do not count as arrived, so that the right bytes
+     * still come, and they are the end of that rank's link. */
     if (((const struct br_transfer *)slot->owner)->peer != rail->peer->rank)
         wrong = "the peer sends into a transfer of another rank";
     else

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * 1. What must be unique is collected into one array, sorted, and equals stand side by side: n log
- *    n for any number of hosts.
- * 2. Nobody says which subnet a switch has. It is the one that most of its NICs are in; among
- *    equals the one of bcube/cabling.h. The others are wrong. Then no two switches may overlap.
+ * Contradictions in an inventory.
+ *
+ * 1. Values that must be unique are collected into one array and sorted, so that equal ones stand
+ *    side by side: n log n for any number of hosts.
+ * 2. The inventory does not say which subnet a switch has. It is the one in which most of its NICs
+ *    are; among equals the one of bcube/cabling.h. NICs in other subnets are wrong. After that no
+ *    two switches may overlap.
  */
 #include "protocol/bootstrap/inventory.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Routes as a back end: the operations that a rail needs of its link, over frames of type RELAY.
- * Messages, bytes and SENT are handed to the worker as soon as they arrive, in the course of the
- * event that brought them; what begins and ends a link comes out of poll().
+ * Routes as a back end: the operations that a rail needs of its link, over messages of type RELAY.
+ * The worker gets messages, bytes and SENT as soon as they arrive, while it handles the event that
+ * brought them. Events by which a link begins or ends come out of poll().
  */
 #include "protocol/relay/relay.h"
 

@@ -2,13 +2,13 @@
 /*
  * Which peers get alternate routes, when, and which routes these take.
  *
- * 1. A neighbour's alternate routes connect when its direct rail is lost; those of another peer
- *    when there is first something to do with it. Alternate routes that are up when a direct rail
- *    comes back stay, unused, until their route breaks.
- * 2. Routes: those that are disjoint first, one an alternate route, then any that shares no host in
- *    between with the others, if it avoids what is known to be broken: our own rails that are down,
- *    and hops that others have named in the last seconds. When nothing is left, the disjoint ones
- *    all the same: what is known may be out of date.
+ * 1. The alternate routes of a neighbour connect when its direct rail is lost. Those of another
+ *    peer connect when there is first something to send to it or to receive from it. Alternate
+ *    routes that are up when a direct rail comes back stay, unused, until their route breaks.
+ * 2. Disjoint routes come first, one for each alternate route, then routes that share no host in
+ *    between with the others. Routes avoid what is known to be broken: our own rails that are down,
+ *    and hops that other hosts have named in the last seconds. When no route is left, the disjoint
+ *    ones are taken all the same, as what is known may be out of date.
  */
 #include "protocol/relay/relay.h"
 

@@ -3,10 +3,10 @@
  * Has the process of a neighbour that is cut off ended?
  *
  * A broken NIC or switch answers nothing; a host whose process is gone refuses connections at the
- * address where that process listened. So who is refused on the direct rail when no other way has
- * been found for a while need not wait for the peer timeout. The larger rank is refused when it
- * connects. The smaller one never connects, and connect requests on a way that nobody opens: it
- * makes a connection only to see whether it is refused, and closes it at once.
+ * address where that process listened. So a rank whose connection over the direct rail is refused,
+ * after no other route has been found for a while, need not wait for the peer timeout. The larger
+ * rank is refused when it connects. The smaller one never connects, and its connect requests reach
+ * nobody, so it makes a connection only to see whether it is refused, and closes it at once.
  */
 #include "protocol/relay/relay.h"
 

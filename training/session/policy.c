@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * AUTO. Without priorities the iteration ends when the last group has been reduced and the forward
- * pass is through after it, so `optimal` is the best and nothing is left to search. With priorities
- * the forward pass runs into what is still being reduced. Whether a border between two groups helps
- * then depends on all others: an exact search would have to carry the whole stack of waiting
- * groups. Rejected for that. The search here starts from plans of many shapes and is bounded in
- * work, not in time, so that it gives the same plan everywhere.
+ * How AUTO searches. Without priorities the iteration ends when the last group has been reduced and
+ * the forward pass after it is through, so `optimal` is the best plan and nothing is left to
+ * search. With priorities the forward pass begins while groups are still being reduced. Whether a
+ * border between two groups helps then depends on all other borders. Rejected: an exact search,
+ * which would have to carry the whole stack of waiting groups. The search here starts from plans of
+ * many shapes and is bounded in work and not in time, so that it gives the same plan everywhere.
  */
 #include "training/session/policy.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * With priorities each group is more urgent than all that were ready before it, because the
- * backward pass goes the other way. So what waits is a stack: the new group goes on top, and
- * whatever is on top has the line. Each arrival overtakes one group at most, so there are at most
- * two spans a group.
+ * backward pass goes from the last layer to the first. So the waiting groups are a stack: a new
+ * group goes on top, and the group on top has the line. Each arrival overtakes one group at most,
+ * so there are at most two spans a group.
  *
- * Where others have the line when a group becomes ready, it goes on top later by `overtake`; if the
- * line becomes idle sooner, the one that was ready first gets it.
+ * When a group becomes ready while others have the line, it goes on top later by `overtake`. If the
+ * line becomes idle sooner, the group that was ready first gets it.
  */
 #include "training/session/timeline.h"
 
