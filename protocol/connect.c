@@ -249,7 +249,7 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
 
 /* ---- unauthenticated peers ------------------------------------------------------------------- */
 
-static bool is_strange(const struct br_worker *w, const struct br_link *link)
+static bool is_unauthenticated(const struct br_worker *w, const struct br_link *link)
 {
     const struct br_unauthenticated *s = link->owner;
 
@@ -260,7 +260,7 @@ bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
 {
     const struct br_rail *rail = link->owner;
 
-    return is_strange(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
+    return is_unauthenticated(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
 }
 
 static void connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
@@ -369,16 +369,9 @@ static void unauthenticated_message(struct br_worker *w, struct br_unauthenticat
         connect_refuse(w, s, br_error_message());
 }
 
-static void unauthenticated_closed(struct br_worker *w, struct br_unauthenticated *s)
-{
-    if (!s->refused)
-        w->counters.failed_handshakes++;
-    connect_dismiss(w, s);
-}
-
 static bool is_probe(const struct br_worker *w, const struct br_event *event)
 {
-    return event->kind != BR_EVENT_ACCEPTED && !is_strange(w, event->link) &&
+    return event->kind != BR_EVENT_ACCEPTED && !is_unauthenticated(w, event->link) &&
            ((const struct br_rail *)event->link->owner)->probe == event->link;
 }
 
@@ -398,13 +391,17 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
         connect_connected(w, link->owner);
         break;
     case BR_EVENT_CLOSED:
-        if (is_strange(w, link))
-            unauthenticated_closed(w, link->owner);
-        else
+        if (is_unauthenticated(w, link)) {
+            struct br_unauthenticated *s = link->owner;
+
+            w->counters.failed_handshakes += !s->refused;
+            connect_dismiss(w, s);
+        } else {
             attempt_failed(w, link->owner, event->error, link->message);
+        }
         break;
     case BR_EVENT_MESSAGE:
-        if (is_strange(w, link))
+        if (is_unauthenticated(w, link))
             unauthenticated_message(w, link->owner, event);
         else
             rail_handshake(w, link->owner, event);

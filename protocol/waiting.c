@@ -155,7 +155,7 @@ static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
     return NULL;
 }
 
-static void waiting_await(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+static void waiting_set_expected(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
     if (t->expected)
         return;
@@ -178,7 +178,7 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
         return;
     t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
     if (t && br_agree_transfer(w, t, m))
-        waiting_await(w, peer, t);
+        waiting_set_expected(w, peer, t);
     br_list_for_each (node, &peer->streams[1].resend) {
         struct br_unacked *unacked = br_container_of(node, struct br_unacked, node);
 
