@@ -83,7 +83,7 @@ static void message__waiting_collective_vector(void **state)
     check("waiting-collective", &h);
 }
 
-static void check_with_payload(const char *name, struct br_message *m, const uint8_t *tokens,
+static void check_with_payload(const char *name, struct br_message *m, const uint8_t *keys,
                                uint32_t length)
 {
     struct br_frame_header h = frame_of(m);
@@ -92,7 +92,7 @@ static void check_with_payload(const char *name, struct br_message *m, const uin
     h.length = length;
     assert_int_equal(vector(name, bytes, sizeof bytes), sizeof h + length);
     assert_memory_equal(bytes, &h, sizeof h);
-    assert_memory_equal(bytes + sizeof h, tokens, length);
+    assert_memory_equal(bytes + sizeof h, keys, length);
 }
 
 static void message__rkey_vectors(void **state)
@@ -106,17 +106,17 @@ static void message__rkey_vectors(void **state)
                            .ready = {.slot = 0x00010003}};
     struct br_message renew = {.type = BR_MESSAGE_RENEW, .renew = {.slot = 0x00010003, .lost = 1}};
     struct br_frame_header h = frame_of(&renew);
-    uint8_t tokens[2 * BR_RKEY_BYTES];
+    uint8_t keys[2 * BR_RKEY_BYTES];
 
     (void)state;
-    for (size_t i = 0; i < sizeof tokens; i++)
-        tokens[i] = (uint8_t)(0xa0 + i);
-    check_with_payload("ready-rkeys", &m, tokens, sizeof tokens);
+    for (size_t i = 0; i < sizeof keys; i++)
+        keys[i] = (uint8_t)(0xa0 + i);
+    check_with_payload("ready-rkeys", &m, keys, sizeof keys);
     check("renew", &h);
     m.sequence = 8;
     m.rkeys = 4;
     m.ready = (struct br_body_ready){.slot = 0x00020003, .renews = 0x00010003, .have = 0xb};
-    check_with_payload("ready-renewed", &m, tokens + BR_RKEY_BYTES, BR_RKEY_BYTES);
+    check_with_payload("ready-renewed", &m, keys + BR_RKEY_BYTES, BR_RKEY_BYTES);
 }
 
 static void message__onesided_vectors(void **state)

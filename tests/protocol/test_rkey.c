@@ -27,20 +27,20 @@ static void done(struct wired *x, int on, uint32_t slot)
     wired_say(x, on, &(struct br_message){.type = BR_MESSAGE_DONE, .done = {{slot}}});
 }
 
-/* A READY of the peer with tokens for the rails; their serial is `serial`. */
+/* A READY of the peer with keys for the rails; their serial is `serial`. */
 static void ready(struct wired *x, int on, const struct br_message *what, uint32_t rails,
                   uint32_t serial)
 {
     struct br_message m = *what;
-    struct wire_rkey tokens[2];
+    struct wire_rkey keys[2];
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < 2; i++)
         if (rails >> i & 1)
-            tokens[n++] = (struct wire_rkey){i, m.ready.slot, serial, 0};
+            keys[n++] = (struct wire_rkey){i, m.ready.slot, serial, 0};
     m.type = BR_MESSAGE_READY;
     m.rkeys = rails;
-    wire_message(x->links[on], &m, tokens, n * BR_RKEY_BYTES);
+    wire_message(x->links[on], &m, keys, n * BR_RKEY_BYTES);
     wired_turn(x, 0);
 }
 
@@ -53,7 +53,7 @@ static void first_ready(struct wired *x, int on, const struct br_transfer *t, ui
     ready(x, on, &m, rails, 1);
 }
 
-/* Takes the frames of a rail, which must have its token of this slot; a bit for each slice. */
+/* Takes the frames of a rail, which must have its key of this slot; a bit for each slice. */
 static uint64_t slices(struct wired *x, int rail, uint32_t slot, uint32_t serial)
 {
     struct wire_frame *frame;
@@ -115,7 +115,7 @@ static void send__not_on_a_rail_without_rkey(void **state)
     assert_int_equal(slices(x, 0, SLOT, 1), 0);
 }
 
-/* A READY that came before its send, by a rail that is lost since: its tokens have been kept. */
+/* A READY that came before its send, by a rail that is lost since: its keys have been kept. */
 static void send__rkeys_of_an_early_ready(void **state)
 {
     struct br_transfer t = transfer_of(9, 2 * SLICE);
@@ -179,10 +179,10 @@ static void ready__rkeys_for_rails_that_need_none(void **state)
 {
     struct br_message m = {
         .type = BR_MESSAGE_READY, .tag = 9, .bytes = 4 * SLICE, .rkeys = 1, .ready.slot = SLOT};
-    uint8_t token[BR_RKEY_BYTES] = {0};
+    uint8_t key[BR_RKEY_BYTES] = {0};
     struct wired *x = *state;
 
-    wire_message(x->links[0], &m, token, sizeof token);
+    wire_message(x->links[0], &m, key, sizeof key);
     wired_turn(x, 0);
     assert_true(x->links[0]->closed);
 }
@@ -294,7 +294,7 @@ static void lost__with_the_question(void **state)
     assert_int_equal(x->done, 1);
 }
 
-/* Tokens are the devices': a rail that has come back carries with those of before. */
+/* Keys are the devices': a rail that has come back carries with those of before. */
 static void lost__a_rail_that_comes_back(void **state)
 {
     struct br_transfer t = transfer_of(9, 8 * SLICE);
@@ -307,11 +307,11 @@ static void lost__a_rail_that_comes_back(void **state)
     first_ready(x, 1, &t, 0, 3);
     assert_int_equal(t.flights, 0);
     assert_true(wired_connect(x, 0));
-    assert_true(t.flights > 0); /* with its token: the wire has looked */
+    assert_true(t.flights > 0); /* with its key: the wire has looked */
     assert_int_equal(t.slice_rails[0], 1);
 }
 
-/* Nothing was lost, but the only rail with a token is. */
+/* Nothing was lost, but the only rail with a key is. */
 static void lost__the_only_rail_with_a_rkey(void **state)
 {
     struct br_message m = {.sequence = 1,

@@ -31,21 +31,21 @@ static struct wire_frame *take_ready(struct wired *x)
     return frame;
 }
 
-/* Its tokens must be those of the rails. */
-static void expect_tokens(const struct wire_frame *frame, uint32_t rails)
+/* Its keys must be those of the rails. */
+static void expect_keys(const struct wire_frame *frame, uint32_t rails)
 {
     uint32_t n = 0;
 
     assert_int_equal(frame->message.rkeys, rails);
     assert_int_equal(frame->frame.length, __builtin_popcount(rails) * BR_RKEY_BYTES);
     for (uint32_t i = 0; i < 2; i++) {
-        struct wire_rkey token;
+        struct wire_rkey key;
 
         if (!(rails >> i & 1))
             continue;
-        memcpy(&token, frame->payload + n++ * sizeof token, sizeof token);
-        assert_int_equal(token.rail, i);
-        assert_int_equal(token.slot, frame->message.ready.slot);
+        memcpy(&key, frame->payload + n++ * sizeof key, sizeof key);
+        assert_int_equal(key.rail, i);
+        assert_int_equal(key.slot, frame->message.ready.slot);
     }
 }
 
@@ -57,7 +57,7 @@ static uint32_t receive(struct wired *x, struct br_transfer *t)
     wired_turn(x, 0);
     frame = take_ready(x);
     assert_non_null(frame);
-    expect_tokens(frame, 3);
+    expect_keys(frame, 3);
     assert_int_equal(frame->message.ready.renews, 0);
     assert_int_equal(frame->message.ready.have, 0);
     return frame->message.ready.slot;
@@ -72,12 +72,12 @@ static void receive__rkeys_for_all_rails(void **state)
     wired_cut(x, 1);
     wired_fenced(x, 1, 0);
     slot = receive(x, &t); /* also for the one that is down: it may come back */
-    assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 2);
+    assert_int_equal(x->wires[0].keys + x->wires[1].keys, 2);
     wire_placed(x->links[0], slot, 0, memory, SLICE, 0);
     wire_placed(x->links[0], slot, SLICE, memory, SLICE, 0);
     wired_turn(x, 0);
     assert_int_equal(x->done, 1);
-    assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
+    assert_int_equal(x->wires[0].keys + x->wires[1].keys, 0);
 }
 
 static void receive__the_slot_knows_its_region(void **state)
@@ -102,7 +102,7 @@ static void receive__without_the_rail_that_cannot(void **state)
     assert_int_equal(br_transfer_receive(x->w, &t), 0);
     wired_turn(x, 0);
     frame = take_ready(x);
-    expect_tokens(frame, 2);
+    expect_keys(frame, 2);
     assert_int_equal(x->w->counters.skipped_rails, 1);
     assert_int_equal(x->w->failed, 0);
 }
@@ -112,7 +112,7 @@ static void receive__when_none_can(void **state)
     struct br_transfer t = transfer_of(9, 2 * SLICE);
     struct wired *x = *state;
 
-    wired_cut(x, 1); /* has a token, but is down */
+    wired_cut(x, 1); /* has a key, but is down */
     wired_fenced(x, 1, 0);
     x->wires[0].refuses = true;
     (void)br_transfer_receive(x->w, &t);
@@ -128,15 +128,15 @@ static void receive__a_failed_worker_gives_them_back(void **state)
 
     receive(x, &t);
     receive(x, &u);
-    assert_int_equal(x->wires[0].tokens, 2);
+    assert_int_equal(x->wires[0].keys, 2);
     br_worker_fail(x->w, ECANCELED, "enough");
     wired_turn(x, 0);
-    assert_int_equal(x->wires[0].tokens, 2); /* bytes may still arrive */
+    assert_int_equal(x->wires[0].keys, 2); /* bytes may still arrive */
     wired_turn(x, BR_ABORT_LINGER);
     wired_turn(x, BR_ABORT_LINGER);
     assert_false(x->w->fail_due);
     assert_true(x->links[0]->closed);
-    assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
+    assert_int_equal(x->wires[0].keys + x->wires[1].keys, 0);
 }
 
 static void receive__withdrawn(void **state)
@@ -146,7 +146,7 @@ static void receive__withdrawn(void **state)
 
     receive(x, &t);
     br_transfer_withdraw(x->w, &t);
-    assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
+    assert_int_equal(x->wires[0].keys + x->wires[1].keys, 0);
 }
 
 static void ask(struct wired *x, int on, uint32_t slot, uint32_t lost)
@@ -171,14 +171,14 @@ static void asked__gives_a_new_number(void **state)
     ask(x, 1, old, 1);
     frame = take_ready(x);
     assert_non_null(frame);
-    expect_tokens(frame, 3);
+    expect_keys(frame, 3);
     slot = frame->message.ready.slot;
     assert_int_not_equal(slot, old);
     assert_int_equal(frame->message.tag, 9);
     assert_int_equal(frame->message.ready.renews, old);
     assert_int_equal(frame->message.ready.have, 2);
     assert_int_equal(x->wires[0].made, 2);
-    assert_int_equal(x->wires[0].tokens, 1);
+    assert_int_equal(x->wires[0].keys, 1);
 
     ask(x, 0, old, 1); /* said again, because a rail was lost: the answer is on its way */
     assert_null(take_ready(x));
@@ -195,7 +195,7 @@ static void asked__gives_a_new_number(void **state)
     wire_placed(x->links[1], slot, 0, memory, SLICE / 2, BR_DATA_DONE);
     wired_turn(x, 0);
     assert_int_equal(x->done, 1);
-    assert_int_equal(x->wires[0].tokens + x->wires[1].tokens, 0);
+    assert_int_equal(x->wires[0].keys + x->wires[1].keys, 0);
 }
 
 static bool says_done(struct wired *x, uint32_t slot)
@@ -229,7 +229,7 @@ static void asked__about_a_complete_one(void **state)
     assert_true(says_done(x, slot));
 }
 
-/* Rails that need no tokens know nothing of it. */
+/* Rails that need no keys know nothing of it. */
 static void asked__without_need(void **state)
 {
     struct br_transfer t = transfer_of(9, 2 * SLICE);

@@ -303,27 +303,27 @@ static int map_release(struct br_device *device, uint64_t handle)
 static int rkey_make(struct br_device *device, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
 {
     struct wire *wire = (struct wire *)device;
-    struct wire_rkey token = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
-                              (uint32_t)wire->made + 1, 0};
+    struct wire_rkey key = {(uint32_t)device->index, br_slot_number(device->config->slots, slot),
+                            (uint32_t)wire->made + 1, 0};
 
-    wire_check(device->caps.needs_rkey && slot->used && slot->base, "a token for nothing");
+    wire_check(device->caps.needs_rkey && slot->used && slot->base, "a key for nothing");
     if (wire->refuses)
         return br_error(ENOMEM, "%s: nothing can be pinned", device->name);
-    wire->tokens++;
+    wire->keys++;
     wire->made++;
-    memcpy(out, &token, sizeof token);
+    memcpy(out, &key, sizeof key);
     return 0;
 }
 
 static void rkey_release(struct br_device *device, struct br_slot *slot)
 {
     struct wire *wire = (struct wire *)device;
-    struct wire_rkey token;
+    struct wire_rkey key;
 
-    memcpy(&token, slot->rkeys[device->index], sizeof token);
-    wire_check(wire->tokens > 0 && token.slot == br_slot_number(device->config->slots, slot),
-               "a token was given back twice, or late");
-    wire->tokens--;
+    memcpy(&key, slot->rkeys[device->index], sizeof key);
+    wire_check(wire->keys > 0 && key.slot == br_slot_number(device->config->slots, slot),
+               "a key was given back twice, or late");
+    wire->keys--;
 }
 
 static uint64_t link_resent(struct br_link *link)

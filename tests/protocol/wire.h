@@ -36,7 +36,7 @@ struct wire_frame {
     struct br_frame frame;     /* inline_ and payload point to copies */
     struct br_message message; /* the inline area */
     uint8_t *payload;
-    struct wire_rkey rkey; /* with caps.needs_place, of a DATA frame */
+    struct wire_rkey rkey; /* with caps.needs_rkey, of a DATA frame */
     bool taken, sent;
 };
 
@@ -50,8 +50,8 @@ struct wire {
     int room;
     int buffers;      /* message buffers that the worker holds */
     int maps;         /* mappings that it has not given back */
-    int tokens, made; /* remote keys that it has not given back; in all */
-    bool refuses;     /* makes no tokens */
+    int keys, made;   /* remote keys that it has not given back; in all */
+    bool refuses;     /* makes no remote keys */
     uint64_t min_rtt; /* what link_min_rtt says */
 };
 

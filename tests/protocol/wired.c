@@ -7,10 +7,10 @@
 
 #include "base/clock.h"
 
-struct br_caps wire_caps(bool sent_means_placed)
+struct br_caps wire_caps(bool sent_means_arrived)
 {
     return (struct br_caps){
-        .max_frame = 256 << 10, .max_message = 4096, .sent_means_arrived = sent_means_placed};
+        .max_frame = 256 << 10, .max_message = 4096, .sent_means_arrived = sent_means_arrived};
 }
 
 struct br_handshake_self wired_self(const struct wired *x)

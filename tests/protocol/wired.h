@@ -17,7 +17,7 @@ struct wired {
 };
 
 /* What SENT proves differs between back ends; everything else is alike. */
-struct br_caps wire_caps(bool sent_means_placed);
+struct br_caps wire_caps(bool sent_means_arrived);
 /* caps: NULL: those of a byte stream. No link yet. Rank 0 accepts its peer's links, rank 1
  * connects. */
 void wired_open(struct wired *x, int rank, int rails, const struct br_caps *caps);
