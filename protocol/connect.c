@@ -27,7 +27,7 @@
 #define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
 
 struct br_unauthenticated {
-    struct br_link *link; /* NULL: the place is free */
+    struct br_link *link; /* NULL: the entry is unused */
     struct br_handshake handshake;
     uint64_t deadline;
     uint64_t number; /* in the order in which they came */

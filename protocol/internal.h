@@ -314,7 +314,7 @@ static inline bool br_age_before(const struct br_age *a, const struct br_age *b)
     return a->fragment != b->fragment ? a->fragment < b->fragment : a->within < b->within;
 }
 
-/* Gives a transfer its place among those that have been submitted. */
+/* Prepares a transfer for a queue: its order among those that have been submitted. */
 static inline void br_transfer_queued(struct br_worker *w, struct br_transfer *t)
 {
     br_queued_init(&t->queued, t->priority, t->order, t->within);

@@ -27,8 +27,8 @@ static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t
     return w->slots.n_free > kept;
 }
 
-/* The place is free: take a slot and tell the sender, or wait for a slot. */
-static void send_rkey(struct br_worker *w, struct br_transfer *t)
+/* Takes a slot and queues READY for the sender, or waits until a slot is free. */
+static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
 {
     struct br_peer *peer = &w->peers[t->peer];
 
@@ -57,7 +57,7 @@ void br_receive_slotless(struct br_worker *w)
         if (!may_have_slot(w, t))
             continue;
         br_list_remove(node);
-        send_rkey(w, t);
+        receive_send_ready(w, t);
     }
 }
 
@@ -88,7 +88,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
         return br_match_receive(w, t);
     rc = t->rendezvous ? 0 : br_match_large(w, t);
     if (!rc && !w->failed && !w->dispute_until) /* else the worker is about to fail */
-        send_rkey(w, t);
+        receive_send_ready(w, t);
     return rc;
 }
 
