@@ -190,17 +190,6 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
                               1);
 }
 
-static int set_peers(struct br_context *context, struct local *local, const struct record *all)
-{
-    int rc = 0;
-
-    for (int r = 0; r < context->size && !rc; r++)
-        if (r != context->rank)
-            rc = context->settings.cube.n ? set_cube_peer(context, local, r, &all[r])
-                                          : bootstrap_set_peer(context, local, r, &all[r]);
-    return rc;
-}
-
 /* One turn of the worker, and a nap when there was nothing to do. */
 static int bootstrap_progress(struct br_context *context, uint64_t until)
 {
@@ -294,14 +283,6 @@ static int bootstrap_exchange(struct br_context *context, struct local *local, u
     return rc;
 }
 
-static bool all_gpu_local(const struct br_context *context, const struct record *all)
-{
-    for (int r = 0; r < context->size; r++)
-        if (!all[r].gpu_local_possible)
-            return false;
-    return true;
-}
-
 int br_bootstrap_join(struct br_context *context)
 {
     struct record *all = calloc((size_t)context->size, sizeof *all);
@@ -317,10 +298,13 @@ int br_bootstrap_join(struct br_context *context)
     if (!rc)
         rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all,
                              until);
-    if (!rc)
-        context->gpu_local_possible = all_gpu_local(context, all);
-    if (!rc)
-        rc = set_peers(context, &local, all);
+    context->gpu_local_possible = !rc;
+    for (int r = 0; r < context->size && !rc; r++) {
+        context->gpu_local_possible &= all[r].gpu_local_possible != 0;
+        if (r != context->rank)
+            rc = context->settings.cube.n ? set_cube_peer(context, &local, r, &all[r])
+                                          : bootstrap_set_peer(context, &local, r, &all[r]);
+    }
     if (!rc)
         rc = bootstrap_set_topology(context, all);
     if (!rc)

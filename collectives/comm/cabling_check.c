@@ -124,15 +124,6 @@ struct wires {
     size_t bytes; /* of a report */
 };
 
-/* All NICs of a host together; of each, what a switch can have at most and a few more that should
- * not be there. */
-static uint32_t most_sightings(const struct br_bcube *cube)
-{
-    uint32_t n = 4 * cube->k * cube->n + 64;
-
-    return n < 1024 ? n : 1024;
-}
-
 static void cabling_close(struct wires *w)
 {
     br_discovery_close(w->discovery);
@@ -148,9 +139,13 @@ static int cabling_open(struct wires *w, struct br_context *context,
     const struct br_bcube *cube = &context->settings.cube;
     struct br_discovery_config config = {
         .rank = (uint32_t)context->rank, .size = (uint32_t)context->size, .n_nics = 0};
+    /* of all NICs of a host: what the switches can have at most, and some that should not be there
+     */
+    uint32_t seen = 4 * cube->k * cube->n + 64;
     int rc;
 
-    *w = (struct wires){.context = context, .devices = devices, .max_seen = most_sightings(cube)};
+    *w = (struct wires){
+        .context = context, .devices = devices, .max_seen = seen < 1024 ? seen : 1024};
     w->bytes = sizeof(struct report) + w->max_seen * sizeof(struct br_discovery_neighbour);
     br_secret_subkey(&context->settings.secret, BR_SECRET_DISCOVERY, config.key);
     memcpy(config.nonce, first->nonce, sizeof config.nonce);

@@ -53,25 +53,18 @@ static int probe_backend(const struct br_settings *s, struct br_device_info *inf
                           s->network);
 }
 
-/* A port of DPDK belongs to one process: those of a host are shared out among its ranks. */
-static bool is_mine(const struct br_environment *env, int port, int n_ports)
-{
-    int each = n_ports / (int)env->local_size;
-
-    return each > 0 && port / each == (int)env->local_rank;
-}
-
+/* A port of DPDK belongs to one process: those of a host are divided among its ranks. */
 static int add_ports(const struct br_settings *s, int most, struct br_devices *devices)
 {
     struct br_device_info infos[32];
-    int n = probe_backend(s, infos, 32), usable = 0, rc = 0;
+    int n = probe_backend(s, infos, 32), usable = 0, each, rc = 0;
 
     for (int i = 0; i < n; i++)
         if (!infos[i].why_not[0])
             infos[usable++] = infos[i];
-    for (int i = 0; i < usable && !rc && devices->n < most; i++)
-        if (is_mine(&s->environment, i, usable))
-            rc = devices_add(devices, infos[i].name);
+    each = usable ? usable / (int)s->environment.local_size : 0;
+    for (int i = 0; i < each && !rc && devices->n < most; i++)
+        rc = devices_add(devices, infos[(int)s->environment.local_rank * each + i].name);
     if (n < 0 || rc)
         return n < 0 ? n : rc;
     if (!devices->n)
@@ -124,14 +117,6 @@ static void add_loopback_cube(const struct br_context *context, struct br_device
                  rank % 250 + 1);
 }
 
-static void devices_add_inventory(const struct br_settings *s, struct br_devices *devices)
-{
-    devices->n = (int)s->cube.k;
-    devices->ordered = true;
-    for (int level = 0; level < devices->n; level++)
-        memcpy(devices->names[level], s->nics[level], sizeof devices->names[level]);
-}
-
 /* The interface behind each device. */
 static int devices_resolve(const struct br_settings *s, struct br_devices *devices)
 {
@@ -173,8 +158,12 @@ int br_devices_named(const struct br_settings *s, struct br_devices *devices)
     memset(devices, 0, sizeof *devices);
     if (s->devices[0])
         return devices_add_named(s, devices);
-    if (s->has_inventory)
-        devices_add_inventory(s, devices);
+    if (!s->has_inventory)
+        return 0;
+    devices->n = (int)s->cube.k;
+    devices->ordered = true;
+    for (int level = 0; level < devices->n; level++)
+        memcpy(devices->names[level], s->nics[level], sizeof devices->names[level]);
     return 0;
 }
 

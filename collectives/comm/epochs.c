@@ -89,7 +89,8 @@ int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken,
     }
 }
 
-/* ---- views ----------------------------------------------------------------------------------- */
+/* ---- disjoint trees
+ * ----------------------------------------------------------------------------------- */
 
 static int epochs_keep(struct br_epochs *epochs, struct br_disjoint_trees *trees)
 {
@@ -99,7 +100,7 @@ static int epochs_keep(struct br_epochs *epochs, struct br_disjoint_trees *trees
 
     if (!more) {
         br_disjoint_trees_free(trees);
-        return br_error(ENOMEM, "no memory for another view of the network");
+        return br_error(ENOMEM, "no memory for another epoch of the network");
     }
     epochs->disjoint_trees = more;
     epochs->disjoint_trees[epochs->n_disjoint_trees++] = trees;
@@ -114,9 +115,7 @@ static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cu
     struct br_disjoint_trees *trees;
     int rc = br_disjoint_trees_new(cube, failures, &trees);
 
-    if (rc ==
-        /* in parts for now, or hosts are reached by chance: as if whole, and relayed */
-        -EHOSTUNREACH) {
+    if (rc == -EHOSTUNREACH) { /* the cube is in parts: planned as if whole, and relayed */
         *out = epochs->disjoint_trees[0];
         return 0;
     }
@@ -130,17 +129,6 @@ static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cu
         }
     *out = trees;
     return epochs_keep(epochs, trees);
-}
-
-static int epoch_of(struct br_context *context, const struct br_disjoint_trees **out)
-{
-    struct br_failures failures = {0};
-    int rc = br_epochs_failures(&context->settings.cube, context->epochs->all_links, &failures);
-
-    if (!rc)
-        rc = disjoint_trees_of(context->epochs, &context->settings.cube, &failures, out);
-    br_failures_destroy(&failures);
-    return rc;
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
@@ -175,22 +163,17 @@ static void epochs_begin(struct br_context *context, uint64_t now)
         atomic_fetch_sub(&context->world->outstanding, 1); /* the worker has failed */
 }
 
-/* May it be planned by a forest, by any rank's account? */
-static bool epochs_counts(const struct br_operation *op)
-{
-    return op->collective == BR_ALLREDUCE && !op->algorithm[0] &&
-           op->count * br_type_size(op->type) >= BR_DISJOINT_TREES_MIN_BYTES;
-}
-
 void br_epochs_assign(struct br_context *context, struct br_operation *op, uint64_t now)
 {
     struct br_epochs *epochs = context->epochs;
+    size_t bytes = op->count * br_type_size(op->type);
 
     if (!epochs || op->comm != context->world || op->kind != BR_OPERATION_COLLECTIVE ||
         op->collective != BR_ALLREDUCE)
         return;
-    if (epochs_counts(op))
-        epochs->bytes += op->count * br_type_size(op->type);
+    /* all ranks count what any of them may plan by disjoint trees */
+    if (!op->algorithm[0] && bytes >= BR_DISJOINT_TREES_MIN_BYTES)
+        epochs->bytes += bytes;
     if (epochs->bytes >= BR_EPOCHS_BYTES) {
         epochs->bytes = 0;
         epochs->orders[epochs->due_rounds++ % BR_EPOCHS_MAX_ROUNDS] = op->order + 1;
@@ -204,20 +187,24 @@ void br_epochs_round_ended(struct br_context *context, uint64_t now)
 {
     struct br_epochs *epochs = context->epochs;
     struct br_group *group = context->world->group;
-    const struct br_disjoint_trees *view, *before = group->epochs[group->epoch % 2];
+    const struct br_disjoint_trees *trees, *before = group->epochs[group->epoch % 2];
+    struct br_failures failures = {0};
     int rc;
 
     if (epochs->op.status)
         return; /* so has everything else */
-    rc = epoch_of(context, &view);
+    rc = br_epochs_failures(&context->settings.cube, epochs->all_links, &failures);
+    if (!rc)
+        rc = disjoint_trees_of(epochs, &context->settings.cube, &failures, &trees);
+    br_failures_destroy(&failures);
     if (rc) {
         br_worker_fail(context->worker, -rc, br_error_message());
         return;
     }
-    if (view != before)
+    if (trees != before)
         br_log_info("rank %d: all-reduces go %s from now on", context->rank,
-                    view->broken ? "around broken links" : "over all links again");
-    br_engine_set_epoch(context->engine, group, view);
+                    trees->broken ? "around broken links" : "over all links again");
+    br_engine_set_epoch(context->engine, group, trees);
     if (epochs->begun_rounds < epochs->due_rounds)
         epochs_begin(context, now);
 }
@@ -238,11 +225,11 @@ int br_epochs_create(struct br_context *context)
         return 0;
     context->epochs = calloc(1, sizeof *context->epochs);
     if (!context->epochs)
-        return br_error(ENOMEM, "rank %d: no memory for the views", context->rank);
+        return br_error(ENOMEM, "rank %d: no memory for the epochs", context->rank);
     context->epochs->all_links = calloc((size_t)context->size, sizeof *context->epochs->all_links);
     rc = context->epochs->all_links
              ? 0
-             : br_error(ENOMEM, "rank %d: no memory for the views", context->rank);
+             : br_error(ENOMEM, "rank %d: no memory for the epochs", context->rank);
     if (!rc)
         rc = br_group_init(&context->epochs->group, BR_EPOCHS_GROUP, context->rank, context->size,
                            NULL, &context->network.model);

@@ -114,18 +114,14 @@ bool br_operation_has_ended(struct braid_op *handle)
     return !op || atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
 }
 
-/* false: another thread was faster. The operation is this thread's alone then, and unless it is
- * persistent its handle is void. */
-static bool handles_claim(struct br_operation *op, struct braid_op *handle)
+/* Of several threads one takes the operation, whose handle is then void unless it is persistent. */
+static int handles_finish(struct br_operation *op, struct braid_op *handle, const char *name)
 {
     uint64_t number = (uintptr_t)handle;
 
-    return atomic_compare_exchange_strong(&op->handle, &number, op->persistent ? number : 0);
-}
-
-static int handles_finish(struct br_operation *op, struct braid_op *handle, const char *name)
-{
-    return handles_claim(op, handle) ? br_comm_finish_operation(op) : not_one(name);
+    if (!atomic_compare_exchange_strong(&op->handle, &number, op->persistent ? number : 0))
+        return not_one(name);
+    return br_comm_finish_operation(op);
 }
 
 int braid_wait(struct braid_op *handle, int timeout_ms)

@@ -92,19 +92,13 @@ static int comm_settings_read_times(const struct braid_config *c, struct br_sett
     return 0;
 }
 
-/* Of the job's ranks on this machine, which emulated hosts share, which one this is. */
-static uint32_t index_on_machine(const struct br_environment *e, uint32_t ranks)
-{
-    if (ranks == e->local_size)
-        return e->local_rank;
-    return ranks == e->size ? e->rank : UINT32_MAX; /* UINT32_MAX: nobody has said */
-}
-
-/* Spinning is for those who have a core for each rank; the others would only keep each other from
+/* Ranks spin where each of them has a core; elsewhere they would only keep each other from
  * working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
+    const struct br_environment *e = &s->environment;
     int64_t us = 0, ranks;
+    uint32_t index;
     int rc = br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS,
                            (int64_t)s->environment.local_size, &ranks);
 
@@ -114,8 +108,9 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
-    br_cpu_affinity_choose(&s->cpu_affinity, index_on_machine(&s->environment, (uint32_t)ranks),
-                           (uint32_t)ranks);
+    /* which of the ranks on this machine, which emulated hosts share, this one is, if known */
+    index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
+    br_cpu_affinity_choose(&s->cpu_affinity, index, (uint32_t)ranks);
     rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000,
                               s->oversubscribed ? 200 : 1000, &us);
     s->spin = (uint64_t)us * BR_US;

@@ -71,18 +71,7 @@ static void add_worker(const struct br_worker *w, struct braid_stats *s)
     s->skipped_rails = w->counters.skipped_rails;
 }
 
-#define ADD_DOWNGRADE(name, kind, help) s->name = atomic_load(&br_downgrades.name);
-
-static void statistics_add_context(struct br_context *context, struct braid_stats *s)
-{
-    s->unregistered = context->unregistered;
-    s->progress_calls = context->progress.calls;
-    s->busy_ns = context->progress.busy;
-    s->idle_ns = context->progress.idle;
-    s->asleep_ns = context->progress.asleep;
-    s->process_cpu_ns = br_clock_process();
-    BRAID_DOWNGRADES(ADD_DOWNGRADE)
-}
+#define ADD_DOWNGRADE(name, kind, help) out->name = atomic_load(&br_downgrades.name);
 
 /* Under the lock, as all below up to the next comment. */
 static void take_stats(struct braid_comm *comm, struct braid_stats *out)
@@ -100,9 +89,15 @@ static void take_stats(struct braid_comm *comm, struct braid_stats *out)
         .gpu_reduced_bytes = gpu.reduced_bytes,
         .gpu_peer_bytes = gpu.peer_bytes,
         .late_allocations = br_engine_late_allocations(context->engine, comm->group),
+        .unregistered = context->unregistered,
+        .progress_calls = context->progress.calls,
+        .busy_ns = context->progress.busy,
+        .idle_ns = context->progress.idle,
+        .asleep_ns = context->progress.asleep,
+        .process_cpu_ns = br_clock_process(),
     };
+    BRAID_DOWNGRADES(ADD_DOWNGRADE)
     add_worker(context->worker, out);
-    statistics_add_context(context, out);
     add_devices(context->worker, out);
     stats_statistics_add_rails(context->worker, out);
 }

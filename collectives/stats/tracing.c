@@ -40,11 +40,6 @@ int br_tracing_rails(struct br_context *context)
     return 0;
 }
 
-static size_t stats_tracing_bytes_of(const struct br_operation *op)
-{
-    return op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
-}
-
 void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now)
 {
     if (!trace)
@@ -60,6 +55,7 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
         .label = "algorithm",
         .args = {"order", "number", "bytes", "priority", "status"}};
     static const char *const names[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
+    size_t bytes = op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
     struct br_trace_event event = {
         .kind = &kind,
@@ -69,8 +65,8 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
         .label = collective && op->algorithm_config
                      ? br_algorithm_name(op->algorithm_config->algorithm)
                      : NULL,
-        .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1,
-                 (int64_t)stats_tracing_bytes_of(op), op->priority, op->status},
+        .args = {(int64_t)op->order, collective ? (int64_t)op->sequence : -1, (int64_t)bytes,
+                 op->priority, op->status},
     };
 
     br_trace_end(trace, &op->span, now, &event);
