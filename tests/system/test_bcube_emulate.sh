@@ -158,7 +158,7 @@ else
 fi
 mkdir "$work/taken" && ln -s /nowhere "$work/taken/braid"
 other_state=$work/taken other emulate 2 2 --loopback && fail "a state folder of somebody else"
-has err "somebody else's"
+has err 'another user'
 other emulate 2 2 && fail "namespaces without root"
 has err 'root.*--loopback'
 other emulate 2 2 --loopback || fail "loopback"

@@ -273,7 +273,7 @@ for backend in tcp shm; do
 done
 ended 0
 
-# One server, three clients: a stranger does not count, the second differs.
+# One server, three clients: an unauthenticated peer does not count, the second differs.
 serve send_lat -n 10 -s 2 --clients 3
 echo hello > "/dev/tcp/127.0.0.1/$port" || fail "stranger"
 for size in 2 8 2; do
@@ -344,7 +344,7 @@ refused 'at least\|from 5 to' write_bw -n 4
 refused 'from 1 to' write_bw -s 0
 refused 'give one of them' write_bw -a -s 4
 refused 'give one of them' write_bw -n 5 -D 5
-refused 'does not go with -D' write_bw -a -D 5
+refused 'cannot be combined with -D' write_bw -a -D 5
 refused 'nothing of -D' write_bw -D 4 -f 2
 refused 'the messages under way\|messages under way' write_bw -t 4 -l 8
 refused 'both say how many rails' write_bw -q 2 --rails 3

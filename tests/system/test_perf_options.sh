@@ -107,8 +107,8 @@ write_bw -D 5 -n 5|give one of them
 write_bw -e|read, send and atomic tests only
 write_bw -A FETCH_AND_ADD|atomic_lat only
 atomic_lat -A ADD|CMP_AND_SWAP or FETCH_AND_ADD
-atomic_lat -s 16|of 8 bytes; leave out -s
-atomic_lat -a|of 8 bytes; leave out -a
+atomic_lat -s 16|leave out -s
+atomic_lat -a|leave out -a
 write_bw -f 1|runs with -D only
 write_bw -D 4 -f 2|leaves nothing
 write_bw -D 4 -f x|from 0 to
@@ -171,7 +171,7 @@ write_bw --out_json_file|needs a value
 send_lat --report_gbits|write_bw, read_bw and send_bw only
 send_lat --run_infinitely|write_bw, read_bw and send_bw only
 write_bw --run_infinitely -n 5|leave one out
-write_bw --run_infinitely -a|does not go with
+write_bw --run_infinitely -a|--run_infinitely
 send_bw --cpu_util|runs with -D only
 write_bw --packet_cost|--backend udp or dpdk only
 write_bw --backend udp --run_infinitely --packet_cost|runs that end only
@@ -179,7 +179,7 @@ write_bw --use_cuda 64|from 0 to 63
 read_lat --use_cuda=64|from 0 to 63
 write_lat --use_cuda 0 host|send_bw, read_lat and send_lat only
 atomic_lat --use_cuda 0|send_bw, read_lat and send_lat only
-send_bw --use_cuda 0 --use_cuda_dmabuf|--use_cuda N alone takes a dma-buf
+send_bw --use_cuda 0 --use_cuda_dmabuf|--use_cuda N
 send_bw --use_cuda_bus_id 1|which GPU
 send_bw --use_rocm 0|NVIDIA's GPUs only
 send_lat --data_validation|write_bw, read_bw and send_bw only
@@ -189,7 +189,7 @@ write_bw --output bandwidth --out_json_file -|both write standard output
 write_bw --hdr file|write_lat, read_lat, send_lat and atomic_lat only
 write_bw --priority 9999999999|from -2147483648
 write_bw --clients -1|from 0 to
-write_bw --clients 2 host|the server's
+write_bw --clients 2 host|--clients
 write_bw one two|one word too many
 write_bw -- host|followed by nothing
 write_bw --nonsense|there is no option

@@ -209,7 +209,7 @@ static void calibrate_print_links(const struct br_calibration *c, FILE *out)
 static void calibrate_print_levels(const struct br_calibration *c, FILE *out)
 {
     fprintf(out, "# levels\n# %5s %9s %11s %10s %9s  %s\n", "level", "alpha us", "overhead us",
-            "beta ns/B", "Gb/s", "a byte costs so many times what it costs one link alone");
+            "beta ns/B", "Gb/s", "beta under load, as a multiple of that of a single link");
     for (uint32_t i = 0; i < c->model.n_levels; i++) {
         const struct br_cost_level *l = &c->model.levels[i];
         const struct br_calibration_congestion *g = &c->congestion[i];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Do all ranks of a job do the same? Ranks with other options would wait for what nobody sends. */
+/* Checks that all ranks of a job were given the same options. Ranks with other options would wait
+ * for messages that are never sent. */
 #ifndef BR_TOOLS_COMMON_CONFIG_CHECK_H
 #define BR_TOOLS_COMMON_CONFIG_CHECK_H
 
@@ -14,7 +15,7 @@ struct br_config_option {
     int64_t value;    /* from -INT64_MAX on */
 };
 
-/* A number for a text: other texts have other ones, but for chance. */
+/* A digest of a text, as a value of an option. */
 int64_t br_config_text(const char *text);
 
 /* Collective. -EINVAL on all ranks, with a message that names the first option that differs. At

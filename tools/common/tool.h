@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sub-commands of `braid`. argv[0] is the sub-command's name. Each returns the exit code of the
- * process: 0, 1 (it failed, words are on stderr), 2 (wrong usage).
+ * process: 0, 1 (it failed, with a message on stderr), 2 (wrong usage).
  */
 #ifndef BR_TOOLS_COMMON_TOOL_H
 #define BR_TOOLS_COMMON_TOOL_H

@@ -16,7 +16,7 @@ struct br_tool_workload {
     struct br_model model;
     struct br_layer *layers;
     struct br_workload load;
-    char cost[200]; /* where a and b are from, in words */
+    char cost[200]; /* text: where a and b are from */
 };
 
 /* 0, and br_tool_workload_close() afterwards; -errno with a message that names option, file and

@@ -274,7 +274,7 @@ static void print_algorithms(const cJSON *root)
             printf("%s%s", separator, collective->valuestring);
             separator = ", ";
         }
-        printf("%s\n", *separator ? "" : "by a shape of its own only");
+        printf("%s\n", *separator ? "" : "only with an explicit shape");
     }
     printf("\n");
 }

@@ -98,7 +98,7 @@ static void info_topology_print_level(const cJSON *level)
     const cJSON *neighbour, *rate = cJSON_GetObjectItem(level, "bits_per_second");
 
     printf("  level %-2d  %-10s", (int)br_info_number(level, "level"),
-           *device ? device : "(by what is heard)");
+           *device ? device : "(by discovery)");
     if (rate->valuedouble > 0)
         printf(" %.0f Mb/s", rate->valuedouble / 1e6);
     if (cJSON_HasObjectItem(level, "switch")) {

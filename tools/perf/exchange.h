@@ -2,23 +2,23 @@
 /*
  * How the two sides of `braid perf` find each other, before there is a communicator.
  *
- * 1. The client connects to the server's port and says its parameters. The server takes them as far
- *    as it was not given others itself (parameters.h), and answers that the two differ, or with the
- *    port of a TCP store and a secret. Then both join a job of two ranks: the server is rank 0. The
+ * 1. The client connects to the server's port and sends its parameters. The server takes over those
+ *    that it was not given itself (parameters.h), and answers that the two differ, or with the port
+ *    of a TCP store and a secret. Then both join a job of two ranks: the server is rank 0. The
  *    connection is closed; all else goes through the communicator.
  * 2. The store has a port of its own, which the kernel chooses (BRAID_PORT_RANGE is for the rails):
- *    the port that users know goes on listening for the next client. It is held from then on, as
- *    until the store listens any connection of the host could be given it. Rejected: the store
- *    itself on the known port; it would refuse unauthenticated peers with a message about ranks and
- *    secrets, where people want to hear that -s differs.
- * 3. The secret is random for each client and goes over the wire in clear: it keeps jobs apart and
- *    nobody out who can read the network, as with perftest, which has none. Where BRAID_SECRET or
- *    BRAID_SECRET_FILE is set at the server, that one counts, is not sent, and the client needs it
- *    too.
- * 4. Who names the server 127.0.0.1 or localhost means the loopback: without -d and BRAID_DEVICES
- *    rails run over it, too.
- * 5. An unauthenticated peer on the port (a scanner, ib_write_bw) is told off and does not count as
- *    a client; it holds others up for 5 s at most.
+ *    the port that users know goes on listening for the next client. The server reserves it at
+ *    once, because until the store listens the kernel could give it to any connection of the host.
+ * Rejected: the store itself on the known port; it would refuse unauthenticated peers with a
+ * message about ranks and secrets, where users need to know that -s differs.
+ * 3. The secret is random for each client and goes over the wire in clear: it keeps jobs apart
+ *    but does not protect against anyone who can read the network. perftest has no secret at all.
+ * Where BRAID_SECRET or BRAID_SECRET_FILE is set at the server, that one counts, is not sent, and
+ * the client needs it too.
+ * 4. A server named 127.0.0.1 or localhost means the loopback: without -d and BRAID_DEVICES the
+ * rails use it, too.
+ * 5. An unauthenticated peer on the port (a scanner, ib_write_bw) is refused and does not count as
+ * a client; it delays others by at most 5 s.
  */
 #ifndef BR_TOOLS_PERF_EXCHANGE_H
 #define BR_TOOLS_PERF_EXCHANGE_H
@@ -54,12 +54,12 @@ int br_exchange_check(const struct br_perf_settings *settings);
 /* The server: listens at the port; *fd is the caller's. */
 int br_exchange_listen(const struct br_perf_settings *settings, int *fd);
 /* Waits for a client. *agreed: what was asked here (br_perf_settings_read) with what the client
- * adds, complete. 0; -EINTR: a signal came; 1: there was one whose parameters differ from what was
- * asked, words say in what; -EPROTO: an unauthenticated peer, words. */
+ * adds, complete. 0; -EINTR: a signal came; 1: a client's parameters differ from what was asked,
+ * and the message names them; -EPROTO with a message: an unauthenticated peer. */
 int br_exchange_accept(int fd, const struct br_perf_settings *asked,
                        struct br_perf_settings *agreed, struct br_exchange *out);
 
-/* The client. -EINVAL: the parameters differ, words; -ECONNREFUSED, ...: no server, words. */
+/* The client. -EINVAL: the parameters differ; -ECONNREFUSED, ...: no server; all with a message. */
 int br_exchange_connect(const struct br_perf_settings *settings, struct br_exchange *out);
 
 #endif

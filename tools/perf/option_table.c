@@ -15,7 +15,7 @@ struct refused {
 };
 
 #define NO_DMABUF                                                                                  \
-    "--use_cuda N alone takes a dma-buf where NIC and driver have one, else the peer-memory "      \
+    "--use_cuda N uses a dma-buf where NIC and driver support it, else the peer-memory "           \
     "module, and "                                                                                 \
     "stages what the NIC does not reach (`braid info`)"
 #define NO_LIMITER "braid has no rate limiter; shape the link with tc"
@@ -172,7 +172,7 @@ static int option_table_add(struct br_perf_settings *s, struct br_perf_texts *t,
         {"report-both", 0, BR_OPTION_FLAG, &s->report_both, 0, 0,
          " with -b: each side's figures before their sum"},
         {"report-per-port", 0, BR_OPTION_FLAG, &s->report_per_port, 0, 0,
-         " a line with the rate of each rail behind each size's line"},
+         " after the line of each size, a line with the rate of each rail"},
         {"run_infinitely", 0, BR_OPTION_FLAG, &s->forever, 0, 0,
          " until Ctrl-C; a line every -D (5) seconds"},
         {"cpu_util", 0, BR_OPTION_FLAG, &s->cpu_util, 0, 0,

@@ -49,7 +49,7 @@ struct br_pair {
 /* Joins; blocks. On failure *pair holds nothing. */
 int br_pair_open(struct br_pair *pair, const struct br_perf_settings *settings,
                  const struct br_exchange *where);
-/* abort: the other side is told that this one failed. */
+/* abort: informs the other side that this one failed. */
 int br_pair_close(struct br_pair *pair, bool abort);
 
 /* Both sides stand before the same size with cleared buffers; the other's stop is awaited from now

@@ -57,7 +57,8 @@ static int check_test(const struct br_perf_settings *s)
     int rc;
 
     if (atomic && (s->all || (s->size >= 0 && s->size != 8)))
-        return br_error(EINVAL, "atomic_lat is of 8 bytes; leave out %s", s->all ? "-a" : "-s");
+        return br_error(EINVAL, "atomic_lat always uses 8 bytes; leave out %s",
+                        s->all ? "-a" : "-s");
     if ((rc = perf_settings_only(s->bidirectional, !latency, "-b (--bidirectional)", bw)) ||
         (rc = perf_settings_only(s->no_peak, !latency, "-N (--noPeak)", bw)) ||
         (rc = perf_settings_only(s->depth >= 0, !latency, "-t (--tx-depth)", bw)) ||
@@ -104,7 +105,7 @@ static int check_time(const struct br_perf_settings *s)
     if ((s->duration > 0 || s->forever) && s->all)
         return br_error(
             EINVAL,
-            "-a runs each size for -n messages; it does not go with -D or --run_infinitely");
+            "-a runs each size for -n messages; it cannot be combined with -D or --run_infinitely");
     if (s->duration > 0 && s->margin > 0 && 2 * s->margin >= s->duration)
         return br_error(EINVAL,
                         "-f %" PRId64 " twice leaves nothing of -D %" PRId64
@@ -306,7 +307,8 @@ static int check_texts(struct br_perf_settings *s, const struct br_perf_texts *t
     if (texts->json && !s->json)
         s->json = "perftest_out.json";
     if (s->server && s->clients >= 0)
-        return br_error(EINVAL, "--clients is the server's; leave it out beside the server's name");
+        return br_error(
+            EINVAL, "--clients is an option of the server; leave it out where a server is named");
     perf_settings_fill(&s->clients, 1);
     return 0;
 }

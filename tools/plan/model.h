@@ -9,8 +9,8 @@
 #include "collectives/tuning/cost.h"
 #include "tools/plan/settings.h"
 
-/* The cost model has its topology; figures: words about where its figures are from. 0, -errno with
- * words. */
+/* The cost model has its topology; figures: text that says where its figures are from. 0, or -errno
+ * with a message. */
 int br_plan_model(const struct br_plan_settings *set, const struct br_cost_model *model,
                   const char *figures);
 

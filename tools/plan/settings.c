@@ -45,7 +45,7 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
         {"measure", 0, BR_OPTION_TEXT, &s->measure, 0, 0,
          "FILE in a job: measure the figures, write them there, use them"},
         {"model", 0, BR_OPTION_TEXT, &s->model, 0, 0,
-         "FILE gradients of this layer table (doc/training.md); all below go with it"},
+         "FILE gradients of this layer table (doc/training.md); the options below need it"},
         {"batch", 0, BR_OPTION_NUMBER, &s->batch, 1, 1 << 20,
          "N samples a rank computes; default 32"},
         {"speed", 0, BR_OPTION_TEXT, &s->speed, 0, 0,
@@ -110,7 +110,7 @@ static int check_simulation(const struct br_plan_settings *s)
                                       "say --simulate, or `braid sim`")
                    : 0;
     if (!s->model)
-        return br_error(EINVAL, "what is simulated is the training of a network: say --model FILE");
+        return br_error(EINVAL, "a simulation needs the layers of a network: give --model FILE");
     if (s->hosts || s->calibration || s->measure)
         return br_error(EINVAL, "the simulated network is --ranks with --rails, or --topology "
                                 "bcube:N,K, with --gbit and "
@@ -125,13 +125,13 @@ static int check_model(const struct br_plan_settings *s)
                        s->layers
                    ? br_error(EINVAL, "--times, --speed, --cost, --links, --policy, --layers, "
                                       "--svg and --trace are "
-                                      "about the layers of a network: say --model FILE")
+                                      "about the layers of a network: give --model FILE")
                    : 0;
     if (s->run || s->exact || s->dot)
         return br_error(
             EINVAL, "--run, --exact and --dot are about one collective; leave them or --model out");
     if (s->times && s->speed)
-        return br_error(EINVAL, "say --times or --speed, not both");
+        return br_error(EINVAL, "give --times or --speed, not both");
     /* A simulation runs the named algorithm, and the planner may still be given a and b. */
     if (!!s->cost + !!s->links + (s->calibration || s->measure || (s->algorithm && !s->simulate)) >
         1)

@@ -13,7 +13,7 @@ struct br_plan_simulation {
     struct br_sim_job_config config;
     const char *algorithm;
     uint32_t iterations;
-    struct br_trace **traces; /* [config.topology->n], owned; NULL: nobody wants them */
+    struct br_trace **traces; /* [config.topology->n], owned; NULL: not recorded */
 };
 
 /* model: its topology is the network's; its figures are replaced by those of the simulated links in

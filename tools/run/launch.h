@@ -32,7 +32,7 @@ struct br_launch_resources {
 };
 
 struct br_launch {
-    const char *who;      /* in front of our own words: "braid run" */
+    const char *who;      /* in front of our own messages: "braid run" */
     int count;            /* of processes */
     char *const *command; /* NULL-terminated */
     bool no_prefix;       /* output as it comes, without a label in front */
@@ -53,14 +53,14 @@ struct br_launch {
 };
 
 /* Blocks until all have ended. Returns the exit code of the whole: 0; that of the first that
- * failed, 128 + a signal; 124; 126 and 127 as the shell; 1 when nothing could be started. Words are
- * on stderr. */
+ * failed, 128 + a signal; 124; 126 and 127 as the shell; 1 when nothing could be started. Messages
+ * go to stderr. */
 int br_launch(const struct br_launch *launch);
 
 /*
- * The job's secret into the environment, and out of it what an outer job has left: a new random
- * one, or from a file, which is looked at so that its trouble is told once. Negative errno with
- * words. `hex` is to be wiped at the end.
+ * Puts the job's secret into the environment and removes what an outer job left there. The secret
+ * is random, or is read from a file, which is checked here so that an error is reported once. 0, or
+ * a negative errno with a message. The caller wipes `hex` at the end.
  */
 int br_launch_secret(const char *file, uint32_t size, char hex[2 * BR_SECRET_KEY_BYTES + 1]);
 

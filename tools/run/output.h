@@ -26,7 +26,7 @@ int br_run_output_open(struct br_run_output *output, const char *label, int colo
                        int *child);
 
 /* Copies what there is, whole lines only, until the pipe is empty; at its end closes it. Blocks
- * while `to` does. -EPIPE and others: nobody reads our output any more. */
+ * while `to` does. -EPIPE and others: our output is no longer read. */
 int br_run_output_copy(struct br_run_output *output);
 
 /* The last line, although it has no end, then closes. */

@@ -410,7 +410,7 @@ int br_agent_seen_probes(struct br_agent *agent, const cJSON *request, cJSON *re
     struct br_agent_probe *probe = agent->probe;
     (void)request;
     if (!probe)
-        return br_error(EINVAL, "heard comes after listen");
+        return br_error(EINVAL, "seen_probes comes after listen");
     cJSON *seen = cJSON_AddArrayToObject(reply, "seen");
     cJSON *lldp = cJSON_AddArrayToObject(reply, "lldp");
     pthread_mutex_lock(&probe->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sub-commands of `braid bcube`. argv[0] is the sub-command's name. Each returns the exit code
- * of the process: 0, 1 (it failed, words are on stderr), 2 (wrong usage); check has its own meaning
- * of them, see doc/check.md.
+ * of the process: 0, 1 (it failed, with a message on stderr), 2 (wrong usage); those of check have
+ * a meaning of their own, see doc/check.md.
  */
 #ifndef BR_TOOLS_TESTBED_BCUBE_H
 #define BR_TOOLS_TESTBED_BCUBE_H

@@ -16,7 +16,7 @@ struct br_collect {
     bool full; /* more of everything */
     /* port number of each agent's echo service; 0: none. Owned */
     int *service;
-    void (*progress)(const char *step); /* NULL: nobody is told */
+    void (*progress)(const char *step); /* NULL: not called */
 };
 
 /* What the plan says. `testbed`: the emulation's name, for the remedy commands; NULL: none.
@@ -27,7 +27,8 @@ int br_collect_plan(struct br_survey *survey, const struct br_inventory *invento
 /* Facts of all hosts; again after the load, where only the counters are taken. */
 void br_collect_facts(struct br_collect *collect, bool again);
 
-/* Who hears whom, and which interface each port is. -ENOMEM with a message. */
+/* Probes: which ports receive from which, and which interface each port is. -ENOMEM with a message.
+ */
 int br_collect_probes(struct br_collect *collect);
 
 /* Who answers for which address. -ENOMEM with a message. */

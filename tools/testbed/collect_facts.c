@@ -235,7 +235,7 @@ int br_collect_probes(struct br_collect *collect)
     if (!questions)
         return br_error(ENOMEM, "no memory for the probes");
     if (collect->progress)
-        collect->progress("who hears whom");
+        collect->progress("probes");
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t run = (int64_t)getpid() * 1000000000 + now.tv_sec % 1000 * 1000000 + now.tv_nsec / 1000;
     for (int h = 0; h < collect->agents->count; h++) {

@@ -328,7 +328,7 @@ int br_collect_rates(struct br_collect *collect)
     if (!chosen)
         return br_error(ENOMEM, "no memory for the rates");
     if (collect->progress)
-        collect->progress("every link alone");
+        collect->progress("single links");
     for (uint32_t level = 0; level < (collect->full ? collect->survey->cube.k : 1) && !rc; level++)
         rc = in_rounds(collect, chosen, level, run_alone, NULL);
     if (!rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What diagnose_cabling.c (finding mishaps) and diagnose_cabling_words.c (saying them) share. */
+/* Shared by diagnose_cabling.c, which finds wrong cables, and diagnose_cabling_text.c, which
+ * reports them. */
 #ifndef BR_TOOLS_TESTBED_DIAGNOSE_CABLING_H
 #define BR_TOOLS_TESTBED_DIAGNOSE_CABLING_H
 

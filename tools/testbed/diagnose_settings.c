@@ -54,7 +54,7 @@ static struct br_finding *group_report(const struct group *group, struct br_find
 
 static const char *diagnose_settings_likewise(const struct group *group)
 {
-    return group->count > 1 ? "; likewise for the others" : "";
+    return group->count > 1 ? "; the same for the others" : "";
 }
 
 static void check_rp_filter(const struct br_survey *survey, struct br_findings *findings)
@@ -80,10 +80,10 @@ static void check_rp_filter(const struct br_survey *survey, struct br_findings *
         else
             elsewhere = true;
     }
-    br_finding_evidence(
-        finding, "packets whose way back leads through another NIC are dropped without a word");
+    br_finding_evidence(finding,
+                        "packets whose return route uses another NIC are dropped silently");
     br_diagnose_on(survey, host, on, "sysctl -w net.ipv4.conf.all.rp_filter=0%s", own);
-    br_finding_remedy(finding, "%s%s", on, elsewhere ? "; likewise for the others" : "");
+    br_finding_remedy(finding, "%s%s", on, elsewhere ? "; the same for the others" : "");
 }
 
 /* The port of a planned address; -1: none. */

@@ -56,7 +56,7 @@ int br_bcube_down(int argc, char **argv)
     const char *name = NULL;
     const struct br_option options[] = {
         {"name", 0, BR_OPTION_TEXT, &name, 0, 0,
-         "NAME of the testbed, as NAME alone (default: the only one)"},
+         "NAME of the testbed, the same as the operand NAME (default: the only one)"},
         {"all", 0, BR_OPTION_FLAG, &all, 0, 0, " all testbeds of this user"},
         {0}};
     const char *usage = "braid bcube down [NAME | --name NAME | --all]\n\nRemoves an emulated "

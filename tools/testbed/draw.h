@@ -14,7 +14,7 @@
 
 #include "bcube/cabling.h"
 
-#define BR_DRAW_HOSTS_MAX 4096 /* more make a drawing that nobody can read */
+#define BR_DRAW_HOSTS_MAX 4096 /* a drawing of more is not readable */
 
 /* Filled with the defaults before a callback may change it. Texts are escaped by the drawing. */
 struct br_paint {

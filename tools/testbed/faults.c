@@ -144,7 +144,7 @@ static int parse_switch(const struct br_testbed *testbed, const char *text, int6
     if (!n || text[n] || of >= testbed->cube.k || index >= per_level)
         return br_error(EINVAL, "'%s' is no switch: write s0-0 to s%u-%u (level and index)%s", text,
                         testbed->cube.k - 1, per_level - 1,
-                        level >= 0 ? ", or the index alone" : "");
+                        level >= 0 ? ", or only the index" : "");
     if (!br_cabling_switch_used(&testbed->cabling, of, index))
         return br_error(EINVAL, "no host of this testbed is on switch '%s'", text);
     *out = switch_number(of, index);

@@ -76,7 +76,7 @@ struct br_host_state {
 };
 
 /*
- * Understands the words of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *inject is false
+ * Parses the operands of `braid bcube fault`: KIND OPERAND... [down|up|clear]. *inject is false
  * for up and clear. -EINVAL and others with a message that says what is possible.
  */
 int br_fault_parse(struct br_fault *fault, bool *inject, const struct br_testbed *testbed, int argc,

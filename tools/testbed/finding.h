@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What diagnose found: codes, words, the places to colour. doc/check.md lists the codes. */
+/* What diagnose found: codes, texts, what to colour. doc/check.md lists the codes. */
 #ifndef BR_TOOLS_TESTBED_FINDING_H
 #define BR_TOOLS_TESTBED_FINDING_H
 

@@ -215,11 +215,12 @@ static int check_free(const char *name)
     snprintf(path, sizeof path, "/run/netns/%s", name);
     if (access(path, F_OK) < 0)
         return 0;
-    return br_error(EEXIST,
-                    "there is a network namespace %s already that is of no testbed; remove it (ip "
-                    "netns del %s) or give "
-                    "another --name",
-                    name, name);
+    return br_error(
+        EEXIST,
+        "there is a network namespace %s already, which belongs to no testbed; remove it (ip "
+        "netns del %s) or give "
+        "another --name",
+        name, name);
 }
 
 int br_network_check(const struct br_testbed *testbed)

@@ -118,10 +118,10 @@ static int check_request(const struct request *r)
         return br_error(EINVAL, "--check reads the file itself: leave --inventory out");
     if (r->arguments.count || r->hosts || r->prefix || r->rate || r->nics ||
         r->mtu != BR_INVENTORY_MTU)
-        return br_error(
-            EINVAL,
-            "%s: shape, hosts, addresses, NICs, rate and MTU stand in the file; change them there",
-            file);
+        return br_error(EINVAL,
+                        "%s: shape, hosts, addresses, NICs, rate and MTU are set in the file; "
+                        "change them there",
+                        file);
     if (r->check && (r->inventory_out || r->svg || r->checklist || r->switch_config))
         return br_error(
             EINVAL, "--check only looks: use --inventory FILE to write lists and drawings of it");

@@ -24,7 +24,7 @@ enum br_remote_kind {
 /* A place to run commands at. The texts belong to the caller and must outlive what is started. */
 struct br_remote_host {
     enum br_remote_kind kind;
-    const char *name;  /* of the host, for words */
+    const char *name;  /* of the host, for messages */
     const char *where; /* NULL for BR_REMOTE_HERE */
 };
 

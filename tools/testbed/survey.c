@@ -61,7 +61,7 @@ static int testbed_survey_grow(void **array, int count, int *room, size_t size)
     int more = *room ? 2 * *room : 64;
     void *moved = reallocarray(*array, (size_t)more, size);
     if (!moved)
-        return br_error(ENOMEM, "no memory for what the hosts heard");
+        return br_error(ENOMEM, "no memory for the probes that the hosts received");
     *array = moved;
     *room = more;
     return 0;

@@ -131,7 +131,7 @@ int br_survey_add_sound(struct br_survey *survey, uint32_t from, uint32_t to, ui
 int br_survey_add_answer(struct br_survey *survey, const struct br_arp_answer *answer);
 
 /* Finds the interface of each port: by name; else, unless the interface has another port's name, by
- * MAC, then by address, then by whom it hears. Called again after the probes. */
+ * MAC, then by address, then by the probes that it receives. Called again after the probes. */
 void br_survey_match(struct br_survey *survey);
 
 uint32_t br_survey_port_of(const struct br_survey *survey, uint32_t host, uint32_t level);

@@ -175,10 +175,10 @@ static int check_owner(const char *root)
     if (lstat(root, &st) < 0)
         return errno == ENOENT ? 0 : br_error(errno, "%s: %s", root, strerror(errno));
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())
-        return br_error(
-            EPERM,
-            "the state folder %s is somebody else's; set XDG_RUNTIME_DIR to a folder of yours",
-            root);
+        return br_error(EPERM,
+                        "the state folder %s belongs to another user; set XDG_RUNTIME_DIR to a "
+                        "folder of your own",
+                        root);
     return 0;
 }
 

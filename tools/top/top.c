@@ -233,7 +233,7 @@ static int top_parse(struct top *top, int argc, char **argv)
 
     top->job = arguments.operands[0];
     if (!rc && (arguments.count > 1 || arguments.command))
-        rc = br_error(EINVAL, "'%s' is one word too many: the job's name is the only one",
+        rc = br_error(EINVAL, "'%s': there is one operand only, the name of the job",
                       arguments.count > 1 ? arguments.operands[1] : "--");
     if (!rc && top->json && top->prometheus)
         rc = br_error(EINVAL, "--json and --prometheus are two formats; give one of them");

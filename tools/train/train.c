@@ -240,7 +240,7 @@ static int train_check(struct br_train_settings *s, const char *rate)
 
     s->rate = rate ? strtof(rate, &end) : 0.02f;
     if (rate && (end == rate || *end || !(s->rate > 0)))
-        return br_error(EINVAL, "--rate %s: a number greater than 0 is wanted", rate);
+        return br_error(EINVAL, "--rate %s: must be a number greater than 0", rate);
     if (s->policy && s->servers)
         return br_error(EINVAL, "--policy applies to a gradient session and --servers to parameter "
                                 "servers: give one of the two");
