@@ -26,14 +26,6 @@ static uint32_t failures_place_of(const struct br_failures *failures, uint32_t k
     return low;
 }
 
-static int failures_check(uint32_t number, uint32_t level)
-{
-    if (number < BR_BCUBE_HOSTS_MAX && level < BR_BCUBE_LEVELS_MAX)
-        return 0;
-    return br_error(EINVAL, "no cube has a number %u on a level %u: they end at %u and %d", number,
-                    level, BR_BCUBE_HOSTS_MAX - 1, BR_BCUBE_LEVELS_MAX - 1);
-}
-
 void br_failures_destroy(struct br_failures *failures)
 {
     free(failures->keys);
@@ -44,9 +36,11 @@ int br_failures_add(struct br_failures *failures, enum br_failure kind, uint32_t
                     uint32_t level)
 {
     uint32_t key = key_of(kind, number, level);
-    int rc = failures_check(number, level);
-    if (rc || br_failures_has(failures, kind, number, level))
-        return rc;
+    if (number >= BR_BCUBE_HOSTS_MAX || level >= BR_BCUBE_LEVELS_MAX)
+        return br_error(EINVAL, "no cube has a number %u on a level %u: they end at %u and %d",
+                        number, level, BR_BCUBE_HOSTS_MAX - 1, BR_BCUBE_LEVELS_MAX - 1);
+    if (br_failures_has(failures, kind, number, level))
+        return 0;
     if (failures->count == failures->capacity) {
         uint32_t capacity = failures->capacity ? failures->capacity * 2 : 16;
         uint32_t *keys = realloc(failures->keys, capacity * sizeof *keys);

@@ -49,12 +49,6 @@ static int numa_of(const char *pci)
     return node;
 }
 
-static void gpu_survey_try_copies(struct br_copier *copier, int device, char text[256])
-{
-    if (br_copier_open(copier, device + 1) < 0)
-        snprintf(text, 256, "%.255s", br_error_message());
-}
-
 /* A handle of some memory; whether another process can map it, only that can tell. */
 static void try_sharing(const struct br_cuda *cuda, int device, char text[256])
 {
@@ -104,7 +98,8 @@ int br_gpu_inventory(struct br_gpu_info *out)
         gpu->capability = 10 * gpu_survey_attribute(cuda, BR_CUDA_CAPABILITY_MAJOR, i, 0) +
                           gpu_survey_attribute(cuda, BR_CUDA_CAPABILITY_MINOR, i, 0);
         gpu->dmabuf = cuda->range_handle && gpu_survey_attribute(cuda, BR_CUDA_HAS_DMABUF, i, 0);
-        gpu_survey_try_copies(copier, i, gpu->copies);
+        if (br_copier_open(copier, i + 1) < 0)
+            snprintf(gpu->copies, sizeof gpu->copies, "%.255s", br_error_message());
         try_sharing(cuda, i, gpu->sharing);
     }
     br_copier_destroy(copier);

@@ -192,14 +192,6 @@ static int take_and_put(struct br_offload *offload, int gpu, const struct task *
     return offload_put(offload, gpu, task, at, begun);
 }
 
-static void offload_count(struct br_offload *offload, const struct task *task)
-{
-    br_copier_count(offload->copier, BR_COPY_TO_GPU,
-                    (size_t)count_host(task->src, task->n_src) * task->bytes);
-    br_copier_count(offload->copier, BR_COPY_TO_HOST, task->bytes);
-    br_copier_count(offload->copier, BR_COPY_REDUCTION, task->bytes);
-}
-
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       enum braid_reduction reduction, void *dst,
                       const struct br_offload_source *src, int n_src, size_t bytes, int divisor,
@@ -216,7 +208,10 @@ int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
     }
     *mark = lane->head;
     if (!rc) {
-        offload_count(offload, &task);
+        br_copier_count(offload->copier, BR_COPY_TO_GPU,
+                        (size_t)count_host(task.src, task.n_src) * task.bytes);
+        br_copier_count(offload->copier, BR_COPY_TO_HOST, task.bytes);
+        br_copier_count(offload->copier, BR_COPY_REDUCTION, task.bytes);
     } else if (rc != -EAGAIN) {
         atomic_store(&lane->open, false);
         br_downgrade(gpu_reduction);

@@ -65,14 +65,6 @@ bool br_stream_ops_idle(const struct br_stream_ops *ops)
     return true;
 }
 
-static void stream_op_unpin(const struct br_stream_ops *ops, const struct block *block)
-{
-    if (!br_cuda_enter(ops->cuda, block->context)) {
-        ops->cuda->host_unregister(block->memory);
-        br_cuda_leave(ops->cuda);
-    }
-}
-
 static void free_words(const struct br_stream_ops *ops)
 {
     if (ops->words && !br_cuda_enter(ops->cuda, ops->context)) {
@@ -91,8 +83,10 @@ void br_stream_ops_destroy(struct br_stream_ops *ops)
     idle = br_stream_ops_idle(ops);
     while ((block = ops->blocks)) {
         ops->blocks = block->next;
-        if (idle)
-            stream_op_unpin(ops, block);
+        if (idle && !br_cuda_enter(ops->cuda, block->context)) {
+            ops->cuda->host_unregister(block->memory);
+            br_cuda_leave(ops->cuda);
+        }
         free(block);
     }
     if (idle)

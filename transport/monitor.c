@@ -174,14 +174,6 @@ static int open_descriptor(void)
                                             "5.7 on x86-64 does)");
 }
 
-/* No signal handler of the program runs on it: one that unmaps would wait for itself. */
-static int monitor_start_thread(void)
-{
-    int err = br_thread_start(&monitor.thread, monitor_serve, NULL);
-
-    return err ? br_error(err, "no thread to watch memory: %s", strerror(err)) : 0;
-}
-
 /* Under the lock: a fork() in between would leave a copy in the child. Nothing is armed yet, so
  * note 3 is no matter. */
 static int open_descriptors(void)
@@ -207,27 +199,22 @@ static void close_descriptors(void)
 
 static int monitor_start(void)
 {
-    int rc = hook_fork();
+    int err, rc = hook_fork();
 
     if (rc)
         return rc;
     br_monitor_lock();
     rc = open_descriptors();
     br_monitor_unlock();
-    if (!rc)
-        rc = monitor_start_thread();
+    if (!rc) {
+        /* No signal handler of the program runs on this thread: one that unmaps would wait for
+         * itself. */
+        err = br_thread_start(&monitor.thread, monitor_serve, NULL);
+        rc = err ? br_error(err, "no thread to watch memory: %s", strerror(err)) : 0;
+    }
     if (rc)
         close_descriptors();
     return rc;
-}
-
-static void monitor_stop(void)
-{
-    if (monitor.stop_fd < 0)
-        return; /* a child's */
-    eventfd_write(monitor.stop_fd, 1);
-    pthread_join(monitor.thread, NULL);
-    close_descriptors();
 }
 
 int br_monitor_open(struct br_watch *watch)
@@ -252,7 +239,10 @@ void br_monitor_close(struct br_watch *watch)
     br_monitor_lock();
     br_list_remove(&watch->node);
     br_monitor_unlock();
-    if (!--monitor.n_watches)
-        monitor_stop();
+    if (!--monitor.n_watches && monitor.stop_fd >= 0) { /* in a child of fork() it is closed */
+        eventfd_write(monitor.stop_fd, 1);
+        pthread_join(monitor.thread, NULL);
+        close_descriptors();
+    }
     pthread_mutex_unlock(&monitor.starting);
 }

@@ -147,22 +147,15 @@ struct br_dgram_member *br_dgram_member_accept(struct br_dgram_device *device,
     return member;
 }
 
-/* Tells the peer, which may not hear it: then it is told when it sends the next packet. */
-static void send_close(struct br_dgram_device *device, struct br_dgram_member *member)
-{
-    struct br_dgram_packet *packet = &device->packet;
-
-    if (!member->dgram || !br_dgram_link_close(member->dgram, packet))
-        return;
-    device->io->reply(device, &member->peer, packet->head, packet->head_bytes, 0);
-}
-
 void br_dgram_member_close(struct br_link *base)
 {
     struct br_dgram_member *member = (struct br_dgram_member *)base;
     struct br_dgram_device *device = member_device_of(member);
+    struct br_dgram_packet *packet = &device->packet;
 
-    send_close(device, member);
+    /* The peer may not hear it: then its next packet is answered with a refusal. */
+    if (member->dgram && br_dgram_link_close(member->dgram, packet))
+        device->io->reply(device, &member->peer, packet->head, packet->head_bytes, 0);
     device->io->drop(device, member);
     br_dgram_link_destroy(member->dgram);
     br_dgram_cookie_end(&device->cookies, member->id);

@@ -24,13 +24,6 @@ static int failure; /* A negative errno, and its text, for each thread that asks
 static char failure_text[BR_ERROR_BYTES];
 static const struct br_dpdk_module *replacement; /* NULL: none */
 
-/* Is there a file FOLDER/WHERE/braid_dpdk.so? */
-static bool dpdk_library_at(const char *folder, const char *where, char out[PATH_MAX])
-{
-    return snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, where) < PATH_MAX &&
-           !access(out, R_OK);
-}
-
 /* Beside whatever holds this code (a build), one above (its tests), or where it is installed. */
 static bool dpdk_library_find(char out[PATH_MAX])
 {
@@ -53,7 +46,8 @@ static bool dpdk_library_find(char out[PATH_MAX])
         return false;
     *end = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (dpdk_library_at(folder, places[i], out))
+        if (snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, places[i]) < PATH_MAX &&
+            !access(out, R_OK))
             return true;
     return false;
 }

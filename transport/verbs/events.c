@@ -28,13 +28,6 @@ static void fail_one(struct br_verbs_device *device, const struct ibv_qp *qp, co
         br_verbs_link_fail(link, -EIO, false, why);
 }
 
-/* Its descriptors may stay readable without an end, and then nobody would ever sleep. */
-static void events_unwatch(struct br_verbs_device *device)
-{
-    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
-    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
-}
-
 void br_verbs_device_fail(struct br_verbs_device *device, const char *why)
 {
     char text[BR_ERROR_BYTES];
@@ -44,7 +37,9 @@ void br_verbs_device_fail(struct br_verbs_device *device, const char *why)
     device->dead = true;
     snprintf(text, sizeof text, "%s", why); /* it may be br_error_message() */
     br_log_error("device %s: %s: the device is given up", device->base.name, text);
-    events_unwatch(device);
+    /* These descriptors may stay readable for ever, and then nobody would ever sleep. */
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->context->async_fd, NULL);
+    epoll_ctl(device->epoll_fd, EPOLL_CTL_DEL, device->channel->fd, NULL);
     fail_all(device, -ENODEV, text);
 }
 

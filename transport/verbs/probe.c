@@ -201,12 +201,6 @@ static int no_such(const struct br_verbs_host *host, const char *name)
     return br_error(ENODEV, "no RDMA device%s%s", name ? " " : "", name ? name : "");
 }
 
-static int not_usable(const struct br_verbs_port *port)
-{
-    return br_error(ENETDOWN, "%s: %s; %s", port->name, port->diagnosis.what,
-                    port->diagnosis.remedy);
-}
-
 int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint32_t gid,
                        const struct br_verbs_port **out, struct br_gid_choice *choice)
 {
@@ -235,7 +229,10 @@ int br_verbs_port_find(const struct br_verbs_host *host, const char *name, uint3
     }
     if (rc || failed)
         return rc ? rc : failed;
-    return unusable ? not_usable(unusable) : no_such(host, name);
+    if (unusable)
+        return br_error(ENETDOWN, "%s: %s; %s", unusable->name, unusable->diagnosis.what,
+                        unusable->diagnosis.remedy);
+    return no_such(host, name);
 }
 
 int br_verbs_netdev(const char *name, char out[IF_NAMESIZE])
