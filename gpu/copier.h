@@ -51,64 +51,70 @@ struct br_copier_counters {
     uint64_t to_host_bytes, to_gpu_bytes, reduced_bytes, shared_bytes;
 };
 
-int br_copier_create(struct br_copier **out); /* -ENOMEM with a message */
-/* Waits for copies that are under way, but those of a lost GPU. NULL allowed. */
+/* Makes a copier, with no GPU open. Returns 0, or -ENOMEM with a message. */
+int br_copier_create(struct br_copier **out);
+
+/* Waits for the copies that are under way, except those of a lost GPU, and frees the copier. NULL
+ * allowed. */
 void br_copier_destroy(struct br_copier *copier);
 
 /*
- * Streams, events and the trial (note 3) of a GPU, as br_gpu_of() names it. 1: this call has opened
- * it; 0: it was open, which costs a load to see. Any thread; blocks, the first time: the context of
- * the GPU is made if there is none. Errors with a message: those of br_cuda_driver() and of the
- * driver's calls, -EIO: what was read back is not what was written.
+ * Opens a GPU, as br_gpu_of() numbers it: makes its streams and events, and tries a copy (note 3).
+ * Returns 1 when this call has opened it; 0 when it was open, which costs a load to see; or with a
+ * message the errors of br_cuda_driver() and of the driver's calls, or -EIO: what was read back is
+ * not what was written. From any thread. Blocks the first time, as the context of the GPU is made
+ * if there is none.
  */
 int br_copier_open(struct br_copier *copier, int gpu);
 
-/* Makes host memory known to the driver. false: it stays pageable (note 4); said and counted once.
- * Not on the data path. */
+/* Pins host memory for the driver. Returns false when it stays pageable (note 4), which is logged
+ * and counted once. Not on the data path. */
 bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes);
-/* false: it stays pinned to the end of the process, as the GPU is lost, and the memory has to stay,
- * too. Waits for the GPU: never while an operation stands in a stream (stream_op.h, note 7). */
+/* Unpins it. Returns false when it stays pinned until the process ends, because the GPU is lost;
+ * then the memory has to stay, too. Waits for the GPU, so it is not called while an operation
+ * stands in a stream (stream_op.h, note 7). */
 bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
 
-/* Asks for a copy; one of `to` and `from` is memory of that GPU, the other may be of any, and need
- * not be pinned. direction: by which stream, behind what was asked for there before, and how it
- * counts. Negative errno with a message. */
+/* Starts a copy. One of `to` and `from` is memory of that GPU; the other may be any memory, and
+ * need not be pinned. direction: the stream that is used, behind what was started there before, and
+ * the counter. Returns 0, or a negative errno with a message. */
 int br_copier_copy(struct br_copier *copier, int gpu, enum br_copy_direction direction, void *to,
                    const void *from, size_t bytes);
-/* The same from one place of that GPU's memory to another, by the stream of BR_COPY_TO_GPU; not
- * counted. */
+/* Starts a copy within that GPU's memory, in the stream of BR_COPY_TO_GPU; it is not counted. */
 int br_copier_move(struct br_copier *copier, int gpu, void *to, const void *from, size_t bytes);
-/* As br_copier_copy(), and waits for it, and for all that was asked for in this direction before:
- * for the program's own threads. Not under the lock. */
+/* Copies and waits for the copy, and for all that was started in this direction before. For the
+ * program's own threads, not under the worker's lock. */
 int br_copier_copy_now(struct br_copier *copier, int gpu, enum br_copy_direction direction,
                        void *to, const void *from, size_t bytes);
-/* The same under the lock, where it is worth to wait for. Behind what was asked for in this
- * direction, and for `most` ns: then -ETIMEDOUT, and the GPU counts as lost. */
+/* The same under the worker's lock, where waiting is worth it, for at most `most` ns: then it
+ * returns -ETIMEDOUT, and the GPU counts as lost. */
 int br_copier_copy_within(struct br_copier *copier, int gpu, enum br_copy_direction direction,
                           void *to, const void *from, size_t bytes, uint64_t most);
-/* A copy that was asked for in another stream (stream_op.h, offload.h) counts, too, and the result
- * of a reduction. */
+/* Counts a copy that was started in another stream (stream_op.h, offload.h), or the result of a
+ * reduction. */
 void br_copier_count(struct br_copier *copier, enum br_copy_direction direction, size_t bytes);
-/* The stream of reductions of a GPU that is open; any thread. */
+/* Returns the stream of reductions of a GPU that is open. From any thread. */
 struct CUstream_st *br_copier_reductions(const struct br_copier *copier, int gpu);
-/* For work there: br_cuda_enter() for the GPU's context, and there is an event for the mark behind
- * the work. After 0 br_cuda_leave(). Errors with a message: -EIO: the GPU is lost; the driver's. */
+/* Begins work in that stream: does br_cuda_enter() for the GPU's context and keeps an event for the
+ * mark behind the work. Returns 0, after which the caller calls br_cuda_leave(); or with a message
+ * -EIO: the GPU is lost, or the driver's error. */
 int br_copier_enter(struct br_copier *copier, int gpu);
-/* Marks what was asked for in this direction so far. After copies there is always an event for it:
- * br_copier_copy() has seen to that; recording it fails with an error of the context only, which
- * has ended the copies, too. */
+/* Marks what was started in this direction so far. br_copier_copy() has kept an event for the mark.
+ * Returns 0, or a negative errno with a message: recording fails only with an error of the context,
+ * which has ended the copies, too. */
 int br_copier_mark(struct br_copier *copier, int gpu, enum br_copy_direction direction,
                    struct br_copy *copy);
-/* 1: all up to the mark is done, *copy is empty again; 0: not yet; negative errno with a message:
- * it failed, and is empty again. */
+/* Returns 1 when all up to the mark is done, and *copy is empty again; 0 when not yet; a negative
+ * errno with a message when it failed, and *copy is empty again. */
 int br_copier_done(struct br_copier *copier, struct br_copy *copy);
 
-/* Gives up a copy that does not end (nothing without one); what it does to the memory is not known.
- * The GPU counts as lost: copies with it fail from now on with -EIO, nothing waits for it any more,
- * and host memory stays pinned to the end of the process: an unpinning would wait. */
+/* Gives up a copy that does not end; an empty *copy is allowed. What the copy does to the memory is
+ * not known. The GPU counts as lost: copies with it fail with -EIO from now on, nothing waits for
+ * it any more, and host memory stays pinned until the process ends, because unpinning would wait.
+ */
 void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
 
-/* The same of all GPUs: something other than a copy of ours does not end. */
+/* Counts all GPUs as lost, because something other than a copy of ours does not end. */
 void br_copier_set_all_lost(struct br_copier *copier);
 bool br_copier_is_lost(const struct br_copier *copier, int gpu);
 bool br_copier_has_lost(const struct br_copier *copier); /* any GPU */

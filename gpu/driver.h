@@ -157,36 +157,39 @@ struct br_cuda {
 #undef BR_CUDA_FIELD
 };
 
-/* The table, for the life of the process (note 1). Loaded once by whoever comes first, from any
- * thread; blocks in the file system then. With a message that name the mend: -ENOENT: no library,
- * or `none`; -ENOSYS: too old, or a toolkit's stub. */
+/* Returns the table in *out, valid for the life of the process; NULL on failure. The first call
+ * loads the library and blocks on the file system (note 1). From any thread. Errors come with a
+ * message that says what to do: -ENOENT: there is no library, or BRAID_CUDA_LIBRARY is `none`;
+ * -ENOSYS: it is too old. */
 int br_cuda_library(const struct br_cuda **out);
 
-/* The same, initialised, and with one GPU at least. As br_cuda_library(), and -ENODEV: the driver
- * finds no GPU, or none that it may use; -EIO: it does not start. A failure lasts for the life of
- * the process. */
+/* The same, but the driver is initialised and has at least one GPU. Blocks for up to seconds the
+ * first time. Further errors: -ENOSYS: the library is a toolkit's stub; -ENODEV: the driver finds
+ * no GPU, or none that it may use; -EIO: it does not start. A failure lasts for the life of the
+ * process. */
 int br_cuda_driver(const struct br_cuda **out);
 
-/* The words of a failed call: what was asked, then the driver's name for the result. Returns its
- * negative errno: -ENOMEM, -EINVAL, -EOPNOTSUPP, -ENODEV, -EAGAIN (NOT_READY), -EPERM, else
- * -EIO. */
+/* Stores the message of a failed call: what was asked for (format), then the driver's name and text
+ * for the result. Returns the negative errno of the result: -ENOMEM, -EINVAL, -EOPNOTSUPP, -ENODEV,
+ * -EAGAIN (NOT_READY), -EPERM, or -EIO for all others. */
 int br_cuda_error(const struct br_cuda *cuda, br_cuda_result result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The primary context of a device, retained once and kept for the life of the process: what cudart
- * and PyTorch use, too. */
+/* Returns in *out the primary context of a device, which cudart and PyTorch use, too. It is
+ * retained once and kept for the life of the process. Returns 0, or with a message the errors of
+ * br_cuda_driver(), -ENODEV, or the driver's error. From any thread. */
 int br_cuda_context(br_cuda_device device, struct CUctx_st **out);
 
 /*
- * Makes a context current in this thread and its capture mode RELAXED (note 3); br_cuda_leave()
- * restores what was. May be nested. Around every call that the manual says needs a current context,
- * as which thread drives a worker is not known, and around all that capturing forbids. Words on
- * failure.
+ * Makes a context current in the calling thread and its capture mode RELAXED (note 3);
+ * br_cuda_leave() restores both. Pairs may be nested. They stand around every call that needs a
+ * current context, because any thread may drive a worker, and around all that capturing forbids.
+ * Returns 0, or a negative errno with a message; then br_cuda_leave() is not called.
  */
 int br_cuda_enter(const struct br_cuda *cuda, struct CUctx_st *context);
 void br_cuda_leave(const struct br_cuda *cuda);
 
-/* For tests: the next br_cuda_library() looks at BRAID_CUDA_LIBRARY again. Not while another thread
+/* For tests: the next br_cuda_library() reads BRAID_CUDA_LIBRARY again. Not while another thread
  * uses the table. */
 void br_cuda_forget(void);
 
