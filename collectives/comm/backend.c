@@ -93,7 +93,7 @@ bool br_backend_is_verbs(const struct br_verbs_capabilities *offers, int n, char
     return true;
 }
 
-/* Every rank finds the same. 0, or -EPROTO with a message. */
+/* Every rank finds the same. Returns 0, or -EPROTO with a message. */
 static int backend_resolve(struct br_context *context, const struct br_verbs_capabilities *all)
 {
     struct br_settings *s = &context->settings;

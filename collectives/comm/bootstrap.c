@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From alone to connected: find the others, agree, open devices, tell where they listen, learn
- * where the others do, connect.
+ * How a rank joins its job: it finds the others, agrees with them, opens devices, publishes their
+ * addresses, reads those of the others, and connects.
  *
  * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube
  *    before anything is opened, on which NIC is which level (devices.h). Then every rank publishes
- *    one record of fixed size: an address a device.
- * 2. Mesh: ranks of one host use shm, others RDMA or TCP, a rail a device; BRAID_BACKEND forces
- *    one. Rail i of a pair runs between their i-th devices (modulo their number).
+ *    one record of fixed size with an address for each device.
+ * 2. Mesh: ranks of one host use shm, others RDMA or TCP with a rail for each device;
+ *    BRAID_BACKEND forces one back end. Rail i of a pair runs between their i-th devices (modulo
+ * their number).
  * 3. BCube: device i is on level i. A rank has one rail to each of its neighbours, between both
  *    devices of the level on which they are neighbours, and none to anybody else. Never over shm:
  *    whoever asks for the cube wants its links.
@@ -131,7 +132,7 @@ static int open_devices(struct br_context *context, struct local *local,
     return rc;
 }
 
-/* shm within a host, if both sides have it; the back end knows which addresses it can reach. */
+/* Can both ranks use shared memory? The back end knows which addresses it can reach. */
 static bool use_shm(const struct local *local, const struct record *peer)
 {
     char socket[BR_SOCKET_NAME];
@@ -190,7 +191,7 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
                               1);
 }
 
-/* One turn of the worker, and a nap when there was nothing to do. */
+/* One pass of the worker; sleeps for a moment when there was nothing to do. */
 static int bootstrap_progress(struct br_context *context, uint64_t until)
 {
     struct br_worker *w = context->worker;
@@ -248,7 +249,7 @@ static int bootstrap_set_topology(struct br_context *context, const struct recor
     return rc;
 }
 
-/* Devices of a mesh are opened at once; of a BCube when it is known which is which. */
+/* Devices of a mesh are opened at once, those of a BCube when their levels are known. */
 static int list_devices(struct br_context *context, struct local *local, struct br_devices *devices)
 {
     int rc = br_devices_list(context, devices);
@@ -256,8 +257,8 @@ static int list_devices(struct br_context *context, struct local *local, struct 
     return rc || context->settings.cube.n ? rc : open_devices(context, local, devices);
 }
 
-/* Joins the store and agrees with the others. Devices come first where nobody has to be asked which
- * back end they are for, so that a wrong name is told before anybody is waited for. */
+/* Joins the store and agrees with the others. Where the back end is known, devices are listed
+ * first, so that a wrong name is reported before this rank waits for others. */
 static int bootstrap_exchange(struct br_context *context, struct local *local, uint64_t until)
 {
     struct br_verbs_capabilities offer;
@@ -315,8 +316,8 @@ int br_bootstrap_join(struct br_context *context)
     return rc;
 }
 
-/* With the progress thread running: the last frames of our handshakes still have to leave while we
- * wait for the others. */
+/* The progress thread must be running: the last frames of our handshakes still have to leave while
+ * this rank waits for the others. */
 int br_bootstrap_connect(struct br_context *context)
 {
     int rc = br_store_barrier(context->store, "connected", context->init_deadline);

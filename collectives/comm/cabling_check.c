@@ -24,8 +24,8 @@
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 
-/* What must be the same on all ranks, and what they must know of each other to look at the
- * wires. */
+/* What must be the same on all ranks, and what they must know of each other to check the cabling.
+ */
 struct agreement {
     uint32_t sizes[4];   /* slice, eager, chunk, shared segment */
     uint32_t n, k;       /* of the BCube; 0: a mesh */
@@ -100,7 +100,7 @@ static int cabling_check_agree(struct br_context *context, const struct br_devic
 
 /* ---- the wires ------------------------------------------------------------------------------- */
 
-/* What one rank has to say of its NICs. As many sightings follow as all have agreed on. */
+/* What one rank reports of its NICs. The neighbours that it has heard follow, max_seen of them. */
 struct report {
     uint32_t n_nics;
     struct {
@@ -186,7 +186,7 @@ static const struct report *report_of(const struct wires *w, int rank)
     return (const struct report *)((const char *)w->all + (size_t)rank * w->bytes);
 }
 
-/* What the store brought came from ranks that know the secret, and is checked all the same. */
+/* The reports come from ranks that know the secret; they are checked all the same. */
 static int take_reports(struct wires *w, const struct agreement *agreements)
 {
     bool same_name = true;
@@ -280,7 +280,7 @@ static int cabling_discover(struct wires *w, const struct agreement *agreements,
     return cabling_check_refuse(w);
 }
 
-/* All ranks look, or none. */
+/* Either all ranks check the cabling, or none does. */
 static bool all_can_discover(const struct br_context *context, const struct agreement *all)
 {
     for (int r = 0; r < context->size; r++)

@@ -98,7 +98,7 @@ int braid_size(const struct braid_comm *comm)
 
 static int init_locks(struct br_context *context)
 {
-    /* a clock that is set back would stop who waits, and with it all that a caller drives */
+    /* if the wall clock is set back, a wait by it would not end */
     pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
@@ -147,8 +147,8 @@ static int init_worker(struct br_context *context)
         .connect_timeout = 5 * BR_SEC,
         .cube = s->cube,
         .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
-        /* Not where ranks of one host talk to each other over its own addresses: such frames never
-         * see the NIC. */
+        /* Not where ranks of one host reach each other over its own addresses: such frames never
+         * pass the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
         .max_slots = 4096,
         .max_transfers = 16384,
@@ -241,7 +241,7 @@ static int init_network(struct br_context *context)
     return rc;
 }
 
-/* Rank 0 alone reports: the others have done the same. */
+/* Only rank 0 reports: all ranks run the same operations. */
 static int init_report(struct br_context *context)
 {
     if (context->rank != 0 || !context->settings.report[0] ||
@@ -293,7 +293,7 @@ static int init_first(struct br_context *context)
 }
 
 /* Communicators that have been finalized with their job. The program may still hold their
- * addresses: they stay what they are for KEPT others. */
+ * addresses, so each is kept until KEPT others have been finalized after it. */
 #define KEPT 64
 static struct {          /* under br_process_lock() */
     struct br_list list; /* the oldest first; by `node` */
@@ -355,7 +355,7 @@ static void comm_say_goodbye(struct br_context *context)
         br_worker_leave(w);
     while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
         br_progress_once(context, br_clock_now());
-    /* for a peer that is gone, or has not left and hears why */
+    /* copies for a peer that is gone, or that has not left and then receives the error */
     if (br_staging_busy(context->engine))
         br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
     while (w->fail_due || br_staging_busy(context->engine))
@@ -418,7 +418,7 @@ static const struct phase {
     {"engine", init_engine, destroy_engine},
     {"streams", init_streams, destroy_streams},
     {"communicator", init_first, destroy_comms},
-    {"views", br_epochs_create, br_epochs_destroy},
+    {"epochs", br_epochs_create, br_epochs_destroy},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_connections, NULL},
     {"hosts", init_hosts, destroy_hosts},
@@ -522,7 +522,7 @@ int braid_finalize(struct braid_comm *comm)
     rc = br_comm_take_results(comm, "braid_finalize");
     snprintf(text, sizeof text, "%s", br_error_message());
     br_progress_stop(context);
-    br_stats_server_close(context); /* from here on the worker is driven without the lock */
+    br_stats_server_close(context); /* from here on this thread alone drives the worker */
     comm_say_goodbye(context);
     if (context->report)
         br_algorithm_report_write(context->report, &context->network,
@@ -569,7 +569,7 @@ int braid_comm_error(struct braid_comm *comm)
 
 /* ---- a communicator -------------------------------------------------------------------------- */
 
-/* The progress thread may be running or not be there yet. */
+/* The progress thread may already be running. */
 static int comm_share_shm(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;

@@ -125,7 +125,7 @@ struct br_context {
     _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */
     int sleeping_callers;         /* of these inside a blocking call; under the lock */
     _Atomic bool may_wake;        /* somebody sleeps and wake_fd has not been written since */
-    _Atomic uint64_t events;      /* operations that have ended, and nudges (br_progress_signal) */
+    _Atomic uint64_t events;      /* operations that have ended, and br_progress_signal() */
     int wake_fd;                  /* eventfd: wakes all sleepers; the last one to wake drains it */
     _Atomic int waiters;          /* that could not drive and wait for `ended` */
     pthread_mutex_t ended_lock;

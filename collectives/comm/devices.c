@@ -76,8 +76,8 @@ static int add_ports(const struct br_settings *s, int most, struct br_devices *d
     return 0;
 }
 
-/* Without BRAID_DEVICES: loopback when the job has one host only (RDMA devices serve there, too),
- * else every NIC that is up; `most` of them. Soft-RoCE only for those who ask for verbs. */
+/* Without BRAID_DEVICES: loopback when the job has one host only (or RDMA devices), else every NIC
+ * that is up; at most `most` devices. Soft-RoCE is taken only when the user asks for verbs. */
 static int add_default(const struct br_settings *s, int most, struct br_devices *devices)
 {
     const struct br_environment *env = &s->environment;
@@ -117,7 +117,7 @@ static void add_loopback_cube(const struct br_context *context, struct br_device
                  rank % 250 + 1);
 }
 
-/* The interface behind each device. */
+/* Finds the interface behind each device. */
 static int devices_resolve(const struct br_settings *s, struct br_devices *devices)
 {
     bool rdma = br_transport_traits(s->network).rdma;
@@ -127,7 +127,7 @@ static int devices_resolve(const struct br_settings *s, struct br_devices *devic
     int rc;
 
     if (br_transport_traits(s->network).owns_device)
-        return 0; /* the kernel has none: its beacons cannot look at the wires */
+        return 0; /* the kernel has no interface for it, so the cabling cannot be checked */
     devices->real = true;
     for (int i = 0; i < devices->n; i++) {
         const char *name = devices->names[i];

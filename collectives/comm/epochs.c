@@ -38,7 +38,7 @@ static uint32_t bit_of(const struct br_bcube *cube, uint32_t host, uint32_t leve
     return level * (cube->n - 1) + i;
 }
 
-/* Either end says so. */
+/* A link is broken when either end says so. */
 static bool is_broken(const struct br_bcube *cube, const uint64_t *broken, uint32_t a, uint32_t b,
                       uint32_t level)
 {
@@ -107,7 +107,7 @@ static int epochs_keep(struct br_epochs *epochs, struct br_disjoint_trees *trees
     return 0;
 }
 
-/* The one of these failures: known already, or new. */
+/* Finds the disjoint trees of these failures, or makes them. */
 static int disjoint_trees_of(struct br_epochs *epochs, const struct br_bcube *cube,
                              const struct br_failures *failures,
                              const struct br_disjoint_trees **out)
@@ -192,7 +192,7 @@ void br_epochs_round_ended(struct br_context *context, uint64_t now)
     int rc;
 
     if (epochs->op.status)
-        return; /* so has everything else */
+        return; /* everything else has failed as well */
     rc = br_epochs_failures(&context->settings.cube, epochs->all_links, &failures);
     if (!rc)
         rc = disjoint_trees_of(epochs, &context->settings.cube, &failures, &trees);

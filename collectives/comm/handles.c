@@ -98,7 +98,7 @@ static int not_one(const char *name)
                     name);
 }
 
-/* *op, or an error with a message. */
+/* Sets *op. Returns 0, or a negative errno with a message. */
 static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
 {
     *op = handle ? look_up(handle) : NULL;

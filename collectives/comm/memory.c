@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registered memory: braid_alloc() segments and the caller's own spans, found by address and by
- * number; and what the registration cache keeps of other memory, where a device wants keys. Memory
- * up to eager_bytes is copied into messages anyhow.
+ * Registered memory: segments of braid_alloc() and spans of the program, found by address and by
+ * number; and other memory that the registration cache keeps registered, where a device needs keys.
+ * Memory of up to eager_bytes is copied into messages in any case.
  */
 #include "collectives/comm/memory.h"
 
@@ -25,7 +25,7 @@
 #include "transport/cache.h"
 #include "transport/shm/segment.h"
 
-/* Memory that is to be freed waits as long for peers that are being served from it. */
+/* how long braid_free() waits for peers that still read the memory */
 #define LINGER BR_SEC
 
 /* Index of the first region whose base is above address. */
@@ -84,9 +84,9 @@ void br_region_done(void *opaque, struct br_region *region)
     atomic_fetch_sub(&br_container_of(region, struct braid_region, region)->served, 1);
 }
 
-/* Takes the lock. That a peer's get is through the peer may have told our program before our NIC
- * has told us: it is not the program's mistake if it frees the region then. Returns how many still
- * use it. */
+/* Takes the lock, and waits for a while until the region is unused. A peer may tell the program
+ * that its get has ended before our NIC tells us, so it is no mistake if the program frees the
+ * region then. Returns how many still use it. */
 static int memory_lock_when_unused(struct braid_region *region)
 {
     if (!atomic_load(&region->uses))
@@ -146,7 +146,7 @@ static void free_region(struct braid_region *region)
     free(region);
 }
 
-/* Memory that ranks of this host, if there are others, may map. */
+/* Allocates memory that other ranks of this host, if there are any, can map. */
 static int comm_memory_allocate(const struct br_context *context, size_t bytes, void **base,
                                 int *fd)
 {
@@ -154,7 +154,7 @@ static int comm_memory_allocate(const struct br_context *context, size_t bytes, 
                                 : br_segment_alloc_private(bytes, base, fd);
 }
 
-/* gpu: that the memory lies on, which is open; 0: host memory. */
+/* gpu: the open GPU that the memory lies on; 0: host memory. */
 static int comm_memory_add(struct br_context *context, void *base, size_t bytes, int gpu,
                            int segment_fd, bool allocated, struct braid_region **out)
 {
@@ -295,7 +295,7 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
     return rc;
 }
 
-/* The program's region; NULL: it is none any more. */
+/* Returns the region of a handle; NULL: there is none any more. */
 static struct braid_region *find_handle(struct br_context *context, uint64_t handle)
 {
     struct braid_region *region = NULL;
@@ -419,7 +419,7 @@ void br_memory_close(struct br_context *context)
     context->cache = NULL;
 }
 
-/* Memory in no region of the user's. */
+/* For memory that lies in no region of the program. */
 static struct br_region *use_other(struct br_context *context, const void *memory, size_t bytes)
 {
     struct br_region *region = NULL;

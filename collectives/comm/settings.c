@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the user chose: configuration, over environment, over defaults. */
+/* The settings of the user: braid_config over environment over defaults. */
 #include "collectives/comm/settings.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 #define CPUS          4096
 #define CABLING_MS    300
 
-/* The number in `given` (0: not given) or in the variable, times `unit` ns. */
+/* Reads a duration: `given_ms`, or if that is 0 the variable, in units of `unit` ns. */
 static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
                                   int64_t fallback, uint64_t unit, uint64_t *out)
 {
@@ -50,7 +50,7 @@ static int comm_settings_duration(int given_ms, const char *name, int64_t least,
     return rc;
 }
 
-/* The number in `given` (0: not given), in the variable, or the default. */
+/* Reads a number: `given`, or if that is 0 the variable, or the default. */
 static int comm_settings_number(int64_t given, const char *name, int64_t least, int64_t most,
                                 int64_t fallback, int64_t *out)
 {
@@ -64,7 +64,7 @@ static int comm_settings_number(int64_t given, const char *name, int64_t least, 
     return 0;
 }
 
-/* The same for sizes, where letters may follow in the variable. */
+/* The same for sizes; the variable may have a unit (k, M, G). */
 static int comm_settings_size(uint32_t given, const char *name, uint64_t least, uint64_t most,
                               uint64_t fallback, uint64_t *out)
 {
@@ -108,7 +108,8 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
-    /* which of the ranks on this machine, which emulated hosts share, this one is, if known */
+    /* the number of this rank among those of the machine, which emulated hosts share; UINT32_MAX:
+     * not known */
     index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
     br_cpu_affinity_choose(&s->cpu_affinity, index, (uint32_t)ranks);
     rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000,
@@ -264,7 +265,7 @@ static int read_topology(const struct braid_config *c, struct br_settings *s)
     return *inventory ? read_inventory(s, inventory) : 0;
 }
 
-/* What goes with a BCube: every link of it is one rail over one device. */
+/* Checks the other settings of a BCube, where every link is one rail over one device. */
 static int check_topology(const struct br_settings *s)
 {
     if (!s->cube.n)

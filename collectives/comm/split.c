@@ -37,7 +37,7 @@ struct member {
     int rank; /* in the parent */
 };
 
-/* What a part of the job has that all ranks together do not need. */
+/* What the communicator of a part of the job has in addition to that of all ranks. */
 struct part {
     struct br_group group;
     struct br_network network; /* behind the group's model */
@@ -54,7 +54,7 @@ void br_split_free(struct br_group *group)
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Note 2. */
+/* What this rank shows to a split: section 2 of doc/design/split.md. */
 static void publish_numbers(struct braid_comm *parent, struct record *mine)
 {
     struct br_context *context = parent->context;
@@ -76,7 +76,7 @@ static bool all_published(const struct record *all, int n)
     return true;
 }
 
-/* The lowest that is free on all ranks; -1: none. */
+/* Returns the lowest number that is free on all ranks; -1: there is none. */
 static int free_number(const struct record *all, int n)
 {
     for (uint32_t number = 0; number < BR_MAX_GROUPS; number++) {
@@ -203,7 +203,7 @@ static int make_group(const struct braid_comm *parent, const struct record *all,
     return rc;
 }
 
-/* Note 5. */
+/* An error that only this rank notices fails the worker. */
 static int split_make(struct braid_comm *parent, const struct record *all, int number,
                       struct braid_comm **out)
 {
@@ -258,7 +258,7 @@ int br_comm_leave(struct braid_comm *comm)
     snprintf(text, sizeof text, "%s", br_error_message());
     br_progress_lock(context);
     unreceived = group->unreceived;
-    /* then there is nobody to talk to, and the caller still wants the words */
+    /* nobody answers any more, and the caller still needs the message */
     rc = context->worker->failed;
     br_progress_unlock(context);
     if (!rc)

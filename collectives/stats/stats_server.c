@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A running rank lets itself be looked at: its counters on a local socket (base/http.h), for `braid
- * top` and Prometheus (doc/stats.md).
+ * Serves the counters of a running rank on a local socket (base/http.h), for `braid top` and
+ * Prometheus (doc/stats.md).
  *
  * 1. A thread that sleeps until somebody asks. It takes the context's lock for a snapshot, as
  *    braid_stats() does, and makes the text without it. Rejected: counters that are read without
@@ -32,7 +32,7 @@
 #include "collectives/stats/statistics.h"
 #include "protocol/bootstrap/secret.h"
 
-/* Everything of the first communicator, which is the job's. */
+/* Fills *s from the communicator of all ranks. */
 static int stats_server_take(struct br_context *context, struct br_snapshot *s)
 {
     struct braid_comm *comm = context->world;
@@ -101,8 +101,8 @@ static void name_job(struct br_context *context)
     snprintf(context->job, sizeof context->job, "%08x", (unsigned)(br_digest(words, 4) >> 32));
 }
 
-/* Names that processes have left which were killed. Whether one is really gone says its socket, as
- * it may count its processes apart. */
+/* Removes the sockets of processes that were killed. Only the socket tells whether its process is
+ * gone, because that may be in another PID namespace. */
 static void stats_server_remove_stale(const char *folder)
 {
     DIR *dir = opendir(folder);

@@ -500,19 +500,19 @@ static void add_change(char text[BR_CALIBRATION_STALE_TEXT], const char *what, c
 }
 
 bool br_calibration_stale(const struct br_calibration *c, const struct br_topology *topology,
-                          const char *devices, const bool *crowded,
+                          const char *devices, const bool *oversubscribed,
                           char text[BR_CALIBRATION_STALE_TEXT])
 {
-    bool was_crowded = c->model.machine.beta > 0;
+    bool was_oversubscribed = c->model.machine.beta > 0;
     char here[BR_TOPOLOGY_TEXT];
 
     text[0] = 0;
     add_change(text, "measured on", c->topology, br_topology_text(topology, here));
     add_change(text, "over", c->devices, devices);
     add_change(text, "with braid", c->version, braid_version());
-    if (crowded && *crowded != was_crowded)
+    if (oversubscribed && *oversubscribed != was_oversubscribed)
         add_change(text, "where all ranks",
-                   was_crowded ? "shared few cores" : "did not share few cores",
-                   *crowded ? "they do" : "they do not");
+                   was_oversubscribed ? "shared few cores" : "did not share few cores",
+                   *oversubscribed ? "they do" : "they do not");
     return text[0] != 0;
 }

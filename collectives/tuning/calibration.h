@@ -59,10 +59,10 @@ int br_calibration_check(const struct br_calibration *calibration,
                          const struct br_topology *topology);
 
 /* Writes what has changed since the calibration was measured, for a warning. Returns false when
- * nothing has. devices: as in the calibration; "": not known. crowded: do all ranks share fewer
- * cores of one machine? NULL: not known. */
+ * nothing has. devices: as in the calibration; "": not known. oversubscribed: do all ranks share
+ * fewer cores of one machine? NULL: not known. */
 bool br_calibration_stale(const struct br_calibration *calibration,
                           const struct br_topology *topology, const char *devices,
-                          const bool *crowded, char text[BR_CALIBRATION_STALE_TEXT]);
+                          const bool *oversubscribed, char text[BR_CALIBRATION_STALE_TEXT]);
 
 #endif

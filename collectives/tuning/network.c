@@ -15,16 +15,16 @@
 
 #define KEY "cost model"
 
-/* What rank 0 tells. */
+/* What rank 0 publishes. */
 struct figures {
-    int32_t error; /* then words say what is wrong with the calibration */
+    int32_t error; /* not 0: `message` says what is wrong with the calibration */
     char message[300];
     uint32_t measured, n_levels, cores, serial, shared;
     struct br_cost_level levels[BR_COST_LEVELS];
     struct br_cost_machine machine;
     double gamma, gammas[BR_COST_CLASSES], copy, relay;
     uint32_t n_configs;
-    struct br_cost_measured configs[BR_COST_MEASURED]; /* n_ways of them go over the wire */
+    struct br_cost_measured configs[BR_COST_MEASURED]; /* n_configs of them are sent */
 };
 
 _Static_assert(sizeof(struct figures) <= BR_STORE_VALUE_MAX, "fits into the store");
@@ -69,7 +69,7 @@ static void get_figures(const struct br_network *network, const char *path, cons
     if (out->measured)
         model = calibration.model;
     out->n_levels = model.n_levels;
-    out->cores = out->measured ? 0 : network->topology.cores; /* what was measured has it in it */
+    out->cores = out->measured ? 0 : network->topology.cores; /* the measured figures contain it */
     out->serial = network->model.serial;
     out->shared = network->model.shared;
     memcpy(out->levels, model.levels, sizeof out->levels);

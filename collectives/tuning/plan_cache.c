@@ -200,7 +200,7 @@ static int plan_cache_build(struct br_plan_cache *cache, const struct br_plan_co
     return 0;
 }
 
-/* The plans used longest ago go. */
+/* Drops the plans that were used longest ago. */
 static void plan_cache_shrink(struct br_plan_cache *cache)
 {
     for (struct br_list *node = cache->plans.prev; node != &cache->plans && cache->count > KEPT;) {

@@ -39,10 +39,10 @@ static int try_fragments(const struct br_cost_model *model,
 }
 
 /*
- * Between hosts of several ranks memory and link take turns within a fragment, so more fragments
- * than the engine's own cut makes can keep the link busier. Elsewhere all of a schedule's steps
- * want the same thing, and smaller pieces gained nothing: of 2 ranks in shared memory 64 KiB
- * instead of 512 KiB cost up to half more time.
+ * Between hosts of several ranks memory and link are busy one after the other within a fragment, so
+ * more fragments than the engine's own cut makes can keep the link busier. Elsewhere all of a
+ * schedule's steps want the same thing, and smaller pieces gained nothing: of 2 ranks in shared
+ * memory 64 KiB instead of 512 KiB cost up to half more time.
  */
 static size_t least_chunk(const struct br_cost_model *model)
 {
@@ -52,7 +52,8 @@ static size_t least_chunk(const struct br_cost_model *model)
                                                             : model->chunk_bytes;
 }
 
-/* In a forest a fragment goes up and down deep trees, and many of them fill the links meanwhile. */
+/* With disjoint trees a fragment goes up and down deep trees, so it takes many to fill the links.
+ */
 static size_t first_chunk(const struct br_cost_model *model,
                           const struct br_schedule_request *request)
 {
@@ -61,7 +62,7 @@ static size_t first_chunk(const struct br_cost_model *model,
                : model->chunk_bytes;
 }
 
-/* A plan for nobody takes the number of fragments that is best. */
+/* Without an engine that cuts, the best number of fragments is taken. */
 static int tuning_estimate(const struct br_cost_model *model,
                            const struct br_schedule_request *request, double bytes,
                            struct br_tuning *tuning)
