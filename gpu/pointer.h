@@ -21,25 +21,26 @@
 
 struct CUctx_st;
 
-/* Whether there is anything to ask (note 1). At start; any thread; again: looks again. Negative
- * errno with a message, and a line in the log, where a driver should be and cannot be used: then
- * all memory counts as the host's. */
+/* Decides whether this process can have memory of GPUs (note 1); a later call decides anew. Returns
+ * 0, or a negative errno with a message, and a line in the log, where a driver should be there and
+ * cannot be used: then all memory counts as the host's. From any thread. */
 int br_gpu_look(void);
 
-/* Has br_gpu_look() found a driver that can be used? Any thread. */
+/* Returns whether br_gpu_look() has found a driver that can be used. From any thread. */
 bool br_gpu_found(void);
 
-/* 0: br_gpu_of() can tell. Else why not, with a message: those of br_cuda_library(); -ENODEV:
- * br_gpu_look() has not found what is there now. Any thread. */
+/* Returns 0 when br_gpu_of() can recognise memory of GPUs; otherwise why not, with a message: the
+ * errors of br_cuda_library(), or -ENODEV: br_gpu_look() did not find what is there now. From any
+ * thread. */
 int br_gpu_check(void);
 
-/* The GPU that memory lies on: its ordinal + 1. 0: host memory, pinned and managed memory included,
- * NULL, or no address at all. Any thread, at any rate: never blocks. */
+/* Returns the GPU that memory lies on, as its ordinal + 1; 0: host memory, pinned and managed
+ * memory included, NULL, or no address at all. From any thread; never blocks. */
 int br_gpu_of(const void *memory);
 
-/* Can kernels that run in this context read it? Not memory that was allocated in another one; what
- * belongs to none (memory pools, cuMemMap()) is the whole GPU's. Copies go between contexts. Any
- * thread, at any rate: never blocks. */
+/* Returns whether kernels that run in this context can read the memory. They cannot read memory
+ * that was allocated in another context, which copies can; memory that belongs to none (memory
+ * pools, cuMemMap()) is the whole GPU's. From any thread; never blocks. */
 bool br_gpu_is_in(const void *memory, const struct CUctx_st *context);
 
 #endif

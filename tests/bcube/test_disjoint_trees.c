@@ -24,8 +24,8 @@ static uint32_t working_nics(const struct br_bcube *cube, const struct br_failur
     return n;
 }
 
-/* No forest loads its busiest NIC less, as a part of the trees: all edges over all NICs, and each
- * host is in each tree. */
+/* No set of trees loads its busiest NIC less, as a part of the trees: all edges over all NICs, and
+ * each host is in each tree. */
 static double bound(const struct br_bcube *cube, const struct br_failures *failures, uint32_t hosts)
 {
     double all = 0, most = 0;

@@ -151,7 +151,7 @@ void br_dgram_device_drain(struct br_dgram_device *device);
  * when the first one will have, or BR_DGRAM_NEVER. */
 bool br_dgram_device_idle(const struct br_dgram_device *device, bool no_room, uint64_t *first);
 
-/* arrive.c: takes in one packet. Returns the link it was for, NULL: none. `marked`: congestion
+/* input.c: takes in one packet. Returns the link it was for, NULL: none. `marked`: congestion
  * experienced. */
 struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, const uint8_t *bytes,
                                              uint32_t n, bool marked,

@@ -44,27 +44,29 @@ struct br_dgram_congestion {
 };
 
 void br_dgram_congestion_init(struct br_dgram_congestion *pace, uint64_t queueing, unsigned paths);
-/* the window is never larger */
+/* Bounds the window. */
 void br_dgram_congestion_limit(struct br_dgram_congestion *pace, uint32_t packets);
-/* An answer came after `answer`, of which the packet and it were `round_trip` on the network. */
+/* Reports an answer that came after `answer` ns; packet and answer were on the network for
+ * `round_trip` ns of them. */
 void br_dgram_congestion_sample(struct br_dgram_congestion *pace, uint64_t round_trip,
                                 uint64_t answer, uint64_t now);
-/* Packets have been acknowledged, the newest of them is `newest`; `marked` of them had a mark.
- * `next`: number of the next packet that will be sent. */
+/* Reports that packets were acknowledged, `marked` of them with a mark; `newest` is the newest of
+ * them. next: the number of the next packet that will be sent. */
 void br_dgram_congestion_acked(struct br_dgram_congestion *pace, unsigned packets, unsigned marked,
                                uint64_t newest, uint64_t next);
-void br_dgram_congestion_lost(struct br_dgram_congestion *pace);    /* one packet */
-void br_dgram_congestion_timeout(struct br_dgram_congestion *pace); /* nothing at all comes back */
-void br_dgram_congestion_spurious(
-    /* what was taken for lost has arrived: it did not time out */
-    struct br_dgram_congestion *pace);
-/* Is there room for one more, apart from pacing? */
+/* Reports that one packet was lost. */
+void br_dgram_congestion_lost(struct br_dgram_congestion *pace);
+/* Reports a timeout: nothing comes back at all. */
+void br_dgram_congestion_timeout(struct br_dgram_congestion *pace);
+/* Reports that the timeout was none: what was taken for lost has arrived. */
+void br_dgram_congestion_spurious(struct br_dgram_congestion *pace);
+/* Returns whether the window has room for one more packet, apart from pacing. */
 bool br_dgram_congestion_available(const struct br_dgram_congestion *pace, uint32_t in_flight);
-/* May one more leave? Notes that the window limits. */
+/* Returns whether one more packet may leave now; remembers it when the window is the limit. */
 bool br_dgram_congestion_open(struct br_dgram_congestion *pace, uint32_t in_flight, uint64_t now);
-/* one packet has left */
+/* Reports that one packet has left. */
 void br_dgram_congestion_left(struct br_dgram_congestion *pace, uint64_t now);
-/* without a sign: probe */
+/* Returns after how many ns without a sign of the peer a probe is sent. */
 uint64_t br_dgram_congestion_rto(const struct br_dgram_congestion *pace);
 
 #endif

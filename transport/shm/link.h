@@ -2,16 +2,16 @@
 /*
  * The inside of the back end `shm`, shared by its files only.
  *
- *   device.c   operations table, open and close, accept, poll, sleeping
- *   link.c     a link's life: connect, handshake, packets, failure, close
- *   post.c     frames out: tickets, cells, the pipe, SENT
- *   receive.c  frames in: cells, message buffers, maps
- *   place.c    how the bytes of a DATA frame come here
- *   share.c    segments: announced to peers, mapped from peers
- *   inbox.c    the shared memory of one direction
- *   socket.c   the socket that carries descriptors, wake-ups and the news of a peer's end
- *   address.c  which host, which name space, which socket
- *   segment.c  memory without a name
+ *   device.c        operations table, open and close, accept, poll, sleeping
+ *   link.c          a link's life: connect, handshake, packets, failure, close
+ *   post.c          frames out: tickets, cells, the pipe, SENT
+ *   receive.c       frames in: cells, message buffers, maps
+ *   receive_data.c  how the bytes of a DATA frame arrive here
+ *   mapping.c       segments: announced to peers, mapped from peers
+ *   inbox.c         the shared memory of one direction
+ *   socket.c        the socket that carries descriptors, wake-ups and the news of a peer's end
+ *   address.c       which host, which name space, which socket
+ *   segment.c       memory without a name
  *
  * Everything is called under the lock of the device's worker.
  */
@@ -187,12 +187,12 @@ bool br_shm_receive_pending(const struct br_shm_link *link);
 void br_shm_message_release(struct br_link *link, void *buffer);
 int br_shm_map_release(struct br_device *device, uint64_t map_handle);
 
-/* place.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes what
- * it moved off *window. */
+/* receive_data.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes
+ * what it moved off *window. */
 int br_shm_receive_data(struct br_shm_link *link, uint32_t *budget, struct br_event *event);
 bool br_shm_receive_data_pending(const struct br_shm_link *link);
 
-/* share.c. */
+/* mapping.c. */
 int br_shm_region_register(struct br_device *device, struct br_region *region);
 void br_shm_region_release(struct br_device *device, struct br_region *region);
 /* Number under which the peer knows region, announced now if need be; -EAGAIN: the socket is full

@@ -196,7 +196,7 @@ struct br_sim_map {
     struct br_sim_view *view;
 };
 
-/* heap.c */
+/* network.c */
 int br_sim_heap_push(struct br_sim_heap *heap, const struct br_sim_step *step);
 bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out);
 
@@ -229,7 +229,7 @@ enum br_sim_verdict br_sim_link_accept(struct br_sim_frame *frame);
 struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kind kind);
 void br_sim_connection_drop(struct br_sim_connection *connection);
 
-/* place.c: remote keys */
+/* rkey.c: remote keys */
 int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with a message */
 void br_sim_rkeys_close(struct br_sim_device *device);
 int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);

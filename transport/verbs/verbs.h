@@ -282,7 +282,7 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
 /* Lets the peers of links that the protocol trusts by now write, and tells them. */
 void br_verbs_open_links(struct br_verbs_device *device);
 
-/* trial.c */
+/* gpu_check.c */
 int br_verbs_gpu_check(const struct br_device_config *config, struct br_region *region, size_t from,
                        size_t to, size_t bytes);
 
@@ -342,7 +342,7 @@ void br_verbs_events(struct br_verbs_device *device);
 /* It is given up for good: its links fail, new ones are refused. */
 void br_verbs_device_fail(struct br_verbs_device *device, const char *why);
 
-/* memory without and with keys: region.c */
+/* memory without and with keys: rkey.c */
 int br_verbs_rkey_make(struct br_device *device, struct br_slot *slot,
                        uint8_t token[BR_RKEY_BYTES]);
 void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
