@@ -28,7 +28,7 @@ struct rank {
     int rails, peer; /* rails of all peers; whose rails we talk about */
     unsigned mask;
     uint64_t failures;      /* of all rails to it */
-    uint64_t mended;        /* of all rails: failures when they were last seen to be up */
+    uint64_t repaired;      /* of all rails: failures when they were last seen to be up */
     uint64_t tx[RAILS_MAX]; /* at the last change of mask */
     int loops, parts;
     int changes;  /* of mask or failures */
@@ -169,9 +169,9 @@ static void look_at_rails(struct rank *rank, uint64_t *tx)
             rank->tx[all[i].level] = all[i].tx_bytes;
         tx[all[i].level] = all[i].tx_bytes - rank->tx[all[i].level];
     }
-    if (whole && of_all != rank->mended) {
+    if (whole && of_all != rank->repaired) {
         printf("whole again\n");
-        rank->mended = of_all;
+        rank->repaired = of_all;
     }
     rank->failures = failures;
     rank->mask = mask;
@@ -217,7 +217,7 @@ static int work(struct rank *rank)
     braid_stats(rank->comm, &stats);
     look_at_rails(rank, tx);
     if (!rc)
-        printf("done %d strangers %llu tx %llu %llu\n", rank->loops,
+        printf("done %d unauthenticated %llu tx %llu %llu\n", rank->loops,
                (unsigned long long)stats.failed_handshakes, (unsigned long long)tx[0],
                (unsigned long long)tx[1]);
     return rc;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `braid perf`: two processes, every test over shared memory and TCP; options, columns, JSON, Ctrl-C; sides that differ, strangers and
+# `braid perf`: two processes, every test over shared memory and TCP; options, columns, JSON, Ctrl-C; sides that differ, unauthenticated peers and
 # bad values are refused with words.
 # shellcheck disable=SC2317 # called by within()
 set -uo pipefail
@@ -275,7 +275,7 @@ ended 0
 
 # One server, three clients: an unauthenticated peer does not count, the second differs.
 serve send_lat -n 10 -s 2 --clients 3
-echo hello > "/dev/tcp/127.0.0.1/$port" || fail "stranger"
+echo hello > "/dev/tcp/127.0.0.1/$port" || fail "unauthenticated peer"
 for size in 2 8 2; do
     code=0
     timeout 120 "$braid" perf send_lat -n 10 -s "$size" -p "$port" 127.0.0.1 > "$work/out" 2> "$work/err" || code=$?

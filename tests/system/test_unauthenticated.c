@@ -254,32 +254,32 @@ static void end_well(void)
         fail_msg("the job has failed:\n%s", job.text);
 }
 
-static int loops_of(int rank, int *strangers)
+static int loops_of(int rank, int *unauthenticated)
 {
     char line[128];
     int loops = 0;
 
     job_line(&job, rank, "done ", line, sizeof line);
-    assert_int_equal(sscanf(line, "%d strangers %d", &loops, strangers), 2);
+    assert_int_equal(sscanf(line, "%d unauthenticated %d", &loops, unauthenticated), 2);
     return loops;
 }
 
 static void strangers__nobody_comes(void **state)
 {
-    int strangers;
+    int unauthenticated;
 
     (void)state;
     start("--backend tcp", "$self rank 100 " COUNT);
     end_well();
-    loops_of(0, &strangers);
-    assert_int_equal(strangers, 0);
+    loops_of(0, &unauthenticated);
+    assert_int_equal(unauthenticated, 0);
 }
 
 /* The job goes on and ends while they are there, those who came last among them. */
 static void strangers__while_it_works(void **state)
 {
     static struct crowd crowd;
-    int strangers, loops;
+    int unauthenticated, loops;
 
     (void)state;
     start("--backend tcp", "$self rank 300000 " COUNT);
@@ -293,10 +293,11 @@ static void strangers__while_it_works(void **state)
     end_well();
     disperse(&crowd);
     for (int r = 0; r < RANKS; r++) {
-        loops = loops_of(r, &strangers);
-        print_message("rank %d: %d loops among %d strangers\n", r, loops, strangers);
-        if (strangers < FLOOD / 2)
-            fail_msg("rank %d has counted %d strangers only", r, strangers);
+        loops = loops_of(r, &unauthenticated);
+        print_message("rank %d: %d loops among %d unauthenticated links\n", r, loops,
+                      unauthenticated);
+        if (unauthenticated < FLOOD / 2)
+            fail_msg("rank %d has counted %d unauthenticated links only", r, unauthenticated);
     }
 }
 
@@ -407,11 +408,11 @@ static void strangers__at_shared_memory(void **state)
     while (n_open)
         close(open_ones[--n_open]);
     for (int r = 0; r < RANKS; r++) {
-        int strangers;
+        int unauthenticated;
 
-        loops_of(r, &strangers);
-        if (strangers < 20)
-            fail_msg("rank %d has counted %d strangers only", r, strangers);
+        loops_of(r, &unauthenticated);
+        if (unauthenticated < 20)
+            fail_msg("rank %d has counted %d unauthenticated links only", r, unauthenticated);
     }
 }
 

@@ -152,18 +152,18 @@ static int64_t exchange_hosts(struct br_cabling_graph *graph, uint32_t g, uint32
     return gain;
 }
 
-/* The segment that most other ports of a port's switch are in, of equals the one with the fewest
- * unauthenticated peers. */
+/* The segment with most of the other ports of a port's switch; of several such, the one with the
+ * fewest ports of other switches. */
 static uint32_t diagnose_cabling_home(const struct br_cabling_graph *graph, uint32_t port)
 {
     uint32_t best = BR_CABLING_GRAPH_NONE, on = br_cabling_graph_switch_of(graph, port), most = 0,
-             strangers = 0;
+             others = 0;
     for (uint32_t s = 0; s < graph->segments; s++) {
         uint32_t own = *br_cabling_graph_cell(graph, s, on) - (s == graph->segment[port]);
-        if (own > most || (own == most && own && graph->size[s] - own < strangers)) {
+        if (own > most || (own == most && own && graph->size[s] - own < others)) {
             best = s;
             most = own;
-            strangers = graph->size[s] - own;
+            others = graph->size[s] - own;
         }
     }
     return best;
