@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Runs commands on hosts of a BCube, here, in the emulation or over ssh, with pipes for stdin,
- * stdout and stderr.
- *
- * Two ways: br_remote_start() for a conversation that the caller leads itself, br_remote_all() for
- * "this command on all these hosts, tell me what they said". A command gets a process group of its
- * own and ends when the caller's process does (over ssh the far command ends when it reads or
- * writes next). For processes with one thread; nothing here is thread-safe.
+ * stdout and stderr. A command gets a process group of its own and ends when the caller's process
+ * does (over ssh the remote command ends at its next read or write). For processes with one thread;
+ * nothing here is thread-safe.
  */
 #ifndef BR_TOOLS_TESTBED_REMOTE_H
 #define BR_TOOLS_TESTBED_REMOTE_H
@@ -50,31 +47,6 @@ int br_remote_start(struct br_remote *remote, const struct br_remote_host *host,
  * where ssh could not reach the host (its code 255).
  */
 int br_remote_end(struct br_remote *remote, int grace_ms);
-
-/* A command for br_remote_all(). The caller fills the first part. */
-struct br_remote_task {
-    const struct br_remote_host *host;
-    char *const *argv;
-    const char *input; /* written to its stdin, which is then closed; NULL: nothing */
-    size_t input_bytes;
-
-    /* 0: it ran, see code; -ETIMEDOUT, -EHOSTUNREACH, -E2BIG (it said more than 64 MiB), those of
-     * br_remote_start() */
-    int rc;
-    int code;        /* exit code, or 128 + signal */
-    char *out, *err; /* all that it said, with a zero behind; never NULL after br_remote_all() */
-    size_t out_bytes, err_bytes;
-    char message[256]; /* of rc, naming the host; "" where rc is 0 */
-};
-
-/*
- * Runs all tasks, at most `at_once` at a time (0: all), each for at most `timeout_ms` (0: no
- * limit), and waits for their end. Ignores SIGPIPE. Returns the number of tasks with rc != 0;
- * -ENOMEM with a message, nothing is left running then. br_remote_free() releases what they said in
- * either case.
- */
-int br_remote_all(struct br_remote_task *tasks, int count, int at_once, int timeout_ms);
-void br_remote_free(struct br_remote_task *tasks, int count);
 
 /* Puts `argument` into single quotes for a shell, with its own ones escaped: what arrives at the
  * far end of ssh. Owned by the caller; NULL: no memory. */
