@@ -44,7 +44,7 @@ struct record {
     struct br_address shm; /* bytes 0: none */
     uint32_t n_net;
     uint32_t rails;
-    uint32_t gpu_local_possible; /* 1: it could (gpu_local.h, note 7) */
+    uint32_t gpu_local_possible; /* 1: it could (gpu/gpu_local.h, note 7) */
     struct br_address net[BR_MAX_DEVICES];
 };
 

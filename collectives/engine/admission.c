@@ -1,32 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Which fragment gets a run.
- *
- * 1. In the order (priority, order, fragment). A fragment starts while fewer than `window` that are
- *    at least as urgent are under way, of whichever operation of its communicator (threads may use
- *    several communicators without a common order, and would wait for each other): that keeps links
- *    and memory busy. More only drift apart, so that hosts wait for each other when little is left
- *    to do meanwhile, miss the caches, and each needs scratch of its own: eight of VGG-19's largest
- *    layer on nine hosts are 70 MB a host, whose pages the first use has to clear. Small ones,
- *    together at most LITTLE, start at once: they are start-up time rather than bytes. What is more
- *    urgent does not wait for what is less.
- * 2. Ranks see priorities at different moments, so they may have started different operations, each
- *    waiting for the other's runs to come free. Therefore a run is kept for the oldest operation
- *    whenever it has none. Take the oldest operation that any rank has not finished, and of it the
- *    first fragment that any rank has not finished: on every rank that has not finished it, this
- *    operation is the oldest one, and the fragments before are through; so the fragment has a run
- *    or gets the one kept. It ends, and so does everything in turn. That is correct but slow, and
- *    the urgent ones come last; so there are many more runs than layers of most models. A run that
- *    is not used holds no memory. Over several communicators the same holds as long as the program
- *    uses them in one order on all ranks. Without it, operations wait for each other only when runs
- *    or credits are used up (braid.h). The oldest operation may not have come yet: it waits for its
- *    stream (stream.c), or on a shared segment, to learn who shares memory of GPUs (gpu_local.h),
- *    while on another rank it has a run. Then the run and the credit are kept until it comes or
- *    ends. It needs neither of them before.
- * 3. A run owns its steps and its scratch, so it has all it needs from the start or does not start.
- *    Scratch that has to grow takes the time to clear its pages, so the next run starts one turn
- *    later, when the first frames of this one have left.
- */
+/* Which fragment starts next: the most urgent ones, in a window, and always one of the oldest
+ * operation. Why, and why ranks cannot wait for each other: doc/design/engine.md, whose numbers the
+ * notes below are. */
 #include "collectives/engine/internal.h"
 
 #define LITTLE (256u << 10)

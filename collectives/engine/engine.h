@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine: runs operations. It turns collectives into schedules, these into fragments, these
- * into transfers of the worker and local work, and messages and one-sided accesses into transfers.
+ * The engine: runs operations. It turns a collective into a schedule, the schedule into fragments,
+ * and these into transfers of the worker and local work; messages and one-sided accesses it turns
+ * into transfers.
  *
- * Like the worker it reads no clock, takes no lock and knows no thread; everything is called under
- * the worker's lock. Nothing blocks. Memory is allocated only when an operation is larger than all
- * before it (late_allocations).
+ * Like the worker it reads no clock, takes no lock and knows no thread. All functions are called
+ * under the lock of the worker, and none blocks. Memory is allocated only when an operation is
+ * larger than all before it (br_engine_late_allocations()).
  */
 #ifndef BR_COLLECTIVES_ENGINE_ENGINE_H
 #define BR_COLLECTIVES_ENGINE_ENGINE_H
@@ -14,19 +15,20 @@
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
 
-/* 0 stands for the default in brackets. What is marked * must be the same on all ranks. */
+/* 0 stands for the default in brackets. Fields marked * must be the same on all ranks. */
 struct br_engine_config {
     int rank, size; /* of the job */
-    /* fragments under way at once, over all operations [64], at least 2 */
+    /* fragments that run at once, over all operations [64]; at least 2 */
     uint32_t max_fragments;
-    /* of these, that are large and as urgent as the next one or more [3] */
+    /* how many of these may be large and at least as urgent as the next to start [3] */
     uint32_t window;
     /* * a large buffer is cut into chunks of about this size [512 KiB] */
     uint32_t chunk_bytes;
-    uint32_t quantum_bytes; /* local work between two looks at what is more urgent [256 KiB] */
-    /* * of the group of all ranks; n_levels 0: BR_COST_HOST's defaults */
+    uint32_t quantum_bytes; /* local work until more urgent work is looked for [256 KiB] */
+    /* * of the group of all ranks; n_levels 0: the defaults for one host */
     struct br_cost_model model;
-    /* Memory that back ends know, for scratch. NULL: plain memory. -ENOMEM with a message. */
+    /* allocates scratch that back ends have registered: 0, or -ENOMEM with a message. NULL: plain
+     * memory */
     int (*scratch_alloc)(void *context, size_t bytes, void **memory, struct br_region **region);
     void (*scratch_free)(void *context, void *memory, struct br_region *region);
     void *scratch_context;
@@ -37,71 +39,78 @@ struct br_engine_config {
 struct br_gpu_memory;
 struct br_engine;
 
-/* The worker is borrowed. -ENOMEM, -EINVAL with a message. */
+/* Creates an engine on a worker, which is borrowed. Returns 0, or -ENOMEM or -EINVAL with a
+ * message.
+ */
 int br_engine_create(struct br_worker *worker, const struct br_engine_config *config,
                      struct br_engine **engine);
-/* Operations not yet taken back are forgotten; the worker must be failed or gone by then. NULL
- * allowed. */
+
+/* Destroys it. Operations that have not been taken back are forgotten, so the worker must have
+ * failed or be gone. NULL is allowed. */
 void br_engine_destroy(struct br_engine *engine);
 
-/* The group of all ranks, the engine's. Other groups are their makers'; no operation may be under
- * way when one ends. */
+/* The group of all ranks, which belongs to the engine. Other groups belong to those who created
+ * them; no operation may be under way when one is destroyed. */
 struct br_group *br_engine_all(struct br_engine *engine);
 
 /*
- * Takes an operation whose first block is filled in. Nothing has left when it returns. Otherwise a
- * negative errno with a message, and the operation stays the caller's: -EINVAL, -E2BIG (arguments;
- * all ranks find the same, and the communicator lives on); -ENOMEM (ends the worker, as the other
- * ranks count on us); the worker's own error once it has failed.
+ * Submits an operation whose first block is filled in. Nothing has been sent when it returns 0.
+ * Otherwise the operation stays the caller's, and the result is a negative errno with a message:
+ * -EINVAL and -E2BIG are errors of the arguments, which all ranks find alike, and the communicator
+ * goes on; -ENOMEM fails the worker, since the other ranks count on this one; a worker that has
+ * failed refuses with -ECANCELED.
  */
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
-/* For a persistent operation, its first block filled in: plans it, and makes room for the fragments
- * of it that run at once, beside all that is reserved so far. Negative errno with a message:
- * -EINVAL, -E2BIG (arguments; all ranks find the same), -ENOMEM. */
+/* Plans a persistent operation whose first block is filled in, and reserves memory for the
+ * fragments of it that run at once, in addition to all other reservations. Returns 0, or a negative
+ * errno with a message: -EINVAL, -E2BIG (arguments, alike on all ranks), -ENOMEM. */
 int br_engine_reserve(struct br_engine *engine, struct br_operation *operation);
-/* scratch.c */
+/* Gives up the reservation; nothing without one. */
 void br_engine_unreserve(struct br_engine *engine, const struct br_operation *operation);
 
 /*
- * One turn of the engine and its worker: what is to leave leaves, what has come is taken in, steps
- * that may start do, at most a quantum is reduced and copied, operations end, and the worker fails
- * when a deadline has passed. Returns how much was done; 0: nothing. When the worker has failed,
- * all operations end, but not before every link is closed.
+ * One pass: posts what is ready to be sent, takes what has arrived, starts steps whose dependencies
+ * have ended, reduces and copies at most a quantum, and fails the worker when a deadline has
+ * passed. Returns how much was done; 0: nothing. When the worker has failed, all operations end,
+ * but only after every link is closed.
  *
- * What is to leave goes before anybody is asked what has come: looking in vain takes as long as a
- * small send, and the other end waits. A back end may send at its next poll, so there is one behind
- * each time that something was posted. Deadlines are looked at last: who was not scheduled for a
- * while finds what has come meanwhile.
+ * Sends are posted before the devices are polled, because polling in vain takes as long as a small
+ * send and the other end waits. A back end may send at its next poll, so a poll follows whenever
+ * something was posted. Deadlines are checked last: a rank that was not scheduled for a while first
+ * finds what has arrived meanwhile.
  */
 int br_engine_progress(struct br_engine *engine, uint64_t now);
 
-/* View group->known + 1 of a group: the same on all its ranks, though not at the same time. The
- * forest is borrowed until the group ends. Operations that have waited for the view begin. */
+/* The next topology epoch of a group, group->epoch + 1, is known: the same on all its ranks, though
+ * not at the same time. Operations that have waited for it begin. trees: borrowed until the group
+ * is destroyed. */
 void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
                          const struct br_disjoint_trees *trees);
 
-/* The oldest operation that is submitted and may come here later: its order; UINT64_MAX: there is
- * none. What is kept for the oldest operation is kept for it (admission.c, note 2). */
+/* Tells the engine the order of the oldest operation that is submitted but still with an executor
+ * before the engine (UINT64_MAX: there is none). The fragment and the credits that are kept for the
+ * oldest operation are then kept for that one (doc/design/engine.md). */
 void br_engine_set_oldest(struct br_engine *engine, uint64_t order);
 
-/* Status and message of the worker's failure, for an operation that ends with it. */
+/* Writes the failure of the worker into an operation that ends with it: status and message. */
 void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
-/* "all-reduce of 16 int32 (operation 3)"; returns its length. */
+
+/* Writes what the operation is, "all-reduce of 16 int32 (operation 3)", and returns the length. */
 size_t br_operation_describe(const struct br_operation *op, char *text, size_t bytes);
 
-/* The next ended operation, the caller's again; or NULL. */
+/* The next operation that has ended, which is the caller's again; NULL: there is none. */
 struct br_operation *br_engine_ended(struct br_engine *engine);
 
-/* No operation's deadline is earlier; UINT64_MAX: there is none. */
+/* A time before which no deadline passes, ns; UINT64_MAX: there is no deadline. */
 uint64_t br_engine_next_deadline(const struct br_engine *engine);
 
-/* Allocations made for an operation that was larger than all before it: the engine's and those of
- * one group. */
+/* How many allocations were made because an operation was larger than all before it: by the engine,
+ * and for one group. */
 uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group);
 
-/* The name of the algorithm by which this collective is or would be run. NULL with a message: none
- * can. */
+/* The name of the algorithm that this collective would be run with; NULL with a message: there is
+ * none. */
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *operation);
 
 #endif

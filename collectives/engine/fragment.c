@@ -1,26 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * A run: one fragment on its way through the schedule.
- *
- * 1. Every step counts the steps that it still waits for. At zero a SEND or RECV is posted to the
- *    worker, which sorts by priority itself; a REDUCE or COPY joins the ready list.
- * 2. A step that ends starts its successors, and starting never ends a step: so there is no
- *    recursion.
- * 3. Of one operation, transfers of earlier steps go first, of whichever fragment: others wait for
- *    them. Behind the large sends of a late step on the same level they would leave the others'
- *    levels idle. Rejected: the earlier fragment first; in the simulator that loses more at the
- *    end, when little is left to fill the gaps. In a forest it is the other way
- *    (br_schedule.follows): first everything goes up, then down, so fragments in step use a host's
- *    one link in one direction at a time (1.41 T_F instead of 1.09 on BCube(3,2) with a NIC out).
- * 4. Local work is done in quanta, and the ready list is asked anew for each: what is more urgent
- *    overtakes in between.
- * 5. Where a REDUCE waits for nothing but the bytes of one RECV, they are combined as they come
- *    instead of lying in scratch first (transport/slot.h, note 5), and the step has nothing left to
- *    do when its turn comes. The order of the sources is that of the step, so the bits are the same
- *    either way. If bytes have come before the other sources were there, it is done as always.
- * 6. On memory of GPUs a run is staged (staging.h) or direct (gpu_pipeline.h): what differs are the
- *    places, and who does the local work.
- */
+/* One fragment on its way through the schedule. Its steps start when what they wait for has ended;
+ * starting a step never ends one, so there is no recursion. The notes below are those of
+ * doc/design/engine.md. */
 #include "collectives/engine/internal.h"
 
 #include <string.h>

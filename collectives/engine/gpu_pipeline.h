@@ -1,42 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Direct runs: fragments of collectives that never leave the GPU. NICs read what the sends say and
- * write what the receives say in its memory, its copy engines do the COPY steps and its kernels the
- * REDUCE steps.
+ * The pipeline on the GPU: fragments of collectives that never leave it. NICs read and write its
+ * memory, its copy engines do the COPY steps, its kernels the REDUCE steps. Each rank decides for
+ * each fragment, when it begins, whether it goes this way or is staged (staging.h). The notes that
+ * are named here and in the .c file are those of doc/design/gpu_collectives.md, "The pipeline on
+ * the GPU".
  *
- * 1. A run is direct or staged (staging.h) as a whole, which is found out when it begins and stays
- *    so. Only where its bytes lie differs, so what is on the wire is the same, in the same order:
- *    each rank decides for itself, run by run.
- * 2. A run may be direct if
- *    - all buffers that the call has on this rank lie on one GPU, in regions of NICs (remote.h);
- *    - each message is with a peer all of whose rails lie on devices of that region (in a BCube the
- *      level link, while it is up), and is large enough to have a READY: what goes in one message
- *      the CPU copies. A piece that is empty is such a message;
- *    - there is room in the GPU's workspace (gpu/workspace.h) for the scratch, if the schedule has
- *      any;
- *    - kernels are open, if it has REDUCE steps: not so with BRAID_GPU_REDUCE=cpu.
- *    Else it is staged, without a word: that is what happens to small collectives, to peers of this
- * host, and to those in a BCube that only other hosts lead to. What a NIC or the driver refuses has
- * been said and counted when the GPU was opened or its memory registered.
- * 3. No choice by cost: staging crosses PCIe once up and once down, whatever combines, and a kernel
- *    reads what has come at the speed of the GPU's own memory.
- * 4. A RECV that has ended is flushed at once (gpu/direct.h, note 3): kernels, copies and other
- *    NICs read it next, and the program in the end. Rejected: one flush for all that a step reads,
- *    when it starts. It needs a list of what has not been flushed, to save microseconds a message,
- *    of messages that take tens of them.
- * 5. Steps are put into streams when all that they wait for has ended, as events tell (staging.h,
- *    note 4), so no stream waits for a NIC, and a GPU that hangs is found by the deadline.
- *    Rejected: kernels that wait in the stream for what a NIC writes (cuStreamWaitValue). It saves
- *    the time between an arrival and a launch, and a rank that dies would leave streams that
- *    nothing can end.
- * 6. A launch or a copy that is refused fails the worker, with the driver's message. Rejected: to
- *    go on with that step on the CPU, as staged ones do. It needs host memory for all sources, on
- *    the data path, for an error that mostly is the context's: none of the copies would go, either.
- * 7. When the worker has failed, its operations end after their links are closed, so no NIC writes
- *    any more, and after what is under way on the GPU (staging.h, note 6). Room in the workspace is
- *    given back only then.
- *
- * Everything here is the engine's, under its rules (engine.h).
+ * All functions belong to the engine and follow its rules (engine.h).
  */
 #ifndef BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H
 #define BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H

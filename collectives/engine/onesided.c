@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-sided access, the requester's side; the target's is protocol/onesided.c. Up to three
- * transfers for each part: the request, the data, and the answer by which the target says that the
- * bytes stand where they should, or why not; a get that goes well has no answer but its data. What
- * is received is posted before the request leaves, so that the target never waits for us. One part
+ * One-sided access, the requester's side; the target's is protocol/onesided.c. Each part has up to
+ * three transfers: the request, the data, and the answer, by which the target says that the bytes
+ * are where they should be, or why not. A get that succeeds has no answer but its data. What will
+ * be received is posted before the request leaves, so that the target never waits. Parts follow one
  * after the other.
  *
- * Small data of a put, and the operands of an atomic, are the payload of the request: one trip
- * there and back, where a large put takes two (request and READY, data and answer). A get's data
- * come with a READY of their own, which leaves with the request: one trip, too.
+ * Small data of a put and the operands of an atomic are the payload of the request: one round trip,
+ * where a large put takes two (request and READY, data and answer). The data of a get have a READY
+ * of their own, which leaves with the request: one round trip as well.
  *
- * Memory of a GPU that NICs do not reach (remote.h) is staged (staging.h): what a put sends is
- * copied before anything of the part is posted.
+ * Memory of a GPU that NICs do not reach is staged (staging.h): what a put sends is copied before
+ * anything of the part is posted.
  */
 #include "collectives/engine/internal.h"
 

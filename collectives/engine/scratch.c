@@ -1,19 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The memory of runs: steps and scratch.
- *
- * 1. It only grows. A run takes what fits best, so operations of many sizes find what they had the
- *    time before.
- * 2. The first use of a page costs much: the kernel clears it, and in a virtual machine the host
- *    may have to find it first (64 MiB took 20 to 180 ms). A persistent operation therefore has
- *    room reserved when it is made, for as many of its fragments as run at once, on top of what
- *    others have reserved, as all of them may run at once.
- * 3. Reserved room belongs to nobody: any fragment that it fits may take it.
- * 4. What is pinned for a GPU is unpinned at the end alone: that waits for the GPU, which may wait
- *    for this very worker (gpu/stream_op.h, note 7). Pinned scratch that has become too small is a
- *    buffer for messages from then on (staging.h, note 3), and what takes its place is twice as
- *    large at least, so that all that is outgrown is less than what is in use.
- */
+/* The memory of fragments: steps and scratch. It only grows, and what is pinned for a GPU is
+ * unpinned at the end alone. The notes below are those of doc/design/engine.md. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,36 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging: operations on memory of a GPU, by way of pinned host memory. Those that NICs serve
- * without it: remote.h, gpu_pipeline.h.
+ * Staging: operations on memory of a GPU that go through pinned host memory. A collective is staged
+ * fragment by fragment, a message or an access part by part, a collective in shared memory as a
+ * whole. Nothing waits for a GPU: copies under way are asked about in each pass. The notes that are
+ * named here and in the .c files are those of doc/design/gpu_collectives.md, "Staging".
  *
- * 1. A collective is staged fragment by fragment. A run begins with the copy of its range of the
- *    input into its own host memory, goes through the schedule as always, on the copies, and ends
- *    when its range of the output has been copied back. As several runs are under way at once, one
- *    is copied while another travels and a third is reduced: the copy engines, the network and the
- *    CPU overlap. Every byte crosses PCIe once in each direction, whatever the algorithm. Rejected:
- *    staging each message at the transport, below the schedule: what is reduced on the CPU would
- *    cross PCIe twice at every step of a ring.
- * 2. The host memory is the run's scratch (scratch.c), which grows as scratch does and is counted
- *    as that (late_allocations); persistent operations, but those on the shared segment, have
- *    theirs reserved. Pinned when a run first serves a GPU. Peers of the host read it in place.
- * 3. A message, a put or a get is staged part by part (BR_MAX_TRANSFER), two at a time, in buffers
- *    that are kept; a collective on the host's shared segment (executor.h) as a whole, which is a
- *    few KiB. Rejected: a fixed number of buffers. Receives hold theirs until the sender comes, who
- *    may wait for buffers held by receives of ours: a deadlock.
- * 4. Nothing waits for a GPU: what is under way is in `copying`, asked about once a turn. A worker
- *    that would sleep looks again after BR_STAGING_POLL_NS. One turn asks a stream no more once it
- *    has said "not yet".
- * 5. REDUCE steps whose arrays lie in the run's pinned memory, or unchanged in the GPU's, are done
- *    on the GPU (gpu/offload.h) where that is faster as measured; all others on the CPU: below that
- *    size, without room there, where the peer lends its memory (doc/design/schedule.md, 6; it is
- * not pinned here), and of operations in streams. A launch that is refused only moves them to the
- *    CPU, when what of it is under way already has ended: that reads the user's memory and the
- *    run's.
- * 6. When the worker has failed, its operations end after their copies: a copy engine must not
- *    write into memory that is the user's again. For at most BR_STAGING_TIMEOUT_NS; then the GPU
- *    counts as lost.
- *
- * Everything here is the engine's, under its rules (engine.h).
+ * All functions belong to the engine and follow its rules (engine.h).
  */
 #ifndef BR_COLLECTIVES_ENGINE_STAGING_H
 #define BR_COLLECTIVES_ENGINE_STAGING_H

@@ -1,16 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What peers put to and get from in memory of a GPU that NICs do not reach: it goes through a
- * buffer of the stage (staging.h, note 3).
- *
- * 1. A request has its buffer from its begin to its end. There are as many as requests are served
- *    at once: one of each of the peers' operations, at most. Rejected: a bound, and a queue. A get
- *    holds its buffer until the requester's READY comes, and that may wait for slots of gets which
- *    the requester began before and which stand behind in the queue: a deadlock.
- * 2. When the worker has failed it lets go of all targets at once. What a copy engine still writes
- *    to or reads, the registered region too, is given back when it is through, or the GPU counts as
- *    lost (staging.h, note 6).
- */
+/* What peers put to and get from in memory of a GPU that NICs do not reach: it goes through a
+ * staging buffer, which a request holds from its begin to its end (doc/design/gpu_collectives.md,
+ * "Staging"). */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Descriptors of GPUs' memory (gpu/extent.h), handed to the other ranks of a shared segment before
- * these map it (gpu_local.h, note 17).
- *
- * 1. They go over the links between the ranks, AF_UNIX sockets that pass descriptors
- *    (transport/shm/shm.h): no other socket is needed, no permission but that of one user, and
- *    namespaces of processes make no difference. Rejected: pidfd_getfd(), which needs the right to
- *    trace the other process: Yama (ptrace_scope) forbids it between siblings, and Docker's default
- *    seccomp profile did for years. Rejected: /proc/PID/fd, which needs one namespace of processes,
- *    and does not open what is no file.
- * 2. An end of a link holds BR_SHM_FDS that nobody has taken, and one more would fail it. So a rank
- *    sends at most BR_FD_PASSING_AT_ONCE to each other rank before a round of the shared segment,
- *    and who has seen all publish that round takes them. Two rounds of these may be on the way at a
- *    time, and only one communicator of a process hands over at a time (br_gpu_local).
- */
+/* File descriptors of GPU memory (gpu/extent.h), passed to the other ranks of a shared segment over
+ * the links between them before those ranks map the memory. Notes and rejected designs:
+ * doc/design/gpu_collectives.md, "Passing descriptors". */
 #ifndef BR_COLLECTIVES_GPU_FD_PASSING_H
 #define BR_COLLECTIVES_GPU_FD_PASSING_H
 

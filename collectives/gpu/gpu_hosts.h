@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The level between hosts of an all-reduce whose hosts each reduce in the memory of their GPUs
- * first (gpu_local.h, notes 13 to 16): BlueConnect with two factors, the ranks of a host and the
- * hosts.
+ * The part between hosts of an all-reduce whose hosts each reduce in the memory of their GPUs first
+ * (doc/design/gpu_collectives.md, notes 13 to 16): BlueConnect with two factors, the ranks of a
+ * host and the hosts.
  *
- * Two communicators of braid's own beside that of the job: the ranks of this host, whose shared
- * segment the rounds are on, and the ranks with our number on every host. What is done between
- * hosts is an operation of the second one, the engine's, within one of the program's. Made at the
- * start where every rank of the job may share memory of GPUs and each host has as many ranks as the
- * others, two or more, one host after the other.
+ * It uses two communicators of braid's own beside that of the job: the ranks of this host, whose
+ * shared segment has the rounds, and the ranks with this rank's number on every host. What is done
+ * between hosts is an operation of the second one, within one of the program's. They are made at
+ * the start where every rank of the job may share memory of GPUs and each host has the same number
+ * of ranks, two or more, numbered host by host.
  *
- * One of its operations at a time. Under the lock, but for br_gpu_hosts_create().
+ * One such operation runs at a time. All functions but br_gpu_hosts_create() are called under the
+ * context's lock.
  */
 #ifndef BR_COLLECTIVES_GPU_GPU_HOSTS_H
 #define BR_COLLECTIVES_GPU_GPU_HOSTS_H

@@ -1,27 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which NICs reach which GPUs' memory, and what goes that way: messages, puts, gets and collectives
- * whose memory on this rank lies on a GPU, be it the one that asks or the one that is asked.
- *
- * 1. Tried, not believed: when a GPU is opened, each device whose back end takes GPUs' memory moves
- *    a pattern there and back (gpu_trial.h). One that cannot is named in the log with the reason,
- *    counted (downgrade_gpu_direct), and never given that GPU's memory.
- * 2. A transfer's frames leave and arrive over any rail of its peer, so it goes this way where all
- *    of them lie on devices that reach the GPU. In a BCube a rail may be lost then, and what is
- *    left goes by other hosts: at both ends of the route copies of the GPU's stand in for the NIC
- *    (br_gpudirect_copy). What begins without a direct rail is staged.
- * 3. Each rank decides for itself: slots are all that the other one sees.
- * 4. What goes in one message (BRAID_EAGER_BYTES) is staged: the CPU copies it. What a get brings
- *    never does (onesided.c).
- * 5. A collective has regions of its memory where any rank goes this way: which ones are its peers
- *    its schedule says, later. Each fragment then is direct or staged (gpu_pipeline.h). Their
- *    scratch lies in a workspace that NICs are told of when the GPU is opened.
- * 6. What a NIC has written is flushed, where the GPU needs it, before the operation ends, and
- *    before the GPU reads it (gpu/direct.h, note 3). A GPU that can neither promise order nor flush
- *    is only read.
- * 7. Nothing is registered while an operation of this process stands in a stream: setting
- *    CU_POINTER_ATTRIBUTE_SYNC_MEMOPS may wait for work that waits for it (gpu/stream_op.h, note
- *    7). That use is staged.
+ * GPUDirect: which NICs reach the memory of which GPUs, and what goes that way. Each device is
+ * tried when a GPU is opened, and never given memory of a GPU that it could not move. The notes
+ * that are named here and in the .c file are those of doc/design/gpu_collectives.md, "GPUDirect".
  */
 #ifndef BR_COLLECTIVES_GPU_GPUDIRECT_H
 #define BR_COLLECTIVES_GPU_GPUDIRECT_H

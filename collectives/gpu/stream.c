@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Operations on streams of the program's GPUs (gpu.h). What stands in the stream: gpu/stream_op.h.
- *
- * 1. Here such an operation is one on host memory like any other, in place of the GPU's that which
- *    the stream copies there and back. It differs by its beginning and its end: it begins when its
- *    passage has arrived, and its end releases the passage instead of telling a caller.
- * 2. Collectives of a communicator begin in the order of their submission. While one waits for its
- *    stream, those behind it wait with it: in `held`. Rejected: to let them overtake. Then ranks
- *    begin them in different orders, as their GPUs come, and each rank's runs, or its turn at the
- *    shared segment, are with operations that wait for one of another rank that waits for a stream
- *    behind one of those. NCCL has the same rule. Streams that shall not wait for each other get a
- *    communicator each.
- * 3. Its place in the order, sequence number and deadline, an operation gets before it is held.
- * 4. Nobody tells the worker that a passage has arrived: it looks, more seldom the longer it waits,
- *    so that a stream that computes for a long time costs little, and the look comes late by at
- *    most a 16th of what was waited for.
- */
+/* Operations on streams of the program's GPUs (braid/gpu.h), and the executor that keeps the
+ * collectives of a communicator in the order of their submission while one waits for its stream.
+ * What stands in the stream: gpu/stream_op.h. The notes below are those of
+ * doc/design/gpu_collectives.md, "Stream order". */
 #include "collectives/gpu/stream.h"
 
 #include <errno.h>
