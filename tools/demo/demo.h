@@ -35,10 +35,6 @@ int br_demo_rank(int argc, char **argv);
 int br_demo_result_write(FILE *file, const struct br_demo_result *result);
 int br_demo_result_read(FILE *file, struct br_demo_result *result);
 
-/* Seconds by the papers' formulas: BML 2(N-1)/(kN) * T_F, ring and parameter server 2(N-1)/N * T_F,
- * where T_F is the time that one link needs for the gradients. */
-double br_demo_theory(const struct br_demo_result *result);
-
 /* The table for people, on stdout. shaped: the links had a rate; else memory and CPU are the limit,
  * and theory says nothing. */
 void br_demo_print(const struct br_demo_result *results, int count, bool shaped);

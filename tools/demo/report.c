@@ -37,7 +37,9 @@ int br_demo_result_read(FILE *file, struct br_demo_result *r)
     return n == 13 ? 1 : br_error(EINVAL, "not a line of results: %.60s", line);
 }
 
-double br_demo_theory(const struct br_demo_result *r)
+/* Seconds by the papers' formulas: BML 2(N-1)/(kN) * T_F, ring and parameter server 2(N-1)/N * T_F,
+ * where T_F is the time that one link needs for the gradients. */
+static double report_theory(const struct br_demo_result *r)
 {
     double n = r->hosts, t_f = r->goodput > 0 ? r->bytes / r->goodput : 0;
 
@@ -79,8 +81,8 @@ static void demo_report_print_row(const struct br_demo_result *r,
     printf("  %-17s %-22s %9s", title_of(r->algorithm), r->network,
            br_format_time(time, r->seconds * 1e6));
     if (shaped)
-        printf(" %9s  %5.2f", br_format_time(theory, br_demo_theory(r) * 1e6),
-               r->seconds / br_demo_theory(r));
+        printf(" %9s  %5.2f", br_format_time(theory, report_theory(r) * 1e6),
+               r->seconds / report_theory(r));
     printf("  %9s", br_format_time(first, r->first_seconds * 1e6));
     if (server)
         printf("  %5.2f  ", server->seconds / r->seconds);

@@ -131,7 +131,7 @@ static void report_limits(const struct br_survey *survey, struct br_findings *fi
     }
 }
 
-void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings)
+static void diagnose_hosts(const struct br_survey *survey, struct br_findings *findings)
 {
     for (int h = 0; h < survey->n_hosts; h++)
         if (diagnose_unanswered(&survey->hosts[h]))
@@ -141,7 +141,7 @@ void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findi
 
 int br_diagnose(const struct br_survey *survey, struct br_findings *findings)
 {
-    br_diagnose_hosts(survey, findings);
+    diagnose_hosts(survey, findings);
     br_diagnose_nics(survey, findings);
     int rc = br_diagnose_cabling(survey, findings);
     br_diagnose_addresses(survey, findings);

@@ -17,7 +17,6 @@
 int br_diagnose(const struct br_survey *survey, struct br_findings *findings);
 
 /* The stages, for diagnose.c. */
-void br_diagnose_hosts(const struct br_survey *survey, struct br_findings *findings);
 void br_diagnose_nics(const struct br_survey *survey, struct br_findings *findings);
 int br_diagnose_cabling(const struct br_survey *survey,
                         struct br_findings *findings); /* -ENOMEM with a message */

@@ -99,7 +99,7 @@ char *br_testbed_bridge(uint32_t level, uint32_t index, char out[BR_TESTBED_LINK
     return out;
 }
 
-void br_testbed_mac_bytes(uint32_t host, uint32_t level, uint8_t out[6])
+static void testbed_mac_bytes(uint32_t host, uint32_t level, uint8_t out[6])
 {
     const uint8_t mac[6] = {0x02, 0xbc, 0xbe, (uint8_t)level, (uint8_t)(host >> 8), (uint8_t)host};
 
@@ -110,7 +110,7 @@ char *br_testbed_mac(uint32_t host, uint32_t level, char out[BR_TESTBED_MAC])
 {
     uint8_t mac[6];
 
-    br_testbed_mac_bytes(host, level, mac);
+    testbed_mac_bytes(host, level, mac);
     snprintf(out, BR_TESTBED_MAC, "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3],
              mac[4], mac[5]);
     return out;
@@ -157,7 +157,7 @@ static void testbed_fill_host(struct br_inventory *inventory, const struct br_te
         snprintf(nic->name, sizeof nic->name, "%.15s",
                  br_testbed_nic(testbed, number, level, name));
         if (!testbed->loopback)
-            br_testbed_mac_bytes(number, level, nic->mac);
+            testbed_mac_bytes(number, level, nic->mac);
     }
 }
 

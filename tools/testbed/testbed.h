@@ -72,7 +72,6 @@ char *br_testbed_port(const struct br_testbed *testbed, uint32_t host, uint32_t 
                       char out[BR_TESTBED_LINK]);
 char *br_testbed_bridge(uint32_t level, uint32_t index, char out[BR_TESTBED_LINK]);
 char *br_testbed_mac(uint32_t host, uint32_t level, char out[BR_TESTBED_MAC]);
-void br_testbed_mac_bytes(uint32_t host, uint32_t level, uint8_t out[6]);
 
 /* "10.0.0.1/24" of a NIC, "10.255.0.1/16" of mgmt0, and the latter without the prefix. */
 char *br_testbed_address(const struct br_testbed *testbed, uint32_t host, uint32_t level,

@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 
-uint64_t br_train_drop(const struct br_train_settings *s, int i)
+/* The iteration from which on the rate drops for the i-th time, i = 0, 1. */
+static uint64_t method_drop(const struct br_train_settings *s, int i)
 {
     return (uint64_t)(s->iterations * (i ? 85 : 60) / 100);
 }
@@ -17,7 +18,7 @@ float br_train_rate(const struct br_train_settings *s, uint64_t iteration)
     float rate = s->rate;
 
     for (int i = 0; i < 2; i++)
-        if (iteration >= br_train_drop(s, i))
+        if (iteration >= method_drop(s, i))
             rate *= BR_TRAIN_DROP;
     return rate;
 }
@@ -140,7 +141,7 @@ static int servers_open(struct br_train *t)
         .rate = s->rate,
         .momentum = BR_TRAIN_MOMENTUM,
         .decay = BR_TRAIN_DECAY,
-        .drops = {br_train_drop(s, 0), br_train_drop(s, 1)},
+        .drops = {method_drop(s, 0), method_drop(s, 1)},
         .drop = BR_TRAIN_DROP,
         .warmup = s->warmup ? (int)s->warmup : -1,
         .steps = (int)s->steps,

@@ -55,8 +55,6 @@ struct br_train_method {
 
 extern const struct br_train_method br_train_session, br_train_servers, br_train_single;
 
-/* The iteration from which on the rate drops for the i-th time, i = 0, 1. */
-uint64_t br_train_drop(const struct br_train_settings *settings, int i);
 float br_train_rate(const struct br_train_settings *settings, uint64_t iteration);
 
 #endif
