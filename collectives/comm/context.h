@@ -87,9 +87,9 @@ struct br_context {
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */
     uint64_t next_order;
-    uint64_t now; /* of the last turn */
+    uint64_t now; /* of the last pass */
     struct br_progress_counters {
-        /* ns but for turns; what a pass of the progress loop found to do */
+        /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;
     } progress;
     int armed_devices; /* devices are armed for sleeping (progress_lock.c) */

@@ -191,7 +191,7 @@ int braid_op_free(struct braid_op *handle)
     runs = atomic_load(&op->state) == BR_OPERATION_SUBMITTED ||
            atomic_load(&op->state) == BR_OPERATION_RUNNING;
     if (runs)
-        op->released = true; /* br_progress_end() does the rest */
+        op->released = true; /* progress_end() (progress.c) does the rest */
     else
         br_comm_release_operation(op);
     br_progress_unlock(context);

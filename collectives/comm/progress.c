@@ -36,7 +36,7 @@
 /* Looks at shared memory between two passes of the progress loop. */
 #define LOOK 256
 
-/* ---- one turn -------------------------------------------------------------------------------- */
+/* ---- one pass -------------------------------------------------------------------------------- */
 
 /* Those who could not drive. */
 static void wake_waiters(struct br_context *context)
@@ -78,7 +78,7 @@ static int accept_submissions(struct br_context *context, uint64_t now)
     return n;
 }
 
-/* A turn has taken this long. Those within check_shm() are not timed: a clock costs as much as a
+/* A pass has taken this long. Those within check_shm() are not timed: a clock costs as much as a
  * look at the shared segment. */
 static void progress_account(struct br_context *context, uint64_t time, bool worked)
 {
@@ -275,9 +275,9 @@ static void progress_make_room(struct br_context *context, uint64_t now)
         sched_yield();
 }
 
-/* Under the lock: turns until the goal is reached or `until` has come, at least once, as who only
- * looks again and again drives, too. Sleeps when it has been idle for longer than a spin. false:
- * another drives now, and the lock is not ours any more. */
+/* Under the lock: makes passes until the goal is reached or `until` has come, at least once, as who
+ * only looks again and again drives, too. Sleeps when it has been idle for longer than a spin.
+ * false: another drives now, and the lock is not ours any more. */
 static bool progress_loop(struct br_context *context, const struct goal *goal, uint64_t until)
 {
     uint64_t now = br_clock_now(), idle_since = now;
@@ -297,7 +297,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
             idle_since = now = br_clock_now();
         } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
             progress_make_room(context, now);
-            now = br_clock_now(); /* what others did meanwhile is no time of the next turn */
+            now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
         }
         if (!br_progress_yield_or_leave(context))
             return false;
@@ -375,7 +375,7 @@ void br_progress_signal(struct br_context *context)
     wake_waiters(context);
 }
 
-/* Asks the shared segment until op is complete; now and then everything else gets its turn, and
+/* Asks the shared segment until op is complete; now and then everything else is served, and
  * deadlines are looked at. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op)
 {

@@ -209,8 +209,8 @@ static int gpu_local_answer(struct br_gpu_local *gpu_local, struct br_shm_execut
     return GPU_LOCAL_WAITS;
 }
 
-/* Another communicator may hand over what it has to. */
-static void gpu_local_to_engine(struct br_gpu_local *gpu_local)
+/* Another communicator may pass descriptors now (fd_passing, note 2). */
+static void gpu_local_end_passing(struct br_gpu_local *gpu_local)
 {
     if (gpu_local->context->fd_sender == gpu_local)
         gpu_local->context->fd_sender = NULL;
@@ -255,7 +255,7 @@ static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_ex
     if (rc)
         return rc;
     if (!gpu_local->sent) /* those of the round before have been taken */
-        gpu_local_to_engine(gpu_local);
+        gpu_local_end_passing(gpu_local);
     gpu_local->sent = false;
     switch (gpu_local->phase) {
     case TOLD:
@@ -315,7 +315,7 @@ static int gpu_local_run(struct br_gpu_local *gpu_local, struct br_shm_executor 
         if (gpu_local->has_mapped)
             br_ipc_release(gpu_local->context->ipc);
         gpu_local->has_mapped = gpu_local->passes_fds = gpu_local->sent = false;
-        gpu_local_to_engine(gpu_local);
+        gpu_local_end_passing(gpu_local);
     }
     return rc;
 }
