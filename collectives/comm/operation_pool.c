@@ -120,7 +120,8 @@ static struct br_context *context_of(const struct br_executor *executor)
     return br_container_of(executor, struct br_context, engine_executor);
 }
 
-static int engine_submit(struct br_executor *executor, struct br_operation *op, uint64_t now)
+static int engine_executor_submit(struct br_executor *executor, struct br_operation *op,
+                                  uint64_t now)
 {
     struct br_context *context = context_of(executor);
     struct braid_comm *comm = op->comm;
@@ -134,7 +135,7 @@ static int engine_submit(struct br_executor *executor, struct br_operation *op, 
     return br_engine_submit(context->engine, op, now);
 }
 
-static int engine_step(struct br_executor *executor, uint64_t now)
+static int engine_executor_step(struct br_executor *executor, uint64_t now)
 {
     struct br_context *context = context_of(executor);
     uint64_t oldest = UINT64_MAX;
@@ -151,14 +152,14 @@ static int engine_step(struct br_executor *executor, uint64_t now)
 }
 
 /* Those that it has refused, too. */
-static struct br_operation *engine_end(struct br_executor *executor)
+static struct br_operation *engine_executor_end(struct br_executor *executor)
 {
     struct br_operation *op = br_engine_ended(context_of(executor)->engine);
 
     return op ? op : br_executor_ended(executor);
 }
 
-static uint64_t engine_due(const struct br_executor *executor, uint64_t now)
+static uint64_t engine_executor_due(const struct br_executor *executor, uint64_t now)
 {
     const struct br_context *context = context_of(executor);
     uint64_t timer = br_worker_next_timer(context->worker),
@@ -170,8 +171,10 @@ static uint64_t engine_due(const struct br_executor *executor, uint64_t now)
 
 void br_engine_executor_init(struct br_context *context)
 {
-    static const struct br_executor_ops ops = {
-        .submit = engine_submit, .step = engine_step, .end = engine_end, .due = engine_due};
+    static const struct br_executor_ops ops = {.submit = engine_executor_submit,
+                                               .step = engine_executor_step,
+                                               .end = engine_executor_end,
+                                               .due = engine_executor_due};
 
     context->engine_executor.ops = &ops;
     br_list_init(&context->engine_executor.ended);
