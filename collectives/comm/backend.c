@@ -45,6 +45,11 @@ int br_backend_query(struct br_settings *s, struct br_verbs_capabilities *out)
     char why[40];
     int rc = 0;
 
+    if (!free_choice && !br_transport_get(s->backend))
+        return br_error(EOPNOTSUPP,
+                        "BRAID_BACKEND is %s, which is not in this build; `braid info` says how to "
+                        "get it",
+                        s->backend);
     snprintf(why, sizeof why, "BRAID_BACKEND is %s", s->backend);
     backend_refuse(out, why);
     if (free_choice)

@@ -615,10 +615,13 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
     comm->executors = comm->shm ? &comm->shm->executor : &context->engine_executor;
     if (!rc)
         rc = context->gpu->add_executors(comm);
-    if (rc)
-        br_comm_destroy(comm);
-    else
+    if (!rc) {
         *out = comm;
+        return 0;
+    }
+    br_progress_lock(context); /* a pass may be going through its executors */
+    br_comm_destroy(comm);
+    br_progress_unlock(context);
     return rc;
 }
 

@@ -165,7 +165,8 @@ static uint64_t engine_executor_due(const struct br_executor *executor, uint64_t
     uint64_t timer = br_worker_next_timer(context->worker),
              deadline = br_engine_next_deadline(context->engine);
 
-    (void)now;
+    if (!br_list_empty(&executor->ended))
+        return now;
     return timer < deadline ? timer : deadline;
 }
 

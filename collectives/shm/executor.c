@@ -325,8 +325,9 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op, u
 {
     int rc;
 
+    /* After a failure br_shm_executor_fail() ends them all: none may get to the head and begin. */
     if (op->shm_role != BR_SHM_ROLE_COLLECTIVE)
-        return shm->guest->ops->step(shm->guest, now);
+        return shm->context->worker->failed ? 0 : shm->guest->ops->step(shm->guest, now);
     if (!br_staging_shm_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
         return 0;
     if (!shm->published && !(shm->published = executor_publish(shm, op)))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The one back end of a job, from what its ranks have. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "collectives/comm/backend.h"
 #include "collectives/comm/settings.h"
 #include "tests/says.h"
@@ -53,6 +55,16 @@ static void is_verbs__words_without_an_end(void **state)
     assert_int_equal(strlen(why), sizeof endless.why_not + strlen("rank 0: "));
 }
 
+static void query__not_in_this_build(void **state)
+{
+    struct br_settings s = {.backend = "carrier-pigeon"};
+    struct br_verbs_capabilities offer;
+
+    (void)state;
+    assert_int_equal(br_backend_query(&s, &offer), -EOPNOTSUPP);
+    assert_says(br_error_message(), "BRAID_BACKEND|carrier-pigeon|build");
+}
+
 static void offer__settles_what_others_cannot_change(void **state)
 {
     static const struct {
@@ -81,6 +93,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_verbs__all_ranks_or_none),
         cmocka_unit_test(is_verbs__words_without_an_end),
+        cmocka_unit_test(query__not_in_this_build),
         cmocka_unit_test(offer__settles_what_others_cannot_change),
     };
 

@@ -13,7 +13,9 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "collectives/comm/context.h"
 #include "collectives/engine/group.h"
+#include "protocol/worker.h"
 #include "tests/says.h"
 
 #define N 3
@@ -24,7 +26,7 @@ static int32_t in[N][64], out[N][N * 64];
 static int job_ranks[N] = {4, 7, 1};
 static struct br_group group = {.number = 5, .size = N, .ranks = job_ranks};
 
-static int open_board(void **state)
+static int open_segment(void **state)
 {
     int fd = -1;
 
@@ -49,7 +51,7 @@ static int open_board(void **state)
     return close(fd);
 }
 
-static int close_board(void **state)
+static int close_segment(void **state)
 {
     (void)state;
     for (int r = 0; r < N; r++)
@@ -223,6 +225,38 @@ static void fail__ends_all(void **state)
     assert_null(br_shm_executor_overdue(&locals[0], 2000));
 }
 
+/* A guest that leaves the queue whenever it is stepped, as it does after a failure. */
+static int leave_at_once(struct br_executor *executor, uint64_t now)
+{
+    (void)executor, (void)now;
+    br_shm_executor_leave(&locals[0],
+                          br_container_of(locals[0].queue.next, struct br_operation, node));
+    return 1;
+}
+
+static void fail__what_is_behind_the_guest_does_not_begin(void **state)
+{
+    static const struct br_executor_ops ops = {.step = leave_at_once};
+    struct br_operation first = make(0, BR_ALLREDUCE, 1, 0, 0),
+                        second = make(0, BR_BARRIER, 0, 0, 1);
+    struct br_executor guest = {.ops = &ops};
+    struct br_worker worker = {.failed = -ECANCELED};
+    struct br_context context = {.worker = &worker};
+
+    (void)state;
+    locals[0].context = &context;
+    locals[0].guest = &guest;
+    first.shm_role = BR_SHM_ROLE_GPU_LOCAL;
+    br_shm_executor_submit(&locals[0], &first);
+    br_shm_executor_submit(&locals[0], &second);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
+    assert_int_equal(locals[0].epoch, 0); /* nothing was published */
+    br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);
+    assert_ptr_equal(br_executor_ended(&locals[0].executor), &second);
+    assert_int_equal(second.status, -ECANCELED);
+    assert_true(br_list_empty(&locals[0].queue));
+}
+
 static void assert_waited(const struct br_operation *op, const char *expected)
 {
     char text[120];
@@ -255,12 +289,14 @@ static void name_waited__rank_or_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_board, close_board),
-        cmocka_unit_test_setup_teardown(complete__every_collective, open_board, close_board),
-        cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_board, close_board),
-        cmocka_unit_test_setup_teardown(complete__disagreement, open_board, close_board),
-        cmocka_unit_test_setup_teardown(fail__ends_all, open_board, close_board),
-        cmocka_unit_test_setup_teardown(name_waited__rank_or_gpu, open_board, close_board),
+        cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__disagreement, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(fail__ends_all, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(fail__what_is_behind_the_guest_does_not_begin, open_segment,
+                                        close_segment),
+        cmocka_unit_test_setup_teardown(name_waited__rank_or_gpu, open_segment, close_segment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
