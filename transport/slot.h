@@ -2,8 +2,10 @@
 /*
  * Slots are what the receiver expects: where the bytes of a transfer go, and which of them have
  * arrived. A slot's number is (generation << 16 | index), so that a late or forged frame finds no
- * slot. A transfer has at most 64 slices of at most 64 granules, with one bit each. A table belongs
- * to one worker, whose lock protects it.
+ * slot. A transfer has at most 64 slices of at most 64 granules, with one bit each.
+ *
+ * A table belongs to one worker. All functions are called under that worker's lock; none blocks,
+ * and only br_slot_table_init() allocates.
  *
  * The numbered notes are in doc/design/back_ends.md.
  */
@@ -14,76 +16,85 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_SLOT_SLICES   64 /* slices of one transfer, at most */
-#define BR_SLOT_GRANULES 64 /* granules of one slice, at most */
-#define BR_RKEY_BYTES    16 /* of a remote key, opaque above transport/ */
-#define BR_SLOT_DEVICES  8  /* devices of a worker, at most */
+#define BR_SLOT_SLICES   64 /* The most slices of one transfer. */
+#define BR_SLOT_GRANULES 64 /* The most granules of one slice. */
+#define BR_RKEY_BYTES    16 /* Bytes of a remote key, which only the back end can read. */
+#define BR_SLOT_DEVICES  8  /* The most devices of a worker. */
 
 struct br_device;
 struct br_region;
 
-/* What becomes of the bytes of a transfer where they are not wanted as they are. */
+/* What to do with the bytes of a transfer instead of writing them to the slot's memory. */
 struct br_slot_reducer {
-    /* [offset, offset + length) of the transfer stands at `bytes`: whole granules, or up to its
-     * end. Neither blocks nor fails. */
+    /* Combines bytes [offset, offset + length) of the transfer, which are at `bytes`, with what the
+     * owner has. They are whole granules, or reach to the end of the transfer. `bytes` is valid
+     * during the call. Neither blocks nor fails. */
     void (*reduce)(void *context, uint32_t offset, const uint8_t *bytes, uint32_t length);
-    void *context;
+    void *context; /* The first argument of reduce(). */
 };
 
+/* A transfer that is expected. "The owner" is the protocol, which has called br_slot_get(). */
 struct br_slot {
-    uint16_t generation; /* of the present or next use; 0: it has had none */
-    uint16_t first;      /* generation with which the present use began (br_slot_renew) */
-    bool used;
-    /* the owner also takes a mapping instead of the bytes in `base` (see br_event.mapped) */
+    uint16_t generation; /* Of the present use, or of the next; 0 when there was no use yet. */
+    uint16_t first;      /* The generation with which the present use began (br_slot_renew()). */
+    bool used;           /* Between br_slot_get() and br_slot_put(). */
+    /* Set by the owner when it takes a mapping, too, instead of bytes at `base`
+     * (br_event.mapped). */
     bool may_map;
-    uint32_t length;      /* bytes of the transfer */
-    uint32_t slice_bytes; /* multiple of granule_bytes; the last slice may be shorter */
-    uint32_t granule_bytes;
-    /* the place; NULL is allowed only with may_map (the bytes must come as a mapping) */
+    uint32_t length;        /* Bytes of the transfer. */
+    uint32_t slice_bytes;   /* A multiple of granule_bytes; the last slice may be shorter. */
+    uint32_t granule_bytes; /* Bytes of a granule; the last one may be shorter. */
+    /* Where the transfer is written. May be NULL only with may_map: then all bytes have to come as
+     * a mapping. The memory belongs to the owner of the slot. */
     uint8_t *base;
-    const struct br_slot_reducer *reducer; /* note 5; NULL: the bytes go to `base`. The owner's */
-    struct br_region *region;              /* that `base` lies in, or NULL; set by the owner */
-    void *owner;                           /* the transfer, for the protocol */
-    uint64_t missing;                      /* bit i: slice i is not complete */
-    /* bit j of [i]: granule j of slice i is there, or has been combined */
+    /* Combines the bytes (note 5); NULL when they are written to `base`. Belongs to the owner. */
+    const struct br_slot_reducer *reducer;
+    struct br_region *region; /* The region that `base` lies in, or NULL; set by the owner. */
+    void *owner;              /* The protocol's transfer; set by the owner. */
+    uint64_t missing;         /* Bit i is set while slice i is not complete. */
+    /* Bit j of arrived[i] is set when granule j of slice i has arrived or has been combined. */
     uint64_t arrived[BR_SLOT_SLICES];
-    /* start of the transfer in the peer's memory, once mapped; else NULL */
+    /* The start of the transfer in the peer's memory once a frame was mapped; else NULL. */
     const uint8_t *mapped;
-    bool copied;                  /* bytes have arrived otherwise */
-    struct br_device *map_device; /* where to give the mappings back */
-    /* mapped frames to give back; a slice is mapped by one frame */
-    uint32_t n_maps;
-    uint64_t map_handles[BR_SLOT_SLICES]; /* their handles (struct br_event.map_handle) */
-    /* devices that have made a token for it, a bit each by br_device.index; the owner's */
+    bool copied;                          /* Bytes have arrived other than as a mapping. */
+    struct br_device *map_device;         /* The device whose map_release() takes map_handles. */
+    uint32_t n_maps;                      /* Entries of map_handles; one frame maps a slice. */
+    uint64_t map_handles[BR_SLOT_SLICES]; /* br_event.map_handle of mappings not yet given back. */
+    /* Which devices have made a remote key for the slot: a bit each, by br_device.index. Set by the
+     * owner. */
     uint8_t arrived_direct;
-    uint8_t rkeys[BR_SLOT_DEVICES][BR_RKEY_BYTES]; /* these tokens; the owner's */
+    uint8_t rkeys[BR_SLOT_DEVICES][BR_RKEY_BYTES]; /* These keys, by br_device.index. */
 };
 
 struct br_slot_table {
-    struct br_slot *slots;
-    uint32_t *free_;
+    struct br_slot *slots; /* `count` of them, owned by the table. */
+    uint32_t *free_;       /* The indexes of the free slots: the first n_free entries. */
     uint32_t count, n_free;
-    uint64_t stale_frames; /* frames for a freed slot or a complete slice, dropped */
-    uint64_t bad_frames;   /* frames out of bounds or off the grid */
+    uint64_t stale_frames; /* Frames dropped: their slot was freed or their slice was complete. */
+    uint64_t bad_frames;   /* Frames out of bounds or not made of whole granules. */
 };
 
-/* 1 to 65,536; -EINVAL, -ENOMEM */
+/* Makes a table of `count` free slots, 1 to 65,536. Returns 0, and the caller has to call
+ * br_slot_table_destroy(); or with a message -EINVAL when count is out of range, or -ENOMEM. */
 int br_slot_table_init(struct br_slot_table *table, uint32_t count);
+/* Frees the slots. Allowed on a table that is all zero, and after a failed br_slot_table_init(). */
 void br_slot_table_destroy(struct br_slot_table *table);
 
-/* A free slot prepared for `length` > 0 bytes, or NULL when all are in use. slice_bytes is raised
- * where length would need more than 64 slices. */
+/* Returns a slot for a transfer of `length` > 0 bytes to `base`, or NULL when all are in use.
+ * slice_bytes: the size of a slice that is wanted; the slot has that of br_slot_slice_bytes(). The
+ * slot has no reducer, region or owner. It is the caller's until br_slot_put(). */
 struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t length,
                             uint32_t slice_bytes);
-void br_slot_put(struct br_slot_table *table,
-                 struct br_slot *slot); /* the number dies, the next use has another */
-/* Another number for the same place, as if its incomplete slices had not begun to arrive. Not with
- * mapped bytes. */
+/* Frees a slot. Its number becomes invalid, and the next use has another one. */
+void br_slot_put(struct br_slot_table *table, struct br_slot *slot);
+/* Gives a slot in use another number, and forgets what has arrived of its incomplete slices. Not
+ * for a slot with mapped bytes. */
 void br_slot_renew(struct br_slot *slot);
-/* Was this a number of the slot's present use, before it was renewed? */
+/* Returns whether `number` was a number of a slot's present use before br_slot_renew(). */
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number);
+/* Returns the present number of a slot. */
 uint32_t br_slot_number(const struct br_slot_table *table, const struct br_slot *slot);
-/* NULL: stale or out of range. */
+/* Returns the slot in use that has this number, or NULL when there is none. Takes any number. */
 static inline struct br_slot *br_slot_find(const struct br_slot_table *table, uint32_t number)
 {
     uint32_t index = number & 0xffff;
@@ -92,42 +103,48 @@ static inline struct br_slot *br_slot_find(const struct br_slot_table *table, ui
     return slot && slot->used && slot->generation == number >> 16 ? slot : NULL;
 }
 
-/* slice_bytes that br_slot_get would choose; the sender cuts on the same grid. */
+/* Returns the bytes of a slice that br_slot_get() chooses for a transfer of `length` bytes: about
+ * `slice_bytes`, or more where that would make more than BR_SLOT_SLICES slices. The sender uses it
+ * to cut at the same offsets. */
 uint32_t br_slot_slice_bytes(uint32_t length, uint32_t slice_bytes);
+/* Returns the bytes of a granule for slices of this size, which br_slot_slice_bytes() returned. */
 uint32_t br_slot_granule_bytes(uint32_t slice_bytes);
-uint64_t br_slot_all(uint32_t length,
-                     uint32_t slice_bytes); /* a bit for each slice: `missing` at the start */
+/* Returns a bit for each slice of a transfer of `length` bytes: br_slot.missing at its start. */
+uint64_t br_slot_all(uint32_t length, uint32_t slice_bytes);
 
 /*
- * For back ends, before the payload is written: *slot_out and 0 when `length` bytes at `offset` are
- * expected; -ESTALE when nobody expects them any more (receive and drop them, counted); -EPROTO
- * with a message when they are out of bounds or off the grid (the link must fail, counted). The
- * place is slot->base + offset.
+ * For back ends, before they write the payload of a frame: checks that `length` bytes at `offset`
+ * of slot `number` are expected. Takes any numbers. Returns
+ * 0:       they are; *slot_out is the slot, and the bytes go to (*slot_out)->base + offset;
+ * -ESTALE: they are not expected any more: the back end drops them. Counted, without a message;
+ * -EPROTO: they are out of bounds or not made of whole granules: the back end fails the link.
+ *          Counted, with a message.
  */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
-/* The same for a slot that has been found, or has not (NULL): 0, -ESTALE, -EPROTO. */
+/* Like br_slot_expect() for the result of br_slot_find(): `slot` may be NULL, which is -ESTALE. */
 int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
                       uint32_t length);
+/* The same, without a call and a division for a whole transfer of one slice. */
 static inline int br_slot_admit(struct br_slot_table *table, const struct br_slot *slot,
                                 uint32_t offset, uint32_t length)
 {
-    /* A whole transfer of one slice, as all small ones are: no division. */
     if (slot && !offset && length == slot->length && length <= slot->slice_bytes && slot->missing)
         return 0;
     return br_slot_admit_any(table, slot, offset, length);
 }
 
-/* From now on its bytes are combined. false: some have arrived already, they go to `base` as
- * before. */
+/* Has the bytes of a slot combined by `reducer`, which the caller keeps until br_slot_put().
+ * Returns false, and changes nothing, when bytes have arrived already: these and the others then go
+ * to `base`. */
 bool br_slot_set_reducer(struct br_slot *slot, const struct br_slot_reducer *reducer);
-/* Combines those granules of [offset, offset + length) that have not been yet, and marks them:
- * whole granules of one slice, or up to the end of the transfer, as br_slot_expect() wants them.
- * For back ends and for the protocol. */
+/* Gives those granules of [offset, offset + length) that have not been combined yet to the slot's
+ * reducer, and marks them in `arrived`. bytes: the payload for that range, which br_slot_expect()
+ * has accepted. For back ends and for the protocol. */
 void br_slot_reduce(struct br_slot *slot, uint32_t offset, const uint8_t *bytes, uint32_t length);
 
-/* For the protocol, on a DATA event: marks the bytes. true when the transfer has become complete
- * just now. */
+/* For the protocol, on a DATA event: marks the bytes of a frame, which br_slot_expect() has
+ * accepted, as arrived. Returns true when this has completed the transfer. */
 bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length);
 
 #endif

@@ -25,302 +25,351 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_ADDRESS_BYTES 120 /* of a back end's own address, opaque above transport/ */
-#define BR_DEVICE_NAME   48
+/* Bytes that a back end has for its own address, which only that back end can read. */
+#define BR_ADDRESS_BYTES 120
+/* Bytes of a device's name, the final zero included. */
+#define BR_DEVICE_NAME 48
 
 /* Where a peer's device can be reached; published through the bootstrap store. */
 struct br_address {
-    uint16_t bytes;
+    uint16_t bytes; /* that are used of data */
     uint8_t data[BR_ADDRESS_BYTES];
 };
 
+/* What a device can do. Set by device_open() and constant from then on. */
 struct br_caps {
-    uint32_t max_frame;      /* payload bytes of a DATA frame, at most */
-    uint32_t max_message;    /* payload bytes of a MESSAGE beyond the inline part, at most */
-    bool ordered;            /* frames of a link arrive in the order posted */
-    bool sent_means_arrived; /* SENT comes only after the bytes stand in the receiver's place */
-    bool zero_copy_send;     /* no copy of payload in user space on the way out */
-    /* the peers' memory is mapped, so they are on this host: may report mapped arrivals for slots
-     * with may_map */
+    uint32_t max_frame;   /* The most payload bytes of a DATA frame. */
+    uint32_t max_message; /* The most payload bytes of a MESSAGE frame, without the inline part. */
+    bool ordered;         /* Frames of a link arrive in the order in which they were posted. */
+    bool sent_means_arrived; /* SENT comes only after the bytes are in the receiver's memory. */
+    bool zero_copy_send;     /* Sending makes no copy of the payload in user space. */
+    /* The device maps the memory of its peers, which are therefore on this host. It may report
+     * mapped arrivals (br_event.mapped) for slots with may_map. */
     bool maps;
-    bool reduces; /* applies a slot's reducer itself (note 9) */
-    bool pins;    /* region_register pins memory and costs: worth keeping (cache.h) */
-    /* takes regions of GPUs' memory, if gpu_trial says so of the GPU (note 11) */
+    /* The device applies a slot's reducer itself (doc/design/back_ends.md, note 9). */
+    bool reduces;
+    /* region_register() pins memory and takes long, so registrations are worth keeping (cache.h).
+     */
+    bool pins;
+    /* The device takes regions of memory of those GPUs that gpu_check() succeeds with (note 11). */
     bool gpu;
-    /* DATA frames need a remote key (note 8). Implies sent_means_placed, excludes maps */
+    /* DATA frames to this device need a remote key (note 8). Implies sent_means_arrived and
+     * excludes maps. */
     bool needs_rkey;
-    bool window_free; /* posting moves no bytes (descriptors): rails need no in-flight window */
+    /* Posting moves no bytes, only descriptors: rails need no window of bytes in flight. */
+    bool window_free;
 };
 
-/* What probe() found: one NIC (or the one pseudo device of shm). */
+/* What probe() has found: one NIC, or the one pseudo device of shm. */
 struct br_device_info {
-    char name[BR_DEVICE_NAME]; /* what the user writes in BRAID_DEVICES: eth0, lo, shm0 */
-    /* one line for `braid info`: address, rate, chosen features, in words */
-    char detail[96];
-    char why_not[408];        /* "" when usable; else why not and the command that mends it */
-    int numa_node;            /* -1 unknown */
-    uint64_t bits_per_second; /* link rate; 0 unknown */
-    bool loopback;
-    bool software; /* an RDMA device without hardware: `auto` takes it only by its name */
+    char name[BR_DEVICE_NAME]; /* What the user writes in BRAID_DEVICES: eth0, lo, shm0. */
+    char detail[96];           /* Address, rate and chosen features, one line for `braid info`. */
+    /* Empty when the device can be used; else the reason why not and the command that mends it. */
+    char why_not[408];
+    int numa_node;            /* The NUMA node of the device, or -1 when it is unknown. */
+    uint64_t bits_per_second; /* The rate of the link in bit/s, or 0 when it is unknown. */
+    bool loopback;            /* The device reaches this host only. */
+    bool software; /* An RDMA device without hardware: BRAID_BACKEND=auto takes it only by name. */
 };
 
 struct br_region;
 
-/* Ownership: the caller keeps the struct alive while the device is open. */
+/* How to open a device. The caller keeps the struct, and what it points to, until the device is
+ * closed. */
 struct br_device_config {
-    /* a br_device_info.name, an IP address where that makes sense, NULL: any */
+    /* The name in br_device_info, or an IP address where the back end has such, or NULL for any
+     * device. */
     const char *name;
-    int level;                   /* rail index, for words and logs */
-    struct br_slot_table *slots; /* the worker's; read in poll() */
-    uint32_t message_bytes;      /* payload bytes of one message receive buffer */
-    /* receive buffers per link: the peer never has more messages outstanding. One that sends more
-     * waits until one is released (nothing is lost), or its link fails with a message */
+    int level;                   /* The number of the rail, for messages and the log. */
+    struct br_slot_table *slots; /* The slots of the worker, which poll() reads. */
+    uint32_t message_bytes;      /* Payload bytes of one receive buffer for messages. */
+    /* Receive buffers for messages of each link. When a peer has more messages outstanding than
+     * that, either the sender waits until one is released and nothing is lost, or its link fails
+     * with a message. */
     uint32_t message_buffers;
-    /* ns; a silent link is not given up sooner (the protocol has its own clock for that); 0: no
-     * wish */
+    /* A link from which nothing comes is kept for at least so many ns; the protocol has a timeout
+     * of its own. 0 leaves the time to the back end. */
     uint64_t patience;
-    /* frames leave and arrive through the device's own NIC, whatever routes the host has; without
-     * meaning for loopback */
+    /* Frames leave and arrive only through the NIC of this device, whatever routes the host has.
+     * Without effect on a loopback device. */
     bool own_nic_only;
-    uint32_t max_links; /* links open at once, incoming ones that are not yet known included */
-    uint32_t gid;       /* verbs: 1 + the GID index that the inventory names; 0: none */
-    /* sim: the struct br_sim and the host number come through this; else NULL */
+    /* The most links that are open at once, including incoming ones that have not been reported. */
+    uint32_t max_links;
+    /* verbs: 1 + the GID index that the inventory names, or 0 when it names none. */
+    uint32_t gid;
+    /* sim: what br_sim_device_config() has set; NULL for all other back ends. */
     void *simulation;
 };
 
 struct br_device;
 struct br_link;
 
-/* A frame to post. Ownership: payload memory stays readable until SENT (or until the link is
- * closed); inline_ is copied by post(). */
+/* A frame to post. post() copies the struct, inline_ and rkey. The caller keeps the payload
+ * readable and unchanged until SENT is reported or the link has been closed. */
 struct br_frame {
     enum br_frame_kind kind;
-    const void *payload; /* may be NULL when length is 0 */
-    uint32_t length;
-    uint32_t slot;       /* DATA: the receiver's slot number */
-    uint32_t offset;     /* DATA: from the start of the transfer; on the granule grid */
-    const uint8_t *rkey; /* DATA with caps.needs_place: the slot's token, BR_RKEY_BYTES; copied by
-                          * post(). Else NULL */
-    struct br_region *region; /* region that payload lies in, or NULL: plain memory */
-    const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header; NULL: zeros */
-    uint64_t cookie;          /* comes back in SENT */
-    /* DATA: larger is more urgent; a hint for what has queues of its own */
+    const void *payload; /* May be NULL when length is 0. */
+    uint32_t length;     /* Bytes of payload. */
+    uint32_t slot;       /* DATA: the number of the receiver's slot. */
+    uint32_t offset; /* DATA: bytes from the start of the transfer, at the start of a granule. */
+    /* DATA to a device with caps.needs_rkey: the remote key of the slot, BR_RKEY_BYTES. Else
+     * NULL. */
+    const uint8_t *rkey;
+    struct br_region *region; /* The region that the payload lies in, or NULL when it is in none. */
+    const uint8_t *inline_;   /* BR_FRAME_INLINE bytes for the header, or NULL for zeros. */
+    uint64_t cookie;          /* Any number; the SENT event of this frame has it. */
+    /* DATA: a larger number is more urgent. A hint for back ends that have queues of their own. */
     int32_t priority;
 };
 
 enum br_event_kind {
-    BR_EVENT_ACCEPTED,  /* `link` is new, made by a remote connect; usable now */
-    BR_EVENT_CONNECTED, /* link_connect() has come through; usable now */
-    BR_EVENT_CLOSED,    /* `link` has failed or the peer closed it: `error`, words by
-                           br_link_message(). The caller still owns the link and must link_close() it;
-                           no further event of it follows */
-    /* The frame posted with `cookie` needs its memory no more. */
+    /* A peer has made `link`, which can be used from now on. It belongs to the caller, which closes
+     * it by link_close(). */
+    BR_EVENT_ACCEPTED,
+    /* The link that link_connect() began can be used from now on. */
+    BR_EVENT_CONNECTED,
+    /* `link` has failed with `error`, or the peer has closed it; link->message says why. It still
+     * belongs to the caller, which has to call link_close(). No further event of it follows. */
+    BR_EVENT_CLOSED,
+    /* The payload of the frame that was posted with `cookie` is not needed any more. */
     BR_EVENT_SENT,
-    /* inline_, payload, length; valid until message_release(link, buffer). */
+    /* A message has arrived: inline_, payload and length. They are valid until the caller gives
+     * `buffer` back by message_release(). */
     BR_EVENT_MESSAGE,
-    /* `length` bytes at `offset` of `slot` have arrived (or are readable through `mapped`). Also
-     * reported for a stale frame (br_slot_expect: -ESTALE), whose bytes were dropped: the protocol
-     * accounts for it. */
+    /* `length` bytes at `offset` of `slot` have arrived, or can be read at `mapped`. Also reported
+     * for a frame that nobody expected any more, whose bytes were dropped: then `stale` is set or
+     * br_slot_expect() returns -ESTALE. */
     BR_EVENT_DATA,
 };
 
+/* What poll() reports. A field belongs to the kinds of event that its comment names. */
 struct br_event {
     enum br_event_kind kind;
-    int error; /* CLOSED: negative errno */
+    int error; /* CLOSED: a negative errno. */
     struct br_link *link;
-    uint64_t cookie;       /* SENT */
-    uint32_t slot, offset; /* DATA */
-    /* DATA: nobody expected the frame when it came, its bytes were dropped and its numbers are
-     * not checked; slot may have come to life since */
+    uint64_t cookie;       /* SENT: br_frame.cookie of the frame. */
+    uint32_t slot, offset; /* DATA: those of the frame. */
+    /* DATA: nobody expected the frame when it came. Its bytes were dropped and its numbers have not
+     * been checked; a slot with this number may have come into use since. */
     bool stale;
-    uint32_t length; /* MESSAGE: payload bytes beyond inline_; DATA */
-    /* MESSAGE and DATA: BR_FRAME_INLINE bytes; valid as the buffer / until the next poll() */
+    uint32_t length; /* MESSAGE: bytes of payload. DATA: bytes that have arrived. */
+    /* MESSAGE and DATA: BR_FRAME_INLINE bytes from the header. Valid until message_release() for a
+     * MESSAGE, until the next poll() for DATA. */
     const uint8_t *inline_;
-    const uint8_t *payload; /* MESSAGE */
-    void *buffer;           /* MESSAGE: handle for message_release(); every MESSAGE event has one */
-    /* DATA: not NULL: the bytes were not copied; read them here until map_release() */
+    const uint8_t *payload; /* MESSAGE: the payload. */
+    void *buffer;           /* MESSAGE: what to give to message_release(); every MESSAGE has one. */
+    /* DATA: NULL, or the bytes were not copied and the caller reads them here until
+     * map_release(). */
     const uint8_t *mapped;
-    uint64_t map_handle; /* for map_release() */
+    uint64_t map_handle; /* DATA with `mapped`: what to give to map_release(). */
 };
 
-/* Registered memory, one per span and process; each back end keeps its key in keys[]. */
+/* Registered memory; there is one region for each range of memory in a process. The caller of
+ * region_register() owns it. */
 struct br_region {
     void *base;
     size_t bytes;
-    /* memfd behind memory from braid_alloc(), whose offset 0 is base; -1 for other memory */
+    /* The memfd behind memory of braid_alloc(), whose offset 0 is base; -1 for other memory. */
     int segment_fd;
-    uint32_t id;                     /* unique in this process, never reused */
-    void *keys[BR_SLOT_DEVICES];     /* by br_device slot index: see br_device.index */
-    const struct br_region_gpu *gpu; /* NULL: host memory. The owner's */
+    uint32_t id;                     /* Unique in this process and never used again. */
+    void *keys[BR_SLOT_DEVICES];     /* What each back end keeps of it, by br_device.index. */
+    const struct br_region_gpu *gpu; /* NULL for host memory. Belongs to the owner of the region. */
 };
 
-/* Memory of a GPU: base is its address there, which the CPU cannot read. The descriptor is open
- * until all devices have registered the region. */
+/* Memory of a GPU: the region's base is its address on the GPU, which the CPU cannot read. The
+ * owner keeps the descriptor open until all devices have registered the region. */
 struct br_region_gpu {
-    int dmabuf;             /* of the dma-buf that the memory lies in; -1: the driver gives none */
-    uint64_t dmabuf_offset; /* of base in it */
-    uint32_t devices;       /* that have keys, a bit each by br_device.index */
+    int dmabuf; /* The descriptor of the dma-buf with the memory; -1 when the driver gives none. */
+    uint64_t dmabuf_offset; /* Bytes from the start of the dma-buf to the region's base. */
+    uint32_t devices;       /* Which devices have keys: a bit each, by br_device.index. */
 };
 
-/* First member of every back end's device. */
+/* A device; the first member of every back end's own struct. */
 struct br_device {
     const struct br_transport_ops *ops;
-    const struct br_device_config *config;
+    const struct br_device_config *config; /* As given to device_open(). */
     struct br_caps caps;
     char name[BR_DEVICE_NAME];
-    int index; /* place in the worker's device array, set by the caller after open */
+    int index; /* The device's number in the worker, which the caller sets after device_open(). */
+    /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
-        uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes; /* bytes: payload */
-        /* payload copied in user space besides placing it */
+        uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
+        /* Bytes copied in user space, without the copy into the receiver's memory. */
         uint64_t tx_copied_bytes, rx_copied_bytes;
-        uint64_t rx_mapped_bytes;  /* handed over without any copy */
-        uint64_t rx_reduced_bytes; /* combined where they lay (caps.combines) */
-        /* memory regions registered with the NIC so far */
-        uint64_t registrations;
-        uint64_t pinned_bytes; /* of those that are registered now */
-        /* payload that the device read and wrote in GPUs' memory */
-        uint64_t tx_gpu_bytes, rx_gpu_bytes;
+        uint64_t rx_mapped_bytes;            /* Reported through br_event.mapped, without a copy. */
+        uint64_t rx_reduced_bytes;           /* Given to a slot's reducer (caps.reduces). */
+        uint64_t registrations;              /* Regions registered with the NIC. */
+        uint64_t pinned_bytes;               /* Bytes of memory that are registered now. */
+        uint64_t tx_gpu_bytes, rx_gpu_bytes; /* Read from and written to memory of GPUs. */
         uint64_t system_calls;
-        uint64_t bad_frames;    /* malformed, each failed its link */
-        uint64_t refused_links; /* incoming links dropped for max_links */
-        /* datagrams that were damaged, none of ours, or for no link: dropped */
-        uint64_t invalid_packets;
-        /* datagrams of all kinds; 0 where they are not of our making */
+        uint64_t bad_frames;      /* Malformed frames, each of which has failed its link. */
+        uint64_t refused_links;   /* Incoming links dropped because max_links were open. */
+        uint64_t invalid_packets; /* Datagrams dropped: damaged, not braid's, or of no link. */
+        /* Datagrams of all kinds; 0 where the back end does not make datagrams itself. */
         uint64_t tx_packets, rx_packets;
     } counters;
-    /* for log lines that an unauthenticated peer can cause (base/log.h) */
+    /* The limit for log lines that an unauthenticated peer can cause (base/log.h). */
     struct br_log_limit peer_lines;
 };
 
-/* First member of every back end's link. */
+/* A link between two devices; the first member of every back end's own struct. */
 struct br_link {
     struct br_device *device;
-    void *owner; /* for the protocol; the back end never touches it */
-    /* set by the protocol when the peer has proved itself. Before, a back end that unauthenticated
-     * peers can reach fails the link on a DATA frame (-EPROTO: slot numbers can be guessed), and
-     * reports one frame of the link a poll, so that what follows the last proof finds this set */
+    void *owner; /* For the protocol; the back end does not use it. */
+    /* Set by the protocol when the peer has authenticated itself. Before that, a back end that
+     * unauthenticated peers can reach fails the link on a DATA frame with -EPROTO, because slot
+     * numbers can be guessed. It also reports at most one frame of the link in a poll, so that this
+     * is set before it looks at the frame behind the last one of the authentication. */
     bool authenticated;
-    char message[160];  /* why it failed, set before CLOSED is reported */
-    char peer_name[64]; /* remote address in words, for logs */
+    char message[160];  /* Why the link has failed; set before CLOSED is reported. */
+    char peer_name[64]; /* The peer's address as text, for the log. */
 };
 
-/* What a back end is, for those who choose one and its devices. */
+/* What a back end is like, for the choice of a back end and its devices. */
 struct br_transport_traits {
-    /* connects ranks of one host only, through shared memory; there are no devices to name */
+    /* It connects only ranks of one host, through shared memory, and has no devices to name. */
     bool within_host;
-    bool rdma; /* its devices are RDMA devices: the name of one is not that of its interface */
-    /* a device belongs to one process, and the kernel has no interface for it */
+    /* Its devices are RDMA devices, whose names are not those of their network interfaces. */
+    bool rdma;
+    /* A device belongs to one process, and the kernel has no interface for it. */
     bool owns_device;
 };
 
+/* The functions of a back end. Unless said otherwise they do not block and are called under the
+ * lock of the worker that has the device. Those that return an int return 0 or more for success and
+ * a negative errno for failure. */
 struct br_transport_ops {
     const char *name;
     struct br_transport_traits traits;
 
-    /* Fills out[0..max): every device of this kind on the host, also unusable ones (why_not).
-     * Returns how many, or -errno. May block briefly. Called by `braid info` and by the choice of
-     * devices. */
+    /* Fills out[0..max) with the devices of this kind on the host, including those that cannot be
+     * used (br_device_info.why_not). Returns their number, or a negative errno. May block for a
+     * short time. Used by `braid info` and by the choice of devices. */
     int (*probe)(struct br_device_info *out, int max);
 
-    /* Opens and starts to listen. On success *out belongs to the caller until device_close(). On
-     * failure nothing is left behind and words name the device. May block. */
+    /* Opens a device, which listens for links from then on. Returns 0, and *out belongs to the
+     * caller until device_close(); or a negative errno with a message that names the device, and
+     * nothing stays open. May block. */
     int (*device_open)(const struct br_device_config *config, struct br_device **out);
-    /* Closes all links still open, fences them, frees everything. May block. */
+    /* Closes all links that are open, as link_close() does, and frees the device. May block. */
     void (*device_close)(struct br_device *device);
-    /* Where peers connect to. -ENOBUFS never: addresses fit by construction. */
+    /* Writes the address that peers give to link_connect() to *out. Returns 0 or a negative
+     * errno. */
     int (*device_address)(struct br_device *device, struct br_address *out);
 
-    /* Makes region usable by this device (keys); -ENOMEM with the memlock hint. Not on the data
-     * path. */
+    /* Registers a region with this device and keeps its keys in region->keys. Returns 0 or a
+     * negative errno with a message; that of -ENOMEM names the limit of locked memory. Not on the
+     * data path. */
     int (*region_register)(struct br_device *device, struct br_region *region);
-    /* No slot whose place lies in it has a token any more, and no frame from it is under way, or
-     * all links are closed. */
+    /* Undoes region_register(). Before this call, the remote keys of all slots whose memory lies in
+     * the region are released and no frame from it is under way, or all links are closed. */
     void (*region_release)(struct br_device *device, struct br_region *region);
 
     /*
-     * caps.gpu only: has the device copy `bytes` from offset `from` of a GPU's memory to offset
-     * `to`, by itself, as if to a peer. On resources of its own, so config need not be that of an
-     * open device. The region has no keys before and after. 0: it has, the memory being known by
-     * its dma-buf; 1: by the peer-memory module; -errno with a message: it cannot. Blocks, up to a
-     * second or two; any thread.
+     * For back ends with caps.gpu: makes the device copy memory of a GPU, as it would to a peer.
+     *
+     * config: how to open the device. The call opens resources of its own, so that this need not be
+     * the config of a device that is open.
+     * region: the memory; it has no keys before and after the call.
+     * from, to, bytes: bytes [from, from + bytes) of the region are copied to offset `to`.
+     *
+     * Returns 0 when the device has copied and knows the memory by its dma-buf, 1 when it knows it
+     * by the peer-memory module, or a negative errno with a message when the device cannot do it.
+     * Blocks for up to two seconds. May be called from any thread, without a lock.
      */
     int (*gpu_check)(const struct br_device_config *config, struct br_region *region, size_t from,
                      size_t to, size_t bytes);
 
     /*
-     * caps.needs_place only. Makes the token of a slot: what the device at the other end must know
-     * to write there. Called before the slot's number leaves, at most once until place_release().
-     * slot->base, length and region say where; without a region it is any memory of the user's, and
-     * the back end finds a way (keys of its own, or buffers from which it copies to slot->base
-     * before it reports DATA). On the data path: no system call in the steady state. 0, or -errno
-     * with a message: this device cannot, and the transfer's frames come over other rails, if there
-     * are any: else the communicator fails. So it is not for a pool that is empty for a moment:
-     * whoever has a slot must get a place, as the transfers that would make room may wait for this
-     * very one.
+     * For devices with caps.needs_rkey: makes the remote key of a slot, by which the sender's
+     * device writes to the slot's memory.
+     *
+     * Called before the slot's number is sent to the peer, and at most once until rkey_release().
+     * slot->base, length and region say which memory. When it lies in no region, it may be any
+     * memory of the user's: the back end registers it, or receives into buffers of its own and
+     * copies from there to slot->base before it reports DATA.
+     *
+     * On the data path: makes no system call in the steady state. Writes BR_RKEY_BYTES to `token`
+     * and returns 0; or returns a negative errno with a message, and the frames of this transfer go
+     * over other rails; the communicator fails when there are none. So it must not fail because a
+     * pool is empty for a moment: the transfers that would give memory back may wait for this one.
      */
     int (*rkey_make)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
-    /* The token of the slot's present number is void. Once for each token made, while slot->base
-     * and region still are what they were; before region_release(). device_close() releases those
-     * that are left. */
+    /* Makes the remote key of the slot's present number invalid. Called once for each key, while
+     * slot->base and slot->region are still what they were, and before region_release().
+     * device_close() releases the keys that are left. */
     void (*rkey_release)(struct br_device *device, struct br_slot *slot);
 
-    /* Starts to connect; *out is the caller's at once and CONNECTED or CLOSED follows. Words on
-     * -errno; -EMFILE: max_links are open. */
+    /* Starts to connect to a peer's device. Returns 0, and *out belongs to the caller at once; a
+     * CONNECTED or CLOSED event follows. Or returns a negative errno with a message; -EMFILE when
+     * max_links are open. */
     int (*link_connect)(struct br_device *device, const struct br_address *address,
                         struct br_link **out);
     /*
-     * Fences and frees the link (note 5) and the message buffers that are still held. Frames on
-     * their way may be lost, also those that were SENT unless caps.sent_means_placed: say goodbye
-     * first. SENT events of its frames do not come any more. Maps that are still held through it
-     * stay readable until map_release().
+     * Closes a link, and frees it and the message buffers of it that were not released. When it
+     * returns, no byte is written to any slot through the link, and none of its events is reported
+     * any more, SENT included (doc/design/back_ends.md, note 5). Frames under way may be lost, also
+     * those with a SENT event unless caps.sent_means_arrived; so the protocol takes leave of its
+     * peer first. Mappings that came over the link stay readable until map_release().
      */
     void (*link_close)(struct br_link *link);
 
-    /* Packets of this link that had to be sent again, so far: by the back end, or by the kernel for
-     * it. 0 where nobody knows. For counters: may cost a system call. */
+    /* Returns how many packets of this link have been sent again so far, by the back end or by the
+     * kernel; 0 where that is not known. For counters: may make a system call. */
     uint64_t (*link_resent)(struct br_link *link);
 
-    /* The least round trip of a packet of this link, ns, as far as the back end knows of one that
-     * waited for no queue of ours; 0 where nobody knows. May cost a system call. */
+    /* Returns the least round trip of a packet of this link in ns, as far as the back end knows it
+     * of a packet that has waited in no queue of this process; 0 where that is not known. May make
+     * a system call. */
     uint64_t (*link_min_rtt)(struct br_link *link);
 
     /*
-     * Takes frames[0..n) for sending in this order; returns how many it took (0: full, try after
-     * the next poll), or -errno when the link has failed (CLOSED follows or has been reported).
-     * Every taken frame yields one SENT. Frames may stay here until the next poll(), so that one
-     * call to the kernel carries many.
+     * Takes frames[0..n) for sending, in this order. Returns how many it has taken, 0 when there is
+     * no room before the next poll(); or a negative errno when the link has failed, for which
+     * CLOSED has been reported or will be. Each frame that was taken yields one SENT event, unless
+     * the link fails. Frames may wait until the next poll(), so that one system call carries many.
      */
     int (*post)(struct br_link *link, const struct br_frame *frames, int n);
 
-    /* Up to max events; never blocks. `now` is the caller's clock, in ns (the only clock a back end
-     * should use). */
+    /* Receives, sends, and writes up to max events to events[]. now: the caller's clock in ns, the
+     * only clock that a back end should use. Returns the number of events; a failure is an event
+     * of a link, CLOSED. */
     int (*poll)(struct br_device *device, uint64_t now, struct br_event *events, int max);
 
-    /* Before sleeping: a file descriptor that becomes readable when poll() has something to do, or
-     * -EAGAIN: there is something right now, or -EOPNOTSUPP: this device must be polled. The
-     * descriptor belongs to the device. */
+    /* Called before the worker sleeps. Returns a file descriptor that becomes readable when poll()
+     * has something to do, and which belongs to the device; -EAGAIN when poll() has something to do
+     * right now; or -EOPNOTSUPP when this device can only be polled. */
     int (*wait)(struct br_device *device);
-    /* Awake again: undoes what wait() armed. */
+    /* Called when the worker is awake again: undoes what wait() has set up. */
     void (*wake)(struct br_device *device);
 
+    /* Gives back the buffer of a MESSAGE event. */
     void (*message_release)(struct br_link *link, void *buffer);
     /*
-     * The mapping of one DATA event is no longer read; the sender's SENT may now come. Valid also
-     * after its link has been closed; the device must still be open. 0, or -ECONNRESET with a
-     * message: the link was closed meanwhile on either side, so the sender may have changed the
-     * bytes while they were read: what was made of them must not be used.
+     * Says that the mapping of one DATA event is not read any more, so that the sender gets its
+     * SENT event. May be called after the link has been closed, but not after device_close().
+     * Returns 0; or -ECONNRESET with a message when either side has closed the link meanwhile: then
+     * the sender may have changed the bytes while they were read, and what was computed from them
+     * must not be used.
      */
     int (*map_release)(struct br_device *device, uint64_t map_handle);
 };
 
-/* The table of back ends (transport/table.c): completed with defaults. NULL: no such name, or not
- * built in. */
+/*
+ * The table of the back ends in this build (transport/table.c), whose entries have a function in
+ * place of each one that a back end lacks. These functions may be called from any thread and do not
+ * block; what they return is constant.
+ */
+
+/* Returns the back end of this name, or NULL when this build has none. */
 const struct br_transport_ops *br_transport_get(const char *name);
-/* What the back end of this name is; nothing of all this where br_transport_get() gives NULL. */
+/* Returns the traits of the back end of this name; none is set where br_transport_get() returns
+ * NULL. */
 struct br_transport_traits br_transport_traits(const char *name);
-/* Is there a back end of this name that a user can choose, in this build or another? */
+/* Returns whether there is a back end of this name that a user can choose, in this build or in
+ * another one. */
 bool br_transport_known(const char *name);
-/* The i-th back end, NULL behind the last. */
+/* Returns back end number i, counted from 0, or NULL behind the last. */
 const struct br_transport_ops *br_transport_at(int i);
 
 #endif
