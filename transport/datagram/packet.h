@@ -13,116 +13,123 @@
 
 #include "transport/frame.h"
 
-#define BR_DGRAM_MAGIC   0x6264u /* "db" on the wire */
+#define BR_DGRAM_MAGIC   0x6264u /* "db" on the wire. */
 #define BR_DGRAM_VERSION 1u
 
-#define BR_DGRAM_PARTS     64u    /* of a frame, at most */
-#define BR_DGRAM_MAX_FRAME 65536u /* payload bytes of a frame, at most */
-/* every path must carry datagrams of this size: 64 parts make the largest frame */
+#define BR_DGRAM_PARTS     64u    /* The most parts of a frame. */
+#define BR_DGRAM_MAX_FRAME 65536u /* The most payload bytes of a frame. */
+/* Every path must carry datagrams of this size, of which 64 hold the largest frame. */
 #define BR_DGRAM_MIN_PACKET 1080u
-#define BR_DGRAM_MAX_PACKET 65507u /* what UDP over IPv4 carries */
-#define BR_DGRAM_PATHS      8u     /* of a link, at most */
-#define BR_DGRAM_RANGES     32u    /* of an ACK, at most */
+#define BR_DGRAM_MAX_PACKET 65507u /* The most that UDP over IPv4 carries. */
+#define BR_DGRAM_PATHS      8u     /* The most paths of a link. */
+#define BR_DGRAM_RANGES     32u    /* The most ranges of an ACK. */
 
+/* Kinds of packet. The connector is the side that opens a link, the acceptor the other one. */
 enum br_dgram_kind {
-    BR_DGRAM_OPEN = 1, /* connector: a link please; as many zeros behind it as make up `size` */
-    BR_DGRAM_OPENED,   /* acceptor: the same size back, with its number */
-    BR_DGRAM_CONFIRM,  /* connector: packets have this `size` at most */
-    BR_DGRAM_CONFIRMED,
-    BR_DGRAM_DATA,  /* a part of a frame */
-    BR_DGRAM_PING,  /* numbered, asks for ACK; nothing else */
-    BR_DGRAM_ACK,   /* what has arrived */
-    BR_DGRAM_CLOSE, /* the sender has closed the link, or knows none with the number `from` (then
-                       link is 0) */
+    BR_DGRAM_OPEN = 1,  /* Connector: asks for a link; padded with zeros to `size`. */
+    BR_DGRAM_OPENED,    /* Acceptor: the answer, of the same size, with the acceptor's number. */
+    BR_DGRAM_CONFIRM,   /* Connector: from now on packets have at most this `size`. */
+    BR_DGRAM_CONFIRMED, /* Acceptor: the answer to CONFIRM. */
+    BR_DGRAM_DATA,      /* A part of a frame. */
+    BR_DGRAM_PING,      /* Has a number and no content; asks for an ACK. */
+    BR_DGRAM_ACK,       /* Which packets have arrived. */
+    /* The sender has closed the link; or, with link 0, it knows no link with the number `from`. */
+    BR_DGRAM_CLOSE,
 };
 
-/* The first 16 bytes of all. */
+/* The first 16 bytes of every packet. */
 struct br_dgram_header {
     uint16_t magic;
     uint8_t version;
-    uint8_t kind;      /* enum br_dgram_kind */
-    uint32_t checksum; /* note 5 */
-    uint64_t link;     /* the receiver's number of the link; 0 in OPEN */
+    uint8_t kind;      /* enum br_dgram_kind. */
+    uint32_t checksum; /* CRC32C; note 5. */
+    uint64_t link;     /* The receiver's number of the link; 0 in OPEN. */
 };
 static_assert(sizeof(struct br_dgram_header) == 16, "common header");
 
-/* OPEN, OPENED, CONFIRM, CONFIRMED, CLOSE. */
+/* OPEN, OPENED, CONFIRM, CONFIRMED and CLOSE. */
 struct br_dgram_open {
     struct br_dgram_header header;
-    /* the sender's number of the link; in a CLOSE with link 0: the number that nobody has here */
+    /* The sender's number of the link; in a CLOSE with link 0, the number that it does not know. */
     uint64_t from;
-    /* bytes of a packet that the path must carry: of this one in OPEN, OPENED; agreed in
-     * CONFIRM* */
+    /* The bytes of a packet: of this one in OPEN and OPENED, of all to come in CONFIRM and
+     * CONFIRMED. */
     uint32_t size;
-    uint8_t paths; /* that the sender can use and take; both use the smaller number */
+    uint8_t paths; /* How many paths the sender can use; both sides use the smaller number. */
     uint8_t reserved[3];
 };
 static_assert(sizeof(struct br_dgram_open) == 32, "set-up packet");
 
-#define BR_DGRAM_HEADER_ONLY 1u /* flag: the checksum does not cover the payload */
+/* In br_dgram_data.flags: the checksum does not cover the payload. */
+#define BR_DGRAM_HEADER_ONLY 1u
 
+/* DATA and PING. */
 struct br_dgram_data {
     struct br_dgram_header header;
-    uint64_t number; /* of the packet, from 1 */
-    uint32_t frame;  /* number of the frame, from 0, modulo 2^32 */
-    /* MESSAGE: number of the message, from 0; DATA: messages posted before it. Modulo 2^32 */
+    uint64_t number; /* Of the packet on its path, from 1. */
+    uint32_t frame;  /* The number of the frame, from 0, modulo 2^32. */
+    /* MESSAGE: the number of the message, from 0; DATA: how many messages were posted before it.
+     * Modulo 2^32. */
     uint32_t order;
-    uint32_t slot;      /* DATA: the receiver's slot; MESSAGE: 0 */
-    uint32_t offset;    /* DATA: of the frame in its transfer; MESSAGE: 0 */
-    uint32_t length;    /* payload bytes of the frame */
-    uint8_t part;       /* which part of the content this is, from 0 */
-    uint8_t frame_kind; /* enum br_frame_kind; 0 in PING */
-    uint8_t path;       /* which of the sender's ports */
-    uint8_t flags;
+    uint32_t slot;      /* DATA: the number of the receiver's slot; MESSAGE: 0. */
+    uint32_t offset;    /* DATA: bytes from the start of the transfer; MESSAGE: 0. */
+    uint32_t length;    /* Payload bytes of the frame. */
+    uint8_t part;       /* Which part of the frame this is, from 0. */
+    uint8_t frame_kind; /* enum br_frame_kind; 0 in PING. */
+    uint8_t path;       /* Which of the sender's source ports it was sent from. */
+    uint8_t flags;      /* BR_DGRAM_HEADER_ONLY or 0. */
 };
 static_assert(sizeof(struct br_dgram_data) == 48, "data packet header");
 
-/* From the top down: `gap` numbers that have not arrived (0 in front of the first range), then
- * `run` that have. */
+/* A range of an ACK, below the range before it, or at `top`: `gap` numbers that have not arrived,
+ * then, below them, `run` numbers that have. */
 struct br_dgram_range {
-    uint16_t gap, run; /* run > 0; gap > 0 but in the first */
+    uint16_t gap, run; /* run > 0. gap > 0, but 0 in the first range. */
 };
 
 struct br_dgram_ack {
     struct br_dgram_header header;
-    uint64_t top;    /* the largest number that has arrived */
-    uint64_t latest; /* the number that arrived last: its round trip may be measured */
-    uint32_t delay;  /* ns since it arrived */
-    /* packets with a congestion mark on the path of `latest` so far, modulo 2^32 */
-    uint32_t marked;
-    uint32_t messages; /* messages with numbers before this one may be sent, modulo 2^32 */
-    uint8_t path;      /* of `latest` */
-    uint8_t ranges;    /* that follow, 1 to 32 */
+    uint64_t top;      /* The largest number that has arrived. */
+    uint64_t latest;   /* The number that has arrived last, whose round trip can be measured. */
+    uint32_t delay;    /* How long ago `latest` has arrived, ns. */
+    uint32_t marked;   /* Packets received with a congestion mark on this path, modulo 2^32. */
+    uint32_t messages; /* Messages with numbers before this one may be sent, modulo 2^32. */
+    uint8_t path;      /* The path that this ACK is about. */
+    uint8_t ranges;    /* How many ranges follow, 1 to 32. */
     uint16_t reserved; /* 0 */
     struct br_dgram_range range[BR_DGRAM_RANGES];
 };
 static_assert(offsetof(struct br_dgram_ack, range) == 48, "ACK header");
 
-/* A packet looked into: its header is copied (any alignment will do), its content is not. */
+/* What br_dgram_parse() has read: a copy of the header, so that the packet need not be aligned. */
 struct br_dgram_view {
     enum br_dgram_kind kind;
     union {
-        /* header.link: which link of ours; 0: OPEN, or CLOSE: `from` says which */
+        /* header.link is the receiver's link. It is 0 in an OPEN, and in a CLOSE that names the
+         * link in `from`. */
         struct br_dgram_header header;
-        struct br_dgram_open open; /* OPEN, OPENED, CONFIRM, CONFIRMED, CLOSE */
-        struct br_dgram_data data; /* DATA, PING */
-        struct br_dgram_ack ack;
+        struct br_dgram_open open; /* OPEN, OPENED, CONFIRM, CONFIRMED, CLOSE. */
+        struct br_dgram_data data; /* DATA, PING. */
+        struct br_dgram_ack ack;   /* ACK. */
     };
-    const uint8_t *content; /* DATA: the part, in the bytes that were parsed */
+    const uint8_t *content; /* DATA: the part of the frame, in the bytes that were parsed. */
     uint32_t content_bytes;
 };
 
-/* Checks and opens any bytes. 0, or -EBADMSG without a message: not a packet of ours, or damaged:
- * drop and count it. A link checks what it says (slot, numbers). */
+/* The functions may be called from any thread. */
+
+/* Reads a packet, which may be any bytes, into *out. Returns 0, or -EBADMSG without a message when
+ * it is damaged or not a packet of braid's; the caller drops and counts it. Slots and numbers are
+ * checked by the link. */
 int br_dgram_parse(const void *bytes, size_t size, struct br_dgram_view *out);
 
-/* Fills in magic, version and checksum of a packet that consists of head[0..head_bytes) and
+/* Writes magic, version and checksum of a packet that consists of head[0..head_bytes) and the
  * payload. */
 void br_dgram_seal(void *head, uint32_t head_bytes, const void *payload, uint32_t payload_bytes);
 
-/* The answer to a packet for a link that nobody has here: a CLOSE, to be sent to where that packet
- * came from. The receiver finds its link by br_dgram_link_peer(). Never send one in answer to a
- * CLOSE or an OPEN. */
+/* Writes to *out the CLOSE that answers a packet for a link that is not known here. The caller
+ * sends it to where that packet came from, whose side finds its link by br_dgram_link_peer(). Not
+ * for answering a CLOSE or an OPEN. */
 void br_dgram_refuse(const struct br_dgram_view *view, struct br_dgram_open *out);
 
 #endif
