@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * libibverbs and librdmacm, opened when they are first needed, so that braid runs on hosts that
- * have neither. What verbs.h does inline through a context's own table (ibv_poll_cq, ibv_post_send,
- * ...) is called as it stands there; everything else goes through this table. Only files that are
- * compiled with libibverbs' headers may include this one (cmake/folder.cmake).
+ * have neither. The inline functions of infiniband/verbs.h (ibv_poll_cq, ibv_post_send, ...), which
+ * use a context's own table, are called as they are; all others go through this table. Only files
+ * that are compiled with libibverbs' headers may include this one (cmake/folder.cmake).
  */
 #ifndef BR_TRANSPORT_VERBS_LIBRARY_H
 #define BR_TRANSPORT_VERBS_LIBRARY_H
@@ -47,13 +47,13 @@
     X(event_type_str, ibv_event_type_str)                                                          \
     X(port_state_str, ibv_port_state_str)
 
-/* Younger than libibverbs.so.1 itself; NULL where the host's is older. */
+/* Functions that early releases of libibverbs.so.1 do not have; NULL where the host's has none. */
 #define BR_VERBS_OPTIONAL(X)                                                                       \
     X(query_gid_table, _ibv_query_gid_table) /* rdma-core 32 */                                    \
     X(reg_mr_iova2, ibv_reg_mr_iova2)        /* rdma-core 28 */                                    \
     X(reg_dmabuf_mr, ibv_reg_dmabuf_mr)      /* rdma-core 34 */
 
-/* librdmacm: all of them or none. */
+/* The functions of librdmacm: all are there, or all are NULL. */
 #define BR_VERBS_CM_SYMBOLS(X)                                                                     \
     X(cm_create_event_channel, rdma_create_event_channel)                                          \
     X(cm_destroy_event_channel, rdma_destroy_event_channel)                                        \
@@ -80,7 +80,7 @@ struct br_verbs_library {
     BR_VERBS_OPTIONAL(BR_VERBS_FIELD)
     BR_VERBS_CM_SYMBOLS(BR_VERBS_FIELD)
 #undef BR_VERBS_FIELD
-    /* Why there is no rdma_cm; "": its functions are there. */
+    /* Why the functions of librdmacm are NULL; empty when they are there. */
     char cm_why_not[BR_ERROR_BYTES];
 };
 
@@ -96,8 +96,8 @@ static inline int br_verbs_errno(void)
     return errno > 0 ? errno : EIO;
 }
 
-/* For tests: replaces the host's table from now on; NULL: the host's again. Not while another
- * thread calls br_verbs_library(). */
+/* For tests: br_verbs_library() returns `table` from now on, which the caller keeps; NULL for the
+ * host's libraries again. Not while another thread calls br_verbs_library(). */
 void br_verbs_library_replace(const struct br_verbs_library *table);
 
 /* Does what ibv_query_port() does, which verbs.h makes a macro. Returns 0 or a positive errno. */
