@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Remote keys, and the 32 bits of an RDMA write's immediate: slot index, low bits of its
- * generation, offset in granules, and the protocol's flags. A frame that these cannot describe goes
- * as a SEND with its header. Pure arithmetic.
+ * generation, offset in granules, and the protocol's flags. A frame that these cannot describe is
+ * sent as a SEND with its header. The functions only compute; they may be called from any thread,
+ * but those that take a slot table under its worker's lock.
  *
  * The numbered notes are in doc/design/verbs.md.
  */
@@ -16,41 +17,45 @@
 #include "transport/slot.h"
 #include "transport/transport.h"
 
-#define BR_VERBS_MAX_SLOTS 4096u /* of a table whose slots can have tokens */
+#define BR_VERBS_MAX_SLOTS 4096u /* Slots with a lower index can have remote keys. */
 
+/* What is in a remote key. */
 struct br_verbs_rkey {
-    uint64_t address; /* of the transfer's first byte */
-    uint32_t rkey;
-    uint32_t length;  /* of the transfer: 1 to 16 MiB */
-    uint32_t granule; /* bytes */
+    uint64_t address; /* Of the first byte of the transfer; 0: nothing can be written (note 5). */
+    uint32_t rkey;    /* The NIC's key of the memory. */
+    uint32_t length;  /* Bytes of the transfer, 1 to 2^24. */
+    uint32_t granule; /* Bytes of a granule. */
 };
 
+/* What is in the immediate of an RDMA write. */
 struct br_verbs_imm {
-    uint32_t index;      /* of the slot */
-    uint32_t generation; /* its low 6 bits */
-    uint32_t granules;   /* offset */
-    uint8_t flags;       /* first inline byte */
+    uint32_t index;      /* The index of the slot. */
+    uint32_t generation; /* The low 6 bits of the slot's generation. */
+    uint32_t granules;   /* The offset in the transfer, in granules. */
+    uint8_t flags;       /* The first inline byte of the frame. */
 };
 
 #define BR_VERBS_ADDRESS_BITS    57
 #define BR_VERBS_LENGTH_BITS     24
-#define BR_VERBS_GRANULE_UNIT    64u /* granules are multiples of it (slot.c) */
+#define BR_VERBS_GRANULE_UNIT    64u /* A granule has a multiple of so many bytes (slot.c). */
 #define BR_VERBS_GENERATION_BITS 6
 #define BR_VERBS_GRANULE_BITS    12
 #define BR_VERBS_FLAG_BITS       2
 
-/* word: address (57 bits), low bits of the granule (7); rest: length - 1 (24 bits), high bits of
- * the granule (5). */
+/* A remote key as it is sent. word: address (57 bits), then the low 7 bits of the granule; rest:
+ * length - 1 (24 bits), then the high 5 bits of the granule. The granule is counted in
+ * BR_VERBS_GRANULE_UNIT, less one. */
 struct br_verbs_rkey_wire {
     uint64_t word;
     uint32_t rkey, rest;
 };
 static_assert(sizeof(struct br_verbs_rkey_wire) == BR_RKEY_BYTES, "a token fills its place");
 
-/* false: the place cannot be said in a token. */
+/* Writes a remote key as it is sent to `token`. Returns false when it does not fit. */
 bool br_verbs_rkey_pack(const struct br_verbs_rkey *place, uint8_t token[BR_RKEY_BYTES]);
 
-/* Any bytes give some place, with granule > 0 and length > 0. */
+/* Reads a remote key that a peer has sent. Takes any bytes; granule and length are then above 0,
+ * but otherwise unchecked. */
 static inline struct br_verbs_rkey br_verbs_rkey_unpack(const uint8_t in[BR_RKEY_BYTES])
 {
     struct br_verbs_rkey_wire token;
@@ -65,7 +70,8 @@ static inline struct br_verbs_rkey br_verbs_rkey_unpack(const uint8_t in[BR_RKEY
                                   .granule = (granule + 1) * BR_VERBS_GRANULE_UNIT};
 }
 
-/* Do only the lowest bits of the first byte say something? */
+/* Returns whether the inline bytes of a frame fit into an immediate: all bits but the lowest
+ * BR_VERBS_FLAG_BITS of the first byte are 0. */
 static inline bool br_verbs_inline_fits(const uint8_t *inline_)
 {
     uint64_t words[BR_FRAME_INLINE / sizeof(uint64_t)], rest = 0;
@@ -76,12 +82,14 @@ static inline bool br_verbs_inline_fits(const uint8_t *inline_)
     return !(rest | words[0] >> BR_VERBS_FLAG_BITS); /* little-endian (frame.h note 3) */
 }
 
-/* Where a part of a transfer of so many bytes begins; false: it is not on the grid, inside the
- * transfer, and within one slice. */
+/* Writes the offset of a frame in granules to *granules. offset, length: of the frame; transfer:
+ * bytes of the transfer; granule: bytes of a granule. Returns false when the frame does not consist
+ * of whole granules of one slice of the transfer. */
 bool br_verbs_imm_granules(uint32_t offset, uint32_t length, uint32_t transfer, uint32_t granule,
                            uint32_t *granules);
 
-/* The immediate of a DATA frame; false: it cannot be written (note 2). */
+/* Writes the immediate of a DATA frame to *imm. place: the remote key of its slot. Returns false
+ * when the frame cannot be written by RDMA (note 2). */
 static inline bool br_verbs_imm_pack(const struct br_frame *frame,
                                      const struct br_verbs_rkey *place, uint32_t *imm)
 {
@@ -89,7 +97,7 @@ static inline bool br_verbs_imm_pack(const struct br_frame *frame,
 
     if (index >= BR_VERBS_MAX_SLOTS || (frame->inline_ && !br_verbs_inline_fits(frame->inline_)))
         return false;
-    /* What is whole is in its place, and needs no division. */
+    /* A frame with the whole transfer needs no division. */
     if ((frame->offset || frame->length != place->length) &&
         !br_verbs_imm_granules(frame->offset, frame->length, place->length, place->granule,
                                &granules))
@@ -99,6 +107,7 @@ static inline bool br_verbs_imm_pack(const struct br_frame *frame,
     return true;
 }
 
+/* Reads an immediate that a peer has sent, which may have any value. */
 static inline struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm)
 {
     return (struct br_verbs_imm){
@@ -109,11 +118,11 @@ static inline struct br_verbs_imm br_verbs_imm_unpack(uint32_t imm)
     };
 }
 
-/* The inline bytes of a written frame, by the flags of its immediate; static. */
+/* The inline bytes of a frame that was written by RDMA, by the flags in its immediate. Constant. */
 extern const uint8_t br_verbs_imm_inline[1 << BR_VERBS_FLAG_BITS][BR_FRAME_INLINE];
 
-/* The slot that a frame was posted for; NULL: it has another use by now. *number: its number
- * then. */
+/* Returns the slot that a frame was posted for, or NULL when the slot has another use by now or
+ * does not exist. *number is the number of the slot that the frame was posted with. */
 static inline struct br_slot *br_verbs_imm_slot(const struct br_slot_table *slots,
                                                 struct br_verbs_imm imm, uint32_t *number)
 {
