@@ -5,9 +5,9 @@
  *     what came, in pinned host memory -> arena | kernel: arena, the user's memory -> arena |
  *     arena -> pinned host memory
  *
- * There is one for each worker. All functions but open() are called under the worker's lock. On the
- * data path the driver's calls neither block nor allocate, except that with CUDA_LAUNCH_BLOCKING=1
- * each launch waits for its end.
+ * There is one for each worker. Unless said otherwise, the functions are called under the worker's
+ * lock and do not block. On the data path the driver's calls neither block nor allocate, except
+ * that with CUDA_LAUNCH_BLOCKING=1 each launch waits for its end.
  *
  * The numbered notes are in doc/design/gpu_memory.md.
  */
@@ -24,67 +24,82 @@ struct br_copier;
 struct br_gpu_image;
 struct br_offload;
 
-/* Seconds: of a reduction on the GPU, start + per_byte * bytes copied there and back; of one on the
- * CPU, cpu_per_byte * bytes read or written, which is the caller's. start -INFINITY: always on the
- * GPU. */
+/* What a reduction costs, in seconds: on the GPU, start + per_byte * bytes copied there and back;
+ * on the CPU, cpu_per_byte * bytes read or written. A start of -INFINITY makes all reductions go to
+ * the GPU. */
 struct br_offload_cost {
     double start, per_byte;
-    double cpu_per_byte[BRAID_TYPES];
+    double cpu_per_byte[BRAID_TYPES]; /* By enum braid_type; set by the caller. */
 };
 
+/* An array that a reduction reads. */
 struct br_offload_source {
     const void *at;
-    bool on_gpu; /* memory of this GPU; else pinned host memory */
+    bool on_gpu; /* It is memory of this GPU; else it is pinned host memory. */
 };
 
-/* Both are borrowed. -ENOMEM with a message. */
+/* Makes an offload, with no GPU open. copier, image: kept by the caller until
+ * br_offload_destroy(). Returns 0, or -ENOMEM with a message. */
 int br_offload_create(struct br_copier *copier, const struct br_gpu_image *image,
                       struct br_offload **out);
-/* When nothing is under way any more, but on GPUs that are lost. Before br_copier_destroy(). NULL
- * allowed. */
+/* Frees the offload. Called before br_copier_destroy(), when no reduction is under way except on
+ * GPUs that are lost. NULL is allowed. */
 void br_offload_destroy(struct br_offload *offload);
 
 /*
- * Kernels, arena and the trial of a GPU, as br_gpu_of() names it, which the copier has open; not
- * twice at once for one GPU. Blocks. *cost: as measured, without the CPU's. Nothing is used before
- * br_offload_set(). Errors with a message: -EOPNOTSUPP, as br_reducer_create(); -EIO: the trial has
- * another result than it should; -ETIMEDOUT: it has not ended after a second, and its memory is
- * kept; the driver's.
+ * Loads the kernels of a GPU, allocates its arena and checks one reduction on it.
+ *
+ * gpu: as br_gpu_of() numbers it; the copier has it open.
+ * cost: is set to the measured cost, except for cpu_per_byte.
+ *
+ * Reductions go to the GPU only after br_offload_set(). Returns 0, or a negative errno with a
+ * message: -EOPNOTSUPP as br_reducer_create(); -EIO when the checked reduction has a wrong result;
+ * -ETIMEDOUT when it has not ended after a second, in which case its memory is not freed; or an
+ * error of the driver. Blocks. May be called from any thread, without the lock, but by one at a
+ * time for one GPU.
  */
 int br_offload_open(struct br_offload *offload, int gpu, struct br_offload_cost *cost);
+/* Makes a GPU that br_offload_open() has opened available, with this cost. */
 void br_offload_set(struct br_offload *offload, int gpu, const struct br_offload_cost *cost);
 
-/* Can its reductions read memory of this GPU? false: not open, or it is of a context of the
- * program's own. Any thread. */
+/* Returns whether the reductions of this GPU can read `memory`, which is on it. They cannot when
+ * the GPU is not open, or when the memory belongs to a context of the program's own. May be called
+ * from any thread. */
 bool br_offload_reaches(const struct br_offload *offload, int gpu, const void *memory);
 
-/* Is a reduction of so many bytes an array faster there? n_host of the n_src sources have to be
- * copied. false: not open. */
+/* Returns whether a reduction is faster on the GPU than on the CPU; false when the GPU is not open.
+ * bytes: of each array. n_src: the number of sources, of which n_host have to be copied to the
+ * GPU. */
 bool br_offload_is_faster(const struct br_offload *offload, int gpu, enum braid_type type,
                           size_t bytes, int n_src, int n_host);
 
 /*
- * Asks for dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does; dst is pinned host
- * memory, and may be one of the sources. Then br_copier_mark() in the direction BR_COPY_REDUCTION,
- * and when that is done, br_offload_end(mark).
+ * Starts to compute dst[i] = (...(src[0][i] op src[1][i]) ...), as br_reduce() does. bytes: of each
+ * array. dst: pinned host memory, which may be one of the sources. After a result of 0 or 1 the
+ * caller calls br_copier_mark() with BR_COPY_REDUCTION and, when that mark is done,
+ * br_offload_end() with *mark.
  *
- * Returns 0. 1: part of it is under way and the rest was refused: marked and ended as the whole, as
- * it reads the sources and the arena until then, but dst stays as it is. Negative errno: nothing is
- * under way. -EAGAIN, without a message: no room now; anything else, with a message. After 1, and
- * after these, the GPU is not asked any more.
+ * Returns 0; or 1 when only a part could be started: until its end it reads the sources, but dst is
+ * not changed; or a negative errno when nothing was started: -EAGAIN, without a message, when there
+ * is no room now, or another one with a message. After 1, and after an error other than -EAGAIN,
+ * this GPU is not used for reductions any more.
  */
 int br_offload_reduce(struct br_offload *offload, int gpu, enum braid_type type,
                       enum braid_reduction reduction, void *dst,
                       const struct br_offload_source *src, int n_src, size_t bytes, int divisor,
                       uint64_t *mark);
+/* Frees the room that a reduction has used. mark: what br_offload_reduce() has set. */
 void br_offload_end(struct br_offload *offload, int gpu, uint64_t mark);
 
-/* The same where all is memory that this GPU's kernels reach, that of other processes included
- * (ipc.h), dst too; and a copy there. Then br_copier_mark() as above, and nothing behind it.
- * Negative errno with a message: nothing of this is under way. */
+/* Starts the same reduction where the sources and dst are memory that this GPU's kernels reach,
+ * which may be that of other processes (ipc.h). The caller calls br_copier_mark() with
+ * BR_COPY_REDUCTION afterwards, but not br_offload_end(). Returns 0, or a negative errno with a
+ * message when nothing was started. */
 int br_offload_combine(struct br_offload *offload, int gpu, enum braid_type type,
                        enum braid_reduction reduction, void *dst, const void *const *src, int n_src,
                        size_t bytes, int divisor);
+/* Starts a copy of `bytes` between two such places of memory; otherwise like
+ * br_offload_combine(). */
 int br_offload_fetch(struct br_offload *offload, int gpu, void *to, const void *from, size_t bytes);
 
 #endif

@@ -19,51 +19,58 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_STREAM_OPS 1024 /* at once, at most */
+#define BR_STREAM_OPS 1024 /* The most operations that are under way at once. */
 
 struct br_stream_op;
 struct br_stream_ops;
 
-/* Where host memory comes from; it stays whoever's it is, and is alive until after
- * br_stream_ops_destroy(), and to the end of the process if they are not idle then. Both may block.
- * give_back: only what was never pinned. */
+/* Where host memory comes from. The provider owns the memory. It keeps it until after
+ * br_stream_ops_destroy(), and until the process ends if the operations are not idle by then. Both
+ * functions may block. */
 struct br_stream_op_memory {
-    void *(*take)(void *context, size_t bytes); /* whole pages; NULL with a message */
+    /* Returns `bytes` of memory, in whole pages, or NULL with a message. */
+    void *(*take)(void *context, size_t bytes);
+    /* Takes memory back that take() has returned and that was never pinned. */
     void (*give_back)(void *context, void *memory);
-    void *context;
+    void *context; /* The first argument of both. */
 };
 
+/* What to put into a stream. */
 struct br_stream_op_plan {
-    void *stream;     /* a CUstream, which is a cudaStream_t */
-    const void *send; /* copied to the host; NULL: nothing is */
-    void *recv;       /* copied from the host; NULL: nothing is */
-    size_t bytes;     /* of either */
+    void *stream;     /* A CUstream, which is a cudaStream_t. */
+    const void *send; /* Memory that is copied to the host, or NULL for none. */
+    void *recv;       /* Memory that is copied to from the host, or NULL for none. */
+    size_t bytes;     /* Bytes of each of them. */
 };
 
-/* -ENOMEM */
+/* Prepares for operations in streams. *memory is copied. Returns 0 or -ENOMEM. */
 int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_stream_ops **out);
-/* All that were begun have been released. Never waits for a GPU that is not through: then all stays
- * pinned (note 7). NULL allowed. */
+/* Frees everything. All operations have been released before. Does not wait for a GPU: memory stays
+ * pinned when a GPU has not ended them (note 7). NULL is allowed. */
 void br_stream_ops_destroy(struct br_stream_ops *ops);
-/* the GPUs are through with all of them */
+/* Returns whether the GPUs have ended all operations. */
 bool br_stream_ops_idle(const struct br_stream_ops *ops);
 
 /*
- * Puts a passage into the stream and returns at once, but for the first time that so much memory is
- * wanted. Not by two threads at once. Nothing waits in the stream when it fails, with a message:
- * -EOPNOTSUPP: the driver is too old, or the stream is being captured; -EINVAL: no stream that CUDA
- * knows, or no context is current; -ENOMEM; -EAGAIN: BR_STREAM_OPS are under way; those of
- * br_cuda_driver() and of the driver's calls.
+ * Puts an operation into a stream. Blocks only when more memory is needed than ever before. Called
+ * by one thread at a time.
+ *
+ * Returns 0, and *out is the caller's until br_stream_op_release(). Or returns a negative errno
+ * with a message, and the stream does not wait for anything: -EOPNOTSUPP when the driver is too old
+ * or the stream is being captured; -EINVAL when CUDA does not know the stream or no context is
+ * current; -ENOMEM; -EAGAIN when BR_STREAM_OPS are under way; or the errors of br_cuda_driver() and
+ * of the driver's calls.
  */
 int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out);
-/* The host memory that plan.send is copied to, and plan.recv from; NULL where the plan has
- * neither. */
+/* Returns the host memory that plan.send is copied to and plan.recv from, or NULL where the plan
+ * has neither. It may be used until br_stream_op_release(). */
 void *br_stream_op_memory(const struct br_stream_op *op);
-bool br_stream_op_arrived(
-    const struct br_stream_op *op); /* the work before it is done, the input is there */
-/* Lets the stream go on, with what stands in the host memory. It is not the caller's any more. Any
- * thread; never blocks. */
+/* Returns whether the stream has come to the operation and its input is in the host memory. Does
+ * not block. */
+bool br_stream_op_arrived(const struct br_stream_op *op);
+/* Lets the stream go on, with the result in the host memory. The caller does not use the operation
+ * afterwards. May be called from any thread; does not block. */
 void br_stream_op_release(struct br_stream_op *op);
 
 #endif
