@@ -6,7 +6,8 @@
  * are named here and in the .c file are those of doc/design/gpu_collectives.md, "The pipeline on
  * the GPU".
  *
- * All functions belong to the engine and follow its rules (engine.h).
+ * All functions belong to the engine and follow its rules (engine.h): they are called under the
+ * worker's lock and do not block.
  */
 #ifndef BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H
 #define BR_COLLECTIVES_ENGINE_GPU_PIPELINE_H
@@ -21,25 +22,27 @@ struct br_region;
 struct br_fragment;
 struct br_fragment_step;
 
-/* Of a run. gpu 0: it is not direct. */
+/* What a fragment has of the pipeline. */
 struct br_gpu_pipeline {
-    int gpu;         /* as br_gpu_of() names it */
-    uint8_t *memory; /* its scratch; NULL: the schedule has none */
-    size_t bytes;
-    struct br_region *region; /* that it lies in */
+    int gpu;                  /* As br_gpu_of() numbers it; 0 when the fragment is staged. */
+    uint8_t *memory;          /* Scratch memory on the GPU; NULL when the schedule needs none. */
+    size_t bytes;             /* Bytes of scratch memory that the fragment needs. */
+    struct br_region *region; /* The region that `memory` lies in. */
 };
 
-/* Note 2: may op's next fragment, with so many bytes of scratch, be direct? Then *direct has its
- * room, until br_gpu_pipeline_end(); else it is zeroed. */
+/* Decides whether op's next fragment, which needs `scratch` bytes of scratch memory, stays on the
+ * GPU (note 2). If so, direct->gpu is set and *direct has the memory until br_gpu_pipeline_end();
+ * else direct->gpu is 0. */
 void br_gpu_pipeline_begin(struct br_engine *engine, const struct br_operation *op, size_t scratch,
                            struct br_gpu_pipeline *direct);
-void br_gpu_pipeline_end(struct br_engine *engine,
-                         struct br_gpu_pipeline *direct); /* nothing, if it is not direct */
+/* Gives the scratch memory back; *direct is all zero afterwards. */
+void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direct);
 
-/* A REDUCE or COPY that may start: it is under way, and br_fragment_step_reduced() comes; or the
- * worker has failed. */
+/* Starts a REDUCE or COPY step whose sources are there; br_fragment_step_reduced() is called when
+ * it is done. When it cannot be started, the worker fails. */
 void br_gpu_pipeline_step(struct br_engine *engine, struct br_fragment_step *rs);
-/* Note 4, of a receive that has ended. false: the worker has failed. */
+/* Called when a receive has ended: makes the GPU read what the NIC has written (note 4). Returns
+ * false when the worker has failed. */
 bool br_gpu_pipeline_arrived(struct br_engine *engine, const struct br_fragment *fragment);
 
 #endif

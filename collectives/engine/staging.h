@@ -2,10 +2,12 @@
 /*
  * Staging: operations on memory of a GPU that go through pinned host memory. A collective is staged
  * fragment by fragment, a message or an access part by part, a collective in shared memory as a
- * whole. Nothing waits for a GPU: copies under way are asked about in each pass. The notes that are
- * named here and in the .c files are those of doc/design/gpu_collectives.md, "Staging".
+ * whole. Nothing waits for a GPU: each pass of the engine looks which copies are done. The notes
+ * that are named here and in the .c files are those of doc/design/gpu_collectives.md, "Staging".
  *
- * All functions belong to the engine and follow its rules (engine.h).
+ * All functions belong to the engine and follow its rules (engine.h): they are called under the
+ * worker's lock and do not block. A GPU is numbered as br_gpu_of() does. Where a function fails the
+ * worker, br_worker_fail() has been called when it returns.
  */
 #ifndef BR_COLLECTIVES_ENGINE_STAGING_H
 #define BR_COLLECTIVES_ENGINE_STAGING_H
@@ -18,9 +20,11 @@
 #include "gpu/copier.h"
 #include "gpu/offload.h"
 
-#define BR_STAGING_POLL_NS    20000ull      /* ns */
-#define BR_STAGING_TIMEOUT_NS 1000000000ull /* ns */
-#define BR_STAGING_REDUCTIONS 64            /* on GPUs at once, over all runs */
+/* While copies are under way, the engine looks at them again after so many ns. */
+#define BR_STAGING_POLL_NS 20000ull
+/* After so many ns a copy that has not ended after the worker has failed is given up. */
+#define BR_STAGING_TIMEOUT_NS 1000000000ull
+#define BR_STAGING_REDUCTIONS 64 /* The most reductions on GPUs that are under way at once. */
 
 struct br_engine;
 struct br_operation;
@@ -31,124 +35,150 @@ struct br_step;
 struct br_target;
 struct br_transfer;
 
-/* Copies under way, and what to do when they are through. */
+/* Copies that are under way together. The struct belongs to what has started them. */
 struct br_copy_batch {
-    struct br_list node; /* in the engine's `copying`; alone: nothing is under way */
-    struct br_copy copy;
+    struct br_list node; /* In engine->copying while copies are under way. */
+    struct br_copy copy; /* The mark behind them. */
     enum br_copy_direction direction;
-    /* All has been copied. Not called with an error: that fails the worker, and is called with
-     * worker->failed set. */
+    /* Called when all copies have ended. When one has failed, the worker fails first, and
+     * worker->failed is set in this call. */
     void (*then)(struct br_engine *engine, struct br_copy_batch *batch);
 };
 
-/* Host memory of a message's part, or of an operation on the shared segment. */
+/* Host memory for a part of a message, for an operation on the shared segment, or for a peer's put
+ * or get. */
 struct br_staging_buffer {
-    struct br_list node; /* in the engine's free buffers */
+    struct br_list node; /* In engine->free_buffers while it is free. */
     uint8_t *memory;
     size_t bytes;
-    struct br_region *region;
-    int pinned; /* as br_scratch_pin() has it */
+    struct br_region *region; /* The region that the memory lies in. */
+    int pinned;               /* What br_scratch_pin() has set. */
 };
 
-/* A part, or an operation on the shared segment, that is staged. buffer NULL: it is not. */
+/* A part of a message or access, or an operation on the shared segment. */
 struct br_staging {
     struct br_copy_batch batch;
-    struct br_staging_buffer *buffer;
-    struct br_operation *owner;
-    void *user;       /* a part's place in the user's memory; the transfer has the buffer instead */
-    int gpu;          /* of it */
-    const void *send; /* shared segment: the user's; the operation has the buffer instead */
-    void *recv;       /* the same, of what is written */
-    bool has_ended;   /* shared segment: it has ended, and waits for its copies */
-    /* shared segment: what it was to publish has not come; the worker has failed */
+    struct br_staging_buffer *buffer; /* NULL when it is not staged. */
+    struct br_operation *owner;       /* Part: its operation. */
+    /* Part: its memory on the GPU. Its transfer has the buffer instead. */
+    void *user;
+    int gpu; /* Part: the GPU of `user`. */
+    /* Operation on the shared segment: the user's memory. The operation has the buffer instead. */
+    const void *send;
+    void *recv;
+    bool has_ended; /* Operation on the shared segment: it has ended and waits for its copies. */
+    /* Operation on the shared segment: its input was not copied, because the worker has failed. */
     bool lost;
 };
 
-/* A step on a GPU. */
+/* A REDUCE step that is done on a GPU. */
 struct br_staging_reduction {
-    struct br_copy_batch batch; /* its node is in the engine's free ones, too */
+    struct br_copy_batch batch; /* Its node is in engine->free_reductions while it is free. */
     struct br_fragment_step *step;
     int gpu;
-    uint64_t mark;
-    bool refused; /* in the middle of it: the CPU combines when what is under way has ended */
+    uint64_t mark; /* For br_offload_end(). */
+    /* The GPU has refused a part of the step: the CPU does the step when the GPU has ended. */
+    bool refused;
 };
 
+/* Returns whether memory of the operation lies on a GPU. */
 bool br_operation_is_staged(const struct br_operation *op);
 
-/* staging.c */
+/* staging.c. Prepares an engine's lists. */
 void br_staging_init(struct br_engine *engine);
+/* Frees all buffers. No copy is under way. */
 void br_staging_destroy(struct br_engine *engine);
-/* Starts a copy; the first of a batch, and further ones, up to br_staging_submit(). false: the
- * worker has failed. */
+/* Starts a copy in the stream of that GPU and direction. The copies up to the next
+ * br_staging_submit() are one batch. Returns false when the worker has failed. */
 bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
                      const void *from, size_t bytes);
+/* Ends a batch: `then` is called when the copies that were started in this direction are done. */
 void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu,
                        enum br_copy_direction direction,
                        void (*then)(struct br_engine *, struct br_copy_batch *));
-int br_staging_poll(struct br_engine *engine, uint64_t now); /* batches that are through */
+/* Ends the batches that are done. now: ns. Returns how many. */
+int br_staging_poll(struct br_engine *engine, uint64_t now);
+/* Returns whether a batch is under way. */
 bool br_staging_busy(const struct br_engine *engine);
-/* NULL: no memory, the worker has failed. */
+/* Takes a buffer of at least `bytes`, pinned for the GPU where possible. Makes one when none is
+ * free. Returns NULL, and fails the worker, when there is no memory. */
 struct br_staging_buffer *br_staging_get(struct br_engine *engine, int gpu, size_t bytes);
-/* nothing without a buffer */
+/* Gives the buffer of *staged back; nothing when it has none. */
 void br_staging_put(struct br_engine *engine, struct br_staging *staged);
-/* Pinned memory becomes one more buffer that is free, the stage's. -ENOMEM with a message. */
+/* Adds a free buffer, for which *memory is copied; its memory belongs to the engine from then on.
+ * Returns 0, or -ENOMEM with a message. */
 int br_staging_add_buffer(struct br_engine *engine, const struct br_staging_buffer *memory);
 
-/* staging_fragment.c: fragments of collectives. Bytes that a fragment of so many elements needs on
- * top of its scratch. */
+/* staging_fragment.c: fragments of collectives. */
+
+/* Returns the bytes that a fragment of so many elements needs in addition to its scratch memory. */
 size_t br_staging_fragment_bytes(const struct br_operation *op, size_t elements);
-/* Where block `block` of a user buffer begins in the run's copy of it; NULL: it is not staged. */
+/* Returns the start of a block in the fragment's copy of a user buffer, or NULL when the buffer is
+ * not staged. buffer: enum br_buffer. */
 uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t buffer,
                                    size_t block);
-/* whose memory it is; 0: it is not staged */
+/* Returns the GPU that a user buffer lies on, or 0 when it is not staged. */
 int br_staging_fragment_gpu(const struct br_fragment *fragment, uint32_t buffer);
-/* true: copies are under way, and `then` comes. */
+/* Starts to copy the fragment's input from the GPU to the host. Returns true when copies are under
+ * way, after which `then` is called; false when there is nothing to copy. */
 bool br_staging_fragment_load(struct br_engine *engine, struct br_fragment *fragment,
                               void (*then)(struct br_engine *, struct br_copy_batch *));
+/* The same for the fragment's output, from the host to the GPU. */
 bool br_staging_fragment_store(struct br_engine *engine, struct br_fragment *fragment,
                                void (*then)(struct br_engine *, struct br_copy_batch *));
 
-/* staging_reduce.c: is the step done on a GPU? It may still go to the CPU. */
+/* staging_reduce.c. Returns whether a REDUCE step is to be done on a GPU. br_staging_reduce() may
+ * still refuse it. */
 bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_step *step);
-/* A REDUCE that may start. true: it is under way, and br_fragment_step_reduced() comes. */
+/* Starts a REDUCE step whose sources are there on a GPU. Returns true when it is under way, after
+ * which br_fragment_step_reduced() is called; false when the CPU has to do it. */
 bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs);
 
-/*
- * staging_part.c: part i of a message or an access, whose transfer is filled in. take: it gets a
- * buffer instead of the user's memory, for bytes that come; false: the worker has failed. load: a
- * buffer, and the bytes that leave in it. store: what has come back into the user's memory; false:
- * it is not staged.
- */
+/* staging_part.c: part i of a message or an access, whose transfer is filled in. */
+
+/* Replaces the memory of the part's transfer by a buffer, for bytes that arrive. Returns false when
+ * the worker has failed. */
 bool br_staging_part_get(struct br_engine *engine, struct br_operation *op, int i, int gpu);
+/* The same for bytes that are sent, and starts to copy them into the buffer. `then` is called when
+ * they are there, unless there was no buffer and the worker has failed. */
 void br_staging_part_load(struct br_engine *engine, struct br_operation *op, int i, int gpu,
                           void (*then)(struct br_engine *, struct br_copy_batch *));
+/* Starts to copy what has arrived to the user's memory, after which `then` is called. Returns false
+ * when the part is not staged. */
 bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, int i,
                            void (*then)(struct br_engine *, struct br_copy_batch *));
-/* flush: of bytes that a NIC has written into the GPU's memory itself, so that the GPU reads them;
- * nothing for others. false: the worker has failed. */
+/* Makes the GPU read the bytes that a NIC has written into its memory for transfer t; nothing when
+ * t is not in a GPU's memory. Returns false when the worker has failed. */
 bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *op,
                            const struct br_transfer *t);
-/* gives all buffers back */
+/* Gives back the buffers of all parts of an operation. */
 void br_staging_parts_put(struct br_engine *engine, struct br_operation *op);
 
-/* staging_target.c: what a peer puts to or gets from in memory of a GPU, as the hooks of
+/* staging_target.c: puts and gets of peers in memory of a GPU, for the hooks of
  * protocol/target.h. */
+
+/* Begins to serve a request: target->memory is a buffer from then on. Returns true when it is
+ * ready; false when br_onesided_resume() is called after a copy, or the worker has failed. */
 bool br_staging_target_begin(struct br_engine *engine, struct br_target *target);
-void br_staging_target_store(struct br_engine *engine,
-                             struct br_target *target); /* br_onesided_resume() comes */
+/* Starts to copy what has arrived to the GPU, after which br_onesided_resume() is called. */
+void br_staging_target_store(struct br_engine *engine, struct br_target *target);
+/* Ends a request: its buffer is given back, after its copies if some are under way. */
 void br_staging_target_done(struct br_engine *engine, struct br_target *target);
+/* Frees all requests, for br_staging_destroy(). */
 void br_staging_targets_destroy(struct br_engine *engine);
 
-/* staging_shm.c: operations on the shared segment. begin: the operation gets a buffer in place of
- * the user's memory; false: the worker has failed. */
+/* staging_shm.c: operations on the shared segment. */
+
+/* Replaces the operation's memory by a buffer, and starts to copy its input there. Returns false
+ * when the worker has failed. */
 bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op);
-bool br_staging_shm_ready(const struct br_operation *op); /* what it publishes is there */
-int br_staging_shm_gpu(
-    /* whose copies it waits for, as br_gpu_of() names it; 0: none */
-    const struct br_operation *op);
-/* An operation with a buffer has ended on the shared segment, and its memory is the user's again
- * when it ends. true: that is when its copies are through, and it comes out of br_engine_ended();
- * false: now. */
+/* Returns whether the input that the operation publishes is in host memory. */
+bool br_staging_shm_ready(const struct br_operation *op);
+/* Returns the GPU whose copies the operation waits for, or 0 for none. */
+int br_staging_shm_gpu(const struct br_operation *op);
+/* Called when an operation with a buffer has ended on the shared segment; gives its memory back to
+ * the user. Returns false when that is done; true when copies are under way, after which the
+ * operation comes out of br_engine_ended(). */
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op);
 
 #endif
