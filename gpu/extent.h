@@ -4,8 +4,9 @@
  * processes of this host. It has no IPC handle: an allocation, here called an extent, becomes a
  * descriptor, which is sent to the other process, which maps it.
  *
- * There is one of each structure for a worker, under its lock. The primary context of the GPU is
- * current, and only br_imports_map() and br_imports_unmap() block (ipc.h, note 5).
+ * There is one of each structure for a worker. The functions are called under the worker's lock
+ * with the primary context of the GPU current, and only br_imports_map() and br_imports_unmap()
+ * block (ipc.h, note 5). A rank is numbered as in the job.
  *
  * The numbered notes are in doc/design/gpu_memory.md.
  */
@@ -18,71 +19,81 @@
 
 #include "gpu/driver.h"
 
-#define BR_EXTENTS       256u  /* of one buffer: 5 GiB of PyTorch's */
-#define BR_EXTENTS_ALL   4096u /* of a process */
-#define BR_EXTENTS_FREED 8u    /* told in one note */
+#define BR_EXTENTS       256u  /* The most extents of one buffer: 5 GiB of PyTorch's. */
+#define BR_EXTENTS_ALL   4096u /* The most extents of a process. */
+#define BR_EXTENTS_FREED 8u    /* The most freed extents that are reported at once. */
 
-/* In notes. */
+/* An extent, as it is sent to other processes. */
 struct br_extent {
-    uint64_t serial; /* of its process; never used again */
+    uint64_t serial; /* Its number in its process, which is never used again. */
     uint64_t bytes;
-    /* below BR_EXTENTS_ALL; the descriptor is known by it and the serial on its way */
+    /* Its place in the table of its process, below BR_EXTENTS_ALL. With the serial number, it says
+     * which extent a descriptor belongs to. */
     uint32_t slot;
     uint32_t unused;
 };
 
-/* ---- ours, for others ------------------------------------------------------------------------ */
+/* ---- extents of this process, for others ----------------------------------------------------- */
 
 struct br_exports;
 
-int br_exports_create(int ranks, struct br_exports **out); /* of the job; -ENOMEM with a message */
-/* cuda NULL: nothing is released. NULL allowed. */
+/* Makes an empty table. ranks: the size of the job. Returns 0, or -ENOMEM with a message. */
+int br_exports_create(int ranks, struct br_exports **out);
+/* Frees the table, and releases its extents unless cuda is NULL. A NULL table is allowed. */
 void br_exports_destroy(struct br_exports *exports, const struct br_cuda *cuda);
 
-/* The extents that hold `bytes` at memory, *n of them, and the address of the first. Errors with
- * words: -E2BIG: more than BR_EXTENTS; -ENOSPC: more than BR_EXTENTS_ALL in all; the driver's, note
- * 5. */
+/* Finds the extents of memory[0..bytes), and puts new ones into the table. Writes *n of them to
+ * `out`, which has room for BR_EXTENTS, and the address of the first to *first. Returns 0, or a
+ * negative errno with a message: -E2BIG for more than BR_EXTENTS; -ENOSPC for more than
+ * BR_EXTENTS_ALL in the table; -EOPNOTSUPP; -ENOMEM; or an error of the driver (note 5). */
 int br_exports_find(struct br_exports *exports, const struct br_cuda *cuda, br_cuda_pointer memory,
                     size_t bytes, struct br_extent *out, uint32_t *n, br_cuda_pointer *first);
 
-/* Has it the descriptor? */
+/* Returns whether the descriptor of an extent has been sent to `rank`. */
 bool br_exports_has(const struct br_exports *exports, int rank, const struct br_extent *extent);
-/* The descriptor, the caller's to close. The driver's errors with a message. */
+/* Returns a descriptor of an extent, which the caller closes; or with a message -ENOENT when the
+ * extent does not exist any more, or an error of the driver. */
 int br_exports_open(const struct br_exports *exports, const struct br_cuda *cuda,
                     const struct br_extent *extent);
-/* it has now */
+/* Says that the descriptor of an extent has been sent to `rank`. */
 void br_exports_sent(struct br_exports *exports, int rank, const struct br_extent *extent);
 
-/* What is gone and one of these ranks has got, BR_EXTENTS_FREED at most; they count as told.
- * Returns how many. */
+/* Writes extents that do not exist any more, and whose descriptors were sent to one of ranks[0..n),
+ * to `out`, at most BR_EXTENTS_FREED. The caller tells all these ranks; the extents are not
+ * reported for them again. Returns how many. */
 uint32_t br_exports_freed(struct br_exports *exports, const int *ranks, int n,
                           struct br_extent *out);
 
-/* ---- others', here --------------------------------------------------------------------------- */
+/* ---- extents of other processes -------------------------------------------------------------- */
 
 struct br_imports;
 
-/* -ENOMEM with a message */
+/* Makes an empty table. Returns 0, or -ENOMEM with a message. */
 int br_imports_create(struct br_imports **out);
-/* as br_exports_destroy() */
+/* Frees the table, and releases its extents unless cuda is NULL. A NULL table is allowed. */
 void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda);
 
-/* A descriptor that a rank has sent for an extent; it is closed in any case. -EPROTO, -ENOMEM, the
- * driver's errors with a message. */
+/* Puts an extent of `rank` into the table. fd: its descriptor, which is closed in any case. Returns
+ * 0, or a negative errno with a message: -EPROTO when its slot is not free; -ENOMEM; -EOPNOTSUPP;
+ * or an error of the driver. */
 int br_imports_take(struct br_imports *imports, const struct br_cuda *cuda, int rank,
                     const struct br_extent *extent, int fd);
+/* Returns whether an extent of `rank` is in the table. */
 bool br_imports_has(const struct br_imports *imports, int rank, const struct br_extent *extent);
-/* One that was in the slot of this one before, so it is gone, whether that has been heard or not.
- * false: none. */
+/* Writes the older extent that is in the slot of this one to *out. It does not exist any more, even
+ * if its rank has not reported that yet. Returns false when there is none. */
 bool br_imports_before(const struct br_imports *imports, int rank, const struct br_extent *extent,
                        struct br_extent *out);
+/* Removes an extent from the table, if it is there. Mappings of it stay. */
 void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int rank,
-                     const struct br_extent *extent); /* where it is mapped it stays so */
+                     const struct br_extent *extent);
 
-/* Side by side, to be read by a GPU. Errors with a message: -EPROTO: one of them has not come; the
- * driver's. */
+/* Maps n extents of `rank` side by side for a GPU, at *out. device: the GPU as CUDA numbers it.
+ * Returns 0, or a negative errno with a message: -EPROTO when one of them is not in the table, or
+ * an error of the driver. Blocks. */
 int br_imports_map(const struct br_imports *imports, const struct br_cuda *cuda, int device,
                    int rank, const struct br_extent *extents, uint32_t n, br_cuda_pointer *out);
+/* Undoes br_imports_map(), whose *out is `at`. Blocks. */
 void br_imports_unmap(const struct br_cuda *cuda, br_cuda_pointer at,
                       const struct br_extent *extents, uint32_t n);
 
