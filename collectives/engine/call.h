@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A collective call as ranks tell each other of it when they disagree (protocol/message.h), and the
- * message of that error. */
+/* A collective call in the form in which ranks send it to each other when they disagree
+ * (protocol/message.h), and the message of that error. The functions may be called from any thread
+ * and do not block. */
 #ifndef BR_COLLECTIVES_ENGINE_CALL_H
 #define BR_COLLECTIVES_ENGINE_CALL_H
 
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
 
+/* Returns the call of an operation. by: how this rank carries it out. */
 struct br_call br_call_of(const struct br_operation *op, enum br_call_by by);
 
-/* "rank 1 and we (rank 0) disagree about operation 7 (count): there allreduce of 1000 float32
- * (sum), here ...": br_disagreement_text. */
+/* Writes the message of the error, as br_disagreement_text says: "rank 1 and we (rank 0) disagree
+ * about operation 7 (count): there allreduce of 1000 float32 (sum), here ...". */
 br_disagreement_text br_call_disagreement;
 
 #endif

@@ -4,8 +4,8 @@
  * order, the number that keeps its messages apart from those of all others, and what is remembered
  * for its next operations.
  *
- * Operations count ranks within their group, transfers within the job: group.h is the one place
- * where the two meet. Not thread-safe: under the worker's lock.
+ * Operations number ranks within their group, transfers within the job; br_group_in_job() is where
+ * one becomes the other. The functions do not block. They are called under the worker's lock.
  */
 #ifndef BR_COLLECTIVES_ENGINE_GROUP_H
 #define BR_COLLECTIVES_ENGINE_GROUP_H
@@ -15,36 +15,41 @@
 #include "collectives/tuning/plan_cache.h"
 
 struct br_group {
-    uint32_t number; /* in the tags of its messages (protocol/message.h); 0: all ranks of the job */
-    int rank, size;  /* in the group */
-    int *ranks;      /* [size]: in the job; NULL: the same */
-    /* braid's: the program knows its ranks by their numbers in the job only */
+    /* In the tags of its messages (protocol/message.h); 0 for the group of all ranks of the job. */
+    uint32_t number;
+    int rank, size; /* This rank's number in the group, and how many ranks the group has. */
+    int *ranks;     /* The ranks' numbers in the job, owned; NULL when they are the same. */
+    /* The group belongs to braid: messages name its ranks by their numbers in the job only. */
     bool internal;
     struct br_cost_model model;
     struct br_plan_cache plan_cache;
-    struct br_tag_sequences tag_sequences; /* of messages */
-    /* What its all-reduces know of broken links (epochs.h): view `known` and the one before, by
-     * number % 2. Zeros: nothing. */
+    struct br_tag_sequences tag_sequences; /* For the tags of messages. */
+    /* What its all-reduces know of broken links (epochs.h): the current view and the one before, by
+     * number modulo 2. NULL for none. */
     const struct br_disjoint_trees *epochs[2];
-    uint64_t epoch;
-    int64_t unreceived; /* messages sent less messages received */
+    uint64_t epoch;     /* The number of the current view. */
+    int64_t unreceived; /* Messages sent, less messages received. */
 };
 
-/* ranks is copied; NULL: those of the job. -EINVAL (the model), -ENOMEM, with a message; then there
- * is nothing to destroy. */
+/* Makes a group. number, rank, size: as in br_group. ranks: `size` numbers, copied; NULL when they
+ * are those in the job. model: copied. Returns 0, and the caller calls br_group_destroy(); or with
+ * a message -EINVAL when the model is bad, or -ENOMEM, and there is nothing to destroy. */
 int br_group_init(struct br_group *group, uint32_t number, int rank, int size, const int *ranks,
                   const struct br_cost_model *model);
-/* no operation of it is under way; safe on a zeroed one */
+/* Frees what the group owns. No operation of it is under way. Allowed on a group that is all zero.
+ */
 void br_group_destroy(struct br_group *group);
 
+/* Returns the number in the job of a rank of the group. */
 static inline int br_group_in_job(const struct br_group *group, int rank)
 {
     return group->ranks ? group->ranks[rank] : rank;
 }
 
-/* "rank 2", or "rank 2 of communicator 5 (rank 7 of the job)". rank: of the group. Returns text. */
+/* Writes the name of a rank of the group, for messages, to text[0..bytes): "rank 2", or "rank 2 of
+ * communicator 5 (rank 7 of the job)". Returns text. */
 const char *br_group_name_rank(const struct br_group *group, int rank, char *text, size_t bytes);
-/* The same by rank in the job, which need not be in the group. */
+/* The same for a rank's number in the job. The rank need not be in the group. */
 const char *br_group_name_job_rank(const struct br_group *group, int rank, char *text,
                                    size_t bytes);
 

@@ -16,25 +16,23 @@
 #include "braid/types.h"
 
 /*
- * dst[i] = (...((src[0][i] op src[1][i]) op src[2][i]) ...), i in [0, count), in exactly this
- * order.
+ * Computes dst[i] = (...((src[0][i] op src[1][i]) op src[2][i]) ...) for i in [0, count), in
+ * exactly this order.
  *
- * src:     n_src >= 1 arrays of count elements (any number; each costs one read). Owned by the
- * caller, not
- *          kept.
- * dst:     may be equal to one or more of the sources; must not overlap one in any other way.
- * divisor: for BRAID_AVG the number of ranks, in the call that completes the value; 0 in the calls
- * before.
- *          The other reductions ignore it.
+ * src: n_src >= 1 arrays of count elements, each of which is read once. They belong to the caller
+ *     and are not kept.
+ * dst: may be equal to one or more of the sources, but must not overlap one in any other way.
+ * divisor: for BRAID_AVG, the number of ranks in the call that completes the value, and 0 in the
+ *     calls before. The other reductions ignore it.
  *
  * No pointer needs alignment. With count 0 nothing is touched and pointers may be NULL. float16 and
  * bfloat16 are combined (and divided) in float32 and rounded once to nearest-even, so a value that
  * travels in several hops is rounded at each. Integers wrap; their average truncates toward zero,
  * as NCCL's. min and max: the first NaN among the sources wins, -0 < +0.
  *
- * Called by the engine for every REDUCE step, and by the tools. Any thread; never blocks, allocates
- * or takes a lock. -EINVAL (a type, reduction, n_src or divisor out of range) or the error of
- * br_reduce_select(NULL), when that was not called before.
+ * Called by the engine for every REDUCE step, and by the tools. May be called from any thread; does
+ * not block, allocate or take a lock. Returns 0, or -EINVAL when the type, reduction, n_src or
+ * divisor is out of range, or the error of br_reduce_select(NULL) when that was not called before.
  */
 int br_reduce(enum braid_type type, enum braid_reduction reduction, void *dst,
               const void *const *src, int n_src, size_t count, int divisor);
@@ -42,14 +40,14 @@ int br_reduce(enum braid_type type, enum braid_reduction reduction, void *dst,
 /*
  * Chooses the kernels: "auto" (the best this processor can do), "scalar", "avx2" or "avx512"; NULL
  * takes the value of BRAID_SIMD, "auto" when that is unset or empty. Called once at start-up, so
- * that a wrong BRAID_SIMD is reported there, and by tests; br_reduce calls it at its first use
- * otherwise. Any thread. -EINVAL: no such name; -ENOTSUP: the processor or this build has no such
- * kernels. The choice is then unchanged.
+ * that a wrong BRAID_SIMD is reported there, and by tests; otherwise br_reduce() calls it when it
+ * is first used. May be called from any thread. Returns 0, or -EINVAL when there is no such name,
+ * or -ENOTSUP when the processor or this build has no such kernels; the choice is then unchanged.
  */
 int br_reduce_select(const char *name);
 
-/* Name of the kernels in use ("avx512"), for `braid info`; "none" before any was chosen. A static
- * string. */
+/* Returns the name of the kernels in use, such as "avx512", or "none" before any was chosen. A
+ * static string, for `braid info`. May be called from any thread. */
 const char *br_reduce_description(void);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Counters by (peer, direction, tag): which message of its kind a send or receive is. Both ends
- * count alike, so the number in a transfer's tag makes messages with one tag match in order. A hash
- * table that grows, as a program may use any number of tags; nothing is ever taken out. Not
- * thread-safe.
+ * count alike, so the number in a transfer's tag makes messages with one tag match in order. It is
+ * a hash table that grows, as a program may use any number of tags; no entry is ever removed. One
+ * thread at a time may use a table. The functions do not block.
  */
 #ifndef BR_COLLECTIVES_ENGINE_TAG_SEQUENCE_H
 #define BR_COLLECTIVES_ENGINE_TAG_SEQUENCE_H
@@ -12,21 +12,25 @@
 #include <stdint.h>
 
 struct br_tag_sequence {
-    uint64_t key; /* 0: free */
+    uint64_t key; /* Peer and direction; 0 when the entry is free. */
     uint32_t tag;
-    uint64_t next;
+    uint64_t next; /* The next number. */
 };
 
 struct br_tag_sequences {
-    struct br_tag_sequence *entries;
-    uint32_t mask, count;
-    uint64_t grown; /* times */
+    struct br_tag_sequence *entries; /* mask + 1 of them, owned. */
+    uint32_t mask, count;            /* count: the entries in use. */
+    uint64_t grown;                  /* How often the table has grown. */
 };
 
-int br_tag_sequences_init(struct br_tag_sequences *numbers);     /* -ENOMEM */
-void br_tag_sequences_destroy(struct br_tag_sequences *numbers); /* safe on a zeroed one */
+/* Makes an empty table. Returns 0, or -ENOMEM with a message. */
+int br_tag_sequences_init(struct br_tag_sequences *numbers);
+/* Frees the entries. Allowed on a table that is all zero. */
+void br_tag_sequences_destroy(struct br_tag_sequences *numbers);
 
-/* Takes `many` numbers in a row; *first is the first of them. -ENOMEM with a message. */
+/* Takes `many` numbers in a row of a counter. peer: the other rank. send: the direction is from
+ * this rank to the peer. Returns 0, and *first is the first number; or -ENOMEM with a message, and
+ * no number is taken. */
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first);
 
