@@ -23,23 +23,27 @@ struct br_gpu_hosts;
 struct br_context;
 struct br_operation;
 
-/* A phase of braid_init(), collective: makes both communicators, or nothing where there are no such
- * levels. Errors with a message. */
+/* Makes both communicators, or nothing where the ranks are not numbered as above. A phase of
+ * braid_init() that all ranks call; blocks. Returns 0, or a negative errno with a message. */
 int br_gpu_hosts_create(struct br_context *context);
+/* Frees what br_gpu_hosts_create() has made; nothing when it has made nothing. */
 void br_gpu_hosts_destroy(struct br_context *context);
 
-/* Do all hosts say yes? Starts to find out, within `whole`. */
+/* Starts to find out whether all hosts agree. whole: the program's operation that this is a part
+ * of. yes: whether this host agrees. br_gpu_hosts_done() says when that is known. */
 void br_gpu_hosts_vote(struct br_gpu_hosts *hosts, struct br_operation *whole, bool yes);
-bool br_gpu_hosts_agreed(const struct br_gpu_hosts *hosts); /* when it is done */
-/* Starts to reduce `count` elements from the `first` on of the output of `whole`, in place, over
- * all hosts. */
+/* Returns whether all hosts have agreed, once br_gpu_hosts_vote() is done. */
+bool br_gpu_hosts_agreed(const struct br_gpu_hosts *hosts);
+/* Starts to reduce `count` elements of the output of `whole`, beginning with number `first`, in
+ * place over all hosts. */
 void br_gpu_hosts_reduce(struct br_gpu_hosts *hosts, struct br_operation *whole, size_t first,
                          size_t count);
 
-/* 1: what was started is done; 0: not yet; negative errno with a message: it failed. */
+/* Returns 1 when what was started is done, 0 when it is not, or a negative errno with a message
+ * when it has failed. */
 int br_gpu_hosts_done(const struct br_gpu_hosts *hosts);
-/* Is something under way that reads and writes what `whole` is about? Then `whole` comes out of
- * br_engine_ended() when that has ended: the worker has failed, so it will. */
+/* Called when the worker has failed. Returns whether something is under way that uses the memory of
+ * `whole`. If so, `whole` comes out of br_engine_ended() when that has ended. */
 bool br_gpu_hosts_ends(struct br_gpu_hosts *hosts, struct br_operation *whole);
 
 #endif

@@ -19,22 +19,25 @@
 
 #include <stdbool.h>
 
-#define BR_GPU_HOSTS_MIN_BYTES (256u << 10) /* note 16 */
+/* All-reduces over several hosts with fewer bytes go to the engine (note 16). */
+#define BR_GPU_HOSTS_MIN_BYTES (256u << 10)
 
 struct br_executor;
 struct br_gpu_hosts;
 struct br_shm_executor;
 struct br_operation;
 
-/* Becomes the guest of a shared segment whose ranks all may share, and the next in its chain.
- * -ENOMEM with a message. */
+/* Makes the executor and adds it to a shared segment, all of whose ranks may share memory of GPUs:
+ * as its guest, and as the next executor in its chain. Returns 0, or -ENOMEM with a message. */
 int br_gpu_local_create(struct br_shm_executor *shm);
-void br_gpu_local_destroy(struct br_executor *guest); /* NULL allowed */
-/* From now on what the ranks of the guest's shared segment share is a part of what all hosts do
- * (note 13). */
+/* Frees the executor. NULL is allowed. */
+void br_gpu_local_destroy(struct br_executor *guest);
+/* Makes the all-reduces of the guest's shared segment the part within a host of those over all
+ * hosts (note 13). hosts: kept by the caller. */
 void br_gpu_local_set_hosts(struct br_executor *guest, struct br_gpu_hosts *hosts);
 
-/* What an operation does between hosts has ended (br_operation.completed). */
+/* Called when the operation between hosts has ended (br_operation.completed). part: that
+ * operation. */
 void br_gpu_local_hosts_ended(struct br_operation *part);
 
 #endif
