@@ -22,7 +22,8 @@
 
 /* While copies are under way, the engine looks at them again after so many ns. */
 #define BR_STAGING_POLL_NS 20000ull
-/* After so many ns a copy that has not ended after the worker has failed is given up. */
+/* A copy is given up that has not ended so many ns after the worker has failed or, where it is
+ * waited for (gpudirect.c), after it began. */
 #define BR_STAGING_TIMEOUT_NS 1000000000ull
 #define BR_STAGING_REDUCTIONS 64 /* The most reductions on GPUs that are under way at once. */
 

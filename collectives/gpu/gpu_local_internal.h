@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What share.c and gpu_local_note.c share. Not for others. */
+/* For gpu_local.c and gpu_local_note.c only. All functions are called under the context's lock. */
 #ifndef BR_COLLECTIVES_GPU_GPU_LOCAL_INTERNAL_H
 #define BR_COLLECTIVES_GPU_GPU_LOCAL_INTERNAL_H
 
@@ -7,13 +7,15 @@
 #include "collectives/gpu/gpu_local.h"
 #include "gpu/ipc.h"
 
-/* What a rank publishes in the first round, as much of it as there is; in the second, `has`
- * alone. */
+/* What a rank publishes in the first round, without the unused end of `extents`. In the second
+ * round it publishes `has` alone. */
 struct br_gpu_local_note {
-    uint64_t has;              /* 1: send and recv are there */
-    uint32_t lacks_fd, n_gone; /* another rank lacks a descriptor; extents that come first */
+    uint64_t has; /* 1 when send and recv are set, else 0. */
+    /* lacks_fd: 1 when a descriptor still has to be sent to another rank. n_gone: how many extents
+     * at the start of `extents` do not exist any more. */
+    uint32_t lacks_fd, n_gone;
     struct br_ipc_note send, recv;
-    /* those that are gone, of send, of recv */
+    /* Those that do not exist any more, then those of send, then those of recv. */
     struct br_extent extents[BR_EXTENTS_FREED + 2 * BR_EXTENTS];
 };
 _Static_assert(offsetof(struct br_gpu_local_note, extents) > BR_SHM_COLL_SMALL &&
@@ -22,32 +24,37 @@ _Static_assert(offsetof(struct br_gpu_local_note, extents) > BR_SHM_COLL_SMALL &
 
 struct br_gpu_local {
     struct br_executor executor;
-    struct br_shm_executor *shm; /* whose guest it is */
+    struct br_shm_executor *shm; /* The executor of the shared segment whose guest this is. */
     struct br_context *context;
-    struct br_gpu_hosts *gpu_hosts; /* NULL: all ranks are of this host */
-    int phase;                      /* enum stage (share.c) */
-    bool refused;                   /* a mapping was, before */
-    bool has_mapped;                /* what the operation has mapped */
-    bool warned_handle;             /* that there is none */
-    /* descriptors are handed over, in rounds more; some of ours before this one */
+    struct br_gpu_hosts *gpu_hosts; /* NULL when all ranks are on this host. */
+    int phase;                      /* enum stage of gpu_local.c. */
+    bool refused;       /* A descriptor or a mapping has failed: this rank shares nothing. */
+    bool has_mapped;    /* The operation holds mappings (br_ipc_retain()). */
+    bool warned_handle; /* The warning that memory has no handle has been logged. */
+    /* passes_fds: descriptors are passed in further rounds. sent: this rank has sent some of its
+     * own before this round. */
     bool passes_fds, sent;
-    struct br_gpu_local_note mine, theirs;
+    struct br_gpu_local_note mine, theirs; /* The note of this rank, and one of another rank. */
+    /* The memory of each rank of the shared segment, as mapped here. */
     const void *send[BR_SHM_COLL_RANKS];
     void *recv[BR_SHM_COLL_RANKS];
 };
 
-/* gpu_local_note.c: notes 2, 3 and 17. Writes what this rank tells of the head of the queue into
- * share->mine; br_gpu_local_note_bytes() of it are published. */
+/* gpu_local_note.c: notes 2, 3 and 17. Writes the note of this rank about an operation to
+ * gpu_local->mine. Its first br_gpu_local_note_bytes() are published. */
 void br_gpu_local_write_note(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                              const struct br_operation *op);
+/* Returns the bytes of a note without the unused end of `extents`. */
 size_t br_gpu_local_note_bytes(const struct br_gpu_local_note *note);
 
-/* All have told. Takes what has been handed over to us: does anybody lack a descriptor yet? */
+/* Called when all ranks have published their notes: takes the descriptors that have been sent to
+ * this rank. Returns whether a descriptor still has to be sent to any rank. */
 bool br_gpu_local_take_fds(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                            const struct br_operation *op);
-/* Have all said yes in this round, in which `bytes` were published? */
+/* Returns whether all ranks have published a note with `has` in this round. bytes: of each note. */
 bool br_gpu_local_all_agree(const struct br_shm_executor *shm, size_t bytes);
-/* Maps the memory of all. false: some of it cannot be mapped, or not now. */
+/* Maps the memory of all ranks, into gpu_local->send and recv. Returns false when some of it cannot
+ * be mapped, or cannot be mapped now. May block (gpu/ipc.h). */
 bool br_gpu_local_map(struct br_gpu_local *gpu_local, const struct br_shm_executor *shm,
                       const struct br_operation *op);
 

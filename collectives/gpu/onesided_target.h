@@ -3,18 +3,20 @@
  * Registered memory of GPUs that other ranks put to and get from: where their bytes go
  * (protocol/target.h).
  *
- * 1. All NICs that lead to the peer reach the GPU (remote.h): from there and to there. What they
- *    have written is flushed before the put is answered, by this rank's worker, which sends that
- *    answer in any case: so no peer has to know where the memory lies, and none can tell the
- *    target's program of bytes that the GPU would not read. Else it is staged (staging_target.c).
- * 2. Each request finds that for itself. What travels with a request the CPU copies: it is staged.
- * 3. Peers of the same host get at it so, too: they are given none of its addresses, and read and
- *    write no registered memory themselves.
+ * 1. Where all NICs that lead to the peer reach the GPU (gpudirect.h), they read and write its
+ *    memory. What they have written is flushed before this rank's worker answers the put, which it
+ *    does in any case: so no peer has to know where the memory lies, and none can report bytes to
+ *    the target's program that the GPU would not read. Elsewhere the bytes are staged
+ *    (staging_target.c).
+ * 2. That is decided for each request. Bytes that come with a request are copied by the CPU, so
+ * they are staged.
+ * 3. It is the same for peers of the same host: they are given no address of the memory, and do not
+ *    read and write registered memory themselves.
  * 4. The program's own operations find such memory by its address (gpu/pointer.h), registered or
  *    not.
  *
  * Others promise less. UCX puts to memory of GPUs where the NIC reaches it; what its worker has to
- * place there it copies by the CPU, which faults (1.15; github.com/openucx/ucx, issue 9533).
+ * write there it copies by the CPU, which faults (1.15; github.com/openucx/ucx, issue 9533).
  * libfabric leaves it to each provider (FI_HMEM).
  */
 #ifndef BR_COLLECTIVES_GPU_ONESIDED_TARGET_H
@@ -24,7 +26,8 @@
 
 struct br_context;
 
-/* For br_worker_config, whose context is the context. Under the lock. */
+/* The hooks for br_worker_config; the context they get is a struct br_context. They are called
+ * under the context's lock. */
 extern const struct br_target_hooks br_target_hooks;
 
 #endif

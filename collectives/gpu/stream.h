@@ -13,16 +13,19 @@ struct br_operation;
  * -ENOMEM. */
 int br_streams_create(struct br_context *context);
 
-/* In the program's thread: submits a collective whose input and output are one block each. When it
- * fails, op is returned to the pool: a negative errno with a message. */
+/* Submits a collective whose input and output are one block each, to be done in a stream of CUDA.
+ * Called in the program's thread. Returns 0; or a negative errno with a message, and op has been
+ * given back to the pool. */
 int br_stream_submit(struct br_operation *op, void *stream);
 
 /* Puts an executor that keeps collectives in stream order before the communicator's others. */
 void br_stream_order_init(struct braid_comm *comm);
 
-/* For calls that may wait for all work of a GPU, an operation in a stream included. True: no
- * operation stands in a stream, and none is put there until br_streams_unblock(). Never blocks. */
+/* For calls of the driver that may wait for all work of a GPU, an operation in a stream included.
+ * Returns true when no operation is in a stream; then none is put there until br_streams_unblock().
+ * Does not block. */
 bool br_streams_block(struct br_context *context);
+/* Ends what br_streams_block() has begun by returning true. */
 void br_streams_unblock(struct br_context *context);
 
 #endif
