@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the simulator share; nobody else includes it. See sim.h for the design
- * notes. */
+/* What the files of the simulator share; no other file includes it. doc/design/simulator.md has the
+ * design notes. One thread calls everything, and nothing blocks. Times are virtual, in ns. */
 #ifndef BR_TRANSPORT_SIM_INTERNAL_H
 #define BR_TRANSPORT_SIM_INTERNAL_H
 
@@ -10,11 +10,11 @@
 #include "transport/sim/sim.h"
 
 enum br_sim_step_kind {
-    BR_SIM_AT_SWITCH, /* a packet's front has reached the switch */
-    BR_SIM_ARRIVE,    /* a packet is complete at the receiver */
-    BR_SIM_ACKED,     /* the acknowledgement is back at the sender */
-    BR_SIM_RESEND,    /* a packet or its acknowledgement was lost and the sender's timer fires */
-    BR_SIM_LEFT,      /* the last byte has left the sender (early_sent) */
+    BR_SIM_AT_SWITCH, /* The first bytes of a packet have reached the switch. */
+    BR_SIM_ARRIVE,    /* A packet has arrived as a whole at the receiver. */
+    BR_SIM_ACKED,     /* The acknowledgement has arrived at the sender. */
+    BR_SIM_RESEND,    /* A packet or its acknowledgement was lost, and the sender's timer fires. */
+    BR_SIM_LEFT,      /* The last byte has left the sender (early_sent). */
     BR_SIM_FAULT,
 };
 
@@ -23,12 +23,12 @@ enum br_sim_verdict { BR_SIM_OK, BR_SIM_REFUSED };
 /* One entry of the event heap; at equal times the order of insertion decides. */
 struct br_sim_step {
     uint64_t at, order;
-    uint64_t since;  /* packets and acknowledgements: when they were put on the wire */
-    uint64_t tx_end; /* AT_SWITCH: when the last byte leaves the sender */
+    uint64_t since;  /* When the packet or acknowledgement was put on the wire. */
+    uint64_t tx_end; /* BR_SIM_AT_SWITCH: when the last byte leaves the sender. */
     struct br_sim_frame *frame;
-    uint32_t fault; /* FAULT: index */
-    uint8_t kind, verdict;
-    bool duplicate; /* an extra copy: its loss matters to nobody */
+    uint32_t fault;        /* BR_SIM_FAULT: the index in sim->faults. */
+    uint8_t kind, verdict; /* enum br_sim_step_kind, enum br_sim_verdict. */
+    bool duplicate;        /* An extra copy of a packet, which is not sent again when it is lost. */
 };
 
 struct br_sim_heap {
@@ -39,28 +39,28 @@ struct br_sim_heap {
 
 struct br_sim_switch {
     bool down;
-    uint64_t broken_until; /* packets put on the wire before this are lost */
+    uint64_t broken_until; /* Packets put on the wire before this time are lost. */
 };
 
 struct br_sim_port {
     struct br_sim_host *host;
-    struct br_sim_switch *switch_; /* NULL: no cable */
+    struct br_sim_switch *switch_; /* NULL when it has no cable. */
     char name[BR_DEVICE_NAME];
     uint64_t bits_per_second, latency;
-    uint64_t tx_free; /* when the wire to the switch is idle again */
-    uint64_t rx_free; /* when the switch's output port towards us is */
+    uint64_t tx_free; /* When the wire to the switch is idle again. */
+    uint64_t rx_free; /* When the switch's output port to this port is idle again. */
     bool down;
     uint64_t broken_until;
-    struct br_list devices; /* a device a worker */
+    struct br_list devices; /* The open devices: one for each worker. */
 };
 
 struct br_sim_host {
     struct br_sim *sim;
-    struct br_list ready; /* in sim->ready while it has events nobody knows of */
+    struct br_list ready; /* In sim->ready until br_sim_take_ready() returns it. */
     struct br_sim_port *ports;
     int number, n_ports;
-    bool dead;   /* no code of this host runs any more */
-    bool silent; /* dead, and nothing answers */
+    bool dead;   /* No code of this host runs any more. */
+    bool silent; /* It is dead, and its kernel does not answer either. */
     int64_t clock_offset;
     int64_t drift_ppb;
 };
@@ -93,22 +93,22 @@ struct br_sim_device {
     struct br_device base;
     struct br_sim *sim;
     struct br_sim_port *port;
-    struct br_list node; /* of port->devices */
-    uint32_t number;     /* unique in the simulator, in the address */
+    struct br_list node; /* In port->devices. */
+    uint32_t number;     /* Unique in the simulator; in the device's address. */
     struct br_list links;
     uint32_t n_links;
-    struct br_list ready; /* links with notes, served in turn */
-    /* notes of the last poll(): their inline bytes are still being read */
+    struct br_list ready; /* Links that have notes. */
+    /* The notes of the last poll(), whose inline bytes the caller may still read. */
     struct br_list reported;
     struct br_list maps;
-    struct br_sim_rkey *rkeys; /* by slot index; NULL: needs none */
-    uint32_t n_rkeys_made;     /* made so far */
+    struct br_sim_rkey *rkeys; /* By slot index, owned; NULL when the device needs none. */
+    uint32_t n_rkeys_made;     /* How many remote keys were made so far. */
 };
 
-/* What a device knows of a slot that has a token. */
+/* What a device keeps of a slot that has a remote key. */
 struct br_sim_rkey {
-    uint32_t serial; /* in the token; 0: none */
-    uint32_t slot;   /* number */
+    uint32_t serial; /* The serial number in the key; 0 for no key. */
+    uint32_t slot;   /* The number of the slot. */
 };
 
 struct br_sim_rkey_wire {
@@ -119,10 +119,10 @@ static_assert(sizeof(struct br_sim_rkey_wire) == BR_RKEY_BYTES, "fills a remote 
 /* Both ends of what a link_connect() has begun; lives as long as a link or a packet needs it. */
 struct br_sim_connection {
     struct br_list node;
-    struct br_sim_port *port[2]; /* 0 connects, 1 accepts */
-    struct br_sim_link *link[2]; /* NULL: not there yet, or closed */
+    struct br_sim_port *port[2]; /* Port 0 connects, port 1 accepts. */
+    struct br_sim_link *link[2]; /* NULL before the link is made and after it is closed. */
     uint32_t number;
-    uint32_t target; /* device that is meant to accept */
+    uint32_t target; /* The number of the device that is to accept. */
     uint32_t references;
     bool accepted;
 };
@@ -139,18 +139,19 @@ enum br_sim_link_state { BR_SIM_CONNECTING, BR_SIM_OPEN, BR_SIM_FAILED };
 struct br_sim_link {
     struct br_link base;
     struct br_sim_connection *connection;
-    int end;
+    int end; /* Its index in connection->link. */
     enum br_sim_link_state state;
-    struct br_list node;       /* of device->links */
-    struct br_list in_ready;   /* of device->ready */
-    struct br_list notes;      /* events for poll() */
-    struct br_sim_note closed; /* the last one; its own so that it never lacks memory */
-    struct br_list flying;     /* frames posted and not acknowledged */
-    /* frames received that cannot be delivered yet, in order of sequence */
+    struct br_list node;       /* In device->links. */
+    struct br_list in_ready;   /* In device->ready. */
+    struct br_list notes;      /* Events for poll(). */
+    struct br_sim_note closed; /* The last event, kept here so that it needs no memory. */
+    struct br_list flying;     /* Frames that are posted and not acknowledged. */
+    /* Frames that were received and cannot be delivered yet, by sequence number. */
     struct br_list waiting;
     uint32_t n_flying;
     uint64_t tx_sequence;
-    /* of the next frame that keeps its order: all, or on unordered links the messages */
+    /* The numbers of the next frames that are kept in order: of all frames, or on unordered links
+     * of the messages. */
     uint64_t tx_order, rx_order;
     struct br_list free_buffers, held_buffers;
     uint32_t n_held;
@@ -160,20 +161,20 @@ enum br_sim_frame_kind { BR_SIM_DATA, BR_SIM_CONNECT, BR_SIM_CLOSE };
 
 /* What one end sends to the other: a posted frame, or the beginning or the end of a connection. */
 struct br_sim_frame {
-    struct br_list node;         /* of the sender's flying, or of sim->free_frames */
-    struct br_list waiting_node; /* of the receiver's waiting */
+    struct br_list node;         /* In `flying` of the sender, or in sim->free_frames. */
+    struct br_list waiting_node; /* In `waiting` of the receiver. */
     struct br_sim_connection *connection;
     struct br_frame_header header;
-    struct br_sim_rkey_wire rkey; /* DATA to a device that needs it */
-    const uint8_t *payload;       /* the sender's memory, or `copy` */
-    uint8_t *copy;                /* owned; NULL: none */
+    struct br_sim_rkey_wire rkey; /* DATA to a device that needs remote keys. */
+    const uint8_t *payload;       /* The sender's memory, or `copy`. */
+    uint8_t *copy;                /* Owned; NULL for none. */
     uint64_t sequence, order, cookie, sent_at;
-    uint32_t references; /* steps on the heap, flying, waiting, a map */
+    uint32_t references; /* Steps on the heap, `flying`, `waiting` and a map have one each. */
     uint32_t tries;
-    uint8_t kind, from; /* from: which end sends */
-    bool delivered;     /* placed, dropped or mapped; CONNECT: decided */
+    uint8_t kind, from; /* enum br_sim_frame_kind, and the end that sends. */
+    bool delivered;     /* Written, dropped or mapped; BR_SIM_CONNECT: accepted or refused. */
     bool acked, waits, mapped;
-    bool early; /* SENT when it has left */
+    bool early; /* SENT is reported when it has left the sender. */
 };
 
 struct br_sim_buffer {
@@ -213,7 +214,8 @@ void br_sim_run_fault(struct br_sim *sim, const struct br_sim_fault *fault);
 
 /* packet.c: a frame's way over the network */
 struct br_sim_frame *br_sim_frame_new(struct br_sim_connection *connection, int from, int kind);
-void br_sim_frame_drop(struct br_sim_frame *frame); /* one reference less */
+/* Gives one reference back. */
+void br_sim_frame_drop(struct br_sim_frame *frame);
 void br_sim_frame_send(struct br_sim_frame *frame);
 void br_sim_frame_answer(struct br_sim_frame *frame, enum br_sim_verdict verdict);
 void br_sim_run_step(struct br_sim *sim, const struct br_sim_step *step);
@@ -230,13 +232,15 @@ struct br_sim_note *br_sim_link_note(struct br_sim_link *link, enum br_event_kin
 void br_sim_connection_drop(struct br_sim_connection *connection);
 
 /* rkey.c: remote keys */
-int br_sim_rkeys_open(struct br_sim_device *device); /* -ENOMEM with a message */
+/* Prepares the table of a device. Returns 0, or -ENOMEM with a message. */
+int br_sim_rkeys_open(struct br_sim_device *device);
 void br_sim_rkeys_close(struct br_sim_device *device);
 int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
-/* 0, or -EINVAL with a message */
+/* Checks the remote key of a frame that is posted. Returns 0, or -EINVAL with a message. */
 int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame);
-int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame); /* on arrival */
+/* Checks the remote key of a frame that has arrived. */
+int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame);
 
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);
