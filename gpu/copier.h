@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies between GPUs and host memory on streams of our own, asked for and looked at, never waited
- * for.
+ * Copies between GPUs and host memory on streams of braid's own. The caller starts a copy and looks
+ * later whether it is done.
  *
  * 1. Two streams a GPU, one a direction: with two copy engines both run at once, and what comes
  *    back does not wait behind what leaves. A third one for reductions, with the copies that these
@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The third is the stream of reductions: to be marked and counted only. The last one counts what it
- * reads of other processes' memory. */
+/* BR_COPY_REDUCTION is the stream of reductions, for br_copier_mark() and br_copier_count() only.
+ * BR_COPY_SHARED is for br_copier_count(): bytes read from memory of other processes. */
 enum br_copy_direction {
     BR_COPY_TO_HOST,
     BR_COPY_TO_GPU,
@@ -41,9 +41,9 @@ struct br_copier;
 struct CUevent_st;
 struct CUstream_st;
 
-/* Copies that were asked for, up to a mark. Zeroed: none. */
+/* The copies that were started before a mark. All zero when there are none. */
 struct br_copy {
-    struct CUevent_st *event; /* NULL: nothing is under way */
+    struct CUevent_st *event; /* NULL when nothing is under way. */
     int gpu;
 };
 
@@ -116,9 +116,12 @@ void br_copier_forget(struct br_copier *copier, struct br_copy *copy);
 
 /* Counts all GPUs as lost, because something other than a copy of ours does not end. */
 void br_copier_set_all_lost(struct br_copier *copier);
+/* Returns whether a GPU counts as lost. */
 bool br_copier_is_lost(const struct br_copier *copier, int gpu);
-bool br_copier_has_lost(const struct br_copier *copier); /* any GPU */
+/* Returns whether any GPU counts as lost. */
+bool br_copier_has_lost(const struct br_copier *copier);
 
+/* Returns how many bytes were copied and reduced so far. */
 struct br_copier_counters br_copier_counters(const struct br_copier *copier);
 
 #endif
