@@ -72,7 +72,7 @@ int br_copier_open(struct br_copier *copier, int gpu);
 bool br_copier_pin(struct br_copier *copier, int gpu, void *memory, size_t bytes);
 /* Unpins it. Returns false when it stays pinned until the process ends, because the GPU is lost;
  * then the memory has to stay, too. Waits for the GPU, so it is not called while an operation
- * stands in a stream (stream_op.h, note 7). */
+ * is in a stream (stream_op.h, note 7). */
 bool br_copier_unpin(struct br_copier *copier, int gpu, void *memory);
 
 /* Starts a copy. One of `to` and `from` is memory of that GPU; the other may be any memory, and

@@ -130,8 +130,8 @@ uint64_t br_sim_next(const struct br_sim *sim);
  * time (false when there was none). */
 bool br_sim_advance_to(struct br_sim *sim, uint64_t time);
 bool br_sim_advance(struct br_sim *sim); /* to the next event; false: there is none */
-/* A host with events for poll() that nobody has been told of since, or -1. A dead host is never
- * named. */
+/* Returns a host that has events for poll() and has not been returned since they came, or -1 when
+ * there is none. A dead host is never returned. */
 int br_sim_take_ready(struct br_sim *sim);
 
 enum br_sim_fault_kind {
