@@ -126,10 +126,11 @@ uint64_t br_sim_host_now(const struct br_sim *sim, int host);
 uint64_t br_sim_time_of(const struct br_sim *sim, int host, uint64_t host_time);
 /* Returns the virtual time of the next event, or BR_SIM_NEVER when nothing will happen. */
 uint64_t br_sim_next(const struct br_sim *sim);
-/* Runs everything up to `time`, and that is the time then. BR_SIM_NEVER: stops at the next event's
- * time (false when there was none). */
+/* Runs all events up to `time`, which is the virtual time then. With BR_SIM_NEVER it stops at the
+ * time of the next event, and returns false when there was none. */
 bool br_sim_advance_to(struct br_sim *sim, uint64_t time);
-bool br_sim_advance(struct br_sim *sim); /* to the next event; false: there is none */
+/* Runs up to the next event. Returns false when there is none. */
+bool br_sim_advance(struct br_sim *sim);
 /* Returns a host that has events for poll() and has not been returned since they came, or -1 when
  * there is none. A dead host is never returned. */
 int br_sim_take_ready(struct br_sim *sim);
