@@ -19,7 +19,7 @@ int br_config_options_agree(struct braid_comm *comm, const struct br_config_opti
     size_t n = 0;
     int rc;
 
-    for (; options[n].name && n < BR_CONFIG_OPTIONS_MAX; n++) {
+    for (; n < BR_CONFIG_OPTIONS_MAX && options[n].name; n++) {
         most[2 * n] = options[n].value;
         most[2 * n + 1] = -options[n].value;
     }
