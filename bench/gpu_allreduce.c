@@ -189,7 +189,7 @@ static int check_one(enum braid_type type, size_t count, const char *algorithm)
 static int check(void)
 {
     static const size_t counts[] = {1, 1000, 300001, CHECKED};
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     for (enum braid_type type = 0; type < BRAID_TYPES; type++)
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -211,7 +211,7 @@ static int check(void)
 static int direct_one(enum braid_type type, size_t count, const char *algorithm)
 {
     uint64_t wanted = 4 * ((uint64_t)size - 1) * count * br_type_size(type), moved;
-    struct braid_stats before, after;
+    struct braid_stats before = {0}, after = {0};
 
     if (braid_stats(comm, &before) || check_one(type, count, algorithm) ||
         braid_stats(comm, &after))

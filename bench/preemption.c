@@ -79,7 +79,7 @@ static int tell(int rc, const char *what)
 
 static void record_window(struct bench *bench)
 {
-    struct braid_rail_stats rails[16];
+    struct braid_rail_stats rails[16] = {0};
     int count = braid_rail_stats(bench->comm, rails, 16);
     for (int i = 0; i < count && i < 16; i++) {
         double us = rails[i].bytes_per_second

@@ -125,7 +125,7 @@ int main(void)
     struct braid_comm *comm;
     struct braid_session *session;
     struct braid_layer sizes[LAYERS] = {0};
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     unsigned seed = 1;   /* the first weights are the same on all ranks */
     int right, late = 0; /* late: right in the last 100 iterations */
 

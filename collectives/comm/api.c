@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
@@ -44,17 +45,24 @@ static bool api_reads(const struct braid_comm *comm, const struct call *c)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static int api_check_options(const char *name, const struct braid_options *options)
+/* Puts *copy in place of *options where the caller's struct has another size than ours. */
+static int api_check_options(const char *name, const struct braid_options **options,
+                             struct braid_options *copy)
 {
-    if (!options)
+    int rc;
+
+    if (!*options)
         return 0;
-    if (options->timeout_ms < 0)
+    if (!br_sized_fits(*options, sizeof *copy, sizeof *copy)) {
+        rc = br_sized_read(name, "braid_options", *options, sizeof *copy, sizeof *copy, copy);
+        if (rc)
+            return rc;
+        *options = copy;
+    }
+    if ((*options)->timeout_ms < 0)
         return br_error(EINVAL,
                         "%s: timeout_ms is %d; it must not be negative (0: the communicator's)",
-                        name, options->timeout_ms);
-    for (size_t i = 0; i < sizeof options->reserved / sizeof options->reserved[0]; i++)
-        if (options->reserved[i])
-            return br_error(EINVAL, "%s: reserved fields of braid_options must be zero", name);
+                        name, (*options)->timeout_ms);
     return 0;
 }
 
@@ -87,15 +95,13 @@ static int check_overlap(const struct braid_comm *comm, const char *name, const 
 
 /* 0, and the bytes of both buffers; -EINVAL, -EPERM with a message. */
 static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
-                      const struct braid_options *options, struct call_bytes *bytes)
+                      struct call_bytes *bytes)
 {
     int rc = br_comm_check(comm, name);
     uint32_t n;
     size_t block;
 
     *bytes = (struct call_bytes){0};
-    if (!rc)
-        rc = api_check_options(name, options);
     if (rc || c->collective == BR_BARRIER)
         return rc;
     if ((unsigned)c->type > BRAID_UINT64)
@@ -209,12 +215,15 @@ static int api_call(struct braid_comm *comm, const char *name, const struct call
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     BR_DISABLE_CANCELLATION;
+    struct braid_options copy;
     struct call_bytes bytes;
     struct br_operation *op;
-    int rc = check_call(comm, name, c, options, &bytes);
+    int rc = check_call(comm, name, c, &bytes);
 
     if (out)
         *out = NULL;
+    if (!rc)
+        rc = api_check_options(name, &options, &copy);
     if (rc)
         return rc;
     if (persistent && !out)
@@ -262,10 +271,13 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
     BR_DISABLE_CANCELLATION;
     const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
     const char *name = "braid_allreduce_on_stream";
+    struct braid_options copy;
     struct call_bytes bytes;
     struct br_operation *op;
-    int rc = check_call(comm, name, &c, options, &bytes);
+    int rc = check_call(comm, name, &c, &bytes);
 
+    if (!rc)
+        rc = api_check_options(name, &options, &copy);
     if (!rc)
         rc = api_make(comm, name, &c, &bytes, options, &op);
     if (rc)
@@ -447,6 +459,7 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
                    const struct braid_options *options, struct braid_op **out)
 {
     BR_DISABLE_CANCELLATION;
+    struct braid_options copy;
     struct br_operation *op;
     int rc = br_comm_check(comm, name);
 
@@ -455,7 +468,7 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
     if (!rc)
         rc = api_check_p2p(comm, name, p);
     if (!rc)
-        rc = api_check_options(name, options);
+        rc = api_check_options(name, &options, &copy);
     if (rc)
         return rc;
     op = br_comm_get_operation(comm);

@@ -12,6 +12,7 @@
 #include "base/cpu_affinity.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "bcube/address.h"
 #include "collectives/shm/executor.h"
 #include "protocol/bootstrap/environment.h"
@@ -301,12 +302,14 @@ int br_settings_read_trace(struct br_settings *s, int64_t details)
 
 int br_settings_read(const struct braid_config *config, struct br_settings *s)
 {
-    static const struct braid_config none;
-    const struct braid_config *c = config ? config : &none;
+    struct braid_config copy;
+    const struct braid_config *c = &copy;
     int rc;
 
     memset(s, 0, sizeof *s);
-    if ((rc = br_environment_read(c, &s->environment)) ||
+    if ((rc = br_sized_read("braid_init", "braid_config", config, sizeof copy, sizeof copy,
+                            &copy)) ||
+        (rc = br_environment_read(c, &s->environment)) ||
         (rc = br_secret_read(&s->environment, c->secret, &s->secret)) ||
         (rc = comm_settings_read_text(c->backend, "BRAID_BACKEND", "auto", s->backend,
                                       sizeof s->backend)) ||

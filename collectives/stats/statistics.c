@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress_lock.h"
@@ -162,24 +163,33 @@ static const struct br_peer *peer_at(struct braid_comm *comm, int rank)
     return &comm->context->worker->peers[br_group_in_job(comm->group, rank)];
 }
 
-static int take_rails(struct braid_comm *comm, struct braid_rail_stats *out, int max)
+/* The structs of out[0..max) are `stride` bytes each: the caller's header may be of another
+ * version.
+ */
+static int take_rails(struct braid_comm *comm, void *out, size_t stride, int max)
 {
+    struct braid_rail_stats rail;
     int n = 0;
 
     for (int r = 0; r < comm->size; r++)
         for (int i = 0; i < peer_at(comm, r)->n_rails; i++, n++)
-            if (n < max)
-                describe_rail(comm->context->worker, &peer_at(comm, r)->rails[i], r, &out[n]);
+            if (n < max) {
+                describe_rail(comm->context->worker, &peer_at(comm, r)->rails[i], r, &rail);
+                br_sized_write((char *)out + (size_t)n * stride, stride, &rail, sizeof rail);
+            }
     return n;
 }
 
-static int take_peers(struct braid_comm *comm, struct braid_peer_stats *out, int max)
+static int take_peers(struct braid_comm *comm, void *out, size_t stride, int max)
 {
+    struct braid_peer_stats peer;
     int n = 0;
 
     for (int r = 0; r < comm->size; r++)
-        if (r != comm->rank && n++ < max)
-            describe_peer(peer_at(comm, r), r, &out[n - 1]);
+        if (r != comm->rank && n++ < max) {
+            describe_peer(peer_at(comm, r), r, &peer);
+            br_sized_write((char *)out + (size_t)(n - 1) * stride, stride, &peer, sizeof peer);
+        }
     return n;
 }
 
@@ -192,44 +202,53 @@ static int stats_statistics_least(int a, int b)
 void br_statistics_take(struct braid_comm *comm, struct br_snapshot *s)
 {
     take_stats(comm, &s->stats);
-    s->n_peers = stats_statistics_least(take_peers(comm, s->peers, s->n_peers), s->n_peers);
-    s->n_rails = stats_statistics_least(take_rails(comm, s->rails, s->n_rails), s->n_rails);
+    s->n_peers = stats_statistics_least(take_peers(comm, s->peers, sizeof *s->peers, s->n_peers),
+                                        s->n_peers);
+    s->n_rails = stats_statistics_least(take_rails(comm, s->rails, sizeof *s->rails, s->n_rails),
+                                        s->n_rails);
 }
 
 /* ---- the public calls ------------------------------------------------------------------------ */
 
+/* *bytes: of the struct, or of each of an array of them; `known` of ours. */
 static int stats_statistics_check(struct braid_comm *comm, const void *out, int max,
-                                  const char *name)
+                                  const char *name, size_t known, size_t *bytes)
 {
     int rc = br_comm_check(comm, name);
 
-    if (!rc && !out && max > 0)
-        rc = br_error(EINVAL, "%s: nowhere to store the counters", name);
-    return rc;
+    if (rc || max <= 0)
+        return rc;
+    if (!out)
+        return br_error(EINVAL, "%s: nowhere to store the counters", name);
+    return br_sized_room(name, "the counters", out, known, bytes);
 }
 
 int braid_stats(struct braid_comm *comm, struct braid_stats *out)
 {
     BR_DISABLE_CANCELLATION;
-    int rc = stats_statistics_check(comm, out, 1, "braid_stats");
+    struct braid_stats stats;
+    size_t bytes;
+    int rc = stats_statistics_check(comm, out, 1, "braid_stats", sizeof stats, &bytes);
 
     if (rc)
         return rc;
     br_progress_lock(comm->context);
-    take_stats(comm, out);
+    take_stats(comm, &stats);
     br_progress_unlock(comm->context);
+    br_sized_write(out, bytes, &stats, sizeof stats);
     return 0;
 }
 
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max)
 {
     BR_DISABLE_CANCELLATION;
-    int n = stats_statistics_check(comm, out, max, "braid_rail_stats");
+    size_t stride = 0;
+    int n = stats_statistics_check(comm, out, max, "braid_rail_stats", sizeof *out, &stride);
 
     if (n)
         return n;
     br_progress_lock(comm->context);
-    n = take_rails(comm, out, max);
+    n = take_rails(comm, out, stride, max);
     br_progress_unlock(comm->context);
     return n;
 }
@@ -237,12 +256,13 @@ int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int 
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max)
 {
     BR_DISABLE_CANCELLATION;
-    int n = stats_statistics_check(comm, out, max, "braid_peer_stats");
+    size_t stride = 0;
+    int n = stats_statistics_check(comm, out, max, "braid_peer_stats", sizeof *out, &stride);
 
     if (n)
         return n;
     br_progress_lock(comm->context);
-    n = take_peers(comm, out, max);
+    n = take_peers(comm, out, stride, max);
     br_progress_unlock(comm->context);
     return n;
 }

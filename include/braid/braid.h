@@ -43,6 +43,14 @@
  * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, and a
  * call that is under way in another thread while the handle ends.
  *
+ * Structs. What a program allocates and passes, or gets filled, begins with struct_size: sizeof the
+ * struct, or 0, which stands for the struct as of version 1.0. So set it to zero as a whole, and
+ * struct_size as well where a field is used that came later. A library that knows less than the
+ * program's header accepts what it does not know while that is zero; else -EINVAL. Of an array the
+ * first struct_size counts, for all.
+ *
+ *     struct braid_options options = {.struct_size = sizeof options, .priority = 1};
+ *
  * Errors common to all operations: -EINVAL (an argument; the message says which), -ETIMEDOUT
  * (deadline), -EPERM (this process is a fork of the one that the communicator belongs to),
  * -ECONNRESET (a peer or its last rail was lost; the message names rank, level and device),
@@ -83,6 +91,7 @@ const char *braid_last_error(void);
 /* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the
  * environment, else the default". The environment variable of each field stands behind it. */
 struct braid_config {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     /* ranks of the job (WORLD_SIZE; unset: 1, but -EINVAL if mpirun, srun or another launcher that
      * braid does not know has started several processes) */
     int size;
@@ -227,6 +236,7 @@ int braid_deregister(struct braid_region *region);
 
 /* Options of one operation; NULL or zeros: the defaults. */
 struct braid_options {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     /* larger is more urgent; default 0. Frames of a more urgent operation overtake at the next
      * frame boundary (P3) */
     int32_t priority;
@@ -236,7 +246,6 @@ struct braid_options {
     int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it
                        ends within 100 ms more, in which the other ranks are told */
     uint32_t tag;   /* point to point: messages match by (peer, tag), in order within a tag */
-    uint32_t reserved[4]; /* zero */
 };
 
 /*
@@ -425,15 +434,17 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
  * Counters since braid_init(): stats.h has every field with its meaning. Cheap enough to ask for a
  * few times a second: each call waits until the turn of the worker that is under way is over, and
  * holds it up for some microseconds. While the job runs, `braid top` and Prometheus see the same
- * (doc/stats.md). -EINVAL: comm or the place to write to is missing.
+ * (doc/stats.md). -EINVAL: comm or the place to write to is missing, or a struct was not set to
+ * zero before (struct_size).
  */
 
 /* operations, failed_operations and shm_operations are those of the communicator, all else is of
  * everything in its context. */
 int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
 /* Both fill out[0..max), in the order of peers, with those of the communicator, and return how many
- * there are, which may be more; or -errno. Our own rank is no peer. Ranks that are reached through
- * others only have a rail once something was sent there. */
+ * there are, which may be more; or -errno. out[0].struct_size counts for all of them. Our own rank
+ * is no peer. Ranks that are reached through others only have a rail once something was sent there.
+ */
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".

@@ -79,6 +79,7 @@ struct braid_parameter_layer {
 
 /* Zero-initialise, then set what differs; all of it the same on all ranks. */
 struct braid_parameters_options {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     const char *method; /* ssgd | asgd | ssd | local; NULL: ssgd */
     /* ssd, the local update: glu | sgd (own is 1, sync 0); NULL: glu */
     const char *local;
@@ -102,7 +103,6 @@ struct braid_parameters_options {
     /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare
      * with */
     int in_order;
-    uint32_t reserved[7]; /* zero */
 };
 
 /* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights.
@@ -140,7 +140,9 @@ int braid_parameters_push(struct braid_parameters *parameters, int layer);
  * weights become the servers' (local: the mean). A pull that was under way is dropped. */
 int braid_parameters_sync(struct braid_parameters *parameters);
 
+/* Zero-initialise. */
 struct braid_parameters_report {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     uint64_t iterations;
     int steps;                 /* k in use; 0: not chosen yet */
     int slices, served_slices; /* in all; on this rank as a server */
@@ -148,7 +150,6 @@ struct braid_parameters_report {
     /* s an iteration in the warm-up: the time model's, the slowest rank's; 0: not measured */
     double forward, backward, local, communication, push, last_backward;
     double predicted[6]; /* s an iteration: ssgd, then ssd with k = 1 to 5; 0: not measured */
-    uint64_t reserved[8];
 };
 
 int braid_parameters_report(struct braid_parameters *parameters,

@@ -5,7 +5,7 @@
  *
  * Each counter is defined once, in the tables below: X(name, kind, help). From them come the fields
  * of the structs, the JSON and the Prometheus metrics of `braid top`, and a test holds doc/stats.md
- * against them. Every field is a uint64_t.
+ * against them. Every field of them is a uint64_t.
  *
  *     COUNTER   only grows, from braid_init() on
  *     GAUGE     how it is now
@@ -16,6 +16,7 @@
 #ifndef BRAID_STATS_H
 #define BRAID_STATS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* A link to one peer, over all its connections. tx: sent by this rank, rx: received by it. */
@@ -137,6 +138,7 @@
 #define BRAID_FIELD_(name, kind, help) uint64_t name;
 
 struct braid_rail_stats {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     /* rank in the communicator; number of the rail; of the network it is on, 0 in a mesh */
     int peer, rail, level;
     char device[48]; /* back end and device of this rank: "tcp:eth0" */
@@ -144,11 +146,13 @@ struct braid_rail_stats {
 };
 
 struct braid_peer_stats {
-    int peer; /* rank in the communicator */
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
+    int peer;           /* rank in the communicator */
     BRAID_PEER_FIELDS(BRAID_FIELD_)
 };
 
 struct braid_stats {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     BRAID_RANK_FIELDS(BRAID_FIELD_)
 };
 

@@ -70,6 +70,7 @@ struct braid_layer {
 
 /* Zero-initialise, then set what differs; all of it the same on all ranks. */
 struct braid_session_options {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
     const char *policy; /* layerwise | single | bucket | mgwfbp | optimal | p3 | auto; NULL: auto */
     enum braid_type type;
     enum braid_reduction reduction;
@@ -91,7 +92,6 @@ struct braid_session_options {
      * ranks, whatever the policy
      */
     const char *algorithm;
-    uint32_t reserved[6]; /* zero */
 };
 
 /* Collective; blocks until all ranks have called it. options may be NULL. Gradients may lie on GPUs
@@ -143,8 +143,9 @@ int braid_gradient_wait(struct braid_session *session, int layer);
 int braid_session_step(struct braid_session *session);
 
 /* What was measured since the last plan, or look, on this rank; what was predicted. Times in
- * seconds; 0: not known yet. */
+ * seconds; 0: not known yet. Zero-initialise. */
 struct braid_session_report {
+    size_t struct_size;  /* sizeof, or 0: as of version 1.0 (braid.h) */
     uint64_t iterations; /* of the session */
     uint64_t plans;      /* how often it has planned anew; 0: warm-up */
     int groups;          /* all-reduces of an iteration */

@@ -41,7 +41,7 @@ static int make_known(struct braid_comm *comm, size_t count, int32_t **memory,
  * was not that of NICs. */
 static int moved(struct braid_comm *comm, const struct braid_stats *before, uint64_t all[4])
 {
-    struct braid_stats now;
+    struct braid_stats now = {0};
 
     if (nics_since(comm, before, &now))
         return 1;
@@ -75,7 +75,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
 {
     static const char *const algorithms[] = {"bml", "blueconnect", "ring", "halving", "auto"};
     const size_t count = 700001;
-    struct braid_stats before;
+    struct braid_stats before = {0};
     int32_t *memory;
 
     (void)context;
@@ -106,7 +106,7 @@ static int no_neighbours(struct braid_comm *comm, void *context)
 {
     const size_t count = 300001, bytes = count * sizeof(int32_t);
     int rank = braid_rank(comm);
-    struct braid_stats before;
+    struct braid_stats before = {0};
     int32_t *memory;
     uint64_t all[4];
 
@@ -135,7 +135,7 @@ static int no_neighbours(struct braid_comm *comm, void *context)
 static int rail_lost(struct braid_comm *comm, void *context)
 {
     const size_t count = 12 << 20; /* it takes seconds, the cable less than one */
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct braid_op *op;
     int32_t *memory;
     uint64_t all[4];

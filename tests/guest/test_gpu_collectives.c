@@ -52,7 +52,7 @@ static int make_known(struct braid_comm *comm, struct memory *m, struct braid_st
 static int moved(struct braid_comm *comm, const struct braid_stats *before,
                  const uint64_t expected[5])
 {
-    struct braid_stats now;
+    struct braid_stats now = {0};
 
     if (nics_since(comm, before, &now))
         return 1;
@@ -110,7 +110,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
         {"direct", BRAID_INT32, 50001, true},      {"ring", BRAID_FLOAT32, 700001, true},
         {"halving", BRAID_FLOAT32, 700001, false},
     };
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -136,7 +136,7 @@ static int mixed(struct braid_comm *comm, void *context)
 {
     static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
     static uint8_t host[400000 + 2 * CASE_GUARD];
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -154,7 +154,7 @@ static int mixed(struct braid_comm *comm, void *context)
 static int small(struct braid_comm *comm, void *context)
 {
     static const struct way way = {"ring", BRAID_FLOAT32, EAGER, true};
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -173,7 +173,7 @@ static int small(struct braid_comm *comm, void *context)
 static int two_hosts(struct braid_comm *comm, void *context)
 {
     static const struct way way = {NULL, BRAID_FLOAT32, 200000, false};
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -211,7 +211,7 @@ static int spread(struct braid_comm *comm, const struct memory *m)
 
 static int without_reduction(struct braid_comm *comm, void *context)
 {
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -241,7 +241,7 @@ static int without_reduction(struct braid_comm *comm, void *context)
 static int without_kernels(struct braid_comm *comm, void *context)
 {
     static const struct way way = {"ring", BRAID_FLOAT32, 100000, true};
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct memory m;
 
     (void)context;
@@ -263,7 +263,7 @@ static int without_workspace(struct braid_comm *comm, void *context)
 {
     static const struct way ways[] = {{"ring", BRAID_FLOAT32, 100000, true},
                                       {"halving", BRAID_FLOAT32, 100000, true}};
-    struct braid_stats before, after;
+    struct braid_stats before = {0}, after = {0};
     struct memory m;
 
     (void)context;

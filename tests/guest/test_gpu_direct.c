@@ -55,7 +55,7 @@ static int make_known(struct braid_comm *comm, size_t room, uint8_t **out)
 
 #define MOVED(before, from, to, to_host, to_gpu)                                                   \
     do {                                                                                           \
-        struct braid_stats now_;                                                                   \
+        struct braid_stats now_ = {0};                                                             \
                                                                                                    \
         if (nics_since(comm, before, &now_))                                                       \
             return 1;                                                                              \
@@ -87,7 +87,7 @@ static int message(struct braid_comm *comm, uint8_t *memory, uint32_t i, size_t 
 static int messages(struct braid_comm *comm, void *context)
 {
     static const size_t sizes[] = {EAGER + 1, 65536, 300007, 4 << 20, (16 << 20) + EAGER + 5};
-    struct braid_stats before;
+    struct braid_stats before = {0};
     bool sends = !braid_rank(comm);
     uint64_t bytes = 0;
     uint8_t *memory;
@@ -119,7 +119,7 @@ static int one_sided_choice(struct braid_comm *comm, void *context)
     bool sends = !braid_rank(comm), on_gpu = *(int *)context == braid_rank(comm);
     const size_t bytes = 3000000;
     static uint8_t other[3000001];
-    struct braid_stats before;
+    struct braid_stats before = {0};
     uint8_t *memory;
 
     if (make_known(comm, ROOM, &memory))
@@ -135,7 +135,7 @@ static int one_sided_choice(struct braid_comm *comm, void *context)
 /* Another allocation at the same address, which the NICs do not know. */
 static int again(struct braid_comm *comm, void *context)
 {
-    struct braid_stats before, after;
+    struct braid_stats before = {0}, after = {0};
     uint8_t *memory, *first;
 
     (void)context;
@@ -194,8 +194,8 @@ static int rail_lost(struct braid_comm *comm, void *context)
 {
     const uint32_t n = MANY, bytes = 4 << 20; /* it takes seconds, the cable less than one */
     bool sends = !braid_rank(comm), puts = *(bool *)context;
-    struct braid_rail_stats rails[2];
-    struct braid_stats before, now;
+    struct braid_rail_stats rails[2] = {0};
+    struct braid_stats before = {0}, now = {0};
     struct braid_op *ops[MANY];
     struct braid_key key;
     uint8_t *memory;
@@ -233,8 +233,8 @@ static int rail_lost(struct braid_comm *comm, void *context)
 static int rail_lost_by_all_reduce(struct braid_comm *comm, void *context)
 {
     const size_t count = 12 << 20;
-    struct braid_rail_stats rails[2];
-    struct braid_stats before, now;
+    struct braid_rail_stats rails[2] = {0};
+    struct braid_stats before = {0}, now = {0};
     struct braid_op *op;
     uint8_t *memory;
     int32_t *view;
@@ -300,7 +300,7 @@ static int flushed(struct braid_comm *comm, void *context)
 /* It cannot be flushed: NICs read there, and do not write. */
 static int only_read(struct braid_comm *comm, void *context)
 {
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     uint8_t *memory = own_gpu_alloc(ROOM);
     bool sends = !braid_rank(comm);
     struct braid_key key;
@@ -330,7 +330,7 @@ static int only_read(struct braid_comm *comm, void *context)
 static int put_and_get(struct braid_comm *comm, void *context)
 {
     static uint8_t host[LARGE];
-    struct braid_stats before;
+    struct braid_stats before = {0};
     struct braid_key key;
     uint8_t *memory;
 
@@ -366,7 +366,7 @@ static int put_and_get(struct braid_comm *comm, void *context)
 static int staged(struct braid_comm *comm, void *context)
 {
     uint8_t *memory = own_gpu_alloc(ROOM);
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     bool sends = !braid_rank(comm);
 
     if (message(comm, memory, 2, 1000000) || message(comm, memory, 3, 500000))

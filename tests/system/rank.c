@@ -142,7 +142,7 @@ static int allreduce(struct rank *rank)
  * then in tx. */
 static void look_at_rails(struct rank *rank, uint64_t *tx)
 {
-    struct braid_rail_stats all[RAILS_MAX];
+    struct braid_rail_stats all[RAILS_MAX] = {0};
     int n = braid_rail_stats(rank->comm, all, RAILS_MAX);
     unsigned mask = 0;
     uint64_t failures = 0, of_all = 0;
@@ -200,7 +200,7 @@ static bool loop(struct rank *rank, int *rc)
 
 static int work(struct rank *rank)
 {
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     uint64_t tx[RAILS_MAX] = {0};
     int rc = rank->parts
                  ? braid_comm_split(rank->all, braid_rank(rank->all) % rank->parts, 0, &rank->comm)

@@ -36,7 +36,7 @@ static int direct_rails(struct braid_comm *comm, struct braid_rail_stats *rails)
 /* One rail to each neighbour that there is, on the level and the device that the cube says. */
 static int check_rails(struct braid_comm *comm, const struct br_bcube *cube)
 {
-    struct braid_rail_stats rails[RAILS_MOST];
+    struct braid_rail_stats rails[RAILS_MOST] = {0};
     uint32_t me = (uint32_t)braid_rank(comm);
     int n = direct_rails(comm, rails), expected = 0;
 
@@ -82,7 +82,7 @@ struct job {
 
 static int links(struct braid_comm *comm, void *context)
 {
-    struct braid_rail_stats rails[RAILS_MOST];
+    struct braid_rail_stats rails[RAILS_MOST] = {0};
     const struct job *job = context;
     int n = direct_rails(comm, rails);
     char device[48];
@@ -123,7 +123,7 @@ static void bcube__hosts_are_missing(void **state)
 /* Of those that it has never had to do with, too. */
 static int check_peers(struct braid_comm *comm)
 {
-    struct braid_peer_stats peers[RAILS_MOST];
+    struct braid_peer_stats peers[RAILS_MOST] = {0};
     int n = braid_peer_stats(comm, peers, RAILS_MOST);
 
     CHECK(n == braid_size(comm) - 1, "%d peers", n);
@@ -188,7 +188,7 @@ static void bcube__killed_process(void **state)
 /* Says which device each level runs over. */
 static int be_rank(void)
 {
-    struct braid_rail_stats rails[RAILS_MOST];
+    struct braid_rail_stats rails[RAILS_MOST] = {0};
     const char *topology = getenv("BRAID_TOPOLOGY");
     struct br_bcube cube;
     struct braid_comm *comm;

@@ -40,7 +40,7 @@ static int all_reduce(struct braid_comm *comm, void *context)
 {
     static const size_t counts[] = {1, 100, 5000, 300001};
     bool on_host = braid_rank(comm) == braid_size(comm) - 1;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     struct braid_op *ops[4];
     float *data[4];
     uint64_t bytes = 0;
@@ -118,7 +118,7 @@ static int persistent(struct braid_comm *comm, void *context)
 {
     const size_t count = 100000;
     float *data = own_gpu_alloc(count * sizeof *data);
-    struct braid_stats before, after;
+    struct braid_stats before = {0}, after = {0};
     struct braid_op *op;
 
     (void)context;
@@ -159,7 +159,7 @@ static int combined(struct braid_comm *comm, void *context)
     const size_t count = 300001;
     float *data = own_gpu_alloc(count * sizeof *data);
     bool refused = how->refuses || !br_gpu_image.bytes; /* a build under a sanitizer has none */
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     if (how->foreign)
         fake_cuda_make_foreign((uintptr_t)data);

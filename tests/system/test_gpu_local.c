@@ -73,21 +73,21 @@ static int sum_and_check(struct braid_comm *comm, int32_t *data, size_t count)
 
 static uint64_t shared(struct braid_comm *comm)
 {
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     return braid_stats(comm, &stats) ? 0 : stats.gpu_peer_bytes;
 }
 
 static uint64_t staged(struct braid_comm *comm)
 {
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     return braid_stats(comm, &stats) ? 0 : stats.gpu_to_host_bytes + stats.host_to_gpu_bytes;
 }
 
 static uint64_t refused(struct braid_comm *comm)
 {
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     return braid_stats(comm, &stats) ? 0 : stats.downgrade_gpu_sharing;
 }

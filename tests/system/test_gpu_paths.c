@@ -71,7 +71,7 @@ static void moved(struct tally *tally, bool leave, size_t bytes, bool small)
 
 static int check_tally(struct braid_comm *comm, const struct tally *expected)
 {
-    struct braid_stats s;
+    struct braid_stats s = {0};
 
     RETURNS(0, braid_stats(comm, &s));
     CHECK(s.nic_from_gpu_bytes == expected->nic_from && s.nic_to_gpu_bytes == expected->nic_to &&
@@ -261,7 +261,7 @@ static int everything(struct braid_comm *comm, void *context)
     const struct way *way = context;
     struct tally tally = {.nics = way->nics};
     struct braid_region *region;
-    struct braid_stats s;
+    struct braid_stats s = {0};
     uint8_t *memory;
 
     if (make_known(comm, &tally, &memory, &region) || messages(comm, &tally, memory) ||

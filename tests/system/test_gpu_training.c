@@ -26,7 +26,7 @@ static int train(struct braid_comm *comm, void *context)
         .type = BRAID_FLOAT32, .reduction = BRAID_AVG, .policy = policy, .warmup = 2};
     struct braid_layer layers[LAYERS] = {0};
     struct braid_session *session;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     uint64_t bytes = 0; /* each gradient once an iteration, merged or not */
 
     for (int l = 0; l < LAYERS; l++) {
@@ -121,7 +121,7 @@ static int serve(struct braid_comm *comm, void *context)
     float *initial = own_gpu_alloc(count * sizeof *initial);
     struct braid_parameter_layer layer = {.count = count, .initial = initial};
     struct braid_parameters *parameters;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     (void)context;
     for (size_t i = 0; i < count; i++)

@@ -222,7 +222,7 @@ static int check_copies(const struct rank *r, const struct combination *c,
 {
     size_t to_host = b->reads && own_gpu_view(b->send) != b->send ? b->send_bytes : 0;
     size_t to_gpu = b->writes && own_gpu_view(b->recv) != b->recv ? b->recv_bytes : 0;
-    struct braid_stats after;
+    struct braid_stats after = {0};
 
     if (braid_stats(r->comm, &after))
         return wrong(r, c, "stats");
@@ -244,7 +244,7 @@ static int once(const struct rank *r, const struct combination *c, bool again)
     struct case_buffers b = collective_buffers(r->comm, &c->call, c->send, c->recv),
                         seen = collective_seen(&b);
     size_t n = b.writes ? b.recv_bytes : 0;
-    struct braid_stats before;
+    struct braid_stats before = {0};
 
     if (braid_stats(r->comm, &before))
         return wrong(r, c, "stats");
@@ -261,7 +261,7 @@ static int once(const struct rank *r, const struct combination *c, bool again)
 /* Over the devices of the guest: all of them were used. */
 static int every_device_carried(struct braid_comm *comm, const char *devices)
 {
-    struct braid_rail_stats rails[64];
+    struct braid_rail_stats rails[64] = {0};
     uint64_t sent[8] = {0};
     int n = braid_rail_stats(comm, rails, 64), levels = 1;
 

@@ -368,7 +368,7 @@ static int beside_a_blocking_call(struct braid_comm *comm, void *context)
 {
     struct thread first = {comm, 0, 0};
     int32_t value = 10;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     struct braid_op *op;
     pthread_t id;
     void *memory;
@@ -408,7 +408,7 @@ static void operations__beside_a_blocking_call(void **state)
 static void *aborting(void *argument)
 {
     struct thread *t = argument;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     do /* the blocking call */
         t->failed = braid_stats(t->comm, &stats);

@@ -241,7 +241,7 @@ static int wait_all(struct braid_parameters *p)
 static int run(struct braid_comm *comm, const struct braid_parameters_options *options)
 {
     static struct job job;
-    struct braid_parameters_report report;
+    struct braid_parameters_report report = {0};
     struct braid_parameters *p;
     char what[64];
 
@@ -370,7 +370,7 @@ static void parameters__asynchronous_descent(void **state)
 static int by_the_model(struct braid_comm *comm, void *context)
 {
     struct braid_parameters_options o = options("ssd", 0);
-    struct braid_parameters_report report;
+    struct braid_parameters_report report = {0};
     struct braid_parameters *p;
 
     (void)context;

@@ -37,7 +37,7 @@ static int wrong_arguments(struct braid_comm *comm)
     WRONG("server twice", .servers = twice, .n_servers = 2);
     WRONG("no rank 7", .servers = &away, .n_servers = 1);
     WRONG("in_order is 2", .in_order = 2);
-    WRONG("reserved", .reserved = {1});
+    WRONG("braid_parameters_options|struct_size", .struct_size = 1);
 #undef WRONG
     layer.count += (size_t)braid_rank(comm);
     SAYS(-EPROTO, "differ", braid_parameters_create(comm, &layer, 1, NULL, &p));

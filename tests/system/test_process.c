@@ -154,7 +154,7 @@ struct held {
 static int child_is_refused(const struct held *h)
 {
     char text[32];
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     struct braid_region *region;
     struct braid_comm *out;
     struct braid_key key;

@@ -108,7 +108,7 @@ static int iterate(struct braid_comm *comm, struct braid_session *session, int i
 static int check_report(struct braid_session *session, enum layout layout, const char *policy,
                         bool overlap)
 {
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     int first[N], groups = braid_session_groups(session, first, N);
 
     RETURNS(0, braid_session_report(session, &report));
@@ -306,7 +306,7 @@ static int train_any(struct braid_comm *comm, const char *policy, enum layout la
 {
     struct braid_session_options options = {
         .policy = policy, .type = BRAID_INT32, .warmup = 2, .replan = 2, .bucket_bytes = 64 << 10};
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     struct braid_session *session;
     struct braid_layer layers[N];
     int32_t *memory = place(layout, layers);
@@ -426,8 +426,8 @@ static int wrong_options(struct braid_comm *comm)
                               &session));
     SAYS(-EINVAL, "negative",
          braid_session_create(comm, layers, 2, &(struct braid_session_options){.a = -1}, &session));
-    SAYS(-EINVAL, "reserved",
-         braid_session_create(comm, layers, 2, &(struct braid_session_options){.reserved = {1}},
+    SAYS(-EINVAL, "braid_session_options|struct_size",
+         braid_session_create(comm, layers, 2, &(struct braid_session_options){.struct_size = 1},
                               &session));
     layers[1].count = 0;
     SAYS(-EINVAL, "layer 1 has 0", braid_session_create(comm, layers, 2, NULL, &session));
@@ -440,7 +440,7 @@ static int wrong_order(struct braid_comm *comm)
 {
     struct braid_layer layers[3] = {{.count = 4}, {.count = 4}, {.count = 4}};
     struct braid_session_options options = {.policy = "single"};
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     struct braid_session *session;
 
     RETURNS(0, braid_session_create(comm, layers, 3, &options, &session));
@@ -528,7 +528,7 @@ static void session__ends_with_its_communicator(void **state)
 static int calibrated(struct braid_comm *comm, void *context)
 {
     struct braid_session_options options = {.type = BRAID_INT32};
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
     struct braid_session *session;
     struct braid_layer layers[N];
     int32_t *memory = place(ALLOCATED, layers);

@@ -302,8 +302,8 @@ static int memory(struct braid_comm *comm, void *context)
 {
     int rank = braid_rank(comm), size = braid_size(comm);
     struct braid_key keys[RANKS_MOST], key;
-    struct braid_rail_stats rails[RANKS_MOST];
-    struct braid_stats stats;
+    struct braid_rail_stats rails[RANKS_MOST] = {0};
+    struct braid_stats stats = {0};
     struct braid_comm *part;
     int64_t *values, got;
 

@@ -44,8 +44,8 @@ static int work(struct braid_comm *comm)
 
 static int sum_up(struct braid_comm *comm, struct sums *sums)
 {
-    struct braid_rail_stats rails[RAILS];
-    struct braid_stats stats;
+    struct braid_rail_stats rails[RAILS] = {0};
+    struct braid_stats stats = {0};
     uint64_t tx = 0, rx = 0;
     int n;
 
@@ -104,8 +104,8 @@ static int adds_up(struct braid_comm *comm, void *context)
  * ended the time is there. */
 static int waits(struct braid_comm *comm, void *context)
 {
-    struct braid_peer_stats peers[RANKS];
-    struct braid_rail_stats one;
+    struct braid_peer_stats peers[RANKS] = {0};
+    struct braid_rail_stats one = {0};
     struct braid_op *op;
     uint8_t *memory = calloc(1, 1 << 20);
     int rank = braid_rank(comm), n;

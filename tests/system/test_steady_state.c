@@ -94,7 +94,7 @@ static int steady(struct braid_comm *comm, void *context)
     size_t bytes = COUNT * sizeof(float);
     struct memory m = {p->allocated ? braid_alloc(comm, bytes) : malloc(bytes),
                        p->allocated ? braid_alloc(comm, bytes) : malloc(bytes)};
-    struct braid_stats before, after;
+    struct braid_stats before = {0}, after = {0};
     uint64_t moved, copied;
     long allocated;
 

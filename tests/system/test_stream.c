@@ -196,7 +196,7 @@ static int mixed(struct braid_comm *comm, void *context)
 {
     static int32_t in[3000], out[3000];
     int rank = braid_rank(comm), size = braid_size(comm);
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
 
     (void)context;
     RETURNS(0, open_stream());

@@ -11,7 +11,7 @@
 
 static void live_sample(struct br_live *live, uint64_t now, uint64_t messages, double *rates)
 {
-    struct braid_rail_stats rails[BR_LIVE_RAILS];
+    struct braid_rail_stats rails[BR_LIVE_RAILS] = {0};
     int n = braid_rail_stats(live->comm, rails, BR_LIVE_RAILS);
 
     n = n < 0 ? 0 : n > BR_LIVE_RAILS ? BR_LIVE_RAILS : n;

@@ -68,7 +68,7 @@ struct br_packet_cost br_packet_cost_read(const struct br_packet_cost_counters *
 {
     struct br_packet_cost cost = {.cycles = read_counter(c->cycles_fd),
                                   .instructions = read_counter(c->instructions_fd)};
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     struct timespec cpu;
 
     if (!clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu))

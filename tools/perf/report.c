@@ -125,7 +125,7 @@ void br_perf_report_add(struct br_perf_report *r, const struct br_perf_row *row)
 
 static void add_rails(struct br_perf_report *r, struct braid_comm *comm)
 {
-    struct braid_rail_stats rails[RAILS];
+    struct braid_rail_stats rails[RAILS] = {0};
     int n = braid_rail_stats(comm, rails, RAILS);
     cJSON *array = cJSON_AddArrayToObject(r->root, "rails");
 

@@ -76,7 +76,7 @@ struct rail_bytes {
 
 static void rail_bytes_read(struct rail_bytes *rails, struct braid_comm *comm)
 {
-    struct braid_rail_stats stats[RAILS];
+    struct braid_rail_stats stats[RAILS] = {0};
     int n = braid_rail_stats(comm, stats, RAILS);
 
     rails->n = n < 0 ? 0 : n < RAILS ? n : RAILS;
@@ -91,7 +91,7 @@ static void rail_bytes_read(struct rail_bytes *rails, struct braid_comm *comm)
 /* "tcp:eth0" and "tcp:eth1": the back end, and "eth0,eth1". Returns how many rails there are. */
 static int perf_session_describe(struct session *s)
 {
-    struct braid_rail_stats rails[RAILS];
+    struct braid_rail_stats rails[RAILS] = {0};
     int n = braid_rail_stats(s->pair.comm, rails, RAILS), up = 0;
     size_t used = 0;
 

@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/memory.h"
@@ -63,9 +64,6 @@ static int check_numbers(const struct braid_parameters_options *o, enum br_param
                         WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
     if (o->in_order != 0 && o->in_order != 1)
         return br_error(EINVAL, WHO ": in_order is %d; it must be 0 or 1", o->in_order);
-    for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
-        if (o->reserved[i])
-            return br_error(EINVAL, WHO ": reserved fields of the options must be zero");
     return 0;
 }
 
@@ -96,15 +94,15 @@ static int parameters_check_layers(const struct braid_parameter_layer *layers, i
 }
 
 static int parameters_check(struct braid_comm *comm, const struct braid_parameter_layer *layers,
-                            int n, const struct braid_parameters_options *o,
-                            enum br_parameters_method *method)
+                            int n, const struct braid_parameters_options *options,
+                            struct braid_parameters_options *o, enum br_parameters_method *method)
 {
-    static const struct braid_parameters_options none;
     int rc = br_comm_check(comm, WHO), ranks;
 
+    if (!rc)
+        rc = br_sized_read(WHO, "braid_parameters_options", options, sizeof *o, sizeof *o, o);
     if (rc)
         return rc;
-    o = o ? o : &none;
     ranks = braid_size(comm);
     rc = find_method(o->method, method);
     if (!rc)
@@ -119,8 +117,7 @@ static void parameters_set_options(struct braid_parameters *p,
 {
     struct braid_parameters_options *o = &p->options;
 
-    if (options)
-        *o = *options;
+    *o = *options;
     o->rate = o->rate > 0 ? o->rate : 0.01f;
     o->drop = o->drop > 0 ? o->drop : 0.1f;
     o->slice_bytes = o->slice_bytes >= sizeof(float) ? o->slice_bytes : SLICE_BYTES;
@@ -211,12 +208,12 @@ static int get_slices(struct braid_parameters *p)
 
 static int get_servers(struct braid_parameters *p, const struct braid_parameters_options *options)
 {
-    p->n_servers = options && options->servers ? options->n_servers : p->ranks;
+    p->n_servers = options->servers ? options->n_servers : p->ranks;
     p->servers = calloc((size_t)p->n_servers, sizeof *p->servers);
     if (!p->servers)
         return br_error(ENOMEM, WHO ": no memory");
     for (int i = 0; i < p->n_servers; i++)
-        p->servers[i] = options && options->servers ? options->servers[i] : i;
+        p->servers[i] = options->servers ? options->servers[i] : i;
     return 0;
 }
 
@@ -394,8 +391,9 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
 {
     BR_DISABLE_CANCELLATION;
     enum br_parameters_method method = BR_PARAMETERS_SSGD;
+    struct braid_parameters_options copy;
     struct braid_parameters *p;
-    int rc = parameters ? parameters_check(comm, layers, n, options, &method)
+    int rc = parameters ? parameters_check(comm, layers, n, options, &copy, &method)
                         : br_error(EINVAL, WHO ": nowhere to store the parameters");
 
     if (rc)
@@ -413,8 +411,8 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
     p->ranks = braid_size(comm);
     p->n = (uint32_t)n;
     p->next = n - 1;
-    parameters_set_options(p, options);
-    rc = parameters_allocate(p, layers, options);
+    parameters_set_options(p, &copy);
+    rc = parameters_allocate(p, layers, &copy);
     if (!rc)
         rc = copy_initial(p, layers);
     rc = br_agree(p->comm, rc ? 0 : parameters_digest(p), rc, WHO, "layers or options");
@@ -442,12 +440,19 @@ float *braid_parameters_weight(struct braid_parameters *p, int layer)
 
 int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_report *report)
 {
+    struct braid_parameters_report full;
+    size_t bytes;
+    int rc;
+
     if (!p || !report)
         return br_error(EINVAL, "braid_parameters_report: parameters or report is NULL");
-    *report = p->report;
-    report->steps = atomic_load(&p->steps);
+    rc = br_sized_room("braid_parameters_report", "the report", report, sizeof full, &bytes);
+    if (rc)
+        return rc;
+    full = p->report;
+    full.steps = atomic_load(&p->steps);
     if (p->iteration > p->warmup)
-        report->local =
-            (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+        full.local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+    br_sized_write(report, bytes, &full, sizeof full);
     return 0;
 }

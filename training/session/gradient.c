@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/memory.h"
 
@@ -238,16 +239,24 @@ int braid_session_step(struct braid_session *s)
 
 int braid_session_report(struct braid_session *s, struct braid_session_report *report)
 {
+    struct braid_session_report full;
+    size_t bytes;
+    int rc;
+
     if (!s || !report)
         return br_error(EINVAL, "braid_session_report: session or report is NULL");
-    *report = s->report;
-    report->groups = (int)s->n_groups;
-    report->urgent = s->urgent;
-    report->a = s->work.cost.a;
-    report->b = s->work.cost.b;
-    report->trying = br_autotune_left(&s->autotune);
+    rc = br_sized_room("braid_session_report", "the report", report, sizeof full, &bytes);
+    if (rc)
+        return rc;
+    full = s->report;
+    full.groups = (int)s->n_groups;
+    full.urgent = s->urgent;
+    full.a = s->work.cost.a;
+    full.b = s->work.cost.b;
+    full.trying = br_autotune_left(&s->autotune);
     if (s->profiler.iterations)
-        report->iteration = br_profiler_iteration(&s->profiler, &report->exposed);
+        full.iteration = br_profiler_iteration(&s->profiler, &full.exposed);
+    br_sized_write(report, bytes, &full, sizeof full);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/process.h"
+#include "base/sized.h"
 #include "collectives/comm/comm.h"
 #include "collectives/schedule/type.h"
 #include "training/session/agree.h"
@@ -31,10 +32,6 @@ static int check_options(const struct braid_session_options *o)
         return br_error(
             EINVAL, "braid_session_create: a is %g s, b is %g s/byte; they must not be negative",
             o->a, o->b);
-    for (size_t i = 0; i < sizeof o->reserved / sizeof o->reserved[0]; i++)
-        if (o->reserved[i])
-            return br_error(EINVAL,
-                            "braid_session_create: reserved fields of the options must be zero");
     return 0;
 }
 
@@ -60,8 +57,7 @@ static int session_check_layers(const struct braid_layer *layers, int n)
 static void session_set_options(struct braid_session *s,
                                 const struct braid_session_options *options)
 {
-    if (options)
-        s->options = *options;
+    s->options = *options;
     s->options.warmup = s->options.warmup ? s->options.warmup : WARMUP;
     s->options.replan = s->options.replan ? s->options.replan : REVIEW;
     s->options.bucket_bytes =
@@ -218,7 +214,8 @@ static int try_algorithm(struct braid_session *s)
 /* ---- public ---------------------------------------------------------------------------------- */
 
 static int session_check(const struct braid_comm *comm, const struct braid_layer *layers, int n,
-                         const struct braid_session_options *options, enum br_policy *policy)
+                         const struct braid_session_options *options,
+                         struct braid_session_options *copy, enum br_policy *policy)
 {
     int rc = br_comm_check(comm, "braid_session_create");
 
@@ -226,11 +223,13 @@ static int session_check(const struct braid_comm *comm, const struct braid_layer
         rc = session_check_layers(layers, n);
 
     *policy = BR_POLICY_AUTO;
-    if (!rc && options)
-        rc = check_options(options);
-    if (!rc && options && options->policy)
-        rc = br_error_prefix(br_policy_find(options->policy, policy),
-                             "braid_session_create: policy ");
+    if (!rc)
+        rc = br_sized_read("braid_session_create", "braid_session_options", options, sizeof *copy,
+                           sizeof *copy, copy);
+    if (!rc)
+        rc = check_options(copy);
+    if (!rc && copy->policy)
+        rc = br_error_prefix(br_policy_find(copy->policy, policy), "braid_session_create: policy ");
     return rc;
 }
 
@@ -239,9 +238,10 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
                          struct braid_session **session)
 {
     BR_DISABLE_CANCELLATION;
+    struct braid_session_options copy;
     struct braid_session *s;
     enum br_policy policy;
-    int rc = session ? session_check(comm, layers, n, options, &policy)
+    int rc = session ? session_check(comm, layers, n, options, &copy, &policy)
                      : br_error(EINVAL, "braid_session_create: nowhere to store the session");
 
     if (rc)
@@ -252,7 +252,7 @@ int braid_session_create(struct braid_comm *comm, const struct braid_layer *laye
     s->comm = comm;
     s->n = (uint32_t)n;
     s->policy = policy;
-    session_set_options(s, options);
+    session_set_options(s, &copy);
     rc = session_allocate(s);
     if (!rc)
         rc = take_layers(s, layers);

@@ -54,15 +54,13 @@ static void collective__arguments(void **state)
 
 static void collective__options(void **state)
 {
-    struct braid_options timeout = {.timeout_ms = -1}, reserved = {.reserved = {0, 0, 0, 1}},
-                         name = {.algorithm = "quantum"};
+    struct braid_options timeout = {.timeout_ms = -1}, name = {.algorithm = "quantum"};
     struct braid_options too_long = {.algorithm = "dissemination of all that is known"},
                          other = {.algorithm = "tree"};
     struct braid_op *op;
 
     (void)state;
     SAYS(-EINVAL, "timeout_ms|-1", braid_barrier(comm, &timeout, NULL));
-    SAYS(-EINVAL, "reserved", braid_barrier(comm, &reserved, NULL));
     SAYS(-EINVAL, "timeout_ms|-1", braid_send(comm, in, 4, 0, &timeout, NULL));
     SAYS(-EINVAL, "algorithm|'quantum'", braid_allreduce(comm, in, out, 8, I32, SUM, &name, NULL));
     SAYS(-EINVAL, "algorithm|dissemination of", braid_barrier(comm, &too_long, NULL));
@@ -192,10 +190,70 @@ static void point_to_point__arguments(void **state)
     assert_memory_equal(in, out, 20);
 }
 
+/* Options of headers older and newer than the library. */
+static void options__other_versions(void **state)
+{
+    struct braid_options old = {.struct_size = offsetof(struct braid_options, timeout_ms),
+                                .timeout_ms = -1};
+    struct {
+        struct braid_options options;
+        uint64_t newer;
+    } next = {.options = {.struct_size = sizeof next, .timeout_ms = 1000}};
+    struct braid_op *op;
+
+    (void)state;
+    assert_int_equal(braid_barrier(comm, &old, NULL), 0); /* the program does not know timeout_ms */
+    assert_int_equal(braid_barrier(comm, &next.options, NULL), 0);
+    assert_int_equal(braid_send(comm, in, 4, 0, &next.options, &op), 0);
+    assert_int_equal(braid_recv(comm, out, 4, 0, &old, NULL), 0);
+    assert_int_equal(braid_wait(op, -1), 0);
+    next.newer = 1;
+    SAYS(-EINVAL, "braid_barrier|braid_options|newer", braid_barrier(comm, &next.options, NULL));
+    SAYS(-EINVAL, "braid_send|braid_options|newer",
+         braid_send(comm, in, 4, 0, &next.options, NULL));
+    next.newer = 0;
+    next.options.timeout_ms = -1; /* is read although the struct has another size */
+    SAYS(-EINVAL, "timeout_ms|-1", braid_barrier(comm, &next.options, NULL));
+    old.struct_size = 5000;
+    SAYS(-EINVAL, "struct_size|5000", braid_barrier(comm, &old, NULL));
+}
+
+static void init__struct_size(void **state)
+{
+    struct braid_config config = {
+        .struct_size = offsetof(struct braid_config, pin_cpu), .size = 1, .pin_cpu = 4096};
+    struct braid_comm *job;
+
+    (void)state;
+    assert_int_equal(braid_init(&config, &job), 0);
+    assert_int_equal(braid_finalize(job), 0);
+    config.struct_size = 3;
+    SAYS(-EINVAL, "braid_config|struct_size", braid_init(&config, &job));
+}
+
+/* Counters into a struct of an older header, and into one that was not set to zero. */
+static void stats__struct_size(void **state)
+{
+    struct braid_stats stats = {.struct_size = offsetof(struct braid_stats, failed_operations)};
+    struct braid_rail_stats rail = {.struct_size = SIZE_MAX / 3};
+
+    (void)state;
+    assert_int_equal(braid_barrier(comm, NULL, NULL), 0);
+    stats.failed_operations = 77;
+    assert_int_equal(braid_stats(comm, &stats), 0);
+    assert_int_equal(stats.operations, 1);
+    assert_int_equal(stats.failed_operations, 77);
+    stats.struct_size = 7;
+    SAYS(-EINVAL, "braid_stats|struct_size", braid_stats(comm, &stats));
+    SAYS(-EINVAL, "braid_rail_stats|struct_size", braid_rail_stats(comm, &rail, 1));
+    SAYS(-EINVAL, "braid_peer_stats|struct_size",
+         braid_peer_stats(comm, &(struct braid_peer_stats){.struct_size = 1}, 1));
+}
+
 static void insight__arguments(void **state)
 {
-    struct braid_rail_stats rail;
-    struct braid_stats stats;
+    struct braid_rail_stats rail = {0};
+    struct braid_stats stats = {0};
 
     (void)state;
     SAYS(-EINVAL, "braid_rank", braid_rank(NULL));
@@ -248,6 +306,9 @@ int main(void)
         cmocka_unit_test(key__check_is_no_part_of_the_secret),
         cmocka_unit_test_setup_teardown(point_to_point__arguments, join, leave),
         cmocka_unit_test_setup_teardown(insight__arguments, join, leave),
+        cmocka_unit_test_setup_teardown(options__other_versions, join, leave),
+        cmocka_unit_test_setup_teardown(stats__struct_size, join, leave),
+        cmocka_unit_test(init__struct_size),
         cmocka_unit_test(init__cpu_that_is_not_there),
         cmocka_unit_test_setup_teardown(abort__ends_everything, join, leave),
     };

@@ -142,7 +142,7 @@ static void handles__of_an_ended_job_are_answered(void **state)
     struct braid_region *region;
     struct braid_key key;
     struct braid_op *op, *persistent;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     int done;
 
     (void)state;

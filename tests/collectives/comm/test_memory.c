@@ -240,7 +240,7 @@ static void memory_use__registers_once_for_all_operations(void **state)
     uint8_t *input =
         mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *output = input + bytes;
-    struct braid_stats stats;
+    struct braid_stats stats = {0};
     char text[BR_MEMORY_TEXT], small[4] = {0};
 
     (void)state;

@@ -178,7 +178,7 @@ static void iterate(struct braid_session *session, int n, uint64_t ms)
 
 static struct braid_session_report report_of(struct braid_session *session)
 {
-    struct braid_session_report report;
+    struct braid_session_report report = {0};
 
     assert_int_equal(braid_session_report(session, &report), 0);
     return report;
