@@ -24,6 +24,8 @@
 struct br_executor;
 struct br_operation;
 
+/* A guest, whose operations stand in the queue of another executor (shm/executor.h), has takes,
+ * submit, step and waits_for alone: that executor steps it, and ends its operations. */
 struct br_executor_ops {
     /* Does this executor run the operation? All ranks of its communicator find the same. NULL: it
      * takes all. It may write into op what submit needs. */
@@ -41,6 +43,11 @@ struct br_executor_ops {
     /* When to step again at the latest, if nothing arrives until then: ns; UINT64_MAX: need not
      * be. */
     uint64_t (*due)(const struct br_executor *executor, uint64_t now);
+    /* Of a guest (shm/executor.h), whose operation is at the head of the queue: writes into text
+     * what that keeps from going on, if it is not a rank of the host. op: the operation for whose
+     * error the text is. false: it is a rank. */
+    bool (*waits_for)(const struct br_executor *executor, const struct br_operation *op, char *text,
+                      size_t bytes);
 };
 
 struct br_executor {

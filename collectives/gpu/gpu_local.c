@@ -360,11 +360,13 @@ static int gpu_local_step(struct br_executor *executor, uint64_t now)
     return rc;
 }
 
-static bool gpu_local_waits_for(const struct br_shm_executor *shm, const struct br_operation *op,
+static bool gpu_local_waits_for(const struct br_executor *executor, const struct br_operation *op,
                                 char *text, size_t bytes)
 {
-    const struct br_operation *first = br_container_of(shm->queue.next, struct br_operation, node);
-    int phase = gpu_local_of(shm->guest)->phase;
+    const struct br_gpu_local *gpu_local = gpu_local_of(executor);
+    const struct br_operation *first =
+        br_container_of(gpu_local->shm->queue.next, struct br_operation, node);
+    int phase = gpu_local->phase;
 
     if (br_staging_shm_gpu(first))
         snprintf(text, bytes, "a reduction on GPU %d", br_staging_shm_gpu(first) - 1);
@@ -388,8 +390,10 @@ void br_gpu_local_hosts_ended(struct br_operation *part)
 
 int br_gpu_local_create(struct br_shm_executor *shm)
 {
-    static const struct br_executor_ops ops = {
-        .takes = gpu_local_takes, .submit = gpu_local_submit, .step = gpu_local_step};
+    static const struct br_executor_ops ops = {.takes = gpu_local_takes,
+                                               .submit = gpu_local_submit,
+                                               .step = gpu_local_step,
+                                               .waits_for = gpu_local_waits_for};
     struct br_gpu_local *gpu_local = calloc(1, sizeof *gpu_local);
 
     if (!gpu_local)
@@ -398,7 +402,6 @@ int br_gpu_local_create(struct br_shm_executor *shm)
     gpu_local->shm = shm;
     gpu_local->context = shm->context;
     shm->guest = shm->executor.next = &gpu_local->executor;
-    shm->guest_waits_for = gpu_local_waits_for;
     return 0;
 }
 

@@ -401,7 +401,7 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
     char name[80];
 
     if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
-        shm->guest_waits_for(shm, op, text, bytes))
+        shm->guest->ops->waits_for(shm->guest, op, text, bytes))
         return text;
     if (first && br_staging_shm_gpu(first))
         snprintf(text, bytes, "copies of GPU %d", br_staging_shm_gpu(first) - 1);

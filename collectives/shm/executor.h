@@ -48,10 +48,6 @@ struct br_shm_executor {
     /* An executor that has rounds on the shared segment as well (gpu_local.h): its operations stand
      * in `queue`, and it is stepped while the head is one of them. NULL: there is none */
     struct br_executor *guest;
-    /* What the head, an operation of the guest, waits for besides ranks of the host: writes it into
-     * text. false: nothing. */
-    bool (*guest_waits_for)(const struct br_shm_executor *shm, const struct br_operation *op,
-                            char *text, size_t bytes);
 };
 
 /* Creates comm->shm if all ranks of comm, which are connected, reach each other through shm;
