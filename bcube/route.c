@@ -143,8 +143,7 @@ static int route_check_end(const struct br_bcube *cube, uint32_t host,
     return br_error(EHOSTUNREACH, "host %u %s has no level that works", host, text);
 }
 
-/* ---- the last resort: a search by A* -----------------------------------------------------------
- */
+/* ---- the last resort: a search by A* --------------------------------------------------------- */
 
 struct node {
     struct br_list link; /* in open[hops + left], until it is taken */

@@ -80,8 +80,7 @@ static void copy(void *to, const void *from, size_t bytes)
         exit(refused(result, "a copy"));
 }
 
-/* ---- results
- * ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* Small numbers, whose sums every type holds exactly: what rank r gives as element i. */
 static int given(size_t i, int r)
@@ -242,8 +241,7 @@ static int direct(void)
     return 0;
 }
 
-/* ---- order in a stream
- * ------------------------------------------------------------------------- */
+/* ---- order in a stream ----------------------------------------------------------------------- */
 
 /* The caller's. */
 struct work {
@@ -366,8 +364,7 @@ static int order(void)
     return rc;
 }
 
-/* ---- rate
- * -------------------------------------------------------------------------------------- */
+/* ---- rate ------------------------------------------------------------------------------------ */
 
 struct pipes {
     struct CUstream_st *streams[2]; /* down, up */
@@ -461,8 +458,7 @@ static int rate(size_t bytes)
     return ratio < GOAL ? 3 : 0;
 }
 
-/* ---- main
- * -------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 /* The caller's own CUDA: the context stays current for the life of the process. */
 static int start_cuda(void)

@@ -70,8 +70,7 @@ static int wait_for_all(void)
     return result == BR_CUDA_SUCCESS ? 0 : br_cuda_error(cuda, result, "a reduction on the GPU");
 }
 
-/* ---- results
- * ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static bool is_nan(enum braid_type type, const char *p)
 {
@@ -157,8 +156,7 @@ static int check_all(void)
     return 0;
 }
 
-/* ---- speed
- * ------------------------------------------------------------------------------------- */
+/* ---- speed ----------------------------------------------------------------------------------- */
 
 /* Seconds of one of REPEATS in a row. With one source it is a copy. */
 static double once(enum braid_type type, enum braid_reduction op, int n_src, size_t bytes)
@@ -209,8 +207,7 @@ static int measure_all(void)
     return good ? 0 : 1;
 }
 
-/* ---- main
- * -------------------------------------------------------------------------------------- */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static int allocate(int device, size_t bytes)
 {

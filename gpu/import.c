@@ -50,8 +50,7 @@ void br_imports_destroy(struct br_imports *imports, const struct br_cuda *cuda)
     free(imports);
 }
 
-/* ---- descriptors
- * ------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static struct origin *find_origin(const struct br_imports *imports, int rank)
 {
@@ -155,8 +154,7 @@ void br_imports_drop(struct br_imports *imports, const struct br_cuda *cuda, int
     import->serial = 0;
 }
 
-/* ---- mappings
- * ---------------------------------------------------------------------------------- */
+/* ---- mappings -------------------------------------------------------------------------------- */
 
 static size_t import_sum(const struct br_extent *extents, uint32_t n)
 {

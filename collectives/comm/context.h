@@ -106,7 +106,7 @@ struct br_context {
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
     int n_regions;
     uint32_t next_region;
-    /* for memory in none of these; NULL: no device needs it, or none is to be had */
+    /* for memory in none of these; NULL: no device needs one, or it could not be created */
     struct br_cache *cache;
     /* uses of memory that goes without a region with devices that want one */
     uint64_t unregistered;

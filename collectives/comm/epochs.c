@@ -89,8 +89,7 @@ int br_epochs_failures(const struct br_bcube *cube, const uint64_t *broken,
     }
 }
 
-/* ---- disjoint trees
- * ----------------------------------------------------------------------------------- */
+/* ---- disjoint trees -------------------------------------------------------------------------- */
 
 static int epochs_keep(struct br_epochs *epochs, struct br_disjoint_trees *trees)
 {

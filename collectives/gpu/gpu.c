@@ -210,8 +210,7 @@ static struct br_gpu_counters gpu_counters(const struct br_context *context)
                                     c.shared_bytes};
 }
 
-/* ---- executors ---------------------------------------------------------------------------------
- */
+/* ---- executors ------------------------------------------------------------------------------- */
 
 static int gpu_add_executors(struct braid_comm *comm)
 {

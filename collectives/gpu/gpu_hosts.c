@@ -23,8 +23,7 @@ struct br_gpu_hosts {
     int32_t vote;            /* of this host, then of all: 1 is yes */
 };
 
-/* ---- operations
- * -------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void gpu_hosts_start(struct br_gpu_hosts *hosts, struct br_operation *whole, void *memory,
                             size_t count, enum braid_type type, enum braid_reduction reduction,
@@ -92,8 +91,7 @@ bool br_gpu_hosts_ends(struct br_gpu_hosts *hosts, struct br_operation *whole)
     return hosts->op.parent == whole && !gpu_hosts_has_ended(hosts);
 }
 
-/* ---- levels
- * ------------------------------------------------------------------------------------ */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 static bool gpu_hosts_possible(const struct br_context *context)
 {

@@ -109,8 +109,7 @@ char *br_inventory_switch_name(const struct br_inventory *inventory, uint32_t le
 char *br_inventory_port_name(const struct br_inventory *inventory, uint32_t level, uint32_t index,
                              uint32_t port, char *out);
 
-/* ---- inventory_check.c: contradictions within an inventory and between it and its shape -------
- */
+/* ---- inventory_check.c: contradictions within an inventory and between it and its shape ------ */
 
 /* One contradiction. line: where it is in the file; 0 when it is about something that is missing.
  * text: what is wrong and what to write; valid during the call. */

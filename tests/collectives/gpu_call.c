@@ -166,8 +166,7 @@ void create(struct job *job, int n, uint32_t chunk_bytes, struct br_offload *off
                });
 }
 
-/* ---- a GPU that is lost ------------------------------------------------------------------------
- */
+/* ---- a GPU that is lost ---------------------------------------------------------------------- */
 
 static void *kept[8];
 static int n_kept;

@@ -69,8 +69,7 @@ static void split__by_color_and_key(void **state)
     everywhere(1, 9, 1, by_color_and_key);
 }
 
-/* ---- every collective, on several at once
- * ----------------------------------------------------- */
+/* ---- every collective, on several at once ---------------------------------------------------- */
 
 enum { COMMS = 4, KINDS = 9, EACH = COMMS * KINDS };
 
@@ -251,8 +250,7 @@ static void split__rows_and_columns(void **state)
     everywhere(2, 6, 2, in_turns);
 }
 
-/* ---- what they share and what they do not
- * ------------------------------------------------------ */
+/* ---- what they share and what they do not ---------------------------------------------------- */
 
 /* The same two ranks, the same tag, three communicators; received in another order than sent. */
 static int messages(struct braid_comm *comm, void *context)
@@ -338,8 +336,7 @@ static void split__memory_is_the_family_s(void **state)
     everywhere(1, 5, 2, memory);
 }
 
-/* ---- the end, and numbers
- * --------------------------------------------------------------------- */
+/* ---- the end, and numbers -------------------------------------------------------------------- */
 
 static int again_and_again(struct braid_comm *comm, void *context)
 {
@@ -449,8 +446,7 @@ static void split__wrong_color(void **state)
     everywhere(2, 3, 1, wrong_color);
 }
 
-/* ---- failure
- * ---------------------------------------------------------------------------------- */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 /* What ends one ends all, and the message says which communicator, and whom the deadline was
  * waiting for. */

@@ -32,8 +32,7 @@ struct session {
     bool over, failed;
 };
 
-/* ---- what is read before and after a run ------------------------------------------------------
- */
+/* ---- what is read before and after a run ----------------------------------------------------- */
 
 /* How busy all cores of this machine are, as perftest counts it: ticks since the machine started;
  * zeros: unknown. */

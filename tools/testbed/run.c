@@ -211,8 +211,7 @@ int br_bcube_run(int argc, char **argv)
     return br_launch(&launch);
 }
 
-/* ---- exec --------------------------------------------------------------------------------------
- */
+/* ---- exec ------------------------------------------------------------------------------------ */
 
 static int exec_enter(struct br_testbed *testbed, const char *text)
 {

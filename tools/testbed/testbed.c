@@ -138,8 +138,7 @@ char *br_testbed_management_ip(const struct br_testbed *testbed, uint32_t host,
     return br_address_text(br_cabling_management(&testbed->cabling, host), NO_BITS, out);
 }
 
-/* ---- inventory ---------------------------------------------------------------------------------
- */
+/* ---- inventory ------------------------------------------------------------------------------- */
 
 static void testbed_fill_host(struct br_inventory *inventory, const struct br_testbed *testbed,
                               uint32_t number)

@@ -270,8 +270,7 @@ const struct br_sim_counters *br_sim_counters(const struct br_sim *sim)
     return &sim->counters;
 }
 
-/* ---- the event heap: a binary heap by (time, order of insertion) -------------------------------
- */
+/* ---- the event heap: a binary heap by (time, order of insertion) ----------------------------- */
 
 static bool heap_before(const struct br_sim_step *a, const struct br_sim_step *b)
 {
@@ -321,8 +320,7 @@ bool br_sim_heap_pop(struct br_sim_heap *heap, struct br_sim_step *out)
     return true;
 }
 
-/* ---- the trace: a hash over all that happened, and on request a line for each fact
- * ---------------- */
+/* ---- the trace: a hash over all that happened, and on request a line for each fact ----------- */
 
 static inline uint64_t sim_trace_mix(uint64_t hash, uint64_t value)
 {

@@ -27,8 +27,7 @@ static void assert_moved(const struct br_copier_counters *before, uint64_t to_ho
     assert_int_equal(now.shared_bytes, 0);
 }
 
-/* ---- results
- * ---------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* Nothing but what NICs move and kernels combine. */
 static void run_direct(struct job *job, struct call c)
@@ -138,8 +137,7 @@ static void direct__to_the_byte(void **state)
     job_destroy(&job);
 }
 
-/* ---- not all alike
- * ---------------------------------------------------------------------------- */
+/* ---- not all alike --------------------------------------------------------------------------- */
 
 /* Of each rank where it says, or all direct. */
 static void place(const struct job *job, struct call *c, const enum where *where, uint8_t **devices)
@@ -293,8 +291,7 @@ static void direct__reserved(void **state)
     job_destroy(&job);
 }
 
-/* ---- flush
- * ------------------------------------------------------------------------------------ */
+/* ---- flush ----------------------------------------------------------------------------------- */
 
 /* Each message that has come, before anything reads it. */
 static void direct__flushes(void **state)

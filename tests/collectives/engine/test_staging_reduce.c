@@ -52,8 +52,7 @@ static uint64_t downgrades(void)
     return atomic_load(&br_downgrades.downgrade_gpu_reduction);
 }
 
-/* ---- results
- * ---------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void every_type(struct job *job, enum br_collective collective, bool in_place, size_t count)
 {
@@ -153,8 +152,7 @@ static void reduction__of_another_context(void **state)
     job_destroy(&job);
 }
 
-/* ---- the choice
- * ------------------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------------------ */
 
 static void reduction__by_measured_cost(void **state)
 {
@@ -190,8 +188,7 @@ static void reduction__not_without_pinned_memory(void **state)
     job_destroy(&job);
 }
 
-/* ---- errors
- * ----------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 /* In the middle of an operation: the CPU does the rest, and all that comes later; said and counted
  * once. */

@@ -78,8 +78,7 @@ static void run(struct job *job, int rank, struct br_operation *op)
         fail_msg("%s", op->message);
 }
 
-/* ---- what arrives and leaves
- * ------------------------------------------------------------------ */
+/* ---- what arrives and leaves ----------------------------------------------------------------- */
 
 /* What was put stands there when the put ends: the fake driver does no copy that nobody has asked
  * about. */
@@ -209,8 +208,7 @@ static void target__copies_each_byte_once(void **state)
     job_destroy(&job);
 }
 
-/* ---- what is refused
- * --------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static void target__refuses_atomics(void **state)
 {
@@ -264,8 +262,7 @@ static void target__refuses_what_lies_beyond(void **state)
     job_destroy(&job);
 }
 
-/* ---- failures
- * ----------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 static void failing(const char *symbol, br_cuda_result result, const char *text, bool put,
                     size_t bytes)
