@@ -14,7 +14,7 @@ install(EXPORT braid NAMESPACE braid:: FILE braidTargets.cmake DESTINATION ${CMA
 
 configure_package_config_file(cmake/braidConfig.cmake.in ${CMAKE_BINARY_DIR}/braidConfig.cmake
     INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/braidConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/braidConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/braidConfig.cmake ${CMAKE_BINARY_DIR}/braidConfigVersion.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/braid)
 

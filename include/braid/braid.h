@@ -71,15 +71,15 @@
 extern "C" {
 #endif
 
-#define BRAID_VERSION_MAJOR 0
-#define BRAID_VERSION_MINOR 1
+#define BRAID_VERSION_MAJOR 1
+#define BRAID_VERSION_MINOR 0
 #define BRAID_VERSION_PATCH 0
 
 struct braid_comm;   /* a group of ranks and this process's rank in it */
 struct braid_op;     /* an operation: from submit to completion */
 struct braid_region; /* registered memory */
 
-/* "0.1.0". Static. */
+/* "1.0.0". Static. What may change in which version: doc/api.md. */
 const char *braid_version(void);
 
 /* What went wrong in the calling thread's last failing call, naming rank, level, device and

@@ -33,7 +33,7 @@ cp "$source" "$scratch/user/main.c"
 cat > "$scratch/user/CMakeLists.txt" << 'LISTS'
 cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
-find_package(braid 0.1 REQUIRED)
+find_package(braid 1.0 REQUIRED)
 add_executable(shared_user main.c)
 target_link_libraries(shared_user PRIVATE braid::braid)
 add_executable(static_user main.c)
