@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
 #include "collectives/comm/operation_pool.h"
@@ -137,26 +138,37 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
         return;
     op->priority = options->priority;
     op->tag = options->tag;
+    op->done = options->done;
+    op->done_context = options->context;
     if (options->timeout_ms)
         op->timeout = (uint64_t)options->timeout_ms * BR_MS;
     if (options->algorithm && strcmp(options->algorithm, "auto") != 0)
         snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
 }
 
-/* Submits; blocks if the caller gave no place for a handle. */
+/* Does a call block? Only where the caller has given no place for a handle and no function. */
+static bool api_blocks(const struct braid_options *options, struct braid_op **out)
+{
+    return !out && !(options && options->done);
+}
+
+/* Submits; blocks if nobody else will hear of the end. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
-    struct braid_op *handle = out ? br_operation_handle(op) : NULL;
-    int rc = out ? br_progress_submit(op) : br_progress_run(op);
+    bool blocks = !out && !op->done;
+    int rc;
 
+    op->released = !out && op->done;
+    if (out) /* before: `done` may be called by another thread at once */
+        *out = br_operation_handle(op);
+    rc = blocks ? br_progress_run(op) : br_progress_submit(op);
     if (rc) {
+        if (out)
+            *out = NULL;
         br_comm_put_operation(op);
         return rc;
     }
-    if (!out)
-        return br_comm_finish_operation(op);
-    *out = handle;
-    return 0;
+    return blocks ? br_comm_finish_operation(op) : 0;
 }
 
 static void api_fill(const struct braid_comm *comm, const struct call *c,
@@ -216,6 +228,7 @@ static int api_call(struct braid_comm *comm, const char *name, const struct call
 {
     BR_DISABLE_CANCELLATION;
     struct braid_options copy;
+    bool blocks;
     struct call_bytes bytes;
     struct br_operation *op;
     int rc = check_call(comm, name, c, &bytes);
@@ -224,11 +237,14 @@ static int api_call(struct braid_comm *comm, const char *name, const struct call
         *out = NULL;
     if (!rc)
         rc = api_check_options(name, &options, &copy);
+    if (!rc && persistent && !out)
+        rc = br_error(EINVAL, "%s: nowhere to store the operation", name);
     if (rc)
         return rc;
-    if (persistent && !out)
-        return br_error(EINVAL, "%s: nowhere to store the operation", name);
-    if (!out && comm->shm && api_call_shm(comm, c, &bytes, options, &rc))
+    blocks = api_blocks(options, out);
+    if (blocks)
+        rc = br_completion_may_block(name);
+    if (rc || (blocks && comm->shm && api_call_shm(comm, c, &bytes, options, &rc)))
         return rc;
     rc = api_make(comm, name, c, &bytes, options, &op);
     if (rc)
@@ -469,6 +485,8 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
         rc = api_check_p2p(comm, name, p);
     if (!rc)
         rc = api_check_options(name, &options, &copy);
+    if (!rc && api_blocks(options, out))
+        rc = br_completion_may_block(name);
     if (rc)
         return rc;
     op = br_comm_get_operation(comm);

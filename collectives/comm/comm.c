@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/bootstrap.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/gpu_ops.h"
@@ -123,6 +124,7 @@ static int init_operations(struct br_context *context)
 {
     int rc = br_pool_init(&context->operations, sizeof(struct br_operation), BR_MAX_OPERATIONS);
 
+    br_list_init(&context->untold);
     if (!rc)
         rc = br_ring_init(&context->submissions, BR_MAX_OPERATIONS);
     return rc;
@@ -494,6 +496,24 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
     return 0;
 }
 
+/* Also for what `done` of an operation submits. */
+static void wait_for_all(struct br_context *context)
+{
+    bool waited;
+
+    do {
+        waited = false;
+        for (int i = 0; i < (int)BR_MAX_GROUPS; i++) {
+            const struct braid_comm *comm = context->comms[i];
+
+            if (!comm || !atomic_load(&comm->outstanding))
+                continue;
+            br_progress_wait_zero(context, &comm->outstanding, UINT64_MAX);
+            waited = true;
+        }
+    } while (waited);
+}
+
 int braid_finalize(struct braid_comm *comm)
 {
     BR_DISABLE_CANCELLATION;
@@ -511,14 +531,14 @@ int braid_finalize(struct braid_comm *comm)
             comm->group = NULL;
         return 0;
     }
+    if (!rc)
+        rc = br_completion_may_block("braid_finalize");
     if (rc)
         return rc;
     context = comm->context;
     if (comm != context->world)
         return br_comm_leave(comm);
-    for (int i = 0; i < (int)BR_MAX_GROUPS; i++)
-        if (context->comms[i])
-            br_progress_wait_zero(context, &context->comms[i]->outstanding, UINT64_MAX);
+    wait_for_all(context);
     rc = br_comm_take_results(comm, "braid_finalize");
     snprintf(text, sizeof text, "%s", br_error_message());
     br_progress_stop(context);
@@ -586,8 +606,10 @@ static int comm_share_shm(struct braid_comm *comm)
         rc = context->worker->failed
                  ? br_error(-context->worker->failed, "%s", context->worker->message)
                  : br_shm_executor_create(comm);
-        if (rc == -EAGAIN)
+        if (rc == -EAGAIN) {
             n = br_progress_once(context, now);
+            br_completion_tell(context, false);
+        }
         if (rc == -EAGAIN && now > until)
             rc = br_error(ETIMEDOUT, "rank %d: %s did not share its memory in time", context->rank,
                           br_group_name_rank(comm->group, 0, name, sizeof name));

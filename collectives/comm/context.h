@@ -124,10 +124,14 @@ struct br_context {
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
     _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */
     int sleeping_callers;         /* of these inside a blocking call; under the lock */
-    _Atomic bool may_wake;        /* somebody sleeps and wake_fd has not been written since */
-    _Atomic uint64_t events;      /* operations that have ended, and br_progress_signal() */
-    int wake_fd;                  /* eventfd: wakes all sleepers; the last one to wake drains it */
-    _Atomic int waiters;          /* that could not drive and wait for `ended` */
+    /* operations that have ended and whose `done` has not been called; a thread is calling one.
+     * Under the lock (completion.c) */
+    struct br_list untold;
+    bool telling;
+    _Atomic bool may_wake;   /* somebody sleeps and wake_fd has not been written since */
+    _Atomic uint64_t events; /* operations that have ended, and br_progress_signal() */
+    int wake_fd;             /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters;     /* that could not drive and wait for `ended` */
     pthread_mutex_t ended_lock;
     pthread_cond_t ended;
 };

@@ -20,6 +20,7 @@
 #include "base/pool.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
@@ -107,11 +108,18 @@ static int handles_find(struct braid_op *handle, const char *name, struct br_ope
     return *op ? br_comm_check((*op)->comm, name) : not_one(name);
 }
 
+/* As this thread may see it. */
+static bool has_ended(const struct br_operation *op)
+{
+    return atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED ||
+           br_completion_is_own(op);
+}
+
 bool br_operation_has_ended(struct braid_op *handle)
 {
     const struct br_operation *op = look_up(handle);
 
-    return !op || atomic_load_explicit(&op->state, memory_order_acquire) == BR_OPERATION_ENDED;
+    return !op || has_ended(op);
 }
 
 /* Of several threads one takes the operation, whose handle is then void unless it is persistent. */
@@ -134,8 +142,13 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
         return rc;
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_wait: the operation has not been started");
-    if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
-        return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
+    if (!has_ended(op)) {
+        rc = br_completion_may_block("braid_wait");
+        if (rc)
+            return rc;
+        if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
+            return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
+    }
     return handles_finish(op, handle, "braid_wait");
 }
 
@@ -152,7 +165,7 @@ int braid_test(struct braid_op *handle, int *done)
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_test: the operation has not been started");
     br_progress_try_once(op->comm->context);
-    *done = atomic_load(&op->state) == BR_OPERATION_ENDED;
+    *done = has_ended(op);
     return *done ? handles_finish(op, handle, "braid_test") : 0;
 }
 
@@ -177,7 +190,7 @@ int braid_op_free(struct braid_op *handle)
     uint64_t number = (uintptr_t)handle;
     struct br_context *context;
     struct br_operation *op;
-    bool runs;
+    int state;
     int rc = handle ? handles_find(handle, "braid_op_free", &op) : 0;
 
     if (rc || !handle)
@@ -188,12 +201,11 @@ int braid_op_free(struct braid_op *handle)
         br_progress_unlock(context);
         return not_one("braid_op_free");
     }
-    runs = atomic_load(&op->state) == BR_OPERATION_SUBMITTED ||
-           atomic_load(&op->state) == BR_OPERATION_RUNNING;
-    if (runs)
-        op->released = true; /* progress_end() (progress.c) does the rest */
-    else
+    state = atomic_load(&op->state);
+    if (state == BR_OPERATION_IDLE || state == BR_OPERATION_ENDED)
         br_comm_release_operation(op);
+    else
+        op->released = true; /* br_progress_let_go() does the rest */
     br_progress_unlock(context);
     return 0;
 }

@@ -52,6 +52,7 @@ void br_comm_put_operation(struct br_operation *op)
 
     pthread_mutex_lock(&context->pool_lock);
     atomic_store(&op->handle, 0);
+    atomic_store(&op->state, BR_OPERATION_IDLE);
     op->comm = NULL;
     br_pool_put(&context->operations, op);
     pthread_mutex_unlock(&context->pool_lock);
@@ -202,7 +203,7 @@ void br_comm_release_operation(struct br_operation *op)
     struct br_worker *w = op->comm->context->worker;
     bool has_run = atomic_load(&op->state) != BR_OPERATION_IDLE;
 
-    if (has_run && op->status && !w->failed)
+    if (has_run && op->status && !op->done && !w->failed)
         br_worker_fail(w, -op->status, op->message);
     if (op->persistent)
         br_engine_unreserve(op->comm->context->engine, op);
@@ -221,7 +222,7 @@ int br_comm_take_results(struct braid_comm *comm, const char *name)
         const struct br_operation *op = br_pool_at(&context->operations, i);
 
         if (!op->comm || (op->comm != comm && comm != context->world) ||
-            !atomic_load(&op->handle) || atomic_load(&op->state) != BR_OPERATION_ENDED)
+            !atomic_load(&op->handle) || op->done || atomic_load(&op->state) != BR_OPERATION_ENDED)
             continue;
         n++;
         if (!first || op->order < first->order)

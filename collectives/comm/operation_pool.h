@@ -43,13 +43,13 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now);
  * its memory back, and counts it. */
 void br_comm_operation_ended(struct br_operation *op);
 
-/* Returns an operation to the pool that has been given up by braid_op_free() and has ended. An
- * error of it, which nobody will ask for, fails the worker. */
+/* Returns an operation to the pool that has ended and that nobody will wait for. An error of it
+ * that its `done` was not told either fails the worker. */
 void br_comm_release_operation(struct br_operation *op);
 
 /* The first error of those operations of the communicator (of the context, for its first one) that
- * have ended and that nobody has waited for, with a message that begins with `name` and says how
- * many there are; 0: there is none. The operations stay as they are. */
+ * have ended and that nobody has waited for or was told of, with a message that begins with `name`
+ * and says how many there are; 0: there is none. The operations stay as they are. */
 int br_comm_take_results(struct braid_comm *comm, const char *name);
 
 /* The sequence number of the communicator's next collective, which is then taken. */

@@ -18,6 +18,7 @@
 #include "base/ring.h"
 #include "base/thread.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress_lock.h"
@@ -48,24 +49,33 @@ static void wake_waiters(struct br_context *context)
     pthread_mutex_unlock(&context->ended_lock);
 }
 
-static void progress_end(struct br_operation *op)
+void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
 {
-    struct braid_comm *comm = op->comm;
     struct br_context *context = comm->context;
-    bool waited_for = !op->completed;
 
-    br_comm_operation_ended(op);
-    if (!waited_for)
-        op->completed(op);
     atomic_fetch_sub(&comm->outstanding, 1);
-    if (waited_for && op->released)
+    if (op && op->released)
         br_comm_release_operation(op);
-    else if (waited_for)
+    else if (op)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&context->events, 1);
     if (context->sleeping_callers)
         br_progress_wake(context);
     wake_waiters(context);
+}
+
+static void progress_end(struct br_operation *op)
+{
+    struct braid_comm *comm = op->comm;
+    bool waited_for = !op->completed, told = op->done;
+
+    br_comm_operation_ended(op);
+    if (!waited_for)
+        op->completed(op);
+    if (told)
+        br_completion_add(op);
+    else
+        br_progress_let_go(comm, waited_for ? op : NULL);
 }
 
 static int accept_submissions(struct br_context *context, uint64_t now)
@@ -144,6 +154,7 @@ static void *progress_thread_main(void *argument)
         now = br_clock_now();
         worked = br_progress_once(context, now) > 0;
         progress_account(context, br_clock_now() - now, worked);
+        br_completion_tell(context, false);
         if (worked)
             idle_since = 0;
         else if (!idle_since)
@@ -288,6 +299,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
 
         now = br_clock_now();
         progress_account(context, now - began, worked);
+        br_completion_tell(context, true);
         if (worked || is_reached(context, goal)) {
             idle_since = now;
         } else if (now - idle_since > context->settings.spin) {
@@ -407,6 +419,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
         if (yield)
             br_cpu_affinity_take(&context->settings.cpu_affinity, now);
         br_progress_once(context, now);
+        br_completion_tell(context, true);
         br_shm_executor_watch(comm->shm, op, now);
         br_progress_yield(context, now - started > BACK_OFF_AFTER ? BACK_OFF_NS : 0);
     }
@@ -466,6 +479,7 @@ void br_progress_try_once(struct br_context *context)
     if (!br_progress_trylock(context))
         return;
     br_progress_once(context, br_clock_now());
+    br_completion_tell(context, false);
     atomic_fetch_add(&context->caller_waits, 1);
     br_progress_unlock(context);
 }
@@ -477,6 +491,7 @@ void br_progress_wait_zero(struct br_context *context, const _Atomic int *count,
     for (; atomic_load(count) > 0 && now - start < most; now = br_clock_now()) {
         br_progress_lock(context);
         br_progress_once(context, now);
+        br_completion_tell(context, false);
         br_progress_unlock(context);
         sched_yield();
     }

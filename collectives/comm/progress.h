@@ -22,8 +22,12 @@ void br_progress_stop(struct br_context *context);
 /* One pass of the progress loop. Under the lock. Returns how much was done. */
 int br_progress_once(struct br_context *context, uint64_t now);
 
-/* The same, unless another thread holds the lock. */
+/* The same, unless another thread holds the lock. Calls `done` of what has ended. */
 void br_progress_try_once(struct br_context *context);
+
+/* An operation of the communicator is over: its result can be taken, or it is given back if nobody
+ * will; whoever waits hears of it. op: NULL: it has been given back already. Under the lock. */
+void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
 
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
  * whoever drives takes it out of the submission ring. Returns 0, or -EAGAIN with a message. */

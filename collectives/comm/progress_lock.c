@@ -174,7 +174,8 @@ void br_progress_sleep(struct br_context *context, uint64_t until)
     n = progress_lock_arm(context, fds, &polled);
     if (polled && now + POLL_INTERVAL_NS < next)
         next = now + POLL_INTERVAL_NS;
-    if (n > 0 && br_ring_empty(&context->submissions) && next > now) {
+    if (n > 0 && br_ring_empty(&context->submissions) &&
+        (context->telling || br_list_empty(&context->untold)) && next > now) {
         struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
 
         pthread_mutex_unlock(&context->lock);

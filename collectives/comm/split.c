@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
@@ -235,6 +236,9 @@ int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid
     if (!out)
         return br_error(EINVAL, "braid_comm_split: nowhere to store the communicator");
     *out = NULL;
+    rc = br_completion_may_block("braid_comm_split");
+    if (rc)
+        return rc;
     all = calloc((size_t)parent->size, sizeof *all);
     if (!all)
         return br_error(ENOMEM, "braid_comm_split: no memory for %d records", parent->size);

@@ -40,6 +40,7 @@ enum br_operation_state {
     BR_OPERATION_IDLE,      /* the user's: new, or a persistent one between two starts */
     BR_OPERATION_SUBMITTED, /* in the submission ring */
     BR_OPERATION_RUNNING,   /* the engine's */
+    BR_OPERATION_TELLING,   /* has ended; `done` is being called (comm/completion.c) */
     BR_OPERATION_ENDED,     /* status and message are final */
 };
 
@@ -109,7 +110,8 @@ struct br_operation {
     bool is_epoch_round; /* an all-gather of braid's own, which finds out the next epoch */
     uint64_t order;      /* of submission in this process, over all kinds and groups */
     bool persistent;
-    /* braid_op_free() was called while it ran: nobody waits for it. Under the context's lock */
+    /* nobody waits for it or will: braid_op_free() was called while it ran, or it never had a
+     * handle. Under the context's lock */
     bool released;
     struct br_region *send_region, *recv_region; /* regions of the memory, or NULL */
     struct br_staging shm_staging;               /* while it is with shared memory */
@@ -123,6 +125,10 @@ struct br_operation {
     /* Called when it has ended, under the lock, in place of telling a caller; it may give the
      * operation back. NULL: a caller waits for it, or will. */
     void (*completed)(struct br_operation *op);
+    /* braid_options.done and .context: called when it has ended, not under the lock, before a
+     * caller may take the result. NULL: the program did not ask for it */
+    void (*done)(void *context, int result);
+    void *done_context;
 
     int status; /* 0 or negative errno, with a message */
     _Atomic int state;

@@ -69,7 +69,8 @@ static void stream_op_completed(struct br_operation *op)
     if (op->status && !w->failed)
         br_worker_fail(w, -op->status, op->message);
     br_stream_op_release(op->stream_op);
-    br_comm_put_operation(op);
+    if (!op->done) /* else it is given back when that has been called */
+        br_comm_put_operation(op);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -102,6 +103,7 @@ static int begin_and_submit(struct br_operation *op, void *stream)
         return rc;
     use_host_memory(op);
     op->completed = stream_op_completed;
+    op->released = true; /* nobody will take its result */
     rc = br_progress_submit(op);
     if (rc)
         br_stream_op_release(op->stream_op);

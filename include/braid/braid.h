@@ -35,6 +35,7 @@
  * Operations. A call with `op == NULL` blocks until its operation has ended and returns its result.
  * With `op` it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(),
  * and the buffers belong to braid until the operation has ended. *op is NULL when the call fails.
+ * With braid_options.done it only submits, too, and the program is told of the end by a call.
  * The first failing operation takes its communicator with it: every other operation ends with an
  * error too, and only braid_finalize() makes sense then (as with NCCL).
  *
@@ -54,7 +55,8 @@
  * Errors common to all operations: -EINVAL (an argument; the message says which), -ETIMEDOUT
  * (deadline), -EPERM (this process is a fork of the one that the communicator belongs to),
  * -ECONNRESET (a peer or its last rail was lost; the message names rank, level and device),
- * -ECANCELED (the communicator was aborted or had failed before), -ENOMEM, -EAGAIN (more than 1,024
+ * -ECANCELED (the communicator was aborted or had failed before), -EDEADLK (it would block, inside
+ * a braid_options.done), -ENOMEM, -EAGAIN (more than 1,024
  * operations are outstanding), -EPROTO (the ranks disagree: different collective, count, type or
  * order).
  */
@@ -155,7 +157,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **comm);
  * see there. Everything has been freed whatever it returns: 0, or the first error of those
  * operations that nobody has waited for; the message says how many there are, which is the first of
  * them, and that error. Where all of them ended well it returns 0 and a warning is logged. -EINVAL:
- * finalized before.
+ * finalized before; -EDEADLK: inside a braid_options.done, and nothing has been freed.
  */
 int braid_finalize(struct braid_comm *comm);
 
@@ -234,6 +236,38 @@ int braid_deregister(struct braid_region *region);
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
+/*
+ * Completion without a waiter: braid_options.done, for those who cannot give a thread to waiting
+ * (PyTorch's Work::getFuture(), asyncio). As ucp_request_param_t.cb.send of UCX; MPI and NCCL have
+ * nothing like it.
+ *
+ * done(context, result) is called once for each operation that was submitted with it, of any kind,
+ * when it has ended: well or not, also by a deadline, braid_comm_abort(), a lost rank or
+ * braid_finalize(), which waits for it. Of a persistent operation it is called at each end. It is
+ * not called when the call that submits, or braid_start(), has returned an error. result: what
+ * braid_wait() would return; inside done braid_last_error() has the message.
+ *
+ * The handle. With `op == NULL` the call does not block, and nothing is left to be waited for or
+ * freed. With `op` the handle is as any other: to be waited for, tested or freed; braid_wait()
+ * returns after done has returned. So `context` is needed until done has returned (of a persistent
+ * operation: at its last end), or braid_wait() has. An error that done was told does not count as
+ * one that nobody has waited for (braid_op_free(), braid_finalize()).
+ *
+ * Threads. done is called by whoever drives progress: braid's own thread, whose signals are all
+ * blocked, or any thread of the program that is in braid_wait(), braid_test(), braid_wait_any() and
+ * the like, in a blocking call or in braid_finalize(). It is never called inside a call that
+ * only submits, so a program may hold a lock of its own around these, but around the others only
+ * one that done does not take. For the communicators of one context (braid_comm_split()) one done
+ * runs at a time, in the order of the ends.
+ *
+ * What done may do: submit operations, with `op` or with another done; braid_start(),
+ * braid_test(), braid_op_free(), braid_comm_abort(), braid_comm_error(), memory and statistics.
+ * Its own operation counts as ended there: braid_wait() and braid_test() return its result, and a
+ * persistent one may then be started again. It must not block: calls that would wait
+ * return -EDEADLK. While it runs nobody else is told of an end, so it should be short. It must not
+ * leave by longjmp() or an exception.
+ */
+
 /* Options of one operation; NULL or zeros: the defaults. */
 struct braid_options {
     size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
@@ -246,6 +280,9 @@ struct braid_options {
     int timeout_ms; /* deadline from submission; 0: the communicator's. An operation that misses it
                        ends within 100 ms more, in which the other ranks are told */
     uint32_t tag;   /* point to point: messages match by (peer, tag), in order within a tag */
+    /* called when the operation has ended, as said above; NULL: nobody is told */
+    void (*done)(void *context, int result);
+    void *context; /* the first argument of done; braid does not touch it */
 };
 
 /*

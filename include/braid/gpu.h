@@ -40,10 +40,11 @@ extern "C" {
  * or not overlapping; each in memory of any GPU or of the host. They are read and written in the
  * stream's order: host memory, too, must not be touched before the stream has passed the call.
  * options->timeout_ms: the deadline counts from the call, the time that work before it in the
- * stream takes included. stream: of any context and GPU of this process. NULL is the legacy default
- * stream; a program whose default streams are those of the threads gives cudaStreamPerThread.
- * Default streams are those of the calling thread's current context. The handle must be one of
- * CUDA's: nothing can check it.
+ * stream takes included. options->done: called when braid's part has ended; the stream may not have
+ * copied the result to recv yet, which what is behind it in the stream need not know. stream: of
+ * any context and GPU of this process. NULL is the legacy default stream; a program whose default
+ * streams are those of the threads gives cudaStreamPerThread. Default streams are those of the
+ * calling thread's current context. The handle must be one of CUDA's: nothing can check it.
  *
  * Errors. What the call returns: -EOPNOTSUPP (the stream is being captured into a graph: an
  * all-reduce cannot be replayed, end the capture before the call; or the driver is older than that

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -511,6 +512,38 @@ static int no_such_algorithm(struct braid_comm *comm, void *context)
     return 0;
 }
 
+static void count_end(void *ends, int result)
+{
+    atomic_fetch_add((atomic_int *)ends, result ? 1000 : 1);
+}
+
+/* braid_options.done, of operations that the program has no handles of anyhow. */
+static int told(struct braid_comm *comm, void *context)
+{
+    static atomic_int ends;
+    const struct braid_options options = {.done = count_end, .context = &ends};
+    double until = ranks_now_ms() + RANKS_PATIENCE;
+
+    (void)context;
+    RETURNS(0, open_stream());
+    stop_at(stream, 1);
+    for (int i = 0; i < 5; i++)
+        RETURNS(0, sum(comm, 1000, &options));
+    CHECK(!ends, "%d have ended before the stream has come to them", (int)ends);
+    open_gate();
+    while (ends < 5 && ranks_now_ms() < until)
+        sched_yield();
+    CHECK(ends == 5, "%d have ended, or more have failed", (int)ends);
+    RETURNS(0, (int)cuda->stream_synchronize(stream));
+    return 0;
+}
+
+static void stream__done_is_called(void **state)
+{
+    (void)state;
+    once(2, told);
+}
+
 static void stream__an_error_of_its_own(void **state)
 {
     (void)state;
@@ -532,6 +565,7 @@ int main(void)
         cmocka_unit_test(stream__finalize_beside_a_stream_that_hangs),
         cmocka_unit_test(stream__finalize_with_one_under_way),
         cmocka_unit_test(stream__abort),
+        cmocka_unit_test(stream__done_is_called),
         cmocka_unit_test(stream__an_error_of_its_own),
     };
 

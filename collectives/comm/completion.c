@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * 1. `done` is called without the lock, so that it may submit. It is called where a thread drives
+ *    progress anyway and holds nothing of the program's but what that called us with: in the
+ *    progress thread, and in calls that wait or look (braid_wait(), braid_test()). Never in a call
+ *    that only submits: programs hold locks of their own around these.
+ * 2. One thread at a time calls them, in order; a second one that finds something to tell leaves it
+ *    to the first. So programs need no lock of their own for what only `done` touches, and a `done`
+ *    that submits what ends at once does not nest.
+ * 3. A waiter is let go after `done` has returned: when braid_wait() returns, nothing of the
+ *    program's that `done` uses is needed any more. Rejected: before, because the waiter would have
+ *    to find out in some other way whether `done` is still to come.
+ * 4. The thread inside `done` sees its operation as ended, and may take the result, which makes a
+ *    persistent one startable again. The state BR_OPERATION_TELLING is what shows afterwards that
+ *    this has not happened: an operation that was taken has another state by then, whoever has its
+ *    place in the pool, because no other is being told.
+ */
+#include "collectives/comm/completion.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/operation.h"
+
+/* whose `done` this thread is in */
+static _Thread_local __attribute__((tls_model("initial-exec"))) const struct br_operation *own;
+
+void br_completion_add(struct br_operation *op)
+{
+    br_list_push_back(&op->comm->context->untold, &op->node);
+}
+
+bool br_completion_is_own(const struct br_operation *op)
+{
+    return own == op && atomic_load(&op->state) == BR_OPERATION_TELLING;
+}
+
+int br_completion_may_block(const char *name)
+{
+    return own ? br_error(EDEADLK, "%s: a `done` of braid_options must not wait for anything", name)
+               : 0;
+}
+
+static void completion_call(struct br_operation *op)
+{
+    if (op->status)
+        br_error(-op->status, "%s", op->message);
+    own = op;
+    op->done(op->done_context, op->status);
+    own = NULL;
+}
+
+void br_completion_tell(struct br_context *context, bool caller)
+{
+    struct br_list *node;
+
+    if (br_list_empty(&context->untold) || context->telling)
+        return;
+    context->telling = true;
+    if (caller) /* the progress thread drives meanwhile */
+        atomic_fetch_sub(&context->callers, 1);
+    while ((node = br_list_pop_front(&context->untold))) {
+        struct br_operation *op = br_container_of(node, struct br_operation, node);
+        struct braid_comm *comm = op->comm;
+
+        atomic_store(&op->state, BR_OPERATION_TELLING);
+        br_progress_unlock(context);
+        completion_call(op);
+        br_progress_lock(context);
+        br_progress_let_go(comm, atomic_load(&op->state) == BR_OPERATION_TELLING ? op : NULL);
+    }
+    if (caller)
+        atomic_fetch_add(&context->callers, 1);
+    context->telling = false;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How the program learns that operations have ended without a thread that waits for them:
+ * braid_options.done. Operations with it pass from the executors to the list `untold` of their
+ * context, and from there, one at a time and in the order of their ends, to the program.
+ */
+#ifndef BR_COLLECTIVES_COMM_COMPLETION_H
+#define BR_COLLECTIVES_COMM_COMPLETION_H
+
+#include <stdbool.h>
+
+struct br_context;
+struct br_operation;
+
+/* The operation has ended and has a `done`, which br_completion_tell() will call. Under the lock.
+ */
+void br_completion_add(struct br_operation *op);
+
+/*
+ * Calls `done` of all operations that have ended, those that end meanwhile included, and lets a
+ * caller take their results then. Under the lock, which is free while `done` runs. Does nothing in
+ * a thread that drives inside a `done`, or while another thread calls them: that one goes on.
+ * caller: this thread counts in context->callers, and does not while it is the program's.
+ */
+void br_completion_tell(struct br_context *context, bool caller);
+
+/* Is this thread inside the `done` of op? Then op counts as ended for it. */
+bool br_completion_is_own(const struct br_operation *op);
+
+/* Is this thread inside a `done`? Then it must not wait for anything: -EDEADLK with a message that
+ * begins with `name`; else 0. */
+int br_completion_may_block(const char *name);
+
+#endif

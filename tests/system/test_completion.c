@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How programs learn of ends, between real processes and over every back end. */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/system/ranks.h"
+
+#define MANY   300
+#define COUNTS 4
+
+/* ---- braid_options.done ---------------------------------------------------------------------- */
+
+struct ends {
+    atomic_int n, failed, last;
+};
+
+static void count_end(void *context, int result)
+{
+    struct ends *ends = context;
+
+    if (result) {
+        ends->last = result;
+        ends->failed++;
+    }
+    ends->n++;
+}
+
+/* Nobody in the program drives. */
+static int await_ends(const struct ends *ends, int n)
+{
+    double until = ranks_now_ms() + RANKS_PATIENCE;
+
+    while (ends->n < n && ranks_now_ms() < until)
+        sched_yield();
+    CHECK(ends->n == n, "%d operations have ended, not %d", (int)ends->n, n);
+    return 0;
+}
+
+/* Collectives of all sizes, messages and accesses, none of which anybody waits for. */
+static int nobody_waits(struct braid_comm *comm, void *context)
+{
+    static const size_t counts[COUNTS] = {1, 700, 9000, 120000};
+    static int32_t received[MANY], sent[MANY];
+    static struct ends ends;
+    const struct braid_options options = {.done = count_end, .context = &ends};
+    int rank = braid_rank(comm), size = braid_size(comm), next = (rank + 1) % size;
+    int before = (rank + size - 1) % size;
+    uint64_t *word = braid_alloc(comm, sizeof *word), added[MANY];
+    struct braid_key own, *keys = calloc((size_t)size, sizeof *keys);
+    int32_t *data[COUNTS];
+
+    (void)context;
+    for (int c = 0; c < COUNTS; c++) {
+        data[c] = malloc(counts[c] * sizeof **data);
+        for (size_t k = 0; k < counts[c]; k++)
+            data[c][k] = rank + (int32_t)k;
+    }
+    RETURNS(0, braid_key(comm, word, &own));
+    RETURNS(0, braid_allgather(comm, &own, keys, sizeof own, BRAID_UINT8, NULL, NULL));
+    for (int c = 0; c < COUNTS; c++)
+        RETURNS(0, braid_allreduce(comm, data[c], data[c], counts[c], BRAID_INT32, BRAID_SUM,
+                                   &options, NULL));
+    for (int i = 0; i < MANY; i++) {
+        sent[i] = 1000 * rank + i;
+        RETURNS(0, braid_recv(comm, &received[i], sizeof received[i], before, &options, NULL));
+        RETURNS(0, braid_send(comm, &sent[i], sizeof sent[i], next, &options, NULL));
+        RETURNS(0, braid_fetch_add(comm, &added[i], 1, &keys[next], 0, &options, NULL));
+    }
+    if (await_ends(&ends, COUNTS + 3 * MANY))
+        return 1;
+    CHECK(!ends.failed, "%d failed, the last with %d", (int)ends.failed, (int)ends.last);
+    for (int c = 0; c < COUNTS; c++) {
+        for (size_t k = 0; k < counts[c]; k++)
+            CHECK(data[c][k] == (int32_t)k * size + size * (size - 1) / 2, "all-reduce %d", c);
+        free(data[c]);
+    }
+    for (int i = 0; i < MANY; i++)
+        CHECK(received[i] == 1000 * before + i, "message %d is %d", i, received[i]);
+    free(keys);
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(*word == MANY, "%llu were added", (unsigned long long)*word);
+    return 0;
+}
+
+static void done__of_all_kinds(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, nobody_waits);
+}
+
+/* Rank 1 gives up; all that waits for it ends with an error, and each `done` is called once. */
+static int one_aborts(struct braid_comm *comm, void *context)
+{
+    static int32_t data[MANY][2000];
+    static struct ends ends;
+    const struct braid_options options = {.done = count_end, .context = &ends};
+    struct braid_op *handle;
+
+    (void)context;
+    if (braid_rank(comm)) {
+        ranks_await(0, 1);
+        RETURNS(0, braid_comm_abort(comm, "enough"));
+        return 0;
+    }
+    for (int i = 0; i < MANY; i++)
+        RETURNS(0, braid_allreduce(comm, data[i], data[i], i % 2 ? 2000 : 2, BRAID_INT32, BRAID_SUM,
+                                   &options, NULL));
+    RETURNS(0, braid_recv(comm, data[0], 8, 1, &options, &handle));
+    ranks_tell(0);
+    RETURNS(-ECANCELED, braid_wait(handle, -1));
+    if (await_ends(&ends, MANY + 1))
+        return 1;
+    CHECK(ends.failed == MANY + 1 && ends.last == -ECANCELED, "%d failed, the last with %d",
+          (int)ends.failed, (int)ends.last);
+    return 0;
+}
+
+static void done__after_an_abort(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, one_aborts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(done__of_all_kinds),
+        cmocka_unit_test(done__after_an_abort),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
