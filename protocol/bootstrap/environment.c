@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "protocol/bootstrap/launcher.h"
 
 #include <braid/braid.h>
 #include <errno.h>
@@ -14,32 +15,16 @@
 #define TIMEOUT_DEFAULT 60
 #define TIMEOUT_MAX     86400
 
-static bool is_set(const char *name)
+bool br_environment_is_set(const char *name)
 {
     const char *value = getenv(name);
 
     return value && *value;
 }
 
-/* The name that counts: ours where it is set, else torchrun's. */
-static const char *environment_pick(const char *own, const char *other)
+const char *br_environment_pick(const char *own, const char *other)
 {
-    return is_set(own) ? own : other;
-}
-
-/* *out = the number in the variable, -EINVAL with advice when it is missing. */
-static int environment_required(const char *own, const char *other, int64_t min, int64_t max,
-                                int64_t *out)
-{
-    const char *name = environment_pick(own, other);
-
-    if (!is_set(name))
-        return br_error(EINVAL,
-                        "%s is not set, but WORLD_SIZE is: start the processes with `braid run` or "
-                        "torchrun, or set "
-                        "%s (or %s) in each of them",
-                        other, other, own);
-    return br_env_number(name, min, max, 0, out);
+    return br_environment_is_set(own) ? own : other;
 }
 
 static int take_rank(const struct braid_config *config, struct br_environment *out)
@@ -55,101 +40,25 @@ static int take_rank(const struct braid_config *config, struct br_environment *o
     return 0;
 }
 
-/* braid reads nothing else of these launchers. Without this each process would be a job of one
- * rank: everything would succeed, and nothing would be summed. */
-static int refuse_other_launchers(void)
+int br_environment_read_local(struct br_environment *out)
 {
-    static const struct {
-        const char *launcher, *variable, *rank;
-        int64_t most; /* a larger value says that there are other processes */
-    } signs[] = {
-        {"Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", 1},
-        {"MVAPICH's launcher", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", 1},
-        {"a launcher with PMI", "PMI_SIZE", "PMI_RANK", 1},
-        {"MPICH's or Intel MPI's mpirun", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", 1},
-        /* of a step: a batch script has none */
-        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 1},
-        {"flux run", "FLUX_JOB_SIZE", "FLUX_TASK_RANK", 1},
-        {"a launcher with PMIx", "PMIX_RANK", "PMIX_RANK",
-         0}, /* the number of ranks is not in the environment */
-    };
-
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        const char *value = getenv(signs[i].variable);
-        char *end;
-
-        if (!value || !*value || strtoll(value, &end, 10) <= signs[i].most || *end)
-            continue;
-        return br_error(EINVAL,
-                        "%s=%.20s: %s has started several processes, but braid does not take ranks "
-                        "from it, and each "
-                        "would be a "
-                        "job of its own: start them with `braid run` or torchrun, or set in each "
-                        "WORLD_SIZE, RANK (as "
-                        "%s), "
-                        "MASTER_ADDR and MASTER_PORT; WORLD_SIZE=1 and RANK=0 if each shall be a "
-                        "job of its own",
-                        signs[i].variable, value, signs[i].launcher, signs[i].rank);
-    }
-    return 0;
-}
-
-static int read_rank(struct br_environment *out)
-{
-    const char *name = environment_pick("BRAID_WORLD_SIZE", "WORLD_SIZE");
-    int64_t value;
-    int rc = br_env_number(name, 1, BR_ENVIRONMENT_SIZE_MAX, 1, &value);
-
-    if (rc < 0)
-        return rc;
-    out->size = (uint32_t)value;
-    if (!is_set(name)) {
-        const char *rank = environment_pick("BRAID_RANK", "RANK");
-
-        if (is_set(rank))
-            return br_error(
-                EINVAL,
-                "%s is set but WORLD_SIZE is not: set WORLD_SIZE to the number of processes", rank);
-        out->rank = 0;
-        return refuse_other_launchers();
-    }
-    rc = environment_required("BRAID_RANK", "RANK", 0, BR_ENVIRONMENT_SIZE_MAX - 1, &value);
-    if (rc < 0)
-        return rc;
-    out->rank = (uint32_t)value;
-    if (out->rank >= out->size)
-        return br_error(EINVAL, "RANK=%u, but WORLD_SIZE=%u: ranks count from 0 to WORLD_SIZE-1",
-                        out->rank, out->size);
-    return 0;
-}
-
-/* given: size and rank are the program's own. What a launcher says of local ranks may then be of
- * another job; it is believed where it fits. */
-static int read_local(bool given, struct br_environment *out)
-{
-    const char *rank = environment_pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
-    const char *size = environment_pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
+    const char *rank = br_environment_pick("BRAID_LOCAL_RANK", "LOCAL_RANK");
+    const char *size = br_environment_pick("BRAID_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE");
     uint32_t local_size;
     int64_t value;
     int rc;
 
     /* LOCAL_RANK alone says nothing about who shares this host, which is what we need to know. */
-    out->local_known = is_set(rank) && is_set(size);
-    out->local_rank = 0;
-    out->local_size = 1;
-    if (!out->local_known)
+    if (!br_environment_is_set(rank) || !br_environment_is_set(size))
         return 0;
-    rc = br_env_number(size, 1, given ? BR_ENVIRONMENT_SIZE_MAX : out->size, 1, &value);
+    rc = br_env_number(size, 1, out->launcher ? out->size : BR_ENVIRONMENT_SIZE_MAX, 1, &value);
     if (rc < 0)
         return rc;
     local_size = (uint32_t)value;
     rc = br_env_number(rank, 0, value - 1, 0, &value);
-    if (rc < 0)
+    if (rc < 0 || local_size > out->size)
         return rc;
-    if (local_size > out->size) {
-        out->local_known = false;
-        return 0;
-    }
+    out->local_known = true;
     out->local_size = local_size;
     out->local_rank = (uint32_t)value;
     return 0;
@@ -157,19 +66,23 @@ static int read_local(bool given, struct br_environment *out)
 
 static int environment_read_port(const struct braid_config *config, struct br_environment *out)
 {
+    const char *name = br_environment_pick("BRAID_PORT", "MASTER_PORT");
     int64_t value = 0;
     int rc;
 
-    if (config->master_port < 0 || config->master_port > 65535)
-        return br_error(EINVAL, "braid_config: master_port=%d, ports are 1 to 65535",
-                        config->master_port);
-    out->port = (uint16_t)config->master_port;
-    if (out->port)
+    if (config->master_port)
+        out->port = (uint16_t)config->master_port;
+    if (config->master_port || (out->port && !br_environment_is_set("BRAID_PORT")))
         return 0;
-    rc = environment_required("BRAID_PORT", "MASTER_PORT", 1, 65535, &value);
+    if (!br_environment_is_set(name))
+        return br_error(EINVAL,
+                        "MASTER_PORT is not set, but the job has %u processes: set it (or "
+                        "BRAID_PORT) to the same free port of the host of rank 0 in each of them",
+                        out->size);
+    rc = br_env_number(name, 1, 65535, 0, &value);
     if (rc < 0)
         return rc;
-    if (out->torchrun && !is_set("BRAID_PORT") && ++value > 65535)
+    if (out->torchrun && !br_environment_is_set("BRAID_PORT") && ++value > 65535)
         return br_error(
             EINVAL,
             "MASTER_PORT=65535 is PyTorch's and leaves no next port for braid: set BRAID_PORT");
@@ -179,9 +92,14 @@ static int environment_read_port(const struct braid_config *config, struct br_en
 
 static int environment_read_address(const struct braid_config *config, struct br_environment *out)
 {
-    const char *name = environment_pick("BRAID_MASTER_ADDR", "MASTER_ADDR");
-    const char *value = config->master_addr ? config->master_addr : getenv(name);
+    const char *value = config->master_addr;
 
+    if (!value && br_environment_is_set("BRAID_MASTER_ADDR"))
+        value = getenv("BRAID_MASTER_ADDR");
+    if (!value && out->address[0])
+        return 0;
+    if (!value)
+        value = getenv("MASTER_ADDR");
     if (!value || !*value)
         return br_error(
             EINVAL,
@@ -224,6 +142,33 @@ static int read_timeout(const struct braid_config *config, struct br_environment
     return rc;
 }
 
+/* What the launcher says has to make sense before anything is built on it. */
+static int check_launcher(const struct br_environment *e)
+{
+    const char *name = e->launcher->name;
+
+    if (e->size < 1 || e->size > BR_ENVIRONMENT_SIZE_MAX || e->rank >= e->size)
+        return br_error(EINVAL,
+                        "%s says that this is rank %u of %u: ranks count from 0 to size-1, and a "
+                        "job has 1 to %d (RANK, WORLD_SIZE)",
+                        name, e->rank, e->size, BR_ENVIRONMENT_SIZE_MAX);
+    if (e->local_known && (e->local_size > e->size || e->local_rank >= e->local_size))
+        return br_error(EINVAL,
+                        "%s says that this is rank %u of %u of this host, and the job has %u", name,
+                        e->local_rank, e->local_size, e->size);
+    return 0;
+}
+
+static int ask_launcher(struct br_environment *out)
+{
+    int rc = br_launcher_find(&out->launcher, &out->sign);
+
+    if (rc < 0 || !out->launcher)
+        return rc;
+    rc = out->launcher->fill(out, br_clock_now() + out->init_timeout);
+    return rc < 0 ? rc : check_launcher(out);
+}
+
 int br_environment_read(const struct braid_config *config, struct br_environment *out)
 {
     static const struct braid_config nothing;
@@ -231,21 +176,25 @@ int br_environment_read(const struct braid_config *config, struct br_environment
 
     if (!config)
         config = &nothing;
-    memset(out, 0, sizeof *out);
+    *out = (struct br_environment){.size = 1, .local_size = 1, .sign = ""};
+    if (config->master_port < 0 || config->master_port > 65535)
+        return br_error(EINVAL, "braid_config: master_port=%d, ports are 1 to 65535",
+                        config->master_port);
     rc = read_timeout(config, out);
     if (rc < 0)
         return rc;
     rc = read_run_id(out);
     if (rc < 0)
         return rc;
-    rc = config->size ? take_rank(config, out) : read_rank(out);
-    if (rc < 0)
-        return rc;
-    rc = read_local(config->size > 0, out);
+    if (config->size) {
+        rc = take_rank(config, out);
+        if (rc == 0)
+            rc = br_environment_read_local(out);
+    } else {
+        rc = ask_launcher(out);
+    }
     if (rc < 0 || out->size == 1)
         return rc;
     rc = environment_read_address(config, out);
-    if (rc < 0)
-        return rc;
-    return environment_read_port(config, out);
+    return rc < 0 ? rc : environment_read_port(config, out);
 }

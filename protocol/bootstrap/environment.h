@@ -16,10 +16,9 @@
  * init_process_group(). The store of braid then listens on MASTER_PORT + 1, unless BRAID_PORT names
  * a port.
  *
- * Where WORLD_SIZE is not set but another launcher (mpirun, srun, flux) has started several
- * processes, reading fails: each of them would be a job of its own. The size and rank of a
- * braid_config override the environment; LOCAL_RANK and LOCAL_WORLD_SIZE then count only if they
- * fit that size.
+ * Where none of WORLD_SIZE and RANK is set, another launcher may say who this process is
+ * (launcher.h). The size and rank of a braid_config override all launchers; LOCAL_RANK and
+ * LOCAL_WORLD_SIZE then count only if they fit that size.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H
 #define BR_PROTOCOL_BOOTSTRAP_ENVIRONMENT_H
@@ -31,14 +30,18 @@
 #define BR_ENVIRONMENT_ADDRESS_MAX 256   /* bytes of MASTER_ADDR, final zero included */
 
 struct braid_config;
+struct br_launcher;
 
 struct br_environment {
     uint32_t rank, size;
     uint32_t local_rank, local_size; /* 0 and 1 when the launcher does not say */
     bool local_known;                /* the launcher said local_rank and local_size */
-    bool torchrun;
-    uint16_t port;                            /* 0 when size is 1 */
-    uint64_t init_timeout;                    /* ns */
+    /* NULL: the caller gave size and rank, or there is no launcher and one process */
+    const struct br_launcher *launcher;
+    const char *sign;      /* the variable that shows the launcher, static; "": none */
+    bool torchrun;         /* TORCHELASTIC_RUN_ID is set */
+    uint16_t port;         /* 0 when size is 1 */
+    uint64_t init_timeout; /* ns */
     char address[BR_ENVIRONMENT_ADDRESS_MAX]; /* "" when size is 1 and none is set */
     char run_id[128];                         /* torchrun's TORCHELASTIC_RUN_ID, else "" */
 };
@@ -48,5 +51,17 @@ struct br_environment {
  * names the variable or field, its value and what to do. No other thread may call setenv()
  * meanwhile. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
+
+/* Sets local_rank, local_size and local_known of *out by LOCAL_RANK, LOCAL_WORLD_SIZE and their
+ * namesakes of braid, where both are set; out->size is known. Where the caller gave the size
+ * (out->launcher is NULL), they may be of another job, and are believed where they fit. Returns 0,
+ * or -EINVAL with a message. */
+int br_environment_read_local(struct br_environment *out);
+
+/* Whether the variable is set and not empty. */
+bool br_environment_is_set(const char *name);
+
+/* The name that counts: ours where it is set, else torchrun's. */
+const char *br_environment_pick(const char *own, const char *other);
 
 #endif

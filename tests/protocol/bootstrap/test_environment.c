@@ -41,6 +41,7 @@ static const char *const names[] = {
     "SLURM_NTASKS",
     "SLURM_PROCID",
     "FLUX_JOB_SIZE",
+    "BRAID_LAUNCHER",
 };
 
 /* Each case starts with a job of four on this host. */
