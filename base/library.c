@@ -4,7 +4,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or \
+                         commands */
+#define BRAID_MODULES "lib/braid"
+#endif
 
 /* Returns NULL, or the name of the first symbol that the library lacks. */
 static const char *library_resolve(void *handle, const struct br_library_symbol *symbol,
@@ -42,4 +49,31 @@ int br_library_open(const struct br_library *library, void *table, char text[BR_
     }
     library_resolve(handle, library->optional, table);
     return 0;
+}
+
+bool br_library_find_module(const char *variable, const char *file, char out[PATH_MAX])
+{
+    static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES,
+                                         "/../../" BRAID_MODULES};
+    const char *named = getenv(variable);
+    char folder[PATH_MAX];
+    Dl_info self;
+    char *end;
+
+    if (named && *named)
+        return snprintf(out, PATH_MAX, "%s", named) < PATH_MAX;
+    if (!dladdr(places, &self) || !self.dli_fname)
+        return false;
+    /* Of a program it is what somebody has typed; of a library it is a path. */
+    if (!realpath(*self.dli_fname == '/' ? self.dli_fname : "/proc/self/exe", folder))
+        return false;
+    end = strrchr(folder, '/');
+    if (!end)
+        return false;
+    *end = 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if (snprintf(out, PATH_MAX, "%s%s/%s", folder, places[i], file) < PATH_MAX &&
+            !access(out, R_OK))
+            return true;
+    return false;
 }

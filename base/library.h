@@ -6,6 +6,7 @@
 #ifndef BR_BASE_LIBRARY_H
 #define BR_BASE_LIBRARY_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -43,5 +44,16 @@ struct br_library {
  * table. The caller remembers the result, as a second call would open the library again.
  */
 int br_library_open(const struct br_library *library, void *table, char text[BR_ERROR_BYTES]);
+
+/*
+ * Finds a module of braid's own (braid_dpdk.so): a part of the library in a file of its own, which
+ * is linked with what braid itself does not need. The environment variable `variable` names its
+ * path; where it is not set or empty, the module is searched for beside whatever holds this code (a
+ * build), one folder above (the tests of a build), and where `cmake --install` puts it.
+ *
+ * file: the module's name. out: receives its path. Returns whether there is one; a path from the
+ * variable is not tried. Reads the file system. No other thread may call setenv() meanwhile.
+ */
+bool br_library_find_module(const char *variable, const char *file, char out[PATH_MAX]);
 
 #endif

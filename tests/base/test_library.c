@@ -6,7 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -62,12 +65,38 @@ static void open__missing_needed_symbol_is_named(void **state)
     assert_says(text, "the C library|libc.so.6|no_such_function|release 99");
 }
 
+/* Beside this program or one folder above, whatever the working folder is; else where the variable
+ * says. */
+static void find_module__beside_the_program_or_named(void **state)
+{
+    char path[PATH_MAX], expected[PATH_MAX], *end;
+    ssize_t n = readlink("/proc/self/exe", expected, sizeof expected - 64);
+
+    (void)state;
+    assert_true(n > 0);
+    expected[n] = 0;
+    end = strrchr(expected, '/');
+    assert_non_null(end);
+    snprintf(end, 64, "/test_module_%d.so", (int)getpid());
+    unsetenv("BRAID_TEST_MODULE");
+    assert_false(br_library_find_module("BRAID_TEST_MODULE", end + 1, path));
+    fclose(fopen(expected, "w"));
+    assert_true(br_library_find_module("BRAID_TEST_MODULE", end + 1, path));
+    assert_string_equal(path, expected);
+    unlink(expected);
+    setenv("BRAID_TEST_MODULE", "/a/file", 1);
+    assert_true(br_library_find_module("BRAID_TEST_MODULE", end + 1, path));
+    assert_string_equal(path, "/a/file");
+    unsetenv("BRAID_TEST_MODULE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open__fills_in_needed_and_optional_symbols),
         cmocka_unit_test(open__missing_library_says_how_to_get_it),
         cmocka_unit_test(open__missing_needed_symbol_is_named),
+        cmocka_unit_test(find_module__beside_the_program_or_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,56 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "transport/dpdk/library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/library.h"
-
-#ifndef BRAID_MODULES /* where it is installed, seen from the folder above the one of libraries or \
-                         commands */
-#define BRAID_MODULES "lib/braid"
-#endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct br_dpdk_module *module;
 static int failure; /* A negative errno, and its text, for each thread that asks. */
 static char failure_text[BR_ERROR_BYTES];
 static const struct br_dpdk_module *replacement; /* NULL: none */
-
-/* Beside whatever holds this code (a build), one above (its tests), or where it is installed. */
-static bool dpdk_library_find(char out[PATH_MAX])
-{
-    static const char *const places[] = {"", "/..", "/braid", "/../" BRAID_MODULES,
-                                         "/../../" BRAID_MODULES};
-    const char *named = getenv("BRAID_DPDK_MODULE");
-    char folder[PATH_MAX];
-    Dl_info self;
-    char *end;
-
-    if (named && *named)
-        return snprintf(out, PATH_MAX, "%s", named) < PATH_MAX;
-    if (!dladdr(&once, &self) || !self.dli_fname)
-        return false;
-    /* Of a program it is what somebody has typed; of a library it is a path. */
-    if (!realpath(*self.dli_fname == '/' ? self.dli_fname : "/proc/self/exe", folder))
-        return false;
-    end = strrchr(folder, '/');
-    if (!end)
-        return false;
-    *end = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if (snprintf(out, PATH_MAX, "%s%s/" BR_DPDK_MODULE, folder, places[i]) < PATH_MAX &&
-            !access(out, R_OK))
-            return true;
-    return false;
-}
 
 /* The least that DPDK's packages are built for; its libraries end a program with less while they
  * are loaded. */
@@ -83,7 +46,7 @@ static void dpdk_library_load(void)
                  "machine: give it the host's, -cpu host)");
         return;
     }
-    if (!dpdk_library_find(path)) {
+    if (!br_library_find_module("BRAID_DPDK_MODULE", BR_DPDK_MODULE, path)) {
         failure = -ENOENT;
         snprintf(
             failure_text, sizeof failure_text,
