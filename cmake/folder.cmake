@@ -6,7 +6,7 @@ function(br_folder name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBS")
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.c)
     br_filter_verbs(sources)
-    list(FILTER sources EXCLUDE REGEX "/transport/dpdk/module/") # see dpdk.cmake
+    list(FILTER sources EXCLUDE REGEX "/(dpdk|pmix)/module/") # see dpdk.cmake, pmix.cmake
     if(NOT sources)
         return()
     endif()

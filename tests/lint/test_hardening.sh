@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The files we ship are hardened as cmake/hardening.cmake says: libbraid.so, the module for DPDK and the tool are read with readelf,
+# The files we ship are hardened as cmake/hardening.cmake says: libbraid.so, its modules and the tool are read with readelf,
 # the objects by their notes of what indirect jumps they allow.
 set -euo pipefail
 if [[ -n $BRAID_SANITIZE ]]; then
@@ -43,9 +43,9 @@ fi
 
 hardened "$BRAID_BUILD/libbraid.so"
 hardened "$BRAID_BUILD/braid"
-if [[ -f $BRAID_BUILD/braid_dpdk.so ]]; then
-    hardened "$BRAID_BUILD/braid_dpdk.so"
-fi
+for module in "$BRAID_BUILD"/braid_*.so; do
+    [[ ! -f $module ]] || hardened "$module"
+done
 
 # Objects, and not what they are linked to: a linker keeps the note only where the C library's start files have it too.
 if [[ $(uname -m) == x86_64 ]]; then
