@@ -484,6 +484,18 @@ int braid_stats(struct braid_comm *comm, struct braid_stats *stats);
  */
 int braid_rail_stats(struct braid_comm *comm, struct braid_rail_stats *out, int max);
 int braid_peer_stats(struct braid_comm *comm, struct braid_peer_stats *out, int max);
+/*
+ * The same by name, for programs that shall not depend on the structs of one version (a binding, a
+ * monitor), as MPI's performance variables are read. name: a field of struct braid_stats,
+ * "tx_bytes"; or "peer/I/FIELD", "rail/I/FIELD" of element I of the lists above:
+ * "rail/0/window_bytes", also "peer/I/peer", "rail/I/peer", "rail/I/rail" and "rail/I/level". Each
+ * call takes as long as one of those above. -ENOENT: there is no such name, or no such element.
+ */
+int braid_stats_get(struct braid_comm *comm, const char *name, uint64_t *value);
+/* The names of the fields, one after the other, i from 0 on. of: "rank" (struct braid_stats),
+ * "peer" or "rail". NULL: i is behind the last one, or there is no such list. Static strings, the
+ * same in all processes with this library. Any thread, without a communicator. */
+const char *braid_stats_name(const char *of, int i);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".
  * Static string, or NULL with a message. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,

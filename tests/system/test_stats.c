@@ -109,6 +109,7 @@ static int waits(struct braid_comm *comm, void *context)
     struct braid_op *op;
     uint8_t *memory = calloc(1, 1 << 20);
     int rank = braid_rank(comm), n;
+    uint64_t value;
 
     (void)context;
     CHECK(memory, "no memory");
@@ -128,6 +129,13 @@ static int waits(struct braid_comm *comm, void *context)
     CHECK(braid_peer_stats(comm, NULL, 0) == RANKS - 1 &&
               braid_rail_stats(comm, &one, 1) >= RANKS - 1,
           "less room than there is");
+    RETURNS(0, braid_stats_get(comm, "peer/1/peer", &value));
+    CHECK(value == (uint64_t)peers[1].peer, "peer %llu", (unsigned long long)value);
+    RETURNS(0, braid_stats_get(comm, "peer/1/ready_messages", &value));
+    CHECK(value == peers[1].ready_messages, "%llu READYs", (unsigned long long)value);
+    RETURNS(0, braid_stats_get(comm, "rail/0/up", &value));
+    CHECK(value == 1, "rail 0 is not up");
+    RETURNS(-ENOENT, braid_stats_get(comm, "peer/2/peer", &value));
     if (rank == 0) {
         CHECK(peers[0].peer == 1 && peers[0].ready_messages >= 1, "%llu READYs",
               (unsigned long long)peers[0].ready_messages);
