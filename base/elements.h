@@ -10,14 +10,18 @@
  *   WIDEN(raw), NARROW(v)   from RAW to VECTOR and back
  *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
  *   DIVIDE(v, divisor)      of the average
+ *   TRUTH                   for the unsigned integers: their truth may be combined, too
+ *   BITS                    for uint8: bits may be, of whatever type
  *
  * ELEMENT_LOOP undefines TYPE, RAW and VECTOR. Whoever includes this defines INLINE too, the
- * attributes of an inline function. C and CUDA C++ alike.
+ * attributes of an inline function, and FLOAT8 where the 8-bit floats are wanted as well. C and
+ * CUDA C++ alike.
  */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "base/float8.h"
 #include "base/half.h"
 
 /* Minimum and maximum of IEEE 754-2019: a NaN wins (the first one), -0 < +0. TYPE is float or
@@ -72,6 +76,26 @@ LARGER(double)
 #undef WIDEN
 #undef NARROW
 
+#ifdef FLOAT8
+#define WIDEN(raw) br_float_of_e4m3(raw)
+#define NARROW(v)  br_e4m3_of_float(v)
+#define TYPE       float8_e4m3
+#define RAW        uint8_t
+#define VECTOR     float
+#include ELEMENT_LOOP
+#undef WIDEN
+#undef NARROW
+
+#define WIDEN(raw) br_float_of_e5m2(raw)
+#define NARROW(v)  br_e5m2_of_float(v)
+#define TYPE       float8_e5m2
+#define RAW        uint8_t
+#define VECTOR     float
+#include ELEMENT_LOOP
+#undef WIDEN
+#undef NARROW
+#endif
+
 #define WIDEN(raw) (raw)
 #define NARROW(v)  (v)
 #define TYPE       float32
@@ -93,8 +117,8 @@ LARGER(double)
 #undef MIN
 #undef MAX
 
-/* Integers: WRAP is the unsigned type in which sums and products may wrap, WIDE holds the
- * quotients. */
+/* Integers: WRAP is the unsigned type in which sums and products may wrap, of 16 bits a wider one,
+ * as C would multiply them as int; WIDE holds the quotients. */
 #define ADD(a, b)      ((VECTOR)((WRAP)(a) + (WRAP)(b)))
 #define MULTIPLY(a, b) ((VECTOR)((WRAP)(a) * (WRAP)(b)))
 #define DIVIDE(v, d)   ((VECTOR)((v) / (WIDE)(d)))
@@ -115,7 +139,31 @@ LARGER(double)
 #define VECTOR uint8_t
 #define WRAP   uint8_t
 #define WIDE   int32_t
+#define BITS
+#define TRUTH
 #include ELEMENT_LOOP
+#undef BITS
+#undef TRUTH
+#undef WRAP
+#undef WIDE
+
+#define TYPE   int16
+#define RAW    int16_t
+#define VECTOR int16_t
+#define WRAP   uint32_t
+#define WIDE   int32_t
+#include ELEMENT_LOOP
+#undef WRAP
+#undef WIDE
+
+#define TYPE   uint16
+#define RAW    uint16_t
+#define VECTOR uint16_t
+#define WRAP   uint32_t
+#define WIDE   int32_t
+#define TRUTH
+#include ELEMENT_LOOP
+#undef TRUTH
 #undef WRAP
 #undef WIDE
 
@@ -133,7 +181,9 @@ LARGER(double)
 #define VECTOR uint32_t
 #define WRAP   uint32_t
 #define WIDE   uint32_t
+#define TRUTH
 #include ELEMENT_LOOP
+#undef TRUTH
 #undef WRAP
 #undef WIDE
 
@@ -151,7 +201,9 @@ LARGER(double)
 #define VECTOR uint64_t
 #define WRAP   uint64_t
 #define WIDE   uint64_t
+#define TRUTH
 #include ELEMENT_LOOP
+#undef TRUTH
 #undef WRAP
 #undef WIDE
 #undef ADD

@@ -30,3 +30,5 @@ endif()
 set_source_files_properties(training/parameters/update.c PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=off")
 # Plain loops that are much faster as vectors.
 set_source_files_properties(tools/train/network.c PROPERTIES COMPILE_OPTIONS "-O3")
+# The same bits on every processor, products of complex numbers included.
+set_source_files_properties(collectives/engine/reduce_scalar.c PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")

@@ -4,6 +4,7 @@
 #ifndef BR_GPU_KERNELS_H
 #define BR_GPU_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "braid/types.h"
@@ -26,7 +27,10 @@ struct br_gpu_reduction {
 
 /*
  * Every kernel once, as X(type, reduction, enum braid_type, enum braid_reduction): it is called
- * braid_reduce_<type>_<reduction> in the image. Types and reductions in the order of their enums.
+ * braid_reduce_<type>_<reduction> in the image. The other combinations are the CPU's
+ * (br_gpu_has_kernel()): bits, truth values and complex numbers are seldom a GPU's, each kernel
+ * costs seconds of compiling and 16 KiB of the library, and those of float8 kept their elements in
+ * memory instead of registers.
  */
 #define BR_GPU_KERNELS_OF(X, type, TYPE)                                                           \
     X(type, sum, TYPE, BRAID_SUM)                                                                  \
@@ -44,6 +48,16 @@ struct br_gpu_reduction {
     BR_GPU_KERNELS_OF(X, int32, BRAID_INT32)                                                       \
     BR_GPU_KERNELS_OF(X, uint32, BRAID_UINT32)                                                     \
     BR_GPU_KERNELS_OF(X, int64, BRAID_INT64)                                                       \
-    BR_GPU_KERNELS_OF(X, uint64, BRAID_UINT64)
+    BR_GPU_KERNELS_OF(X, uint64, BRAID_UINT64)                                                     \
+    BR_GPU_KERNELS_OF(X, int16, BRAID_INT16)                                                       \
+    BR_GPU_KERNELS_OF(X, uint16, BRAID_UINT16)
+
+/* Is there a kernel for this type and reduction? */
+static inline bool br_gpu_has_kernel(enum braid_type type, enum braid_reduction reduction)
+{
+#define BR_GPU_IS(name, suffix, TYPE, REDUCTION) ((TYPE) == type && (REDUCTION) == reduction) ||
+    return BR_GPU_KERNELS(BR_GPU_IS) false;
+#undef BR_GPU_IS
+}
 
 #endif

@@ -59,6 +59,8 @@ static int find_kernels(struct br_reducer *r, int device)
         for (int op = 0; op < BRAID_REDUCTIONS && result == BR_CUDA_SUCCESS; op++) {
             struct kernel *kernel = &r->kernels[type][op];
 
+            if (!names[type][op])
+                continue;
             result = r->cuda->module_function(&kernel->function, r->module, names[type][op]);
             if (result == BR_CUDA_SUCCESS)
                 result = r->cuda->function_occupancy(&blocks, kernel->function, (int)BLOCK, 0);
@@ -128,9 +130,9 @@ int br_reducer_submit(const struct br_reducer *r, struct CUstream_st *stream, en
     br_cuda_result result = BR_CUDA_SUCCESS;
     const struct kernel *kernel;
 
-    if ((unsigned)type >= BRAID_TYPES || (unsigned)op >= BRAID_REDUCTIONS)
-        return br_error(EINVAL, "reduce: there is no data type %d or no reduction %d", (int)type,
-                        (int)op);
+    if ((unsigned)type >= BRAID_TYPES || (unsigned)op >= BRAID_REDUCTIONS || !names[type][op])
+        return br_error(EINVAL, "reduce: no kernel of GPUs has data type %d and reduction %d",
+                        (int)type, (int)op);
     if (arrays->n_src < 1 || arrays->n_src > BR_GPU_SOURCES)
         return br_error(EINVAL, "reduce: %d sources; a GPU takes 1 to %d at once", arrays->n_src,
                         BR_GPU_SOURCES);

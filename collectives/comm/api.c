@@ -105,10 +105,11 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
     *bytes = (struct call_bytes){0};
     if (rc || c->collective == BR_BARRIER)
         return rc;
-    if ((unsigned)c->type > BRAID_UINT64)
+    if ((unsigned)c->type >= BRAID_TYPES)
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
-    if (br_collective_reduces(c->collective) && (unsigned)c->reduction > BRAID_AVG)
-        return br_error(EINVAL, "%s: there is no reduction %d", name, (int)c->reduction);
+    if (br_collective_reduces(c->collective) &&
+        (rc = br_reduction_check(name, c->type, c->reduction)))
+        return rc;
     if (c->root < 0 || c->root >= comm->size)
         return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
     if (c->count > SIZE_MAX / 8 / (size_t)comm->size)

@@ -131,9 +131,11 @@ static int check_arguments(const struct br_group *group, const struct br_operati
 {
     if ((unsigned)op->collective >= BR_COLLECTIVES)
         return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
-    if (!br_type_size(op->type) || (unsigned)op->reduction >= BRAID_REDUCTIONS)
-        return br_error(EINVAL, "%s: there is no such type (%d) or reduction (%d)",
-                        br_collective_name(op->collective), (int)op->type, (int)op->reduction);
+    if (!br_type_size(op->type))
+        return br_error(EINVAL, "%s: there is no data type %d", br_collective_name(op->collective),
+                        (int)op->type);
+    if (br_collective_reduces(op->collective) && !br_type_has_reduction(op->type, op->reduction))
+        return br_reduction_check(br_collective_name(op->collective), op->type, op->reduction);
     if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
         return br_error(EINVAL, "%s: there is no root %d among %d ranks",
                         br_collective_name(op->collective), op->root, group->size);

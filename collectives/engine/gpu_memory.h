@@ -40,12 +40,14 @@ struct br_gpu_memory_ops {
     /* Gives up what does not end: the GPU counts as lost. Nothing if *copy is empty. */
     void (*forget)(struct br_gpu_memory *memory, struct br_copy *copy);
 
-    /* ---- reduce. Can the GPU reduce what lies at `at`, n_sources at once? */
-    bool (*can_reduce)(const struct br_gpu_memory *memory, int gpu, const void *at,
-                       uint32_t n_sources);
-    /* Is it faster than on the CPU, `bytes` a source, n_host of n_sources lying in host memory? */
+    /* ---- reduce. Can the GPU reduce what lies at `at`, n_sources at once? false, too, where it
+     * has no kernel for that (gpu/kernels.h). */
+    bool (*can_reduce)(const struct br_gpu_memory *memory, int gpu, enum braid_type type,
+                       enum braid_reduction reduction, const void *at, uint32_t n_sources);
+    /* Can it, and is it faster than on the CPU, `bytes` a source, n_host of n_sources lying in host
+     * memory? */
     bool (*reduces_faster)(const struct br_gpu_memory *memory, int gpu, enum braid_type type,
-                           size_t bytes, int n_sources, int n_host);
+                           enum braid_reduction reduction, size_t bytes, int n_sources, int n_host);
     /* Starts to combine sources, in their order, into pinned host memory at `to`; divisor: of an
      * average, or 0. *mark goes to `reduce_end` when that has ended. 1: it was refused in the
      * middle, and the CPU has to do it when what is under way has ended. */

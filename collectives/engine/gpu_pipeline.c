@@ -31,7 +31,8 @@ static bool gpu_pipeline_may_reduce(const struct br_engine *engine, const struct
 {
     const struct br_gpu_memory *memory = engine->config.gpu_memory;
 
-    return memory->ops->can_reduce(memory, gpu, op->send_gpu ? op->send : op->recv,
+    return memory->ops->can_reduce(memory, gpu, op->type, op->reduction,
+                                   op->send_gpu ? op->send : op->recv,
                                    op->fragments.plan->schedule->max_sources);
 }
 

@@ -25,14 +25,15 @@
  * divisor: for BRAID_AVG, the number of ranks in the call that completes the value, and 0 in the
  *     calls before. The other reductions ignore it.
  *
- * No pointer needs alignment. With count 0 nothing is touched and pointers may be NULL. float16 and
- * bfloat16 are combined (and divided) in float32 and rounded once to nearest-even, so a value that
- * travels in several hops is rounded at each. Integers wrap; their average truncates toward zero,
- * as NCCL's. min and max: the first NaN among the sources wins, -0 < +0.
+ * No pointer needs alignment. With count 0 nothing is touched and pointers may be NULL. float16,
+ * bfloat16 and float8 are combined (and divided) in float32 and rounded once to nearest-even, so a
+ * value that travels in several hops is rounded at each. Integers wrap; their average truncates
+ * toward zero, as NCCL's. min and max: the first NaN among the sources wins, -0 < +0.
  *
  * Called by the engine for every REDUCE step, and by the tools. May be called from any thread; does
  * not block, allocate or take a lock. Returns 0, or -EINVAL when the type, reduction, n_src or
- * divisor is out of range, or the error of br_reduce_select(NULL) when that was not called before.
+ * divisor is out of range or the type does not have the reduction, or the error of
+ * br_reduce_select(NULL) when that was not called before.
  */
 int br_reduce(enum braid_type type, enum braid_reduction reduction, void *dst,
               const void *const *src, int n_src, size_t count, int divisor);

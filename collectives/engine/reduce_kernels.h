@@ -16,9 +16,20 @@ typedef void br_reduce_kernel(char *dst, const char *const *src, int n_src, size
 
 struct br_reduce_kernels {
     const char *name;
-    /* The average of integers exists in br_reduce_scalar only: no instruction set divides them. */
+    /* NULL: the type does not have the reduction (br_type_reductions()), or only br_reduce_scalar
+     * makes it: no instruction set divides integers, and some are not worth vectors (reduce.c, note
+     * 5). */
     br_reduce_kernel *run[BRAID_TYPES][BRAID_REDUCTIONS];
 };
+
+/* The reductions of truth values, which are those of the truth of a type of one byte. */
+#define BR_REDUCE_BOOL(type)                                                                       \
+    {                                                                                              \
+        [BRAID_SUM] = type##_lor, [BRAID_PROD] = type##_land, [BRAID_MIN] = type##_land,           \
+        [BRAID_MAX] = type##_lor, [BRAID_BAND] = type##_land, [BRAID_BOR] = type##_lor,            \
+        [BRAID_BXOR] = type##_lxor, [BRAID_LAND] = type##_land, [BRAID_LOR] = type##_lor,          \
+        [BRAID_LXOR] = type##_lxor                                                                 \
+    }
 
 extern const struct br_reduce_kernels br_reduce_scalar;
 #ifdef __x86_64__

@@ -3,15 +3,19 @@
  * The loop of every kernel: included once for each element type by the file of one instruction set,
  * which defines
  *
- *   TYPE                  name of the element type: the functions are TYPE_sum, TYPE_prod,
- * TYPE_min, TYPE_max RAW                   one or more elements as they lie in memory VECTOR the
- * same elements as they are computed with WIDEN(raw), NARROW(v) from RAW to VECTOR and back
+ *   TYPE                  name of the element type: the functions are TYPE_sum, TYPE_prod, ...
+ *   RAW                   one or more elements as they lie in memory
+ *   VECTOR                the same elements as they are computed with
+ *   WIDEN(raw), NARROW(v) from RAW to VECTOR and back
  *   LOAD_PART(p, n)       a RAW of which only the first n < sizeof(RAW) bytes are read, the rest is
- * zero; and STORE_PART(p, raw, n) its first n bytes stored. Both absent when a RAW is one element
- *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b)
- *   DIVIDE(v, divisor)    absent when there is no TYPE_avg
+ *                         zero; and STORE_PART(p, raw, n) its first n bytes stored. Both absent
+ *                         when a RAW is one element
+ *   ADD(a, b), MULTIPLY(a, b), MIN(a, b), MAX(a, b), DIVIDE(v, divisor)
+ *                         the functions of those that are absent are not made
+ *   BITS, TRUTH           defined where bits, or the truth of elements, are combined: VECTOR is an
+ *                         unsigned integer, or a vector of them
  *   TARGET, INLINE        attributes of a function that uses the instructions; and of one that is
- * inlined too
+ *                         inlined too
  *
  * TYPE, RAW and VECTOR are undefined at the end.
  *
@@ -39,14 +43,38 @@ INLINE void NAME(store)(char *p, VECTOR v)
 INLINE VECTOR NAME(combine)(enum braid_reduction reduction, VECTOR a, VECTOR b)
 {
     switch (reduction) {
+#ifdef ADD
+    case BRAID_SUM:
+    case BRAID_AVG:
+        return ADD(a, b);
+#endif
     case BRAID_PROD:
         return MULTIPLY(a, b);
+#ifdef MIN
     case BRAID_MIN:
         return MIN(a, b);
     case BRAID_MAX:
         return MAX(a, b);
+#endif
+#ifdef BITS
+    case BRAID_BAND:
+        return (VECTOR)(a & b);
+    case BRAID_BOR:
+        return (VECTOR)(a | b);
+    case BRAID_BXOR:
+        return (VECTOR)(a ^ b);
+#endif
+#ifdef TRUTH
+    /* Comparisons yield 1, or of a vector -1 in each element. */
+    case BRAID_LAND:
+        return (VECTOR)(((a != 0) & (b != 0)) & 1);
+    case BRAID_LOR:
+        return (VECTOR)(((a != 0) | (b != 0)) & 1);
+    case BRAID_LXOR:
+        return (VECTOR)(((a != 0) ^ (b != 0)) & 1);
+#endif
     default:
-        return ADD(a, b);
+        return a;
     }
 }
 
@@ -110,12 +138,26 @@ INLINE void NAME(run)(enum braid_reduction reduction, char *dst, const char *con
         NAME(run)(reduction, dst, src, n_src, begin, end, divisor);                                \
     }
 
+#ifdef ADD
 KERNEL(sum, BRAID_SUM)
+#endif
 KERNEL(prod, BRAID_PROD)
+#ifdef MIN
 KERNEL(min, BRAID_MIN)
 KERNEL(max, BRAID_MAX)
+#endif
 #ifdef DIVIDE
 KERNEL(avg, BRAID_AVG)
+#endif
+#ifdef BITS
+KERNEL(band, BRAID_BAND)
+KERNEL(bor, BRAID_BOR)
+KERNEL(bxor, BRAID_BXOR)
+#endif
+#ifdef TRUTH
+KERNEL(land, BRAID_LAND)
+KERNEL(lor, BRAID_LOR)
+KERNEL(lxor, BRAID_LXOR)
 #endif
 
 #undef KERNEL

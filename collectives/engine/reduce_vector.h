@@ -22,6 +22,8 @@ typedef float vf32 __attribute__((vector_size(BYTES)));
 typedef double vf64 __attribute__((vector_size(BYTES)));
 typedef int8_t vi8 __attribute__((vector_size(BYTES)));
 typedef uint8_t vu8 __attribute__((vector_size(BYTES)));
+typedef int16_t vi16 __attribute__((vector_size(BYTES)));
+typedef uint16_t vu16 __attribute__((vector_size(BYTES)));
 typedef int32_t vi32 __attribute__((vector_size(BYTES)));
 typedef uint32_t vu32 __attribute__((vector_size(BYTES)));
 typedef int64_t vi64 __attribute__((vector_size(BYTES)));
@@ -141,7 +143,29 @@ INLINE half_u16 bfloat16_of_float32(vf32 v)
 #define TYPE   uint8
 #define RAW    vu8
 #define VECTOR vu8
+#define BITS
+#define TRUTH
 #include "collectives/engine/reduce_loop.h"
+#undef BITS
+#undef TRUTH
+
+#undef WRAP
+#undef MASK
+
+#define WRAP vu16
+#define MASK vi16
+
+#define TYPE   int16
+#define RAW    vi16
+#define VECTOR vi16
+#include "collectives/engine/reduce_loop.h"
+
+#define TYPE   uint16
+#define RAW    vu16
+#define VECTOR vu16
+#define TRUTH
+#include "collectives/engine/reduce_loop.h"
+#undef TRUTH
 
 #undef WRAP
 #undef MASK
@@ -157,7 +181,9 @@ INLINE half_u16 bfloat16_of_float32(vf32 v)
 #define TYPE   uint32
 #define RAW    vu32
 #define VECTOR vu32
+#define TRUTH
 #include "collectives/engine/reduce_loop.h"
+#undef TRUTH
 
 #undef WRAP
 #undef MASK
@@ -173,19 +199,30 @@ INLINE half_u16 bfloat16_of_float32(vf32 v)
 #define TYPE   uint64
 #define RAW    vu64
 #define VECTOR vu64
+#define TRUTH
 #include "collectives/engine/reduce_loop.h"
+#undef TRUTH
 
 #undef WRAP
 #undef MASK
 
-/* In the order of the enum. */
-#define INTEGER(type)                                                                              \
-    {                                                                                              \
-        type##_sum, type##_prod, type##_min, type##_max, NULL                                      \
-    }
+#define NUMBER(type)                                                                               \
+    [BRAID_SUM] = type##_sum, [BRAID_PROD] = type##_prod, [BRAID_MIN] = type##_min,                \
+    [BRAID_MAX] = type##_max
 #define FLOAT(type)                                                                                \
     {                                                                                              \
-        type##_sum, type##_prod, type##_min, type##_max, type##_avg                                \
+        NUMBER(type), [BRAID_AVG] = type##_avg                                                     \
+    }
+/* Bits are the same in bytes, truth in the unsigned type. */
+#define INTEGER(type, truth)                                                                       \
+    {                                                                                              \
+        NUMBER(type), [BRAID_BAND] = uint8_band, [BRAID_BOR] = uint8_bor,                          \
+                      [BRAID_BXOR] = uint8_bxor, [BRAID_LAND] = truth##_land,                      \
+                      [BRAID_LOR] = truth##_lor, [BRAID_LXOR] = truth##_lxor                       \
+    }
+#define COMPLEX(part)                                                                              \
+    {                                                                                              \
+        [BRAID_SUM] = part##_sum, [BRAID_AVG] = part##_avg                                         \
     }
 
 const struct br_reduce_kernels KERNELS = {
@@ -196,11 +233,16 @@ const struct br_reduce_kernels KERNELS = {
             [BRAID_FLOAT64] = FLOAT(float64),
             [BRAID_FLOAT16] = FLOAT(float16),
             [BRAID_BFLOAT16] = FLOAT(bfloat16),
-            [BRAID_INT8] = INTEGER(int8),
-            [BRAID_UINT8] = INTEGER(uint8),
-            [BRAID_INT32] = INTEGER(int32),
-            [BRAID_UINT32] = INTEGER(uint32),
-            [BRAID_INT64] = INTEGER(int64),
-            [BRAID_UINT64] = INTEGER(uint64),
+            [BRAID_INT8] = INTEGER(int8, uint8),
+            [BRAID_UINT8] = INTEGER(uint8, uint8),
+            [BRAID_INT32] = INTEGER(int32, uint32),
+            [BRAID_UINT32] = INTEGER(uint32, uint32),
+            [BRAID_INT64] = INTEGER(int64, uint64),
+            [BRAID_UINT64] = INTEGER(uint64, uint64),
+            [BRAID_INT16] = INTEGER(int16, uint16),
+            [BRAID_UINT16] = INTEGER(uint16, uint16),
+            [BRAID_BOOL] = BR_REDUCE_BOOL(uint8),
+            [BRAID_COMPLEX64] = COMPLEX(float32),
+            [BRAID_COMPLEX128] = COMPLEX(float64),
         },
 };

@@ -41,7 +41,7 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
         n_host += !lies_there(fragment, &sources[i]);
     }
     return br_fragment_step_bytes(fragment, step) > 0 &&
-           memory->ops->reduces_faster(memory, gpu_of(op), op->type,
+           memory->ops->reduces_faster(memory, gpu_of(op), op->type, op->reduction,
                                        br_fragment_step_bytes(fragment, step), (int)step->n_sources,
                                        n_host);
 }

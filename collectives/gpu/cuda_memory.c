@@ -43,20 +43,22 @@ static void cuda_forget(struct br_gpu_memory *memory, struct br_copy *copy)
 
 /* ---- reduce ---------------------------------------------------------------------------------- */
 
-static bool cuda_can_reduce(const struct br_gpu_memory *memory, int gpu, const void *at,
-                            uint32_t n_sources)
+static bool cuda_can_reduce(const struct br_gpu_memory *memory, int gpu, enum braid_type type,
+                            enum braid_reduction reduction, const void *at, uint32_t n_sources)
 {
     const struct br_offload *offload = cuda_of(memory)->offload;
 
-    return offload && n_sources <= BR_GPU_SOURCES && br_offload_reaches(offload, gpu, at);
+    return offload && n_sources <= BR_GPU_SOURCES && br_gpu_has_kernel(type, reduction) &&
+           br_offload_reaches(offload, gpu, at);
 }
 
 static bool cuda_reduces_faster(const struct br_gpu_memory *memory, int gpu, enum braid_type type,
-                                size_t bytes, int n_sources, int n_host)
+                                enum braid_reduction reduction, size_t bytes, int n_sources,
+                                int n_host)
 {
     const struct br_offload *offload = cuda_of(memory)->offload;
 
-    return offload && n_sources <= (int)BR_GPU_SOURCES &&
+    return offload && n_sources <= (int)BR_GPU_SOURCES && br_gpu_has_kernel(type, reduction) &&
            br_offload_is_faster(offload, gpu, type, bytes, n_sources, n_host);
 }
 

@@ -18,6 +18,7 @@
 #include "collectives/gpu/gpu_local_internal.h"
 #include "collectives/schedule/type.h"
 #include "gpu/ipc.h"
+#include "gpu/kernels.h"
 #include "gpu/offload.h"
 
 /* In the order of their coming. */
@@ -55,7 +56,8 @@ static struct br_gpu_local *gpu_local_of(const struct br_executor *executor)
 static bool gpu_local_takes(struct br_executor *executor, struct br_operation *op)
 {
     const struct br_gpu_local *gpu_local = gpu_local_of(executor);
-    bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0];
+    bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0] &&
+                br_gpu_has_kernel(op->type, op->reduction);
 
     if (asks && gpu_local->gpu_hosts)
         asks = gpu_local_uses_hosts(op);

@@ -111,7 +111,7 @@ double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class
 
 enum br_cost_class br_cost_class_of(size_t bytes)
 {
-    return bytes == 8   ? BR_COST_8_BYTES
+    return bytes >= 8   ? BR_COST_8_BYTES
            : bytes == 2 ? BR_COST_2_BYTES
            : bytes == 1 ? BR_COST_1_BYTE
                         : BR_COST_4_BYTES;

@@ -25,7 +25,7 @@ static struct collective_case case_of(const struct call *c)
 
 void call_create(struct call *c, const struct job *job)
 {
-    size_t most = (c->count * 8 + 1) * (size_t)job->n * 2 + 3 * CASE_GUARD;
+    size_t most = (c->count * BR_TYPE_BYTES_MAX + 1) * (size_t)job->n * 2 + 3 * CASE_GUARD;
 
     c->ops = calloc((size_t)job->n, sizeof *c->ops);
     c->buffers = calloc((size_t)job->n, sizeof *c->buffers);

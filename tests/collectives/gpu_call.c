@@ -62,7 +62,7 @@ void release(void *memory)
 /* Moves what the operation reads and writes, both in one block of memory, to the GPU and back. */
 static size_t room(const struct call *c, const struct job *job)
 {
-    return (c->count * 8 + 1) * (size_t)job->n * 2 + 192;
+    return (c->count * BR_TYPE_BYTES_MAX + 1) * (size_t)job->n * 2 + 192;
 }
 
 uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where)

@@ -16,7 +16,8 @@ struct br_host_kernel_entry {
     br_host_kernel *run;
 };
 
-#define BR_HOST_KERNELS (BRAID_TYPES * BRAID_REDUCTIONS)
+#define BR_HOST_ONE(type, suffix, TYPE, REDUCTION) +1
+#define BR_HOST_KERNELS                            (0 BR_GPU_KERNELS(BR_HOST_ONE))
 extern const struct br_host_kernel_entry br_host_kernels[BR_HOST_KERNELS];
 
 /* One by name; NULL: there is none. */

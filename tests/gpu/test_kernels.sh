@@ -9,7 +9,7 @@ if [[ ! -f $image/reduce.fatbin ]]; then
     exit 77
 fi
 failed=0
-expected=$(for type in float32 float64 float16 bfloat16 {,u}int8 {,u}int32 {,u}int64; do
+expected=$(for type in float32 float64 float16 bfloat16 {,u}int{8,16,32,64}; do
     printf "braid_reduce_$type%s\n" _{sum,prod,min,max,avg}
 done | sort)
 

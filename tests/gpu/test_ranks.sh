@@ -23,10 +23,10 @@ runs() {
     fi
 }
 
-runs 2 '^results: .* 10 types .* 2 ranks' check
+runs 2 '^results: .* 12 types .* 2 ranks' check
 if [[ $(id -u) -eq 0 ]]; then
     wrapper=("$BRAID_SOURCE/bench/two_hosts.sh")
-    BRAID_LOG=info BRAID_GPU_REDUCE=auto BRAID_DEVICES=127.0.0.1 runs 4 '^results: .* 10 types .* 4 ranks' check
+    BRAID_LOG=info BRAID_GPU_REDUCE=auto BRAID_DEVICES=127.0.0.1 runs 4 '^results: .* 12 types .* 4 ranks' check
     wrapper=()
     if [[ -s $BRAID_BUILD/gpu/reduce.fatbin ]] && ! grep -qE 'rank [0-9]: .* 2 hosts' "$errors"; then
         echo "4 ranks of two hosts: the hosts were not reduced first"

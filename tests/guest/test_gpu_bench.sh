@@ -9,4 +9,4 @@ fi
 export BRAID_CUDA_LIBRARY=$BRAID_FAKE_CUDA FAKE_CUDA=peer_memory BRAID_BACKEND=verbs BRAID_DEVICES=h0r0 BRAID_GPU_REDUCE=gpu
 said=$(timeout 200 "$BRAID_BUILD/braid" run -n 2 --no-prefix -- "$BRAID_BUILD/bench/gpu_allreduce" direct)
 echo "$said"
-grep -q 'all-reduces of 10 types by 2 ranks are right, and NICs moved every byte' <<< "$said"
+grep -q 'all-reduces of 12 types by 2 ranks are right, and NICs moved every byte' <<< "$said"

@@ -146,18 +146,34 @@ static void draw_algorithm(struct br_random *r, const struct storm_plan *plan,
     }
 }
 
+/* Types and reductions that came later, in place of half of the others. Drawn apart, so that all
+ * else of a seed stays what it was. */
+static void draw_later_types(const struct storm_plan *plan, struct storm_call *call)
+{
+    struct br_random random, *r = &random;
+
+    br_random_seed(r, plan->seed ^ 0x7479706573ull ^ (uint64_t)(call - plan->calls) << 40);
+    if (chance(r, 50))
+        return;
+    do {
+        call->type = (enum braid_type)below(r, BRAID_TYPES);
+        call->reduction = (enum braid_reduction)below(r, BRAID_REDUCTIONS);
+    } while (!br_type_has_reduction(call->type, call->reduction));
+}
+
 static void draw_collective(struct br_random *r, const struct storm_plan *plan,
                             struct storm_call *call, size_t bytes)
 {
     size_t size;
 
     call->collective = plan->crowded ? BR_BROADCAST : (enum br_collective)below(r, BR_COLLECTIVES);
-    call->type = (enum braid_type)below(r, BRAID_TYPES);
-    call->reduction = (enum braid_reduction)below(r, BRAID_REDUCTIONS);
+    call->type = (enum braid_type)below(r, BRAID_UINT64 + 1);
+    call->reduction = (enum braid_reduction)below(r, BRAID_AVG + 1);
     call->in_place = chance(r, 40);
     call->root = (int)below(r, (uint64_t)plan->n);
     if (call->type <= BRAID_FLOAT64 && call->reduction == BRAID_SUM)
         chance(r, 50); /* of nothing any more: a seed stays what it was */
+    draw_later_types(plan, call);
     size = br_type_size(call->type);
     if (br_collective_blocks(call->collective, 2, BR_INPUT) > 1 ||
         br_collective_blocks(call->collective, 2, BR_OUTPUT) > 1)

@@ -143,6 +143,9 @@ static bool allowed(const int *row, void *context)
     if (!backends[row[BACKEND]].gpu && (row[SEND_MEMORY] == OF_GPU || row[RECV_MEMORY] == OF_GPU))
         return false;
     algorithm(row[ALGORITHM], &collective, &name);
+    if (collective != CASE_SENDRECV && br_collective_reduces(collective) &&
+        !br_type_has_reduction((enum braid_type)row[TYPE], (enum braid_reduction)row[REDUCTION]))
+        return false;
     return collective != CASE_SENDRECV || (!row[IN_PLACE] && row[RANKS]);
 }
 

@@ -22,9 +22,10 @@
 
 static int check_options(const struct braid_session_options *o)
 {
-    if ((unsigned)o->type >= BRAID_TYPES || (unsigned)o->reduction >= BRAID_REDUCTIONS)
-        return br_error(EINVAL, "braid_session_create: there is no data type %d or no reduction %d",
-                        (int)o->type, (int)o->reduction);
+    int rc = br_reduction_check("braid_session_create", o->type, o->reduction);
+
+    if (rc)
+        return rc;
     if (o->warmup < 0)
         return br_error(EINVAL, "braid_session_create: warmup is %d; it must not be negative",
                         o->warmup);

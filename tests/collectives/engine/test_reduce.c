@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/float8.h"
 #include "base/half.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
@@ -22,7 +23,7 @@
 #define SOURCES 17
 /* elements: several rounds of every loop, with the widest vectors and narrowest elements */
 #define COUNT_MAX 1100
-#define ROOM      (COUNT_MAX * 8 + 256)
+#define ROOM      (COUNT_MAX * BR_TYPE_BYTES_MAX + 256)
 #define GUARD     0xa5
 
 static const char *const kernels[] = {"scalar", "avx2", "avx512"};
@@ -34,31 +35,50 @@ static struct br_random numbers;
 
 static bool is_float(enum braid_type type)
 {
-    return type <= BRAID_BFLOAT16;
+    return type <= BRAID_BFLOAT16 || type >= BRAID_FLOAT8_E4M3;
 }
 
-/* Element i as a number, exact. */
+static bool is_complex(enum braid_type type)
+{
+    return type == BRAID_COMPLEX64 || type == BRAID_COMPLEX128;
+}
+
+/* For each type and reduction that go together. */
+#define FOR_EACH_REDUCTION(type, reduction)                                                        \
+    for (enum braid_type type = 0; type < BRAID_TYPES; type++)                                     \
+        for (enum braid_reduction reduction = 0; reduction < BRAID_REDUCTIONS; reduction++)        \
+            if (br_type_has_reduction(type, reduction))
+
+/* Element i as a number, exact; of a complex type part i. */
 static long double get(enum braid_type type, const void *array, size_t i)
 {
-    const char *p = (const char *)array + i * br_type_size(type);
+    size_t size = br_type_size(type) / (is_complex(type) ? 2 : 1);
+    const char *p = (const char *)array + i * size;
     union {
         float f32;
         double f64;
         uint16_t u16;
         int8_t i8;
         uint8_t u8;
+        int16_t i16;
         int32_t i32;
         uint32_t u32;
         int64_t i64;
         uint64_t u64;
     } u;
 
-    memcpy(&u, p, br_type_size(type));
+    memcpy(&u, p, size);
     switch (type) {
     case BRAID_FLOAT32:
+    case BRAID_COMPLEX64:
         return u.f32;
     case BRAID_FLOAT64:
+    case BRAID_COMPLEX128:
         return u.f64;
+    case BRAID_FLOAT8_E4M3:
+        return br_float_of_e4m3(u.u8);
+    case BRAID_FLOAT8_E5M2:
+        return br_float_of_e5m2(u.u8);
     case BRAID_FLOAT16:
         return br_float_of_half(u.u16);
     case BRAID_BFLOAT16:
@@ -66,7 +86,12 @@ static long double get(enum braid_type type, const void *array, size_t i)
     case BRAID_INT8:
         return u.i8;
     case BRAID_UINT8:
+    case BRAID_BOOL:
         return u.u8;
+    case BRAID_INT16:
+        return u.i16;
+    case BRAID_UINT16:
+        return u.u16;
     case BRAID_INT32:
         return u.i32;
     case BRAID_UINT32:
@@ -83,13 +108,13 @@ static void put_float(enum braid_type type, void *array, size_t i, double value)
     char *p = (char *)array + i * br_type_size(type);
     float f32 = (float)value;
     uint16_t half = type == BRAID_FLOAT16 ? br_half_of_float(f32) : br_bfloat_of_float(f32);
+    uint8_t quarter = type == BRAID_FLOAT8_E4M3 ? br_e4m3_of_float(f32) : br_e5m2_of_float(f32);
+    const void *from = type == BRAID_FLOAT64       ? (const void *)&value
+                       : type == BRAID_FLOAT32     ? (const void *)&f32
+                       : type >= BRAID_FLOAT8_E4M3 ? (const void *)&quarter
+                                                   : (const void *)&half;
 
-    if (type == BRAID_FLOAT64)
-        memcpy(p, &value, 8);
-    else if (type == BRAID_FLOAT32)
-        memcpy(p, &f32, 4);
-    else
-        memcpy(p, &half, 2);
+    memcpy(p, from, br_type_size(type));
 }
 
 /* Lets each source start at a random place and fills it with random bits: subnormals, NaNs and
@@ -129,15 +154,17 @@ static void fill_floats(enum braid_type type, int n_src, size_t count, bool spec
 static void assert_same(enum braid_type type, enum braid_reduction reduction, const void *a,
                         const void *b, size_t count)
 {
-    size_t size = br_type_size(type);
-    bool any_nan = is_float(type) && reduction != BRAID_MIN && reduction != BRAID_MAX;
+    size_t parts = is_complex(type) ? 2 : 1, size = br_type_size(type) / parts;
+    bool any_nan =
+        parts == 2 || (is_float(type) && reduction != BRAID_MIN && reduction != BRAID_MAX);
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count * parts; i++) {
         if (any_nan && isnan(get(type, a, i)) && isnan(get(type, b, i)))
             continue;
         if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) != 0)
             fail_msg("%s %s: element %zu of %zu is %Lg, should be %Lg", br_type_name(type),
-                     br_reduction_name(reduction), i, count, get(type, a, i), get(type, b, i));
+                     br_reduction_name(reduction), i / parts, count, get(type, a, i),
+                     get(type, b, i));
     }
 }
 
@@ -176,24 +203,22 @@ static void br_reduce__kernels_agree(void **state)
                                     33, 63, 64, 65, 127, 129, 255, 257, 300};
 
     (void)state;
-    for (enum braid_type type = 0; type < BRAID_TYPES; type++)
-        for (enum braid_reduction reduction = 0; reduction < BRAID_REDUCTIONS; reduction++)
-            for (int n_src = 1; n_src <= SOURCES; n_src++)
-                for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
-                    fill_bits(n_src, counts[c] * br_type_size(type));
-                    compare_kernels(type, reduction, n_src, counts[c]);
-                }
+    FOR_EACH_REDUCTION(type, reduction)
+    for (int n_src = 1; n_src <= SOURCES; n_src += n_src < 3 ? 1 : 7)
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+            fill_bits(n_src, counts[c] * br_type_size(type));
+            compare_kernels(type, reduction, n_src, counts[c]);
+        }
 }
 
 static void br_reduce__kernels_agree_on_special_values(void **state)
 {
     (void)state;
-    for (enum braid_type type = 0; is_float(type); type++)
-        for (enum braid_reduction reduction = 0; reduction < BRAID_REDUCTIONS; reduction++)
-            for (int n_src = 1; n_src <= SOURCES; n_src++) {
-                fill_floats(type, n_src, COUNT_MAX, true);
-                compare_kernels(type, reduction, n_src, COUNT_MAX);
-            }
+    FOR_EACH_REDUCTION(type, reduction)
+    for (int n_src = 1; n_src <= SOURCES && is_float(type); n_src += n_src < 3 ? 1 : 7) {
+        fill_floats(type, n_src, COUNT_MAX, true);
+        compare_kernels(type, reduction, n_src, COUNT_MAX);
+    }
 }
 
 /* Each float16 and bfloat16 to float and back, in every kernel. */
@@ -223,9 +248,12 @@ static void br_reduce__every_half(void **state)
 static long double tolerance(enum braid_type type, enum braid_reduction reduction, int n_src,
                              long double exact, long double sum_of_magnitudes)
 {
-    static const int last_place[] = {
-        [BRAID_FLOAT32] = -24, [BRAID_FLOAT64] = -53, [BRAID_FLOAT16] = -11, [BRAID_BFLOAT16] = -8};
-    long double subnormal = type == BRAID_FLOAT16 ? 0x1p-25L : 0;
+    static const int last_place[BRAID_TYPES] = {
+        [BRAID_FLOAT32] = -24, [BRAID_FLOAT64] = -53,    [BRAID_FLOAT16] = -11,
+        [BRAID_BFLOAT16] = -8, [BRAID_FLOAT8_E4M3] = -4, [BRAID_FLOAT8_E5M2] = -3};
+    static const long double subnormals[BRAID_TYPES] = {
+        [BRAID_FLOAT16] = 0x1p-25L, [BRAID_FLOAT8_E4M3] = 0x1p-10L, [BRAID_FLOAT8_E5M2] = 0x1p-17L};
+    long double subnormal = subnormals[type];
     long double working = type == BRAID_FLOAT64 ? 0x1p-53L : 0x1p-24L;
     long double scale = reduction == BRAID_PROD ? fabsl(exact) : sum_of_magnitudes;
 
@@ -250,6 +278,8 @@ static void compare_float(enum braid_type type, enum braid_reduction reduction, 
         exact /= n_src;
         magnitudes /= n_src;
     }
+    if (type == BRAID_FLOAT8_E4M3 && fabsl(exact) > 448) /* a large product */
+        return;
     slack = reduction == BRAID_MIN || reduction == BRAID_MAX
                 ? 0
                 : tolerance(type, reduction, n_src, exact, magnitudes);
@@ -280,6 +310,18 @@ static void compare_integer(enum braid_type type, enum braid_reduction reduction
             exact = x < exact ? x : exact;
         else if (reduction == BRAID_MAX)
             exact = x > exact ? x : exact;
+        else if (reduction == BRAID_BAND)
+            exact &= x;
+        else if (reduction == BRAID_BOR)
+            exact |= x;
+        else if (reduction == BRAID_BXOR)
+            exact ^= x;
+        else if (reduction == BRAID_LAND)
+            exact = exact && x;
+        else if (reduction == BRAID_LOR)
+            exact = exact || x;
+        else if (reduction == BRAID_LXOR)
+            exact = !exact != !x;
         else
             exact = wrap(type, exact + x);
     }
@@ -290,27 +332,112 @@ static void compare_integer(enum braid_type type, enum braid_reduction reduction
                  br_reduction_name(reduction), n_src, get(type, result, i), (long double)exact);
 }
 
+/* Every other element of each source, in an order of its own, becomes zero. */
+static void fill_zeros(enum braid_type type, int n_src)
+{
+    size_t size = br_type_size(type);
+
+    for (int s = 0; s < n_src; s++)
+        for (size_t i = 0; i < COUNT_MAX; i++)
+            if (br_random_below(&numbers, 2))
+                memset((char *)(uintptr_t)sources[s] + i * size, 0, size);
+}
+
 static void br_reduce__is_right(void **state)
 {
     static unsigned char result[ROOM];
 
     (void)state;
     assert_int_equal(br_reduce_select("scalar"), 0); /* the others are compared with it */
-    for (enum braid_type type = 0; type < BRAID_TYPES; type++)
-        for (enum braid_reduction reduction = 0; reduction < BRAID_REDUCTIONS; reduction++)
-            for (int n_src = 1; n_src <= 9; n_src++) {
-                if (is_float(type))
-                    fill_floats(type, n_src, COUNT_MAX, false);
-                else
-                    fill_bits(n_src, COUNT_MAX * br_type_size(type));
-                assert_int_equal(
-                    br_reduce(type, reduction, result, sources, n_src, COUNT_MAX, n_src), 0);
-                for (size_t i = 0; i < COUNT_MAX; i++)
-                    if (is_float(type))
-                        compare_float(type, reduction, n_src, result, i);
-                    else
-                        compare_integer(type, reduction, n_src, result, i);
-            }
+    FOR_EACH_REDUCTION(type, reduction)
+    for (int n_src = 1; n_src <= 9 && type != BRAID_BOOL && !is_complex(type);
+         n_src += n_src < 3 ? 1 : 6) {
+        if (is_float(type))
+            fill_floats(type, n_src, COUNT_MAX, false);
+        else
+            fill_bits(n_src, COUNT_MAX * br_type_size(type));
+        if (!is_float(type) && reduction >= BRAID_LAND)
+            fill_zeros(type, n_src);
+        assert_int_equal(br_reduce(type, reduction, result, sources, n_src, COUNT_MAX, n_src), 0);
+        for (size_t i = 0; i < COUNT_MAX; i++)
+            if (is_float(type))
+                compare_float(type, reduction, n_src, result, i);
+            else
+                compare_integer(type, reduction, n_src, result, i);
+    }
+}
+
+/* Any byte but 0 is true, and the result is 0 or 1. */
+static void br_reduce__truth(void **state)
+{
+    static const uint8_t a[] = {0, 0, 1, 7, 0x80}, b[] = {0, 2, 0, 1, 0xff};
+    static const uint8_t and[] = {0, 0, 0, 1, 1}, or [] = {0, 1, 1, 1, 1},
+                         xor[] = {
+                             0, 1, 1, 0, 0};
+    static const uint8_t *const expected[BRAID_REDUCTIONS] = {
+        [BRAID_SUM] = or,   [BRAID_PROD] = and, [BRAID_MIN] = and,  [BRAID_MAX] = or,
+        [BRAID_BAND] = and, [BRAID_BOR] = or,   [BRAID_BXOR] = xor, [BRAID_LAND] = and,
+        [BRAID_LOR] = or,   [BRAID_LXOR] = xor};
+    uint8_t out[5];
+
+    (void)state;
+    for (size_t k = 0; k < KERNELS; k++)
+        for (enum braid_reduction reduction = 0; reduction < BRAID_REDUCTIONS; reduction++) {
+            if (br_reduce_select(kernels[k]) || !expected[reduction])
+                continue;
+            assert_int_equal(br_reduce(BRAID_BOOL, reduction, out, (const void *[]){a, b}, 2, 5, 0),
+                             0);
+            assert_memory_equal(out, expected[reduction], 5);
+        }
+}
+
+/* (1 + 2i)(3 - i) = 5 + 5i, times 2i: -10 + 10i. */
+static void br_reduce__complex(void **state)
+{
+    static const float a[] = {1, 2}, b[] = {3, -1}, c[] = {0, 2};
+    static const double wide_a[] = {1, 2}, wide_b[] = {3, -1}, wide_c[] = {0, 2};
+    const void *from[] = {a, b, c}, *wide[] = {wide_a, wide_b, wide_c};
+    static const float product[] = {-10, 10}, sum[] = {4, 3}, average[] = {2, 1.5f};
+    double wide_out[2];
+    float out[2];
+
+    (void)state;
+    for (size_t k = 0; k < KERNELS; k++) {
+        if (br_reduce_select(kernels[k]))
+            continue;
+        br_reduce(BRAID_COMPLEX64, BRAID_PROD, out, from, 3, 1, 0);
+        assert_memory_equal(out, product, sizeof out);
+        br_reduce(BRAID_COMPLEX64, BRAID_SUM, out, from, 3, 1, 0);
+        assert_memory_equal(out, sum, sizeof out);
+        br_reduce(BRAID_COMPLEX64, BRAID_AVG, out, from, 3, 1, 2);
+        assert_memory_equal(out, average, sizeof out);
+        br_reduce(BRAID_COMPLEX128, BRAID_PROD, wide_out, wide, 3, 1, 0);
+        assert_true(wide_out[0] == -10 && wide_out[1] == 10);
+        br_reduce(BRAID_COMPLEX128, BRAID_AVG, wide_out, wide, 3, 1, 2);
+        assert_true(wide_out[0] == 2 && wide_out[1] == 1.5);
+    }
+}
+
+/* 16 + 1 would round to 16 in E4M3, and 8 + 1 to 8 in E5M2, each time. Nothing saturates. */
+static void br_reduce__float8_rounds_once(void **state)
+{
+    const uint8_t big = br_e4m3_of_float(16), one = br_e4m3_of_float(1), most = 0x7e;
+    const uint8_t wide_big = br_e5m2_of_float(8), wide_one = br_e5m2_of_float(1), wide_most = 0x7b;
+    uint8_t out;
+
+    (void)state;
+    br_reduce(BRAID_FLOAT8_E4M3, BRAID_SUM, &out, (const void *[]){&big, &one, &one}, 3, 1, 0);
+    assert_true(br_float_of_e4m3(out) == 18);
+    br_reduce(BRAID_FLOAT8_E5M2, BRAID_SUM, &out, (const void *[]){&wide_big, &wide_one, &wide_one},
+              3, 1, 0);
+    assert_true(br_float_of_e5m2(out) == 10);
+    br_reduce(BRAID_FLOAT8_E4M3, BRAID_AVG, &out, (const void *[]){&most, &most}, 2, 1, 2);
+    assert_int_equal(out, most);
+    br_reduce(BRAID_FLOAT8_E4M3, BRAID_SUM, &out, (const void *[]){&most, &most}, 2, 1, 0);
+    assert_int_equal(out, 0x7f);
+    br_reduce(BRAID_FLOAT8_E5M2, BRAID_SUM, &out, (const void *[]){&wide_most, &wide_most}, 2, 1,
+              0);
+    assert_int_equal(out, 0x7c);
 }
 
 /* (2^24 + 1) + 1 is 2^24 in float32, 1 + 1 + 2^24 is not: the order shows in the bits. */
@@ -367,7 +494,7 @@ static void br_reduce__destination_is_a_source(void **state)
                     enum braid_reduction reduction = (enum braid_reduction)(s % BRAID_REDUCTIONS);
                     void *dst;
 
-                    if (br_reduce_select(kernels[k]))
+                    if (br_reduce_select(kernels[k]) || !br_type_has_reduction(type, reduction))
                         continue;
                     fill_bits(n_src, 333 * br_type_size(type));
                     br_reduce(type, reduction, expected, sources, n_src, 333, n_src);
@@ -423,14 +550,14 @@ static void br_reduce__touches_nothing_outside(void **state)
     }
     for (size_t k = 0; k < KERNELS; k++)
         for (enum braid_type type = 0; type < BRAID_TYPES; type++)
-            for (size_t count = 1; count < 300; count++) {
+            for (size_t count = 1; count < 256; count++) {
                 size_t skip = page - count * br_type_size(type);
 
                 if (br_reduce_select(kernels[k]))
                     continue;
-                br_reduce(type, BRAID_MAX, middle[2] + skip,
+                br_reduce(type, BRAID_PROD, middle[2] + skip,
                           (const void *[]){middle[0] + skip, middle[1] + skip}, 2, count, 0);
-                br_reduce(type, BRAID_MAX, middle[2], (const void *[]){middle[0], middle[1]}, 2,
+                br_reduce(type, BRAID_PROD, middle[2], (const void *[]){middle[0], middle[1]}, 2,
                           count, 0);
             }
     for (int i = 0; i < 3; i++)
@@ -509,6 +636,9 @@ int main(void)
         cmocka_unit_test(br_reduce__kernels_agree_on_special_values),
         cmocka_unit_test(br_reduce__every_half),
         cmocka_unit_test(br_reduce__is_right),
+        cmocka_unit_test(br_reduce__truth),
+        cmocka_unit_test(br_reduce__complex),
+        cmocka_unit_test(br_reduce__float8_rounds_once),
         cmocka_unit_test(br_reduce__order_is_left_to_right),
         cmocka_unit_test(br_reduce__halves_round_once),
         cmocka_unit_test(br_reduce__destination_is_a_source),
