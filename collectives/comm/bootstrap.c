@@ -257,20 +257,59 @@ static int list_devices(struct br_context *context, struct local *local, struct 
     return rc || context->settings.cube.n ? rc : open_devices(context, local, devices);
 }
 
-/* Joins the store and agrees with the others. Where the back end is known, devices are listed
- * first, so that a wrong name is reported before this rank waits for others. */
+/* Which ranks share this host, where the launcher does not say: those that could share memory. */
+static int find_local_ranks(struct br_context *context, uint64_t until)
+{
+    struct br_environment *e = &context->settings.environment;
+    uint64_t mine = br_shm_host(), *all = calloc(e->size, sizeof *all);
+    int rc = all ? br_store_gather(context->store, "hosts", &mine, sizeof mine, all, until)
+                 : br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", context->rank,
+                            e->size);
+
+    if (!rc && !e->local_known) {
+        e->local_known = true;
+        e->local_rank = e->local_size = 0;
+        for (uint32_t r = 0; r < e->size; r++) {
+            bool here = r == e->rank || (mine && all[r] == mine);
+
+            e->local_rank += here && r < e->rank;
+            e->local_size += here;
+        }
+        br_settings_apply_local(&context->settings);
+        context->worker->config.own_nic_only = context->settings.cube.n && e->local_size == 1;
+    }
+    free(all);
+    return rc;
+}
+
+/* Decides what this rank offers, and where that says the back end, opens devices. */
+static int offer_devices(struct br_context *context, struct local *local,
+                         struct br_verbs_capabilities *offer, struct br_devices *devices,
+                         bool *known)
+{
+    int rc = br_backend_query(&context->settings, offer);
+
+    *known = context->settings.network[0];
+    return rc || !*known ? rc : list_devices(context, local, devices);
+}
+
+/* Joins the store and agrees with the others. Where it is known what devices there are, they are
+ * listed first, so that a wrong name is reported before this rank waits for others. */
 static int bootstrap_exchange(struct br_context *context, struct local *local, uint64_t until)
 {
+    const struct br_settings *s = &context->settings;
+    bool early = s->environment.local_known || s->devices[0] || s->has_inventory;
     struct br_verbs_capabilities offer;
     struct br_devices devices;
-    int rc = br_backend_query(&context->settings, &offer);
-    bool known = context->settings.network[0];
+    bool known = false;
+    int rc = early ? offer_devices(context, local, &offer, &devices, &known) : 0;
 
-    if (!rc && known)
-        rc = list_devices(context, local, &devices);
     if (!rc)
-        rc = br_store_open(&context->settings.environment, &context->settings.secret,
-                           &context->store);
+        rc = br_store_open(&s->environment, &s->secret, &context->store);
+    if (!rc)
+        rc = find_local_ranks(context, until);
+    if (!rc && !early)
+        rc = offer_devices(context, local, &offer, &devices, &known);
     if (!rc)
         rc = br_backend_agree(context, &offer, until);
     if (!rc && !known)

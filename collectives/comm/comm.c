@@ -41,6 +41,8 @@
 #include "collectives/tuning/cost.h"
 #include "collectives/tuning/network.h"
 #include "collectives/tuning/topology.h"
+#include "protocol/bootstrap/id.h"
+#include "protocol/bootstrap/launcher.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"
@@ -429,12 +431,23 @@ static const struct phase {
 };
 #define N_PHASES ((int)(sizeof phases / sizeof phases[0]))
 
+/* An id starts one job, whatever becomes of it. */
+static void comm_free_settings(struct br_context *context)
+{
+    struct br_environment *environment = &context->settings.environment;
+
+    if (environment->rank == 0)
+        br_id_close(&environment->id);
+    br_secret_wipe(&environment->id.secret);
+    br_secret_wipe(&context->settings.secret);
+}
+
 static void comm_unwind(struct br_context *context, int n)
 {
     while (n-- > 0)
         if (phases[n].end)
             phases[n].end(context);
-    br_secret_wipe(&context->settings.secret);
+    comm_free_settings(context);
     free(context);
 }
 
@@ -454,6 +467,28 @@ static void comm_free_in_child(struct br_context *context)
         if (context->comms[i])
             context->comms[i]->group = NULL;
     br_secret_wipe(&context->settings.secret);
+    br_secret_wipe(&context->settings.environment.id.secret);
+}
+
+int braid_id_create(struct braid_id *id)
+{
+    BR_DISABLE_CANCELLATION;
+
+    return id ? br_id_open(false, id)
+              : br_error(EINVAL, "braid_id_create: nowhere to store the id");
+}
+
+int braid_id_free(const struct braid_id *id)
+{
+    BR_DISABLE_CANCELLATION;
+    struct br_id read;
+    int rc = id ? br_id_read(id, &read) : br_error(EINVAL, "no id");
+
+    if (!rc && !br_id_close(&read))
+        rc = br_error(EINVAL, "this process has not made the id, or it was used or freed before");
+    if (id)
+        br_secret_wipe(&read.secret);
+    return rc ? br_error_prefix(rc, "braid_id_free: ") : 0;
 }
 
 int braid_init(const struct braid_config *config, struct braid_comm **out)
@@ -476,7 +511,10 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
         rc = br_settings_read(config, &context->settings);
     if (!rc)
         rc = br_reduce_select(NULL);
+    if (!rc)
+        rc = br_launcher_meet(&context->settings.environment, &context->settings.secret);
     if (rc) {
+        comm_free_settings(context);
         free(context);
         return rc;
     }

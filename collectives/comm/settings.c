@@ -93,18 +93,26 @@ static int comm_settings_read_times(const struct braid_config *c, struct br_sett
     return 0;
 }
 
-/* Ranks spin where each of them has a core; elsewhere they would only keep each other from
- * working. */
 static int read_spin(const struct braid_config *c, struct br_settings *s)
 {
-    const struct br_environment *e = &s->environment;
-    int64_t us = 0, ranks;
-    uint32_t index;
-    int rc = br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS,
-                           (int64_t)s->environment.local_size, &ranks);
+    int64_t us = 0;
+    int rc = br_env_number("BRAID_MACHINE_RANKS", 1, BR_MAX_RANKS, 0, &s->machine_ranks);
 
-    if (rc)
-        return rc;
+    if (!rc)
+        rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000, -1, &us);
+    s->spin_default = us < 0;
+    s->spin = (uint64_t)us * BR_US;
+    return rc;
+}
+
+/* Ranks spin where each of them has a core; elsewhere they would only keep each other from
+ * working. */
+void br_settings_apply_local(struct br_settings *s)
+{
+    const struct br_environment *e = &s->environment;
+    int64_t ranks = s->machine_ranks ? s->machine_ranks : (int64_t)e->local_size;
+    uint32_t index;
+
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     s->one_machine = ranks == s->environment.size;
@@ -113,10 +121,10 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
      * not known */
     index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
     br_cpu_affinity_choose(&s->cpu_affinity, index, (uint32_t)ranks);
-    rc = comm_settings_number(c->spin_us, "BRAID_SPIN_US", 0, 10000000,
-                              s->oversubscribed ? 200 : 1000, &us);
-    s->spin = (uint64_t)us * BR_US;
-    return rc;
+    if (s->spin_default)
+        s->spin = (s->oversubscribed ? 200 : 1000) * BR_US;
+    if (s->cache_default)
+        s->cache_bytes = br_cache_default_bytes(e->local_size);
 }
 
 static int comm_settings_read_sizes(const struct braid_config *c, struct br_settings *s)
@@ -134,12 +142,12 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
         (rc = br_env_number("BRAID_CABLING_MS", 0, 60000, CABLING_MS, &probe)) ||
         (rc = br_env_bytes("BRAID_SHM_COLLECTIVE_BYTES", 0, BR_SHM_COLL_BYTES,
                            BR_SHM_COLLECTIVE_BYTES, &s->shm_collective_bytes)) ||
-        (rc = br_env_bytes("BRAID_CACHE_BYTES", 0, UINT64_MAX,
-                           br_cache_default_bytes(s->environment.local_size), &s->cache_bytes)) ||
+        (rc = br_env_bytes("BRAID_CACHE_BYTES", 0, UINT64_MAX, 0, &s->cache_bytes)) ||
         (rc = comm_settings_number(c->rails, "BRAID_RAILS", 0, BR_MAX_RAILS, 0, &rails)))
         return rc;
     rc = c->pin_cpu ? comm_settings_number(c->pin_cpu, "BRAID_PIN_CPU", 1, CPUS, 0, &cpu)
                     : br_env_number("BRAID_PIN_CPU", -1, CPUS - 1, -1, &cpu);
+    s->cache_default = !br_environment_is_set("BRAID_CACHE_BYTES");
     s->cabling_ms = (uint32_t)probe;
     s->rails = (int)rails;
     s->pin_cpu = (int)cpu - (c->pin_cpu ? 1 : 0);
@@ -323,6 +331,7 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
         (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
         return rc;
+    br_settings_apply_local(s);
     if (strcmp(s->backend, "auto") != 0 && !br_transport_known(s->backend))
         return br_error(
             EINVAL,

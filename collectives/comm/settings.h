@@ -51,9 +51,12 @@ struct br_settings {
      * never */
     uint64_t shm_collective_bytes;
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
-    bool one_machine;    /* all ranks of the job are on it, perhaps in emulated hosts */
-    uint32_t cores;      /* that all ranks of the job share, being more; 0: it is not so */
-    bool oversubscribed; /* more ranks than cores on this host: yield instead of spinning */
+    /* spin and cache_bytes are the defaults, which depend on the ranks of this host */
+    bool spin_default, cache_default;
+    int64_t machine_ranks; /* BRAID_MACHINE_RANKS; 0: those of this host */
+    bool one_machine;      /* all ranks of the job are on it, perhaps in emulated hosts */
+    uint32_t cores;        /* that all ranks of the job share, being more; 0: it is not so */
+    bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
     int pin_cpu;          /* -1: not pinned */
@@ -66,6 +69,11 @@ struct br_settings {
  * files of a secret and of an inventory. Returns 0, -EINVAL or an error of these files, with a
  * message that names the variable. */
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
+
+/* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
+ * one_machine, cores, oversubscribed, cpu_affinity, cache_bytes. br_settings_read() has done so by
+ * what the launcher says; again when the store has said more. */
+void br_settings_apply_local(struct br_settings *settings);
 
 /* Fills only the fields of *settings that BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL
  * set, for commands that have no job. details: the default of BRAID_TRACE_DETAIL. Returns 0, or

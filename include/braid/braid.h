@@ -90,16 +90,41 @@ const char *braid_last_error(void);
 
 /* ---- communicators --------------------------------------------------------------------------- */
 
+/* Where a job's rank 0 is and the random key that lets its ranks in: all that a process needs to
+ * join, besides its rank and the size (as ncclUniqueId). Plain bytes, the same on every machine.
+ * Whoever knows them can join: carry them as a secret. */
+struct braid_id {
+    unsigned char bytes[128];
+};
+
+/*
+ * Makes the id of a new job, in the process that will be its rank 0: opens a socket on a free port
+ * of the kernel's choice, and puts into *id up to five addresses of this host, the port and a
+ * random key. The program carries the bytes to the other ranks by whatever it has (MPI_Bcast,
+ * torch's Store, a file), and all of them give the id to braid_init() as braid_config.id. One id
+ * starts one job.
+ *
+ * The id ends when rank 0's braid_init() with it returns, well or not, or by braid_id_free(), or at
+ * the end of the process. At most 64 ids of a process wait for their braid_init(): a further one
+ * ends the oldest. From any thread; does not block. Returns 0, or -EINVAL (id is NULL), -ENETDOWN
+ * (this host has no address), -EMFILE and others of socket(); *id is all zeros then.
+ */
+int braid_id_create(struct braid_id *id);
+
+/* Ends an id that this process has made and that braid_init() has not been given: closes its
+ * socket. -EINVAL: no such id here (any more). From any thread; does not block. */
+int braid_id_free(const struct braid_id *id);
+
 /* How a process joins its job. Zero-initialise, then set what differs: 0 and NULL mean "from the
  * environment, else the default". The environment variable of each field stands behind it. */
 struct braid_config {
     size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
-    /* ranks of the job (WORLD_SIZE; unset: 1, but -EINVAL if mpirun, srun or another launcher that
-     * braid does not know has started several processes) */
+    /* ranks of the job (BRAID_WORLD_SIZE, else as the launcher says: doc/launchers.md; without one
+     * 1). Which of them share a host need not be said */
     int size;
-    int rank;                /* this process, 0..size-1 (RANK); read only when size > 0 */
-    const char *master_addr; /* host of rank 0 (MASTER_ADDR) */
-    int master_port;         /* TCP port of the store on it (MASTER_PORT) */
+    int rank;                /* this process, 0..size-1; read only when size > 0 */
+    const char *master_addr; /* host of rank 0 (BRAID_MASTER_ADDR, else as the launcher says) */
+    int master_port;         /* TCP port of the store on it (BRAID_PORT) */
     /* what all ranks share, 16 bytes or more (BRAID_SECRET, or a file: BRAID_SECRET_FILE) */
     const char *secret;
     /* auto | tcp | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs
@@ -137,6 +162,9 @@ struct braid_config {
     int starvation_ms;
     /* CPU number + 1 for the worker thread (BRAID_PIN_CPU, a CPU number); 0: not pinned */
     int pin_cpu;
+    /* of braid_id_create() at rank 0: takes the place of master_addr, master_port and secret, which
+     * must be left out. Read during braid_init() only. NULL: by the launcher or the environment */
+    const struct braid_id *id;
 };
 
 /*

@@ -142,6 +142,34 @@ static int read_timeout(const struct braid_config *config, struct br_environment
     return rc;
 }
 
+/* An id says all that address, port and secret say, so either the one or the others are given. */
+static int read_id(const struct braid_config *config, struct br_environment *out)
+{
+    int rc;
+
+    if (!config->id)
+        return 0;
+    if (config->master_addr || config->master_port || config->secret)
+        return br_error(EINVAL,
+                        "braid_config: id comes with %s; it takes the place of "
+                        "master_addr, master_port and secret: leave them out",
+                        config->master_addr   ? "master_addr"
+                        : config->master_port ? "master_port"
+                                              : "secret");
+    rc = br_id_read(config->id, &out->id);
+    if (rc < 0)
+        return br_error_prefix(rc, "braid_config: ");
+    out->has_id = true;
+    out->port = out->id.port;
+    return 0;
+}
+
+/* Does the user say where rank 0 is? Not by MASTER_ADDR: that one may be PyTorch's. */
+static bool gives_address(const struct braid_config *config)
+{
+    return config->master_addr || br_environment_is_set("BRAID_MASTER_ADDR");
+}
+
 /* What the launcher says has to make sense before anything is built on it. */
 static int check_launcher(const struct br_environment *e)
 {
@@ -150,7 +178,7 @@ static int check_launcher(const struct br_environment *e)
     if (e->size < 1 || e->size > BR_ENVIRONMENT_SIZE_MAX || e->rank >= e->size)
         return br_error(EINVAL,
                         "%s says that this is rank %u of %u: ranks count from 0 to size-1, and a "
-                        "job has 1 to %d (RANK, WORLD_SIZE)",
+                        "job has 1 to %d",
                         name, e->rank, e->size, BR_ENVIRONMENT_SIZE_MAX);
     if (e->local_known && (e->local_size > e->size || e->local_rank >= e->local_size))
         return br_error(EINVAL,
@@ -184,6 +212,8 @@ int br_environment_read(const struct braid_config *config, struct br_environment
     if (rc < 0)
         return rc;
     rc = read_run_id(out);
+    if (rc == 0)
+        rc = read_id(config, out);
     if (rc < 0)
         return rc;
     if (config->size) {
@@ -193,8 +223,12 @@ int br_environment_read(const struct braid_config *config, struct br_environment
     } else {
         rc = ask_launcher(out);
     }
-    if (rc < 0 || out->size == 1)
+    if (rc < 0 || out->size == 1 || out->has_id)
         return rc;
+    if (out->launcher && out->launcher->share && !gives_address(config)) {
+        out->id_comes = true;
+        return 0;
+    }
     rc = environment_read_address(config, out);
     return rc < 0 ? rc : environment_read_port(config, out);
 }

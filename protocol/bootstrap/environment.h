@@ -26,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "protocol/bootstrap/id.h"
+
 #define BR_ENVIRONMENT_SIZE_MAX    65536 /* ranks in a job */
 #define BR_ENVIRONMENT_ADDRESS_MAX 256   /* bytes of MASTER_ADDR, final zero included */
 
@@ -40,16 +42,20 @@ struct br_environment {
     const struct br_launcher *launcher;
     const char *sign;      /* the variable that shows the launcher, static; "": none */
     bool torchrun;         /* TORCHELASTIC_RUN_ID is set */
-    uint16_t port;         /* 0 when size is 1 */
+    uint16_t port;         /* 0 when size is 1, and until the id has come */
     uint64_t init_timeout; /* ns */
+    /* The id of braid_config, or of rank 0 as the launcher carried it (br_launcher_meet()): where
+     * the store is and what the secret is. Then address is "". */
+    bool has_id, id_comes; /* it is known; the launcher will carry it */
+    struct br_id id;
     char address[BR_ENVIRONMENT_ADDRESS_MAX]; /* "" when size is 1 and none is set */
     char run_id[128];                         /* torchrun's TORCHELASTIC_RUN_ID, else "" */
 };
 
-/* Fills *out from the environment. What is set in config (size and rank, master_addr, master_port,
- * init_timeout_ms) overrides it; config may be NULL. Returns 0, or -EINVAL with a message that
- * names the variable or field, its value and what to do. No other thread may call setenv()
- * meanwhile. */
+/* Fills *out from the environment. What is set in config (size and rank, id, master_addr,
+ * master_port, init_timeout_ms) overrides it; config may be NULL. Returns 0, or -EINVAL with a
+ * message that names the variable or field, its value and what to do. No other thread may call
+ * setenv() meanwhile. */
 int br_environment_read(const struct braid_config *config, struct br_environment *out);
 
 /* Sets local_rank, local_size and local_known of *out by LOCAL_RANK, LOCAL_WORLD_SIZE and their

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "protocol/bootstrap/launcher.h"
 
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/id.h"
+#include "protocol/bootstrap/secret.h"
 
+#include <braid/braid.h>
 #include <errno.h>
+#include <sodium.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Innermost first: what one of them has started may run in a job of a later one. */
 static const struct br_launcher *const launchers[] = {
@@ -85,4 +93,39 @@ int br_launcher_find(const struct br_launcher **out, const char **sign)
     }
     *sign = "";
     return refuse_unknown();
+}
+
+int br_launcher_meet(struct br_environment *environment, struct br_secret *secret)
+{
+    const struct br_launcher *launcher = environment->launcher;
+    bool local = environment->local_known && environment->local_size == environment->size;
+    char text[BR_ERROR_BYTES] = "";
+    struct braid_id id = {0};
+    int rc, made = 0;
+
+    if (!environment->id_comes)
+        return 0;
+    /* if that fails, the others get an empty id, so that they do not wait for rank 0 */
+    if (environment->rank == 0) {
+        made = br_id_open(local, &id);
+        if (made == 0)
+            made = br_id_read(&id, &environment->id);
+        if (made < 0)
+            snprintf(text, sizeof text, "%s", br_error_message());
+    }
+    rc = launcher->share(environment, &id, sizeof id, br_clock_now() + environment->init_timeout);
+    if (rc == 0 && environment->rank > 0)
+        rc = br_id_read(&id, &environment->id);
+    sodium_memzero(&id, sizeof id);
+    if (made < 0)
+        rc = br_error(-made, "%s", text);
+    if (rc == 0 && sodium_is_zero(secret->key, sizeof secret->key))
+        *secret = environment->id.secret;
+    if (rc < 0) {
+        br_id_close(&environment->id);
+        return br_error_prefix(rc, "%s (%s): ", launcher->name, environment->sign);
+    }
+    environment->has_id = true;
+    environment->port = environment->id.port;
+    return 0;
 }

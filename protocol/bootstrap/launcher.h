@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 struct br_environment;
+struct br_secret;
 
 struct br_launcher {
     const char *name; /* as BRAID_LAUNCHER and `braid info` call it, as "pmix" */
@@ -70,6 +71,14 @@ extern const struct br_launcher br_launcher_env, br_launcher_torchrun;
  * each of which would be a job of its own. No other thread may call setenv() meanwhile.
  */
 int br_launcher_find(const struct br_launcher **out, const char **sign);
+
+/*
+ * Where the launcher carries the id of rank 0 (environment->id_comes): makes it at rank 0, and
+ * everywhere fills id, has_id and port of *environment by it, and *secret, unless the user has
+ * given one. Collective; blocks up to environment->init_timeout. Does nothing otherwise. Returns 0,
+ * or a negative errno with a message; rank 0's id is closed then.
+ */
+int br_launcher_meet(struct br_environment *environment, struct br_secret *secret);
 
 /* The launcher at that place of the table; NULL behind the last one. */
 const struct br_launcher *br_launcher_at(int place);

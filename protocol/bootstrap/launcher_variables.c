@@ -51,6 +51,9 @@ static int variables_fill(struct br_environment *out, uint64_t deadline)
     if (rc < 0)
         return rc;
     out->rank = (uint32_t)value;
+    if (out->rank >= out->size)
+        return br_error(EINVAL, "RANK=%u, but WORLD_SIZE=%u: ranks count from 0 to WORLD_SIZE-1",
+                        out->rank, out->size);
     return br_environment_read_local(out);
 }
 

@@ -161,8 +161,13 @@ int br_secret_read(const struct br_environment *environment, const char *given,
 
     if (rc < 0)
         return rc;
+    memset(out, 0, sizeof *out);
     if (given)
         return derive_checked("braid_config: secret", given, strlen(given), out);
+    if (environment->has_id) {
+        *out = environment->id.secret;
+        return 0;
+    }
     if (text && *text && path && *path)
         return br_error(EINVAL,
                         "BRAID_SECRET and BRAID_SECRET_FILE are both set: unset one of them");
@@ -170,6 +175,8 @@ int br_secret_read(const struct br_environment *environment, const char *given,
         return derive_checked("BRAID_SECRET", text, strlen(text), out);
     if (path && *path)
         return secret_read_file(path, out);
+    if (environment->id_comes)
+        return 0;
     if (insecure) {
         warn_once("BRAID_INSECURE=1: whoever reaches the ports of this job can join it");
         return br_secret_derive("", 0, out);

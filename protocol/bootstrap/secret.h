@@ -12,6 +12,11 @@
  * for nothing but to derive one key for each purpose (br_secret_subkey()), so that what one purpose
  * shows says nothing about the others.
  *
+ * An id (id.h) has a random key in it, which is then the job's: that of braid_config always
+ * counts, that of a launcher where no secret is set. It is as secret as the wire that carries it:
+ * PMIx and Slurm let only processes of the job's user ask, Hydra's proxies speak plain TCP. With
+ * BRAID_SECRET what such a wire shows does not let anybody in.
+ *
  * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id.
  * That keeps two jobs apart, but it is an identification and no security: somebody on the network
  * can guess all three. A warning says so once a process.
@@ -54,8 +59,10 @@ void br_secret_subkey(const struct br_secret *secret, enum br_secret_purpose pur
 uint64_t br_secret_number(const struct br_secret *secret, enum br_secret_purpose purpose);
 
 /* Reads the secret of this job: `given` (braid_config.secret) if it is not NULL, else as above. A
- * job of one process that has no secret gets a random one. Returns 0, or -EINVAL, -EACCES or the
- * errno of the file, with a message that says what to do. May block on the file. */
+ * job of one process that has no secret gets a random one; one whose id comes later (id_comes of
+ * the environment) and that has no secret gets all zeros, for br_launcher_meet() to replace.
+ * Returns 0, or -EINVAL, -EACCES or the errno of the file, with a message that says what to do. May
+ * block on the file. */
 int br_secret_read(const struct br_environment *environment, const char *given,
                    struct br_secret *out);
 

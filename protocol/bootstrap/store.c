@@ -26,8 +26,12 @@
 /* beyond the caller's deadline, for the message of a store that stood still for a moment */
 #define GRACE (2 * BR_SEC)
 /* Of the whole time that GRACE and, when that is over, LINGER may take at most */
-#define PART       8
-#define PROBE_TIME (2 * BR_SEC) /* to find out who has our port */
+#define PART 8
+/* For one address of an id at the first attempt, doubled with each: the next one may be the right
+ * one */
+#define ADDRESS_TIME (300 * BR_MS)
+#define ADDRESS_MOST (3 * BR_SEC)
+#define PROBE_TIME   (2 * BR_SEC) /* to find out who has our port */
 #define REQUEST_BYTES                                                                              \
     (sizeof(struct br_store_header) + sizeof(struct br_store_request) + BR_STORE_KEY_MAX +         \
      BR_STORE_VALUE_MAX)
@@ -36,7 +40,7 @@ struct br_store {
     struct br_store_server *server; /* at rank 0 */
     uint32_t rank, size;
     uint64_t deadline, grace; /* ns: of the start of the job; see GRACE */
-    char where[BR_ENVIRONMENT_ADDRESS_MAX + 8];
+    char where[BR_ID_TEXT];
     pthread_mutex_t lock; /* held by the call under way; guards what follows */
     int fd;               /* -1: not connected */
     /* the last error came from the store, it is no trouble of the connection */
@@ -175,24 +179,6 @@ static uint64_t store_earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One attempt. */
-static int try_join(struct br_store *store, const struct br_environment *environment,
-                    const struct br_secret *secret, uint64_t deadline)
-{
-    int rc = br_socket_connect(environment->address, environment->port, deadline, &store->fd);
-
-    store->store_failed = false;
-    store->body_max = BR_STORE_UNPROVED_MAX;
-    if (rc < 0)
-        return rc;
-    rc = store_greet(store, secret, store_earlier(deadline, br_clock_now() + HANDSHAKE_TIME));
-    if (rc < 0)
-        store_disconnect(store);
-    else
-        store->body_max = BR_STORE_GATHER_MAX;
-    return rc;
-}
-
 /* Errors that go away by themselves: the server is not up yet, or it had too many guests. */
 static bool is_passing(int rc)
 {
@@ -210,6 +196,61 @@ static bool is_passing(int rc)
     }
 }
 
+/* Challenge and response on the connection that has been made, or its error. */
+static int greet_connected(struct br_store *store, int rc, const struct br_secret *secret,
+                           uint64_t deadline)
+{
+    store->store_failed = false;
+    store->body_max = BR_STORE_UNPROVED_MAX;
+    if (rc < 0)
+        return rc;
+    rc = store_greet(store, secret, store_earlier(deadline, br_clock_now() + HANDSHAKE_TIME));
+    if (rc < 0)
+        store_disconnect(store);
+    else
+        store->body_max = BR_STORE_GATHER_MAX;
+    return rc;
+}
+
+/* One attempt at each address of the id. Some may be those of another host as well (of a bridge for
+ * containers), where anybody may answer: only when all have failed for good is that the end. */
+static int try_addresses(struct br_store *store, const struct br_id *id,
+                         const struct br_secret *secret, uint64_t limit, uint64_t deadline)
+{
+    char text[BR_ERROR_BYTES] = "";
+    bool passing = false, told = false;
+    int rc = 0, worst = 0;
+
+    for (int i = 0; i < id->n_addresses; i++) {
+        rc = br_socket_connect_address(&id->addresses[i], id->port, limit, deadline, &store->fd);
+        rc = greet_connected(store, rc, secret, deadline);
+        if (rc == 0)
+            return 0;
+        if (is_passing(rc) && !store->store_failed)
+            passing = true;
+        if (!worst || !is_passing(rc)) {
+            worst = rc;
+            told = store->store_failed;
+            snprintf(text, sizeof text, "%s", br_error_message());
+        }
+    }
+    store->store_failed = told && !passing;
+    br_error(-worst, "%s", text);
+    return passing && !is_passing(worst) ? -ETIMEDOUT : worst;
+}
+
+/* One attempt. */
+static int try_join(struct br_store *store, const struct br_environment *environment,
+                    const struct br_secret *secret, uint64_t limit, uint64_t deadline)
+{
+    int rc;
+
+    if (environment->has_id)
+        return try_addresses(store, &environment->id, secret, limit, deadline);
+    rc = br_socket_connect(environment->address, environment->port, deadline, &store->fd);
+    return greet_connected(store, rc, secret, deadline);
+}
+
 static void sleep_until(uint64_t then)
 {
     struct timespec at = {.tv_sec = (time_t)(then / BR_SEC), .tv_nsec = (long)(then % BR_SEC)};
@@ -221,11 +262,11 @@ static void sleep_until(uint64_t then)
 static int store_join(struct br_store *store, const struct br_environment *environment,
                       const struct br_secret *secret, uint64_t deadline)
 {
-    uint64_t start = br_clock_now(), pause = RETRY_FIRST;
+    uint64_t start = br_clock_now(), pause = RETRY_FIRST, limit = ADDRESS_TIME;
     bool warned = false;
 
     for (;;) {
-        int rc = try_join(store, environment, secret, deadline);
+        int rc = try_join(store, environment, secret, limit, deadline);
         uint64_t now = br_clock_now();
 
         if (rc == 0)
@@ -233,11 +274,14 @@ static int store_join(struct br_store *store, const struct br_environment *envir
         if (store->store_failed || !is_passing(rc))
             return rc;
         if (now >= deadline)
-            return br_error_prefix(
-                -ETIMEDOUT,
-                "no store of rank 0 at %s after %u s; is rank 0 running, and are "
-                "MASTER_ADDR and MASTER_PORT right? ",
-                store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC));
+            return br_error_prefix(-ETIMEDOUT, "no store of rank 0 at %s after %u s; %s? ",
+                                   store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC),
+                                   environment->has_id
+                                       ? "has the process that made this braid_id called "
+                                         "braid_init(), does it still run, and can this host reach "
+                                         "one of its addresses"
+                                       : "is rank 0 running, and are MASTER_ADDR and MASTER_PORT "
+                                         "right");
         if (rc == -ENXIO && !warned) {
             br_log_warn("%s; trying again until %u s are over", br_error_message(),
                         (unsigned)(environment->init_timeout / BR_SEC));
@@ -247,6 +291,7 @@ static int store_join(struct br_store *store, const struct br_environment *envir
         sleep_until(
             store_earlier(deadline, now + pause / 2 + randombytes_uniform((uint32_t)pause)));
         pause = store_earlier(2 * pause, RETRY_MOST);
+        limit = store_earlier(2 * limit, ADDRESS_MOST);
     }
 }
 
@@ -258,7 +303,7 @@ static int explain_taken_port(struct br_store *store, const struct br_environmen
     char text[BR_ERROR_BYTES];
 
     snprintf(text, sizeof text, "%s", br_error_message());
-    if (try_join(store, environment, secret, br_clock_now() + PROBE_TIME) == -EEXIST)
+    if (try_join(store, environment, secret, 0, br_clock_now() + PROBE_TIME) == -EEXIST)
         return -EEXIST;
     store_disconnect(store);
     return br_error(EADDRINUSE, "%s", text);
@@ -279,9 +324,12 @@ int br_store_open(const struct br_environment *environment, const struct br_secr
     store->deadline = deadline;
     store->grace = store_earlier(GRACE, environment->init_timeout / PART);
     pthread_mutex_init(&store->lock, NULL);
-    snprintf(store->where, sizeof store->where,
-             strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u", environment->address,
-             environment->port);
+    if (environment->has_id)
+        br_id_text(&environment->id, store->where);
+    else
+        snprintf(store->where, sizeof store->where,
+                 strchr(environment->address, ':') ? "[%s]:%u" : "%s:%u", environment->address,
+                 environment->port);
     if (sodium_init() < 0)
         rc = br_error(EIO, "libsodium does not start: the system has no random numbers");
     if (rc == 0 && store->rank == 0)

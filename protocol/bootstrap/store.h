@@ -36,10 +36,11 @@ struct br_store_counters {
 };
 
 /*
- * Joins the store at environment->address and port, waits until all ranks have; rank 0 starts the
- * server first. The time limit is environment->init_timeout from now. On success *out is the
- * caller's until br_store_close(). Besides the common errors: -ENXIO (MASTER_ADDR does not
- * resolve), -ECONNREFUSED and others of connect(), -EADDRINUSE.
+ * Joins the store at environment->address and port, or at the addresses of its id, waits until all
+ * ranks have; rank 0 starts the server first. The time limit is environment->init_timeout from now.
+ * On success *out is the caller's until br_store_close(). Rank 0 of an environment with an id takes
+ * its socket (br_id_take()). Besides the common errors: -ENXIO (MASTER_ADDR does not resolve),
+ * -ECONNREFUSED and others of connect(), -EADDRINUSE.
  */
 int br_store_open(const struct br_environment *environment, const struct br_secret *secret,
                   struct br_store **out);

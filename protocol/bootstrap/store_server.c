@@ -384,7 +384,9 @@ static int store_server_prepare(struct br_store_server *server,
     server->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (!server->polls || !server->polled || server->wake_fd < 0)
         return br_error(ENOMEM, "no memory or file descriptors for the store");
-    rc = br_socket_listen(environment->address, environment->port, local, &server->listen_fd);
+    rc = environment->has_id
+             ? br_id_take(&environment->id, &server->listen_fd)
+             : br_socket_listen(environment->address, environment->port, local, &server->listen_fd);
     if (rc < 0)
         return rc;
     rc = br_thread_start(&server->thread, store_server_serve, server);

@@ -126,9 +126,8 @@ int br_socket_listen(const char *address, uint16_t port, bool local, int *fd)
     return 0;
 }
 
-int br_socket_reserve(const char *address, uint16_t *port, int *fd)
+static int store_socket_port(int *fd, uint16_t *port)
 {
-    struct sockaddr_in one = {.sin_family = AF_INET};
     union {
         struct sockaddr any;
         struct sockaddr_in four;
@@ -137,12 +136,6 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd)
     socklen_t bytes = sizeof own;
     int rc;
 
-    if (address && inet_pton(AF_INET, address, &one.sin_addr) != 1)
-        return br_error(EINVAL, "%s is no IPv4 address", address);
-    rc = address ? bind_at((struct sockaddr *)&one, sizeof one, fd) : bind_everywhere(0, fd);
-    if (rc < 0)
-        return br_error(-rc, "no free port on %s: %s", address ? address : "this host",
-                        strerror(-rc));
     if (getsockname(*fd, &own.any, &bytes) < 0) {
         rc = br_error(errno, "getsockname: %s", strerror(errno));
         close(*fd);
@@ -151,6 +144,53 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd)
     }
     *port = ntohs(own.any.sa_family == AF_INET6 ? own.six.sin6_port : own.four.sin_port);
     return 0;
+}
+
+/* As the address family that the kernel wants: a host may have no IPv6. */
+static socklen_t store_socket_address(const struct in6_addr *address, uint16_t port,
+                                      struct sockaddr_storage *out)
+{
+    struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = *address};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    if (!IN6_IS_ADDR_V4MAPPED(address)) {
+        memcpy(out, &six, sizeof six);
+        return sizeof six;
+    }
+    memcpy(&four.sin_addr, &address->s6_addr[12], sizeof four.sin_addr);
+    memcpy(out, &four, sizeof four);
+    return sizeof four;
+}
+
+int br_socket_listen_anywhere(const struct in6_addr *loopback, uint16_t *port, int *fd)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = loopback ? store_socket_address(loopback, 0, &address) : 0;
+    int rc = loopback ? bind_at((struct sockaddr *)&address, bytes, fd) : bind_everywhere(0, fd);
+
+    if (rc == 0 && listen(*fd, BACKLOG) < 0) {
+        rc = -errno;
+        close(*fd);
+        *fd = -1;
+    }
+    if (rc < 0)
+        return br_error(-rc, "no free port on this host: %s", strerror(-rc));
+    return store_socket_port(fd, port);
+}
+
+int br_socket_reserve(const char *address, uint16_t *port, int *fd)
+{
+    struct sockaddr_in one = {.sin_family = AF_INET};
+    int rc;
+
+    if (address && inet_pton(AF_INET, address, &one.sin_addr) != 1)
+        return br_error(EINVAL, "%s is no IPv4 address", address);
+    rc = address ? bind_at((struct sockaddr *)&one, sizeof one, fd) : bind_everywhere(0, fd);
+    if (rc < 0)
+        return br_error(-rc, "no free port on %s: %s", address ? address : "this host",
+                        strerror(-rc));
+    return store_socket_port(fd, port);
 }
 
 /* Waits until the socket is ready for `events`, or -ETIMEDOUT. */
@@ -184,15 +224,16 @@ static bool is_itself(int fd)
            ours_bytes == theirs_bytes && memcmp(&ours, &theirs, ours_bytes) == 0;
 }
 
-static int connect_to(const struct addrinfo *to, uint64_t deadline, int *fd)
+static int connect_to(const struct sockaddr *to, socklen_t to_bytes, uint64_t limit,
+                      uint64_t deadline, int *fd)
 {
-    uint64_t limit = br_clock_now() + CONNECT_TIME;
-    int err = 0, s = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int err = 0, s = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     socklen_t bytes = sizeof err;
 
     if (s < 0)
         return -errno;
-    if (connect(s, to->ai_addr, to->ai_addrlen) < 0)
+    limit += br_clock_now();
+    if (connect(s, to, to_bytes) < 0)
         err = errno;
     if (err == EINPROGRESS) {
         err = -store_socket_wait_for(s, POLLOUT, deadline < limit ? deadline : limit);
@@ -219,13 +260,28 @@ int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int
     if (rc < 0)
         return rc;
     for (const struct addrinfo *to = list; to; to = to->ai_next) {
-        rc = connect_to(to, deadline, fd);
+        rc = connect_to(to->ai_addr, to->ai_addrlen, CONNECT_TIME, deadline, fd);
         if (rc == 0)
             break;
         br_socket_name(to->ai_addr, to->ai_addrlen, name);
         br_error(-rc, "%s: %s", name, strerror(-rc));
     }
     freeaddrinfo(list);
+    return rc;
+}
+
+int br_socket_connect_address(const struct in6_addr *address, uint16_t port, uint64_t limit,
+                              uint64_t deadline, int *fd)
+{
+    struct sockaddr_storage to;
+    socklen_t bytes = store_socket_address(address, port, &to);
+    int rc = connect_to((struct sockaddr *)&to, bytes, limit, deadline, fd);
+    char name[BR_SOCKET_NAME];
+
+    if (rc < 0) {
+        br_socket_name((struct sockaddr *)&to, bytes, name);
+        br_error(-rc, "%s: %s", name, strerror(-rc));
+    }
     return rc;
 }
 

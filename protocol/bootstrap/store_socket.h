@@ -7,6 +7,7 @@
 #ifndef BR_PROTOCOL_BOOTSTRAP_STORE_SOCKET_H
 #define BR_PROTOCOL_BOOTSTRAP_STORE_SOCKET_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +20,10 @@
  * others know it by (NAT, containers). -EADDRINUSE, -EACCES. */
 int br_socket_listen(const char *address, uint16_t port, bool local, int *fd);
 
+/* Listens on a free port of the kernel's choice, at the address of loopback (IPv4 as
+ * ::ffff:a.b.c.d) or, with NULL, on all of the host; *fd is the caller's. */
+int br_socket_listen_anywhere(const struct in6_addr *loopback, uint16_t *port, int *fd);
+
 /*
  * A port that nobody else is given by chance until *fd, the caller's, is closed: a socket that is
  * bound, but does not listen. br_socket_listen() of that port works beside it, as both reuse
@@ -29,6 +34,10 @@ int br_socket_reserve(const char *address, uint16_t *port, int *fd);
 /* One attempt at each address of the host; *fd is the caller's. Resolving a name may block for the
  * resolver's own timeout. -ENXIO: the name is unknown; else what the last attempt said. */
 int br_socket_connect(const char *address, uint16_t port, uint64_t deadline, int *fd);
+
+/* One attempt at one address, for `limit` ns at most; *fd is the caller's. */
+int br_socket_connect_address(const struct in6_addr *address, uint16_t port, uint64_t limit,
+                              uint64_t deadline, int *fd);
 
 /* All n bytes. -ETIMEDOUT, -ECONNRESET (also when the other end closed in order). */
 int br_socket_send(int fd, const void *bytes, size_t n, uint64_t deadline);

@@ -79,17 +79,26 @@ int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET
     return 0;
 }
 
+static uint64_t place_host(const struct place *place)
+{
+    uint64_t words[2] = {br_digest_bytes(place->boot, sizeof place->boot), place->name_space};
+
+    return br_digest(words, 2) | 1;
+}
+
+uint64_t br_shm_host(void)
+{
+    struct place place;
+
+    return shm_address_here(&place) ? 0 : place_host(&place);
+}
+
 uint64_t br_shm_address_host(const struct br_address *address)
 {
     struct place place;
-    uint64_t words[2];
 
     if (address->bytes != sizeof place)
         return 0;
     memcpy(&place, address->data, sizeof place);
-    if (place.magic != MAGIC)
-        return 0;
-    words[0] = br_digest_bytes(place.boot, sizeof place.boot);
-    words[1] = place.name_space;
-    return br_digest(words, 2) | 1;
+    return place.magic == MAGIC ? place_host(&place) : 0;
 }
