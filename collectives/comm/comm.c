@@ -21,6 +21,7 @@
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/meeting.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
@@ -423,6 +424,7 @@ static const struct phase {
     {"streams", init_streams, destroy_streams},
     {"communicator", init_first, destroy_comms},
     {"epochs", br_epochs_create, br_epochs_destroy},
+    {"meetings", br_meeting_open, br_meeting_close},
     {"thread", br_progress_start, br_progress_stop},
     {"meeting", init_connections, NULL},
     {"hosts", init_hosts, destroy_hosts},

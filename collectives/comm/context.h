@@ -28,6 +28,7 @@ struct br_cache;
 struct br_copier;
 struct br_engine;
 struct br_epochs;
+struct br_meeting;
 struct br_gpu_hosts;
 struct br_gpu_local;
 struct br_gpu_memory;
@@ -81,8 +82,9 @@ struct br_context {
     /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that
      * are relayed come later */
     bool shares_host;
-    struct br_epochs *epochs; /* NULL: no BCube, or too large a one; under the lock */
-    struct braid_comm *world; /* of all ranks of the job */
+    struct br_epochs *epochs;   /* NULL: no BCube, or too large a one; under the lock */
+    struct braid_comm *world;   /* of all ranks of the job */
+    struct br_meeting *meeting; /* by which members of a group find each other (meeting.h) */
 
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * braid_comm_split() and the end of what it makes: doc/design/split.md. An error that only some
+ * braid_comm_split() and the end of communicators: doc/design/split.md. An error that only some
  * ranks notice (no memory) fails the worker, because the others count on this rank.
  */
 #include "collectives/comm/split.h"
@@ -25,7 +25,7 @@
 #include "protocol/message.h"
 #include "protocol/worker.h"
 
-#define WORDS (BR_MAX_GROUPS / 64)
+#define WORDS (BR_SPLIT_NUMBERS / 64)
 
 struct record {
     int32_t color, key;
@@ -80,7 +80,7 @@ static bool all_published(const struct record *all, int n)
 /* Returns the lowest number that is free on all ranks; -1: there is none. */
 static int free_number(const struct record *all, int n)
 {
-    for (uint32_t number = 0; number < BR_MAX_GROUPS; number++) {
+    for (uint32_t number = 0; number < BR_SPLIT_NUMBERS; number++) {
         uint64_t taken = 0;
 
         for (int r = 0; r < n; r++)
@@ -109,7 +109,7 @@ static void unpublish_numbers(struct braid_comm *parent, const struct record *mi
 
 static void give_number_back(struct br_context *context, uint32_t number)
 {
-    context->group_numbers[number / 64] &= ~(1ull << number % 64);
+    br_split_untake(context->group_numbers, number);
     br_worker_forget_group(context->worker, number);
 }
 
@@ -144,7 +144,7 @@ static int split_agree(struct braid_comm *parent, struct record *mine, struct re
             *number = free_number(all, parent->size);
             if (*number < 0)
                 rc = br_error(ENOSPC, "braid_comm_split: all %u numbers of communicators are taken",
-                              BR_MAX_GROUPS);
+                              BR_SPLIT_NUMBERS);
         }
         unpublish_numbers(parent, mine, mine->color < 0 ? -1 : *number, rc || *number >= 0);
     } while (!rc && *number < 0);
@@ -180,23 +180,15 @@ static int select_members(const struct braid_comm *parent, const struct record *
 
 /* ---- making and ending ----------------------------------------------------------------------- */
 
-static int make_group(const struct braid_comm *parent, const struct record *all, int number,
-                      struct br_group **out)
+static int make_group(const struct br_context *context, const int *ranks, int n, int own,
+                      int number, struct br_group **out)
 {
-    struct member *members = calloc((size_t)parent->size, sizeof *members);
-    int *ranks = calloc((size_t)parent->size, sizeof *ranks), own = 0, n, rc;
     struct part *part = calloc(1, sizeof *part);
+    int rc = part ? br_network_part(&context->network, ranks, n, &part->network)
+                  : br_error(ENOMEM, "rank %d: no memory for a communicator", context->rank);
 
-    if (members && ranks && part) {
-        n = select_members(parent, all, members, ranks, &own);
-        rc = br_network_part(&parent->context->network, ranks, n, &part->network);
-        if (!rc)
-            rc = br_group_init(&part->group, (uint32_t)number, own, n, ranks, &part->network.model);
-    } else {
-        rc = br_error(ENOMEM, "rank %d: no memory for a communicator", parent->context->rank);
-    }
-    free(members);
-    free(ranks);
+    if (!rc)
+        rc = br_group_init(&part->group, (uint32_t)number, own, n, ranks, &part->network.model);
     if (!rc)
         *out = &part->group;
     else if (part)
@@ -204,24 +196,47 @@ static int make_group(const struct braid_comm *parent, const struct record *all,
     return rc;
 }
 
-/* An error that only this rank notices fails the worker. */
-static int split_make(struct braid_comm *parent, const struct record *all, int number,
-                      struct braid_comm **out)
+static int split_failed(struct br_context *context, int number, int rc)
 {
-    struct br_context *context = parent->context;
+    br_progress_lock(context);
+    br_worker_fail(context->worker, -rc, br_error_message());
+    give_number_back(context, (uint32_t)number);
+    br_progress_unlock(context);
+    return rc;
+}
+
+int br_split_make(struct br_context *context, const int *ranks, int n, int own, int number,
+                  struct braid_comm **out)
+{
     struct br_group *group = NULL;
-    int rc = make_group(parent, all, number, &group);
+    int rc = make_group(context, ranks, n, own, number, &group);
 
     if (!rc)
         rc = br_comm_create(context, group, out);
     if (!rc)
         return 0;
-    br_progress_lock(context);
-    br_worker_fail(context->worker, -rc, br_error_message());
-    give_number_back(context, (uint32_t)number);
-    br_progress_unlock(context);
+    rc = split_failed(context, number, rc);
     if (group)
         br_split_free(group);
+    return rc;
+}
+
+static int split_make(const struct braid_comm *parent, const struct record *all, int number,
+                      struct braid_comm **out)
+{
+    struct member *members = calloc((size_t)parent->size, sizeof *members);
+    int *ranks = calloc((size_t)parent->size, sizeof *ranks), own = 0, n, rc;
+
+    if (members && ranks) {
+        n = select_members(parent, all, members, ranks, &own);
+        rc = br_split_make(parent->context, ranks, n, own, number, out);
+    } else {
+        rc = split_failed(
+            parent->context, number,
+            br_error(ENOMEM, "rank %d: no memory for a communicator", parent->context->rank));
+    }
+    free(members);
+    free(ranks);
     return rc;
 }
 

@@ -207,8 +207,8 @@ int braid_comm_error(struct braid_comm *comm);
  * Ranks that give the same color >= 0 come together in *out, ordered by key, then by their rank in
  * comm. With BRAID_UNDEFINED *out is NULL. On failure *out is NULL, too. With one color and key on
  * all ranks *out is a duplicate. Parts may be split again. Errors besides the common ones: -EINVAL
- * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 1,024
- * communicators, of which one or two may be the library's own).
+ * (another negative color on some rank; all ranks find the same), -ENOSPC (a rank is in 768
+ * communicators that were split).
  *
  * A context. The communicator of braid_init() and all that are split from it share the links, the
  * worker thread, the pool of operations and registered memory. So: memory and keys serve with every
@@ -228,6 +228,25 @@ int braid_comm_error(struct braid_comm *comm);
  */
 #define BRAID_UNDEFINED (-1)
 int braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
+
+/*
+ * A communicator made by its members alone, as MPI_Comm_create_group() makes it. ranks: n different
+ * ranks of comm, this one among them; rank i of *out is ranks[i]. Collective over these ranks,
+ * which all give the same list and tag; blocks. The other ranks of comm do not call, and may be in
+ * calls of their own on comm. Several threads may make groups at once, also of overlapping ranks
+ * and beside splits, each with a tag of its own; one after the other any tag will do. tag: 0 to
+ * BRAID_GROUP_TAGS - 1, of these calls on comm alone: nothing to do with those of messages. On
+ * failure *out is NULL. *out is one of comm's context, and ends, as one of braid_comm_split().
+ *
+ * Errors besides the common ones: -EINVAL (found before anything is sent: a rank that is not in
+ * comm, or twice, this one is missing, the tag), -EPROTO (the members' lists differ; all that are
+ * in the list of the lowest rank find the same, the others wait for their deadline), -ENOSPC (a
+ * member is in 254 groups), -ETIMEDOUT (a member has not called within timeout_ms of braid_config;
+ * the message names it, and the context has failed).
+ */
+#define BRAID_GROUP_TAGS (1u << 22)
+int braid_comm_group(struct braid_comm *comm, const int *ranks, int n, uint32_t tag,
+                     struct braid_comm **out);
 
 int braid_rank(const struct braid_comm *comm);
 int braid_size(const struct braid_comm *comm);

@@ -404,17 +404,17 @@ static void finalize__unreceived_message(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, unreceived);
 }
 
-/* 1,023 besides the first; then none, on any rank, and everything goes on. The family's end frees
+/* 767 besides the first; then none, on any rank, and everything goes on. The family's end frees
  * them all. */
 static int too_many(struct braid_comm *comm, void *context)
 {
     struct braid_comm *last = NULL, *none;
 
     (void)context;
-    for (int i = 0; i < 1023; i++)
+    for (int i = 0; i < 767; i++)
         RETURNS(0, braid_comm_split(comm, 0, 0, &last));
-    SAYS(-ENOSPC, "all 1024 numbers", braid_comm_split(comm, 0, 0, &none));
-    SAYS(-ENOSPC, "all 1024 numbers", braid_comm_split(last, 0, 0, &none));
+    SAYS(-ENOSPC, "all 768 numbers", braid_comm_split(comm, 0, 0, &none));
+    SAYS(-ENOSPC, "all 768 numbers", braid_comm_split(last, 0, 0, &none));
     CHECK(none == NULL, "a communicator came out");
     RETURNS(0, braid_barrier(last, NULL, NULL));
     RETURNS(0, braid_finalize(last));
