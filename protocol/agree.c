@@ -23,7 +23,7 @@ static void message_text(const struct br_worker *w, const struct br_transfer *t,
 
     if (m->type == BR_MESSAGE_READY && m->ready.total)
         theirs = m->ready.total;
-    else if (m->type == BR_MESSAGE_WAITING && m->waiting.total)
+    else if ((m->type == BR_MESSAGE_WAITING || m->type == BR_MESSAGE_ANNOUNCE) && m->waiting.total)
         theirs = m->waiting.total;
     if (group)
         snprintf(of, sizeof of, " of communicator %u", group);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Credited messages: EAGER, READY, PUT, GET and ATOMIC leave on a rail that has a credit for them.
- * The rules, and why a search in vain is remembered (`credit_bound`), are in doc/design/rails.md,
- * sections 4 to 6.
+ * Credited messages: EAGER, READY, PUT, GET, ATOMIC and ANNOUNCE leave on a rail that has a credit
+ * for them. The rules, and why a search in vain is remembered (`credit_bound`), are in
+ * doc/design/rails.md, sections 4 to 6.
  */
 #include "protocol/internal.h"
 
@@ -141,6 +141,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 {
     struct br_stream *stream = &peer->streams[br_stream_of(t->tag)];
     struct br_message m = {0};
+    bool announces = t->is_send && t->state == BR_TRANSFER_MATCHING;
     uint8_t places[BR_MAX_RKEYS];
     const void *payload = NULL;
     uint32_t length = 0;
@@ -160,6 +161,9 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
             payload = places;
             length = br_rkey_write(peer, t, &m, places);
         }
+    } else if (announces) {
+        m.type = BR_MESSAGE_ANNOUNCE;
+        m.waiting.total = t->total;
     } else if (!t->request && t->length <= BR_EAGER_INLINE) {
         m.type = BR_MESSAGE_EAGER;
         if (t->length)
@@ -174,7 +178,9 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     stream->sequence++;
     br_queue_served(&t->queued, w->now);
     br_queue_remove(&t->queued);
-    if (t->is_send) {
+    if (announces) {
+        ; /* it goes on waiting for its READY */
+    } else if (t->is_send) {
         w->counters.copied_bytes += t->length;
         br_transfer_end(w, t, 0);
     } else {
@@ -251,6 +257,20 @@ static uint32_t first_open(const struct br_peer *peer, int which, struct br_rail
         }
     }
     return first;
+}
+
+bool br_worker_all_arrived(struct br_worker *w, int rank)
+{
+    struct br_peer *peer = &w->peers[rank];
+    struct br_rail *on;
+
+    if (!peer->n_rails || peer->state == BR_PEER_LEFT || peer->state == BR_PEER_DEAD ||
+        first_open(peer, 1, &on) == peer->streams[1].sequence)
+        return true;
+    if (on)
+        ask_what_arrived(on);
+    br_peer_activate(w, peer);
+    return false;
 }
 
 /* May the stream's next number be used (doc/design/rails.md, section 5)? */

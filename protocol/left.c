@@ -118,6 +118,8 @@ void br_left_timer(struct br_worker *w, struct br_peer *peer)
     t = w->leaving ? NULL : left_waits(w, peer, false);
     if (t)
         left_fail(w, peer, t);
+    else if (!w->leaving && w->p2p.left)
+        w->p2p.left(w->p2p.context, peer->rank);
 }
 
 void br_left_unreachable(struct br_worker *w, struct br_peer *peer)

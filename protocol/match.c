@@ -8,7 +8,12 @@
  *    bounds their number. It is copied out only when its rail is lost, which is not the data path.
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
  * 4. A large receive, which sends READY and gets its bytes through its slot, is in `receives` too,
- *    for the EAGER of a sender that sends less.
+ *    for the EAGER of a sender that sends less, and for the ANNOUNCE of a sender that has not had
+ *    the READY yet.
+ * 5. A receive that does not know its sender, tag or length is no transfer until a message has come
+ *    for it: the engine looks for one in `arrivals`, where the unexpected point-to-point messages
+ *    stand in the order of their arrival, those of one peer in the order in which they left it
+ *    (doc/design/receives.md).
  */
 #include "protocol/internal.h"
 
@@ -21,7 +26,11 @@
 
 /* A credited message that came before its transfer was posted. */
 struct br_unexpected {
-    struct br_list node; /* the rail's `unexpected` */
+    struct br_list node;    /* the rail's `unexpected`; or the worker's `aside` */
+    struct br_list arrival; /* EAGER and ANNOUNCE of point to point: the worker's `arrivals` */
+    uint64_t number;        /* of the arrival in this process */
+    int peer;               /* rank */
+    bool aside; /* it is in no table, and allocated with its payload (br_match_set_aside) */
     struct br_message message;
     const uint8_t *payload; /* in `buffer`, or in `copy` */
     uint32_t length;        /* of it */
@@ -63,6 +72,12 @@ static void match_release(struct br_worker *w, struct br_rail *rail, struct br_l
 
 static void match_forget(struct br_worker *w, struct br_unexpected *u)
 {
+    br_list_remove(&u->arrival);
+    if (u->aside) {
+        br_list_remove(&u->node);
+        free(u);
+        return;
+    }
     if (u->rail) {
         br_list_remove(&u->node);
         match_release(w, u->rail, u->link, u->buffer, u->message.tag);
@@ -81,6 +96,28 @@ static void match_deliver(struct br_worker *w, struct br_transfer *t, const stru
     br_transfer_end(w, t, 0);
 }
 
+/* A message that was set aside, or NULL. */
+static struct br_unexpected *match_aside(const struct br_worker *w, bool ready, uint64_t tag,
+                                         int rank)
+{
+    br_list_for_each (node, &w->aside) {
+        struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
+
+        if (u->message.tag == tag && u->peer == rank &&
+            (u->message.type == BR_MESSAGE_READY) == ready)
+            return u;
+    }
+    return NULL;
+}
+
+/* The unexpected EAGER or ANNOUNCE with this tag, or NULL. */
+static struct br_unexpected *match_early(const struct br_worker *w, uint64_t tag, int rank)
+{
+    void *value = br_table_find(&w->receives, tag, (uint32_t)rank);
+
+    return value ? match_untagged(value) : match_aside(w, false, tag, rank);
+}
+
 /* Posts t in a table; *early is the message that was there first, else NULL. */
 static int match_expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
                         struct br_unexpected **early)
@@ -93,6 +130,9 @@ static int match_expect(struct br_worker *w, struct br_table *table, struct br_t
         br_table_remove(table, t->tag, (uint32_t)t->peer);
         return 0;
     }
+    if (!value && !br_list_empty(&w->aside) &&
+        (*early = match_aside(w, table == &w->sends, t->tag, t->peer)))
+        return 0;
     rc = br_table_insert(table, t->tag, (uint32_t)t->peer, t);
     if (rc == -EEXIST)
         return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)",
@@ -140,13 +180,14 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     struct br_unexpected *early;
     int rc = match_expect(w, &w->receives, t, &early);
 
-    if (!rc && early) {
-        /* which has another length: no EAGER is so long */
-        br_agree_transfer(w, t, &early->message);
-        if (!w->failed)
-            match_forget(w, early);
-    }
-    return rc;
+    if (rc || !early)
+        return rc;
+    /* an EAGER has another length: none is so long */
+    br_agree_transfer(w, t, &early->message);
+    if (w->failed)
+        return 0;
+    match_forget(w, early);
+    return match_expect(w, &w->receives, t, &early);
 }
 
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int rank)
@@ -158,8 +199,126 @@ struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int
 
 bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
 {
-    return match_untagged(br_table_find(&w->receives, t->tag, (uint32_t)t->peer)) != NULL;
+    return match_early(w, t->tag, t->peer) != NULL;
 }
+
+/* ---- what has arrived and nobody has asked for ----------------------------------------------- */
+
+/* Messages of one peer that came over several rails: in the order in which they left it. */
+static void match_arrived(struct br_worker *w, struct br_unexpected *u)
+{
+    struct br_list *before = &w->arrivals;
+
+    u->number = w->next_arrival++;
+    if ((int32_t)(u->message.sequence + 1 - w->peers[u->peer].streams[1].seen_top) < 0)
+        br_list_for_each (node, &w->arrivals) {
+            const struct br_unexpected *other =
+                br_container_of(node, struct br_unexpected, arrival);
+
+            if (other->peer == u->peer &&
+                (int32_t)(other->message.sequence - u->message.sequence) > 0) {
+                before = node;
+                break;
+            }
+        }
+    br_list_insert_before(before, &u->arrival);
+}
+
+static struct br_arrival match_arrival(const struct br_unexpected *u)
+{
+    const struct br_message *m = &u->message;
+
+    return (struct br_arrival){
+        .peer = u->peer,
+        .tag = m->tag,
+        .bytes = m->type == BR_MESSAGE_ANNOUNCE ? m->waiting.total : m->bytes,
+        .sequence = m->sequence,
+        .number = u->number,
+    };
+}
+
+bool br_worker_next_arrival(const struct br_worker *w, const struct br_list **at,
+                            struct br_arrival *arrival)
+{
+    *at = *at ? (*at)->next : w->arrivals.next;
+    if (*at == &w->arrivals)
+        return false;
+    *arrival = match_arrival(br_container_of(*at, struct br_unexpected, arrival));
+    return true;
+}
+
+bool br_worker_find_arrival(const struct br_worker *w, uint64_t tag, int rank,
+                            struct br_arrival *arrival)
+{
+    const struct br_unexpected *u = match_early(w, tag, rank);
+
+    if (u)
+        *arrival = match_arrival(u);
+    return u != NULL;
+}
+
+bool br_worker_arrived_before(struct br_worker *w, int rank, uint32_t sequence)
+{
+    struct br_stream *stream = &w->peers[rank].streams[1];
+
+    if ((int32_t)(stream->seen_top - stream->seen_all) > (int32_t)BR_SEEN)
+        stream->seen_all = stream->seen_top - BR_SEEN; /* what is older has arrived (section 5) */
+    while (stream->seen_all != stream->seen_top &&
+           stream->seen[stream->seen_all % BR_SEEN / 64] >> (stream->seen_all % 64) & 1)
+        stream->seen_all++;
+    return (int32_t)(sequence - stream->seen_all) <= 0;
+}
+
+/* false: the worker has failed. */
+static bool match_put_aside(struct br_worker *w, struct br_unexpected *u)
+{
+    bool ready = u->message.type == BR_MESSAGE_READY;
+    struct br_unexpected *copy = malloc(sizeof *copy + u->length);
+
+    if (!copy) {
+        br_worker_fail(w, ENOMEM, "no memory to set messages aside that nobody has received");
+        return false;
+    }
+    *copy = *u;
+    copy->payload = (uint8_t *)(copy + 1);
+    if (u->length)
+        memcpy(copy + 1, u->payload, u->length);
+    copy->rail = NULL;
+    copy->aside = true;
+    br_list_init(&copy->node);
+    br_list_push_back(&w->aside, &copy->node);
+    br_list_init(&copy->arrival);
+    if (!br_list_empty(&u->arrival))
+        br_list_insert_before(&u->arrival, &copy->arrival);
+    br_table_remove(ready ? &w->sends : &w->receives, u->message.tag, (uint32_t)u->peer);
+    match_forget(w, u);
+    return true;
+}
+
+int br_worker_set_aside(struct br_worker *w, int rank)
+{
+    struct br_peer *peer = &w->peers[rank];
+    int n = 0;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->arrived_p2p - rail->released_p2p < BR_CREDITS_P2P_OWN)
+            continue;
+        br_list_for_each_safe (node, &rail->unexpected) {
+            struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
+
+            if (br_tag_class(u->message.tag) != BR_TAG_P2P)
+                continue;
+            if (!match_put_aside(w, u))
+                return n;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* ---- arrivals -------------------------------------------------------------------------------- */
 
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
                        const struct br_event *event, const struct br_message *m)
@@ -176,6 +335,7 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
         return;
     }
     *u = (struct br_unexpected){.message = *m,
+                                .peer = rail->peer->rank,
                                 .payload = event->payload,
                                 .length = event->length,
                                 .rail = rail,
@@ -183,6 +343,9 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
                                 .buffer = event->buffer};
     br_list_init(&u->node);
     br_list_push_back(&rail->unexpected, &u->node);
+    br_list_init(&u->arrival);
+    if (br_tag_class(m->tag) == BR_TAG_P2P && table == &w->receives)
+        match_arrived(w, u);
 }
 
 /* 1: this sequence was not seen before, 0: it was; -EPROTO: no peer can be so far ahead. */
@@ -212,10 +375,22 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     void *value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
     struct br_transfer *t = value;
 
+    if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
+        w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
+        /* its receive was posted before it came, and may have ended */
+        match_release(w, rail, event->link, event->buffer, m->tag);
+        return;
+    }
     if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             match_keep(w, rail, table, event, m);
         else if (!w->failed)
+            match_release(w, rail, event->link, event->buffer, m->tag);
+        return;
+    }
+    if (m->type == BR_MESSAGE_ANNOUNCE) { /* its READY is on the way */
+        br_agree_transfer(w, t, m);
+        if (!w->failed)
             match_release(w, rail, event->link, event->buffer, m->tag);
         return;
     }
@@ -240,6 +415,11 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
         return "an eager message says another length than it has";
     if (m->type == BR_MESSAGE_EAGER && m->bytes > rail->peer->eager_bytes)
         return "an eager message is longer than was agreed";
+    if (m->type == BR_MESSAGE_ANNOUNCE &&
+        (br_tag_class(m->tag) != BR_TAG_P2P || length || m->bytes <= rail->peer->eager_bytes ||
+         m->bytes !=
+             (m->waiting.total < BR_MAX_TRANSFER ? m->waiting.total : (uint64_t)BR_MAX_TRANSFER)))
+        return "an announcement is not of a large point-to-point message";
     if (m->type == BR_MESSAGE_PUT && length &&
         (length != m->bytes || length > rail->peer->eager_bytes))
         return "a put brings another length than it says, or more than was agreed";
@@ -283,7 +463,10 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->arrived++;
-    rail->arrived_p2p += br_tag_class(m.tag) == BR_TAG_P2P;
+    if (br_tag_class(m.tag) == BR_TAG_P2P) {
+        rail->arrived_p2p++;
+        w->p2p_messages++;
+    }
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
@@ -302,7 +485,7 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
     while ((node = br_list_pop_front(&rail->unexpected))) {
         struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
 
-        u->rail = NULL;
+        u->rail = NULL; /* it stays in its table, and in `arrivals` */
         if (!u->length)
             continue;
         u->copy = malloc(u->length);
@@ -317,6 +500,10 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
 
 void br_match_destroy(struct br_worker *w)
 {
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&w->aside)))
+        free(br_container_of(node, struct br_unexpected, node));
     for (uint32_t i = 0; i < w->unexpected.count;
          i++) /* free places are zeroed or have been: copy is NULL there */
         free(((struct br_unexpected *)br_pool_at(&w->unexpected, i))->copy);

@@ -6,7 +6,7 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
  *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC) may have to wait at the receiver until its
+ * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) may have to wait at the receiver until its
  *    side of the operation exists, so each holds one receive buffer and one credit of its link. All
  *    others are dealt with at once.
  * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, so that the
@@ -25,7 +25,7 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 8u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 9u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -73,12 +73,16 @@ enum br_message_type {
     BR_MESSAGE_RENEW = 17,
     /* credited: changes 8 bytes of a region; payload: struct br_operands */
     BR_MESSAGE_ATOMIC = 18,
+    /* credited, point to point: a large message waits for its READY, for a receive that does not
+     * know its sender, tag or length (body: struct br_body_waiting, of which `total`) */
+    BR_MESSAGE_ANNOUNCE = 19,
 };
 
-/* Credited ones stand first, but for ATOMIC, which came late. */
+/* Credited ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
 static inline bool br_message_is_credited(uint8_t type)
 {
-    return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC;
+    return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC ||
+           type == BR_MESSAGE_ANNOUNCE;
 }
 
 /* Bodies, 24 bytes each. */
@@ -196,15 +200,15 @@ struct br_body_abort {
 struct br_message {
     uint8_t type;  /* enum br_message_type */
     uint8_t flags; /* zero */
-    /* EAGER, READY, WAITING: digest of the operation's arguments; differs where the ranks
+    /* EAGER, READY, WAITING, ANNOUNCE: digest of the operation's arguments; differs where the ranks
      * disagree */
     uint16_t check;
     /* credited: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
-    uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: the transfer */
+    uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING, ANNOUNCE: the transfer */
     /* READY: bit i: the payload has a remote key for rail i, in the order of rails; else 0 */
     uint32_t rkeys;
-    uint32_t bytes; /* EAGER, READY, PUT, GET, ATOMIC, WAITING: length of the transfer */
+    uint32_t bytes; /* of the same: length of the transfer */
     union {
         /* EAGER of at most 24 bytes: the data; longer ones are the frame's payload */
         uint8_t data[24];
@@ -297,6 +301,16 @@ static inline uint64_t br_tag_collective(uint32_t group, uint64_t operation, uin
 static inline uint32_t br_tag_fragment(uint64_t tag) /* of a collective */
 {
     return (uint32_t)(tag >> 16) & 0xffff;
+}
+
+static inline uint32_t br_tag_group(uint64_t tag) /* of a collective or point to point */
+{
+    return (uint32_t)(tag >> 52) & 0x3ff;
+}
+
+static inline uint32_t br_tag_number(uint64_t tag) /* of the same, modulo BR_OPERATIONS */
+{
+    return (uint32_t)(tag >> 32) & 0xfffff;
 }
 
 static inline uint64_t br_tag_p2p(uint32_t group, uint64_t number, uint32_t user_tag)

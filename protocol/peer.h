@@ -205,6 +205,7 @@ struct br_stream {
     uint32_t end;
     struct br_list resend; /* struct br_unacked: messages of a lost rail, oldest first */
     uint32_t seen_top;     /* one more than the largest sequence seen */
+    uint32_t seen_all;     /* point to point: all before it are seen, as far as was asked */
     uint64_t seen[BR_SEEN / 64];
 };
 #define BR_STREAMS 2

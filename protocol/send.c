@@ -45,7 +45,10 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
         return 0;
     }
     t->state = BR_TRANSFER_MATCHING;
-    return br_match_send(w, t);
+    rc = br_match_send(w, t);
+    if (!rc && t->announces && t->state == BR_TRANSFER_MATCHING && !w->failed)
+        br_send_message_due(w, peer, t);
+    return rc;
 }
 
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
@@ -59,6 +62,7 @@ void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_m
     }
     peer->ready_messages++;
     peer->ready_wait += w->now > t->submitted ? w->now - t->submitted : 0;
+    br_queue_remove(&t->queued); /* an announcement that has not left is no longer wanted */
     t->remote_slot = ready->ready.slot;
     t->slice_bytes = br_slot_slice_bytes(t->length, w->config.slice_bytes);
     memset(t->slice_rails, 0, (t->length + t->slice_bytes - 1) / t->slice_bytes);

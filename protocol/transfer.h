@@ -53,6 +53,9 @@ struct br_transfer {
     bool rendezvous; /* READY even for a small one (put, get) */
     /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
     const struct br_message *request;
+    /* send, point to point: if it has to wait for READY it says so by ANNOUNCE. The first part of a
+     * message */
+    bool announces;
     /* send: 0, or the status with which it ends instead of moving when its READY has come */
     int refuse;
     void *owner; /* the caller's */

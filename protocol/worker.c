@@ -71,6 +71,8 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     w->config = *config;
     br_list_init(&w->done);
     br_list_init(&w->slotless);
+    br_list_init(&w->arrivals);
+    br_list_init(&w->aside);
     w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);

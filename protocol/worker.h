@@ -98,6 +98,25 @@ struct br_agreed {
 /* Writes into text[bytes] that `rank` and we, `self`, disagree about the operation of this tag. */
 typedef void br_disagreement_text(int rank, int self, uint64_t tag, const struct br_call *theirs,
                                   const struct br_call *ours, char *text, size_t bytes);
+/* What the engine knows of receives that are no transfers yet (match.c, note 5). NULL: there are
+ * none. Called within br_worker_poll(). */
+struct br_p2p_hooks {
+    void *context;
+    /* Has a receive of ours taken the number of this tag from that rank? */
+    bool (*is_taken)(void *context, int rank, uint64_t tag);
+    /* The rank has left the job in good order; fails the worker if a receive waits for it. */
+    void (*left)(void *context, int rank);
+};
+
+/* A point-to-point message that has arrived, or been announced, and that no transfer expects. */
+struct br_arrival {
+    int peer;          /* rank */
+    uint64_t tag;      /* message.h; of its first part */
+    uint64_t bytes;    /* of the whole message */
+    uint32_t sequence; /* for br_worker_arrived_before() */
+    uint64_t number;   /* of the arrival in this process, from br_worker.next_arrival */
+};
+
 #define BR_AGREED 256u /* operations; the credits keep ranks closer together than that */
 
 /* ns that the peers of a worker that fails have to hear why, on a busy machine too (shutdown.c) */
@@ -118,6 +137,11 @@ struct br_worker {
     struct br_table sends;    /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
     struct br_pool unexpected, flights, services;
+    /* unexpected messages point to point, as they came; those that have given their credit back */
+    struct br_list arrivals, aside;
+    uint64_t next_arrival; /* number of the next of them */
+    uint64_t p2p_messages; /* credited messages point to point that have come, READYs included */
+    struct br_p2p_hooks p2p;
     struct br_agreed agreed[BR_AGREED];
     br_disagreement_text *disagreement_text; /* the engine's; NULL: messages name digests */
     /* ns; a rank disagrees and has been told our arguments. It fails the job with both sides'
@@ -212,6 +236,25 @@ void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t 
  * this fragment (doc/design/rails.md, section 4), until the next call. None by default. */
 void br_worker_reserve_for(struct br_worker *worker, uint64_t order, uint32_t fragment,
                            uint64_t within);
+
+/* The unexpected messages point to point, one after the other in the order of their arrival, those
+ * of one peer in the order in which they left it. *at: NULL before the first call. false: there are
+ * no more. None may be received between two calls. */
+bool br_worker_next_arrival(const struct br_worker *worker, const struct br_list **at,
+                            struct br_arrival *arrival);
+/* The one with this tag from this rank. false: it is not here. */
+bool br_worker_find_arrival(const struct br_worker *worker, uint64_t tag, int rank,
+                            struct br_arrival *arrival);
+/* Has every message point to point arrived that the rank sent before the one with this sequence?
+ * Else one is still on its way over another rail. */
+bool br_worker_arrived_before(struct br_worker *worker, int rank, uint32_t sequence);
+/* Is every credited message point to point that was sent to the rank known to have arrived? Else
+ * asks the rank; the answer comes in later passes. */
+bool br_worker_all_arrived(struct br_worker *worker, int rank);
+/* Copies the rank's unexpected messages point to point out of the receive buffers where they hold
+ * so many credits that further ones may not come. Allocates. Returns how many were copied. Fails
+ * the worker when there is no memory. */
+int br_worker_set_aside(struct br_worker *worker, int rank);
 
 /* Both return how much was done; 0: nothing. now: the time, ns. They never block. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);

@@ -453,6 +453,9 @@ struct point {
     const struct braid_key *key; /* one-sided, and what follows */
     uint64_t offset;
     struct br_operands operands;
+    bool learns; /* braid_recv_any() */
+    struct braid_received *received;
+    const struct braid_received *claimed;
 };
 
 static int api_check_p2p(struct braid_comm *comm, const char *name, const struct point *p)
@@ -462,7 +465,7 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 
     if (p->kind >= BR_OPERATION_PUT && !p->key)
         return br_error(EINVAL, "%s: no key", name);
-    if (peer < 0 || peer >= ranks)
+    if (peer < (p->learns ? BRAID_ANY_SOURCE : 0) || peer >= ranks)
         return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
     if (p->bytes && !p->send && !p->recv)
         return br_error(EINVAL, "%s: memory is NULL", name);
@@ -502,6 +505,15 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
     op->send_bytes = p->send ? p->bytes : 0;
     op->recv_bytes = p->recv ? p->bytes : 0;
     op->operands = p->operands;
+    op->learns = p->learns;
+    op->received = p->received;
+    if (p->learns && options)
+        op->tag_ignore = options->tag_ignore;
+    if (p->claimed) {
+        op->claimed = true;
+        op->claim = p->claimed->message;
+        op->tag = p->claimed->tag;
+    }
     if (p->key) {
         op->key = *p->key;
         op->offset = p->offset;
@@ -532,12 +544,60 @@ int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
         options, op);
 }
 
+int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,
+                   const struct braid_options *options, struct braid_received *received,
+                   struct braid_op **op)
+{
+    size_t room;
+    int rc = received ? br_sized_room("braid_recv_any", "braid_received", received,
+                                      sizeof *received, &room)
+                      : 0;
+
+    if (op)
+        *op = NULL;
+    return rc ? rc
+              : api_p2p(comm, "braid_recv_any",
+                        &(struct point){.kind = BR_OPERATION_RECV,
+                                        .recv = memory,
+                                        .bytes = capacity,
+                                        .peer = peer,
+                                        .learns = true,
+                                        .received = received},
+                        options, op);
+}
+
+int braid_recv_claimed(struct braid_comm *comm, void *memory, const struct braid_received *received,
+                       const struct braid_options *options, struct braid_op **op)
+{
+    const char *name = "braid_recv_claimed";
+    struct braid_received claimed;
+    int rc = received ? br_sized_read(name, "braid_received", received, sizeof claimed,
+                                      sizeof claimed, &claimed)
+                      : br_error(EINVAL, "%s: received is NULL", name);
+
+    if (op)
+        *op = NULL;
+    return rc ? rc
+              : api_p2p(comm, name,
+                        &(struct point){.kind = BR_OPERATION_RECV,
+                                        .recv = memory,
+                                        .bytes = claimed.bytes,
+                                        .peer = claimed.peer,
+                                        .claimed = &claimed},
+                        options, op);
+}
+
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
               const struct braid_key *key, uint64_t offset, const struct braid_options *options,
               struct braid_op **op)
 {
     return api_p2p(comm, "braid_put",
-                   &(struct point){BR_OPERATION_PUT, memory, NULL, bytes, -1, key, offset, {0}},
+                   &(struct point){.kind = BR_OPERATION_PUT,
+                                   .send = memory,
+                                   .bytes = bytes,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset},
                    options, op);
 }
 
@@ -545,7 +605,12 @@ int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct 
               uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(comm, "braid_get",
-                   &(struct point){BR_OPERATION_GET, NULL, memory, bytes, -1, key, offset, {0}},
+                   &(struct point){.kind = BR_OPERATION_GET,
+                                   .recv = memory,
+                                   .bytes = bytes,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset},
                    options, op);
 }
 
@@ -553,20 +618,28 @@ int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value,
                     const struct braid_key *key, uint64_t offset,
                     const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(
-        comm, "braid_fetch_add",
-        &(struct point){
-            BR_OPERATION_ADD, NULL, before, sizeof *before, -1, key, offset, {.value = value}},
-        options, op);
+    return api_p2p(comm, "braid_fetch_add",
+                   &(struct point){.kind = BR_OPERATION_ADD,
+                                   .recv = before,
+                                   .bytes = sizeof *before,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset,
+                                   .operands = {.value = value}},
+                   options, op);
 }
 
 int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compare, uint64_t value,
                        const struct braid_key *key, uint64_t offset,
                        const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(
-        comm, "braid_compare_swap",
-        &(struct point){
-            BR_OPERATION_SWAP, NULL, before, sizeof *before, -1, key, offset, {value, compare}},
-        options, op);
+    return api_p2p(comm, "braid_compare_swap",
+                   &(struct point){.kind = BR_OPERATION_SWAP,
+                                   .recv = before,
+                                   .bytes = sizeof *before,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset,
+                                   .operands = {value, compare}},
+                   options, op);
 }

@@ -132,8 +132,10 @@ struct br_context {
     bool telling;
     _Atomic bool may_wake;   /* somebody sleeps and wake_fd has not been written since */
     _Atomic uint64_t events; /* operations that have ended, and br_progress_signal() */
-    int wake_fd;             /* eventfd: wakes all sleepers; the last one to wake drains it */
-    _Atomic int waiters;     /* that could not drive and wait for `ended` */
+    _Atomic int probes;      /* threads that look for messages (probe.c) */
+    uint64_t probed;     /* what had arrived in the last pass with such a thread; under the lock */
+    int wake_fd;         /* eventfd: wakes all sleepers; the last one to wake drains it */
+    _Atomic int waiters; /* that could not drive and wait for `ended` */
     pthread_mutex_t ended_lock;
     pthread_cond_t ended;
 };

@@ -95,6 +95,21 @@ static void progress_account(struct br_context *context, uint64_t time, bool wor
     *(worked ? &context->progress.busy : &context->progress.idle) += time;
 }
 
+/* Messages that nobody has asked for are events where somebody probes; so is the end. */
+static void note_arrivals(struct br_context *context)
+{
+    const struct br_worker *w = context->worker;
+    uint64_t arrived = w->p2p_messages + w->next_arrival + (w->failed != 0);
+
+    if (arrived == context->probed)
+        return;
+    context->probed = arrived;
+    atomic_fetch_add(&context->events, 1);
+    if (context->sleeping_callers)
+        br_progress_wake(context);
+    wake_waiters(context);
+}
+
 int br_progress_once(struct br_context *context, uint64_t now)
 {
     int n = accept_submissions(context, now);
@@ -109,6 +124,8 @@ int br_progress_once(struct br_context *context, uint64_t now)
         while ((op = executor->ops->end(executor)))
             progress_end(op);
     }
+    if (atomic_load_explicit(&context->probes, memory_order_relaxed))
+        note_arrivals(context);
     return n;
 }
 

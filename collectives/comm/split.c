@@ -20,6 +20,7 @@
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
+#include "collectives/engine/engine.h"
 #include "collectives/engine/group.h"
 #include "collectives/tuning/network.h"
 #include "protocol/message.h"
@@ -264,6 +265,28 @@ int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid
     return rc;
 }
 
+/* Nothing of the communicator is on its way when its number is given to another: an announcement
+ * may come after its message (doc/design/receives.md, section 5). */
+static void split_drain(struct braid_comm *comm)
+{
+    struct br_context *context = comm->context;
+    bool drained = false;
+
+    while (!drained) {
+        br_progress_lock(context);
+        drained = true;
+        for (int r = 0; r < comm->size && !context->worker->failed; r++)
+            if (r != comm->rank &&
+                !br_worker_all_arrived(context->worker, br_group_in_job(comm->group, r)))
+                drained = false;
+        if (drained)
+            br_engine_forget_group(context->engine, comm->group);
+        br_progress_unlock(context);
+        if (!drained)
+            br_progress_try_once(context);
+    }
+}
+
 int br_comm_leave(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
@@ -275,6 +298,7 @@ int br_comm_leave(struct braid_comm *comm)
     br_progress_wait_zero(comm->context, &comm->outstanding, UINT64_MAX);
     lost = br_comm_take_results(comm, "braid_finalize");
     snprintf(text, sizeof text, "%s", br_error_message());
+    split_drain(comm);
     br_progress_lock(context);
     unreceived = group->unreceived;
     /* nobody answers any more, and the caller still needs the message */

@@ -23,8 +23,8 @@
 size_t br_operation_describe(const struct br_operation *part, char *text, size_t bytes)
 {
     static const char *const verbs[] = {
-        [BR_OPERATION_SEND] = "send of %zu bytes to %s (tag %u)",
-        [BR_OPERATION_RECV] = "receive of %zu bytes from %s (tag %u)",
+        [BR_OPERATION_SEND] = "send of %zu bytes to %s (tag %u%s)",
+        [BR_OPERATION_RECV] = "receive of %zu bytes from %s (tag %u%s)",
     };
     const struct br_operation *op = part->parent ? part->parent : part;
     unsigned long long sequence = op->sequence;
@@ -41,7 +41,10 @@ size_t br_operation_describe(const struct br_operation *part, char *text, size_t
             op->key.rank);
     else if (op->kind != BR_OPERATION_COLLECTIVE)
         SAY(text, bytes, used, verbs[op->kind], op->count,
-            br_group_name_rank(op->group, op->peer, name, sizeof name), op->tag);
+            op->peer == BRAID_ANY_SOURCE
+                ? "any rank"
+                : br_group_name_rank(op->group, op->peer, name, sizeof name),
+            op->tag, op->tag_ignore ? " or others" : "");
     else if (op->collective == BR_BARRIER)
         SAY(text, bytes, used, "barrier (operation %llu%s)", sequence, of);
     else
@@ -124,6 +127,12 @@ static void name_waited(struct naming *naming, const struct br_operation *op)
             deadline_name(naming, &op->parts.transfers[i], 0);
             name_batch(naming, &op->parts.staging[i].batch);
         }
+        if (op->kind == BR_OPERATION_RECV && !op->parts.next && op->peer >= 0 &&
+            op->peer != op->group->rank) /* its message has not come (receives.c) */
+            deadline_name(naming,
+                          &(struct br_transfer){.peer = br_group_in_job(op->group, op->peer),
+                                                .state = BR_TRANSFER_MATCHING},
+                          0);
         return;
     }
     br_list_for_each (node, &op->fragments.active) {
@@ -183,7 +192,7 @@ void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
 void br_deadline_check(struct br_engine *engine, uint64_t now)
 {
     struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,
-                               &engine->storing};
+                               &engine->storing, &engine->receives};
     uint64_t next = UINT64_MAX;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

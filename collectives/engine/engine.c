@@ -40,6 +40,7 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->collectives);
     br_list_init(&engine->messages);
     br_list_init(&engine->to_self);
+    br_receives_init(engine);
     br_list_init(&engine->storing);
     br_list_init(&engine->waiting);
     br_list_init(&engine->ready);
@@ -368,7 +369,7 @@ static int engine_fail(struct br_engine *engine)
         return 0; /* links are still open, or GPUs copy */
     br_list_init(&engine->ready);
     return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
-           end_failed(engine, &engine->to_self);
+           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->receives);
 }
 
 static int take_ended(struct br_engine *engine)
@@ -401,6 +402,8 @@ static int engine_step(struct br_engine *engine, uint64_t now)
     engine->grown_before = engine->late_allocations;
     do {
         k = br_staging_poll(engine, now) + take_ended(engine) + br_admission_start(engine);
+        if (!br_list_empty(&engine->receives))
+            k += br_receives_match(engine);
         while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
                !engine->worker->failed) {
             worked += br_fragment_compute(engine);
@@ -452,7 +455,7 @@ struct br_operation *br_engine_ended(struct br_engine *engine)
 uint64_t br_engine_next_deadline(const struct br_engine *engine)
 {
     bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
-                br_list_empty(&engine->to_self);
+                br_list_empty(&engine->to_self) && br_list_empty(&engine->receives);
 
     if (br_staging_busy(engine))
         return engine->worker->now + BR_STAGING_POLL_NS;

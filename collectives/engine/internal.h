@@ -57,6 +57,11 @@ struct br_engine {
     struct br_list messages;    /* messages and accesses under way */
     /* sends and receives of this rank with itself, each waiting for the other */
     struct br_list to_self;
+    /* receives that wait for a message to learn from, in the order of submission (receives.c) */
+    struct br_list receives;
+    uint64_t receives_seen; /* the worker's `p2p_messages` when they were last looked through */
+    /* by number: those that have had messages; NULL: no such group */
+    struct br_group *groups[BR_MAX_GROUPS];
     /* operations of shared memory whose results are being copied to a GPU (staging_shm.c) */
     struct br_list storing;
     /* collectives with fragments to start, in order (priority, order) */
@@ -157,8 +162,25 @@ void br_admission_oldest(struct br_engine *engine);
 int br_p2p_submit(struct br_engine *engine, struct br_operation *op);
 void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op,
                            struct br_transfer *t);
+/* A receive has its peer, tag and size: takes the numbers of its parts and posts them. 0, or
+ * -ENOMEM with a message. */
+int br_p2p_begin(struct br_engine *engine, struct br_operation *op);
+/* A send of this rank to itself and a receive with its size meet. */
+void br_p2p_match_self(struct br_engine *engine, struct br_operation *send,
+                       struct br_operation *recv);
+/* Parts of a message of so many bytes. */
+uint32_t br_p2p_parts(size_t bytes);
 /* Fails the worker with this thread's error, for an operation `what` with rank `peer`. */
 void br_p2p_failed(struct br_engine *engine, int rc, const char *what, int peer);
+
+/* ---- receives.c: receives that learn from their message -------------------------------------- */
+
+void br_receives_init(struct br_engine *engine);
+/* Does a receive have to wait behind others that the same message may be for? */
+bool br_receives_before(const struct br_engine *engine, const struct br_operation *op);
+void br_receives_submit(struct br_engine *engine, struct br_operation *op);
+/* Gives messages that have come to receives that wait. Returns how many got one. */
+int br_receives_match(struct br_engine *engine);
 
 /* ---- onesided.c: one-sided access, the requester's side -------------------------------------- */
 

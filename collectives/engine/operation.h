@@ -97,6 +97,16 @@ struct br_operation {
     int root, peer; /* ranks of the group; key.rank of an access is a rank of the job */
     int32_t priority;
     uint32_t tag;
+    /* Receive: what it does not know before its message has come (receives.c): `peer` may be
+     * BRAID_ANY_SOURCE; of the tag the bits that may be any; `count` is what the memory holds, of a
+     * message whose size is `exact` all of it. */
+    bool learns, exact;
+    /* receive: of the message that was claimed (br_receives_claim), whose number is `claim`; send
+     * to oneself: it has been claimed */
+    bool claimed;
+    uint32_t tag_ignore;
+    uint64_t claim;
+    struct braid_received *received; /* the caller's, filled in with the message; or NULL */
     char algorithm[48];   /* a name, and its configuration; "" or "auto": the engine chooses */
     struct braid_key key; /* one-sided; and the offset in its region */
     uint64_t offset;

@@ -57,8 +57,8 @@ static void copy_staged(struct br_engine *engine, struct br_operation *send,
     br_staging_submit(engine, &send->parts.staging[0].batch, gpu, direction, p2p_matched_self);
 }
 
-static void p2p_match_self(struct br_engine *engine, struct br_operation *send,
-                           struct br_operation *recv)
+void br_p2p_match_self(struct br_engine *engine, struct br_operation *send,
+                       struct br_operation *recv)
 {
     if (send->count == recv->count && send->count && (send->send_gpu || recv->recv_gpu)) {
         copy_staged(engine, send, recv);
@@ -83,14 +83,19 @@ static void submit_to_self(struct br_engine *engine, struct br_operation *op)
     br_list_for_each (node, &engine->to_self) {
         struct br_operation *waits = br_container_of(node, struct br_operation, node);
 
-        if (waits->kind != op->kind && waits->group == op->group && waits->tag == op->tag) {
+        if (waits->kind != op->kind && waits->group == op->group && waits->tag == op->tag &&
+            waits->claimed == op->claimed && (!op->claimed || waits->claim == op->claim)) {
             other = waits;
             break;
         }
     }
     br_list_push_back(&engine->to_self, &op->node);
-    if (other)
-        p2p_match_self(engine, is_send(op) ? op : other, is_send(op) ? other : op);
+    if (other) {
+        br_p2p_match_self(engine, is_send(op) ? op : other, is_send(op) ? other : op);
+    } else if (is_send(op)) {
+        op->claim = engine->worker->next_arrival++;
+        br_receives_match(engine);
+    }
 }
 
 /* ---- to others ------------------------------------------------------------------------------- */
@@ -151,29 +156,30 @@ static void p2p_post(struct br_engine *engine, struct br_operation *op, struct b
         .order = op->order,
         .check = op->check,
         .total = op->count,
+        .announces = is_send(op) && !part,
         .owner = op,
     };
     p2p_start(engine, op, t);
 }
 
-int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
+uint32_t br_p2p_parts(size_t bytes)
+{
+    size_t count = bytes / BR_MAX_TRANSFER + (bytes % BR_MAX_TRANSFER != 0);
+
+    return count ? (uint32_t)count : 1;
+}
+
+int br_p2p_begin(struct br_engine *engine, struct br_operation *op)
 {
     uint64_t bytes = op->count;
-    size_t count = op->count / BR_MAX_TRANSFER + (op->count % BR_MAX_TRANSFER != 0);
-    int rc;
+    int rc = 0;
 
-    if (op->peer < 0 || op->peer >= op->group->size)
-        return br_error(EINVAL, "there is no rank %d among %d", op->peer, op->group->size);
-    if (count > UINT32_MAX)
-        return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
-    op->group->unreceived += is_send(op) ? 1 : -1;
-    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
-    if (op->peer == op->group->rank) {
-        submit_to_self(engine, op);
-        return 0;
-    }
-    rc = br_tag_sequences_take(&op->group->tag_sequences, op->peer, is_send(op), op->tag,
-                               op->parts.count, &op->parts.number);
+    op->parts.count = br_p2p_parts(op->count);
+    if (op->claimed)
+        op->parts.number = op->claim;
+    else
+        rc = br_tag_sequences_take(&op->group->tag_sequences, op->peer, is_send(op), op->tag,
+                                   op->parts.count, &op->parts.number);
     if (rc)
         return rc;
     op->check = br_digest_short(&bytes, 1);
@@ -182,6 +188,28 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
          i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
     return 0;
+}
+
+int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
+{
+    int least = op->learns ? BRAID_ANY_SOURCE : 0;
+
+    if (op->peer < least || op->peer >= op->group->size)
+        return br_error(EINVAL, "there is no rank %d among %d", op->peer, op->group->size);
+    if (op->count / BR_MAX_TRANSFER >= UINT32_MAX)
+        return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
+    engine->groups[op->group->number] = op->group;
+    op->group->unreceived += is_send(op) ? 1 : -1;
+    op->parts = (struct br_operation_parts){.count = 1};
+    if (op->learns || (!br_list_empty(&engine->receives) && br_receives_before(engine, op))) {
+        br_receives_submit(engine, op);
+        return 0;
+    }
+    if (op->peer == op->group->rank) {
+        submit_to_self(engine, op);
+        return 0;
+    }
+    return br_p2p_begin(engine, op);
 }
 
 static void p2p_part_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)

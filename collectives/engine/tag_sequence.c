@@ -33,6 +33,11 @@ static struct br_tag_sequence *tag_sequence_place(struct br_tag_sequence *entrie
     return &entries[i];
 }
 
+static uint64_t tag_sequence_key(int peer, bool send)
+{
+    return ((uint64_t)(uint32_t)peer << 1 | send) + 1;
+}
+
 static int tag_sequence_grow(struct br_tag_sequences *numbers)
 {
     uint32_t mask = numbers->mask * 2 + 1;
@@ -56,7 +61,7 @@ static int tag_sequence_grow(struct br_tag_sequences *numbers)
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first)
 {
-    uint64_t key = ((uint64_t)(uint32_t)peer << 1 | send) + 1;
+    uint64_t key = tag_sequence_key(peer, send);
     struct br_tag_sequence *entry = tag_sequence_place(numbers->entries, numbers->mask, key, tag);
     int rc;
 
@@ -72,4 +77,11 @@ int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send,
     *first = entry->next;
     entry->next += many;
     return 0;
+}
+
+uint64_t br_tag_sequences_next(const struct br_tag_sequences *numbers, int peer, bool send,
+                               uint32_t tag)
+{
+    return tag_sequence_place(numbers->entries, numbers->mask, tag_sequence_key(peer, send), tag)
+        ->next;
 }

@@ -34,4 +34,8 @@ void br_tag_sequences_destroy(struct br_tag_sequences *numbers);
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first);
 
+/* Returns the number that the counter's next message has. */
+uint64_t br_tag_sequences_next(const struct br_tag_sequences *numbers, int peer, bool send,
+                               uint32_t tag);
+
 #endif

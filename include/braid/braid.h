@@ -330,6 +330,9 @@ struct braid_options {
     /* called when the operation has ended, as said above; NULL: nobody is told */
     void (*done)(void *context, int result);
     void *context; /* the first argument of done; braid does not touch it */
+    /* braid_recv_any(), braid_probe(), braid_claim(): bits of the tag that may be any, as `ignore`
+     * of libfabric's fi_trecv(); BRAID_ANY_TAG: all. Elsewhere not read */
+    uint32_t tag_ignore;
 };
 
 /*
@@ -457,7 +460,9 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
  * Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the
  * memory may be used again. Up to 32 messages a rail may wait at the peer for their receives;
  * further ones wait for their turn, or until the peer asks for them, which it does when it receives
- * them while others hold the credits. So any order of receiving is good; in order is faster.
+ * them while others hold the credits. A message longer than the eager limit that comes before its
+ * receive announces itself there, and counts as one of the 32 until it is received. So any order of
+ * receiving is good; in order is faster.
  */
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
@@ -466,6 +471,64 @@ int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int pe
  * announces itself to the sender, and counts as one of the 32 messages until that sends. */
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
+
+#define BRAID_ANY_SOURCE (-1)       /* peer: any rank of the communicator */
+#define BRAID_ANY_TAG    UINT32_MAX /* braid_options.tag_ignore: any tag */
+
+/* A message, as a receive or a probe finds it: MPI_Status and MPI_Get_count() in one. */
+struct braid_received {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
+    size_t bytes;       /* the message's length */
+    uint64_t message;   /* braid_claim(): which message, for braid_recv_claimed() */
+    int32_t peer;       /* its sender, a rank of the communicator */
+    uint32_t tag;
+};
+
+/*
+ * Receives one message of at most `capacity` bytes from `peer` or BRAID_ANY_SOURCE, this rank
+ * itself included, with the tag options->tag, of which the bits in options->tag_ignore may be any.
+ * As MPI_Recv(MPI_ANY_SOURCE, MPI_ANY_TAG, &status) and ucp_tag_recv_nbx(). *received, which may be
+ * NULL, says who has sent it, with which tag, and how long it is; it is filled in when the
+ * operation has ended, and belongs to braid until then. A message that is longer than `capacity`
+ * ends the operation with -EMSGSIZE: *received says what it is, nothing is written to memory, the
+ * message is still there for another receive, and the communicator goes on.
+ *
+ * Order, as MPI's "non-overtaking": messages that one rank sends one after the other on a
+ * communicator with equal priority are received in that order by receives that fit them all,
+ * whatever their sizes and tags and whichever rails they take; messages of one peer and tag also
+ * with different priorities. Of messages of different ranks the one goes first that has arrived
+ * here first, large ones by their announcement. Of several receives that a message fits the one
+ * gets it that was submitted first, among them those of braid_recv().
+ *
+ * A message longer than the eager limit begins to move when it has been announced and its receive
+ * has answered: braid_recv(), which need not wait for the announcement, takes a trip less. While
+ * such a receive waits, messages that nobody receives are copied to memory of the heap when they
+ * hold so many of the 32 places a rail that what it waits for could not come. -ECONNRESET: `peer`,
+ * or every other rank, has left the job.
+ */
+int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,
+                   const struct braid_options *options, struct braid_received *received,
+                   struct braid_op **op);
+
+/*
+ * Looks for the message that braid_recv_any() with this peer and these options would get. *found
+ * is 1, and *received says what it is, or 0. timeout_ms: how long to wait for one; 0: looks once
+ * (MPI_Iprobe()); negative: until one comes (MPI_Probe()). The message stays, so another thread may
+ * receive it meanwhile: see braid_claim(). Errors are the common ones, and what has ended the
+ * communicator.
+ */
+int braid_probe(struct braid_comm *comm, int peer, const struct braid_options *options,
+                int timeout_ms, int *found, struct braid_received *received);
+
+/* The same, and the message is taken out (MPI_Mprobe(), MPI_Improbe(), ucp_tag_probe_nb() with
+ * remove): braid_recv_claimed() alone can receive it, and must, before the communicator ends. */
+int braid_claim(struct braid_comm *comm, int peer, const struct braid_options *options,
+                int timeout_ms, int *found, struct braid_received *received);
+
+/* Receives the message that braid_claim() has described in *received, once (MPI_Mrecv()). memory
+ * has received->bytes bytes. Of options the tag is not read. */
+int braid_recv_claimed(struct braid_comm *comm, void *memory, const struct braid_received *received,
+                       const struct braid_options *options, struct braid_op **op);
 
 /* What another rank needs to reach a registered region; send it there by any means. Plain data, 32
  * bytes. */

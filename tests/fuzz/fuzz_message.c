@@ -101,6 +101,7 @@ static void post(struct fuzz *f)
         .order = what,
         .may_map = which & 8,
         .rendezvous = which & 16 && lengths[which % 8],
+        .announces = which & 32,
     };
     rc = what & 0x80 ? br_transfer_send(f->x.w, t) : br_transfer_receive(f->x.w, t);
     f->posted[i] = rc == 0;
@@ -162,6 +163,10 @@ static void send_message(struct fuzz *f, struct wire_link *link)
         else
             length = m.bytes > BR_EAGER_INLINE ? m.bytes % 2048 : 0;
         break;
+    case BR_MESSAGE_ANNOUNCE:
+        m.bytes = lengths[byte(&f->in) % 8];
+        m.waiting.total = m.bytes + (what & 64 ? 1 : 0);
+        break;
     case BR_MESSAGE_RENEW:
         m.renew.slot = slot_number(f, byte(&f->in));
         m.renew.lost = byte(&f->in) & 1;
@@ -217,7 +222,7 @@ static void send_relay(struct fuzz *f, struct wire_link *link)
     for (uint32_t i = 0; i < relay.hosts; i++)
         relay.path[i] = byte(&f->in) % 5;
     if ((relay.what & BR_RELAY_KIND) == BR_RELAY_FRAME) {
-        struct br_message within = {.type = byte(&f->in) % 19, .tag = tag(byte(&f->in))};
+        struct br_message within = {.type = byte(&f->in) % 20, .tag = tag(byte(&f->in))};
 
         inner.kind = byte(&f->in) & 3;
         inner.length = number(&f->in, 2) % (sizeof payload - sizeof inner);
@@ -291,6 +296,8 @@ static void step(struct fuzz *f)
     case 3:
         if (command & 8)
             withdraw(f);
+        else if (command & 16 && !f->x.w->failed)
+            br_worker_set_aside(f->x.w, 1);
         else
             f->x.wires[rail].room = byte(&f->in) % 8;
         return;

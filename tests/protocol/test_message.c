@@ -67,6 +67,10 @@ static void message__waiting_vector(void **state)
 
     (void)state;
     check("waiting", &h);
+    m.type = BR_MESSAGE_ANNOUNCE;
+    m.sequence = 12;
+    h = frame_of(&m);
+    check("announce", &h);
 }
 
 static void message__waiting_collective_vector(void **state)

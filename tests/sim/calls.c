@@ -153,6 +153,7 @@ void storm_prepare(struct storm *s, int call, int rank)
         .group = c->comm ? &s->ranks[rank].groups[c->comm] : NULL,
         .priority = c->priority,
         .tag = c->tag,
+        .learns = receives && storm_mix(s->plan->seed, (uint64_t)call + 77) % 3 == 0,
         .key = {.rank = (uint32_t)c->to, .id = c->stale_key ? 2 : 1, .check = 77},
         .offset = c->offset,
         .operands = {.value = addend(s, call)},

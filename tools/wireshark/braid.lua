@@ -21,7 +21,7 @@ local frame_kind = {[1] = "MESSAGE", [2] = "DATA"}
 local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
-    [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC",
+    [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC", [19] = "ANNOUNCE",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
 local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "REQUEST"}
@@ -326,12 +326,13 @@ local bodies = {
     [16] = {{"total", 24, 8}, {"call_root", 36, 4}, {"call_collective", 40, 1}, {"call_type", 41, 1},
             {"call_reduction", 42, 1}, {"call_by", 43, 1}},
     [17] = {{"slot", 24, 4}, {"lost", 28, 4}},
+    [19] = {{"total", 24, 8}},
     [18] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}, {"onesided.operation", 44, 4}},
 }
 bodies[5] = bodies[4]
 bodies[11] = bodies[10]
-local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true}
-local credited = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true}
+local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true}
+local credited = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true}
 local is_problem = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
 
 local function add_slots(tree, tvb)
