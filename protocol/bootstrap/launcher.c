@@ -21,6 +21,7 @@
 static const struct br_launcher *const launchers[] = {
     &br_launcher_torchrun,
     &br_launcher_env,
+    &br_launcher_pmix,
 };
 #define N_LAUNCHERS (int)(sizeof launchers / sizeof *launchers)
 

@@ -9,6 +9,7 @@
  *
  *   env       WORLD_SIZE and RANK, or BRAID_WORLD_SIZE and BRAID_RANK: `braid run`, or by hand
  *   torchrun  the same of torchrun, known by TORCHELASTIC_RUN_ID
+ *   pmix      a server of PMIx: Open MPI's mpirun, `srun --mpi=pmix` (pmix/)
  *   none      no launcher: a job of one process
  *   auto      the first that is there; where there is none, a job of one process (the default)
  *
@@ -62,6 +63,8 @@ struct br_launcher {
 
 /* torchrun's variables and our own (launcher_variables.c) */
 extern const struct br_launcher br_launcher_env, br_launcher_torchrun;
+/* pmix/launcher.c */
+extern const struct br_launcher br_launcher_pmix;
 
 /*
  * Finds the launcher of this process, as BRAID_LAUNCHER says: *out is NULL where there is none and

@@ -14,7 +14,11 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  tcp    lo ' Algorithms '  ring ' 'locked memory' 'Not in this build' RDMA dpdk GPUs pmix; do
+for word in 'Back ends' '  shm ' '  tcp    lo ' Algorithms '  ring ' 'locked memory' RDMA dpdk GPUs; do
+    grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
+done
+BRAID_PMIX_MODULE=/nonexistent "$braid" info > "$scratch/text" || fail "exit code $?"
+for word in '  pmix ' libpmix2; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 if "$braid" info --nonsense > "$scratch/out" 2>&1; then

@@ -23,6 +23,7 @@
 #include "collectives/schedule/algorithm.h"
 #include "collectives/engine/reduce.h"
 #include "gpu/reduce.h"
+#include "protocol/bootstrap/pmix/pmix.h"
 #include "tools/common/format.h"
 #include "tools/common/host.h"
 #include "tools/info/info.h"
@@ -194,26 +195,19 @@ static void gather_limits(cJSON *root)
                   strcmp(text, "0") ? "sysctl kernel.io_uring_disabled=0" : "");
 }
 
-/* Parts of braid that this build does not have, and what the machine has for them. */
+/* Parts of braid in modules of their own that cannot be loaded here, and how to get them. DPDK's is
+ * among the back ends. */
 static void gather_missing(cJSON *root)
 {
-    static const struct part {
-        const char *name, *what, *sign, *present, *absent;
-    } parts[] = {
-        {"pmix", "start by mpirun and srun", "/usr/include/pmix.h", "libpmix-dev is installed",
-         "apt-get install libpmix-dev; meanwhile: braid run, torchrun, or RANK, WORLD_SIZE, "
-         "MASTER_ADDR, "
-         "MASTER_PORT"},
-    };
     cJSON *array = cJSON_AddArrayToObject(root, "missing");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const struct part *part = &parts[i];
+    const struct br_pmix_module *module;
+
+    if (br_pmix_library(&module) < 0) {
         cJSON *object = cJSON_CreateObject();
-        cJSON_AddStringToObject(object, "name", part->name);
-        cJSON_AddStringToObject(object, "what", part->what);
-        cJSON_AddStringToObject(object, "build", "this version of braid does not have it");
-        cJSON_AddStringToObject(object, "machine",
-                                access(part->sign, F_OK) ? part->absent : part->present);
+
+        cJSON_AddStringToObject(object, "name", "pmix");
+        cJSON_AddStringToObject(object, "what", "start by Open MPI's mpirun and srun --mpi=pmix");
+        cJSON_AddStringToObject(object, "why", br_error_message());
         cJSON_AddItemToArray(array, object);
     }
 }
@@ -289,12 +283,12 @@ static void print_rest(const cJSON *root)
         if (br_info_text(item, "advice")[0])
             printf("  %-14s   %s\n", "", br_info_text(item, "advice"));
     }
-    printf("\nNot in this build\n");
+    if (cJSON_GetArraySize(cJSON_GetObjectItem(root, "missing")) > 0)
+        printf("\nMissing\n");
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, "missing"))
     {
-        printf("  %-6s %s: %s\n", br_info_text(item, "name"), br_info_text(item, "what"),
-               br_info_text(item, "build"));
-        printf("  %-6s   this machine: %s\n", "", br_info_text(item, "machine"));
+        printf("  %-6s %s\n", br_info_text(item, "name"), br_info_text(item, "what"));
+        printf("  %-6s   %s\n", "", br_info_text(item, "why"));
     }
 }
 
