@@ -14,12 +14,13 @@
 /* For the other rank, which may stand still, to report what it and we have called. */
 #define DISPUTE BR_SEC
 
+/* Both ends of a message know its size, and differ in it. */
 static void message_text(const struct br_worker *w, const struct br_transfer *t,
                          const struct br_message *m, char *text, size_t bytes)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     unsigned long long ours = t->total ? t->total : t->length, theirs = m->bytes;
-    char of[40] = "";
+    char of[40] = "", what[40];
 
     if (m->type == BR_MESSAGE_READY && m->ready.total)
         theirs = m->ready.total;
@@ -27,11 +28,15 @@ static void message_text(const struct br_worker *w, const struct br_transfer *t,
         theirs = m->waiting.total;
     if (group)
         snprintf(of, sizeof of, " of communicator %u", group);
+    if (br_tag_class(t->tag) == BR_TAG_P2P)
+        snprintf(what, sizeof what, "message%s (tag %u)", of, (uint32_t)t->tag);
+    else
+        snprintf(what, sizeof what, "block of operation %u%s", (uint32_t)(t->tag >> 32) & 0xfffff,
+                 of);
     snprintf(text, bytes,
-             "rank %d and we (rank %d) disagree about a message%s (tag %u): rank %d sends %llu "
-             "bytes, rank %d "
+             "rank %d and we (rank %d) disagree about a %s: rank %d sends %llu bytes, rank %d "
              "receives %llu; both sizes must be equal",
-             t->peer, w->config.rank, of, (uint32_t)t->tag, t->is_send ? w->config.rank : t->peer,
+             t->peer, w->config.rank, what, t->is_send ? w->config.rank : t->peer,
              t->is_send ? ours : theirs, t->is_send ? t->peer : w->config.rank,
              t->is_send ? theirs : ours);
 }
@@ -125,11 +130,13 @@ bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const s
 {
     const struct br_agreed *a = agree_entry_of(w, (uint32_t)(t->tag >> 32));
     struct br_agreed digests = {.check = t->check};
+    bool collective = br_tag_class(t->tag) == BR_TAG_COLLECTIVE, same = t->check == m->check;
     char text[sizeof w->message];
 
-    if (t->length == m->bytes && t->check == m->check)
+    if (t->length == m->bytes && same &&
+        (!collective || m->type != BR_MESSAGE_READY || t->total == m->ready.total))
         return true;
-    if (br_tag_class(t->tag) == BR_TAG_P2P) {
+    if (br_tag_class(t->tag) == BR_TAG_P2P || (collective && same)) { /* agreement.md, section 1 */
         message_text(w, t, m, text, sizeof text);
         br_worker_fail(w, EPROTO, text);
     } else {

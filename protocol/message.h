@@ -115,7 +115,7 @@ struct br_call {
 
 struct br_body_waiting {
     uint64_t total;    /* point to point: as in READY; collective: elements of a block */
-    uint32_t receives; /* 1: the transfer that waits is a receive, 0: a send; collective: 0 */
+    uint32_t receives; /* 1: the transfer that waits is a receive, 0: a send, or none does */
     uint32_t root;     /* from here on: of a collective, as in struct br_call; else zero */
     uint8_t collective, type, reduction, by;
     uint32_t reserved;

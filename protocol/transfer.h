@@ -46,7 +46,8 @@ struct br_transfer {
     uint64_t order;  /* submission order of its operation */
     uint64_t within; /* of transfers of one operation, the one with less goes first */
     uint16_t check;  /* digest of what both sides must agree on */
-    /* bytes of the message that this is a part of, for error messages; 0: length */
+    /* bytes of the message that this is a part of; 0: length. For error messages; and of a
+     * collective whose ranks know the size of their own messages only, both sides must agree */
     uint64_t total;
     bool may_map;    /* receive: `mapped` instead of the bytes in memory is welcome */
     bool traced;     /* its frames are to be in the timeline */

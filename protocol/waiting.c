@@ -126,10 +126,10 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
         m.check = t->check;
         m.bytes = t->length;
         m.waiting.total = t->total;
-        m.waiting.receives = !t->is_send;
         call = br_tag_class(t->tag) == BR_TAG_COLLECTIVE ? br_agree_call(w, t->tag) : NULL;
         if (call)
             br_waiting_describe(&m, call);
+        m.waiting.receives = !t->is_send;
         if (br_control_post(rail, &m, NULL, 0) != 1)
             return false;
         br_list_remove(&t->node);
@@ -172,8 +172,12 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
 {
     struct br_transfer *t;
 
-    if (br_tag_class(m->tag) == BR_TAG_COLLECTIVE)
-        br_agree_operation(w, peer->rank, m);
+    if (br_tag_class(m->tag) == BR_TAG_COLLECTIVE) {
+        /* a large send; we wait for a small one, of which nothing else tells */
+        t = m->waiting.receives ? NULL : br_match_posted(w, m->tag, peer->rank);
+        if (br_agree_operation(w, peer->rank, m) && t && m->bytes && t->check == m->check)
+            br_agree_transfer(w, t, m);
+    }
     if (br_tag_class(m->tag) != BR_TAG_P2P)
         return;
     t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/sized.h"
+#include "collectives/comm/api.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
@@ -46,9 +47,8 @@ static bool api_reads(const struct braid_comm *comm, const struct call *c)
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-/* Puts *copy in place of *options where the caller's struct has another size than ours. */
-static int api_check_options(const char *name, const struct braid_options **options,
-                             struct braid_options *copy)
+int br_api_check_options(const char *name, const struct braid_options **options,
+                         struct braid_options *copy)
 {
     int rc;
 
@@ -94,6 +94,21 @@ static int check_overlap(const struct braid_comm *comm, const char *name, const 
                           name, bytes->send, c->send, bytes->recv, c->recv, comm->rank, in_place);
 }
 
+int br_api_check_values(const struct braid_comm *comm, const char *name,
+                        enum br_collective collective, enum braid_type type,
+                        enum braid_reduction reduction, int root)
+{
+    int rc;
+
+    if ((unsigned)type >= BRAID_TYPES)
+        return br_error(EINVAL, "%s: there is no data type %d", name, (int)type);
+    if (br_collective_reduces(collective) && (rc = br_reduction_check(name, type, reduction)))
+        return rc;
+    if (root < 0 || root >= comm->size)
+        return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, root, comm->size - 1);
+    return 0;
+}
+
 /* 0, and the bytes of both buffers; -EINVAL, -EPERM with a message. */
 static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
                       struct call_bytes *bytes)
@@ -105,13 +120,9 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
     *bytes = (struct call_bytes){0};
     if (rc || c->collective == BR_BARRIER)
         return rc;
-    if ((unsigned)c->type >= BRAID_TYPES)
-        return br_error(EINVAL, "%s: there is no data type %d", name, (int)c->type);
-    if (br_collective_reduces(c->collective) &&
-        (rc = br_reduction_check(name, c->type, c->reduction)))
+    rc = br_api_check_values(comm, name, c->collective, c->type, c->reduction, c->root);
+    if (rc)
         return rc;
-    if (c->root < 0 || c->root >= comm->size)
-        return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, c->root, comm->size - 1);
     if (c->count > SIZE_MAX / 8 / (size_t)comm->size)
         return br_error(EINVAL,
                         "%s: %zu elements from each of %d ranks are more than memory can hold",
@@ -131,7 +142,7 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
 
 /* ---- from call to result --------------------------------------------------------------------- */
 
-static void apply_options(const struct braid_comm *comm, const struct braid_options *options,
+void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op)
 {
     op->timeout = comm->context->settings.timeout;
@@ -147,8 +158,7 @@ static void apply_options(const struct braid_comm *comm, const struct braid_opti
         snprintf(op->algorithm, sizeof op->algorithm, "%s", options->algorithm);
 }
 
-/* Does a call block? Only where the caller has given no place for a handle and no function. */
-static bool api_blocks(const struct braid_options *options, struct braid_op **out)
+bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
 {
     return !out && !(options && options->done);
 }
@@ -176,7 +186,7 @@ static void api_fill(const struct braid_comm *comm, const struct call *c,
                      const struct call_bytes *bytes, const struct braid_options *options,
                      struct br_operation *op)
 {
-    apply_options(comm, options, op);
+    br_api_apply_options(comm, options, op);
     op->kind = BR_OPERATION_COLLECTIVE;
     op->collective = c->collective;
     op->count = c->count;
@@ -224,6 +234,21 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
     return rc;
 }
 
+int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out)
+{
+    int rc;
+
+    op->persistent = persistent;
+    if (!persistent)
+        return api_submit(op, out);
+    rc = br_comm_prepare_operation(op);
+    if (rc)
+        br_comm_put_operation(op);
+    else
+        *out = br_operation_handle(op);
+    return rc;
+}
+
 static int api_call(struct braid_comm *comm, const char *name, const struct call *c,
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
@@ -237,28 +262,18 @@ static int api_call(struct braid_comm *comm, const char *name, const struct call
     if (out)
         *out = NULL;
     if (!rc)
-        rc = api_check_options(name, &options, &copy);
+        rc = br_api_check_options(name, &options, &copy);
     if (!rc && persistent && !out)
         rc = br_error(EINVAL, "%s: nowhere to store the operation", name);
     if (rc)
         return rc;
-    blocks = api_blocks(options, out);
+    blocks = br_api_blocks(options, out);
     if (blocks)
         rc = br_completion_may_block(name);
     if (rc || (blocks && comm->shm && api_call_shm(comm, c, &bytes, options, &rc)))
         return rc;
     rc = api_make(comm, name, c, &bytes, options, &op);
-    if (rc)
-        return rc;
-    op->persistent = persistent;
-    if (!persistent)
-        return api_submit(op, out);
-    rc = br_comm_prepare_operation(op);
-    if (rc)
-        br_comm_put_operation(op);
-    else
-        *out = br_operation_handle(op);
-    return rc;
+    return rc ? rc : br_api_begin(op, persistent, out);
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */
@@ -294,7 +309,7 @@ int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *r
     int rc = check_call(comm, name, &c, &bytes);
 
     if (!rc)
-        rc = api_check_options(name, &options, &copy);
+        rc = br_api_check_options(name, &options, &copy);
     if (!rc)
         rc = api_make(comm, name, &c, &bytes, options, &op);
     if (rc)
@@ -488,15 +503,15 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
     if (!rc)
         rc = api_check_p2p(comm, name, p);
     if (!rc)
-        rc = api_check_options(name, &options, &copy);
-    if (!rc && api_blocks(options, out))
+        rc = br_api_check_options(name, &options, &copy);
+    if (!rc && br_api_blocks(options, out))
         rc = br_completion_may_block(name);
     if (rc)
         return rc;
     op = br_comm_get_operation(comm);
     if (!op)
         return -EAGAIN;
-    apply_options(comm, options, op);
+    br_api_apply_options(comm, options, op);
     op->kind = p->kind;
     op->peer = p->key ? (int)p->key->rank : p->peer;
     op->count = p->bytes;

@@ -136,6 +136,7 @@ static int init_operations(struct br_context *context)
 static void destroy_operations(struct br_context *context)
 {
     br_ring_destroy(&context->submissions);
+    br_operation_arrays_free(context);
     br_pool_destroy(&context->operations);
 }
 

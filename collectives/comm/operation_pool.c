@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -44,6 +45,23 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
         br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them",
                  context->rank, BR_MAX_OPERATIONS);
     return op;
+}
+
+int br_operation_arrays(struct br_operation *op, size_t n, size_t **arrays)
+{
+    if (n > op->arrays_room) {
+        free(op->arrays);
+        op->arrays = malloc(n * sizeof *op->arrays);
+        op->arrays_room = op->arrays ? n : 0;
+    }
+    *arrays = op->arrays;
+    return n && !op->arrays ? br_error(ENOMEM, "no memory for %zu counts and displacements", n) : 0;
+}
+
+void br_operation_arrays_free(struct br_context *context)
+{
+    for (uint32_t i = 0; i < br_pool_used(&context->operations); i++)
+        free(((struct br_operation *)br_pool_at(&context->operations, i))->arrays);
 }
 
 void br_comm_put_operation(struct br_operation *op)

@@ -4,6 +4,7 @@
 #ifndef BR_COLLECTIVES_COMM_OPERATION_POOL_H
 #define BR_COLLECTIVES_COMM_OPERATION_POOL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define BR_MAX_OPERATIONS 1024
@@ -15,6 +16,13 @@ struct br_operation;
 /* Takes a zeroed operation of the communicator from the pool. Any thread. Returns NULL when all
  * are outstanding: -EAGAIN, with a message. */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
+
+/* Room for n numbers in an operation, until it is put back; such room is kept for the next
+ * operation in this place, so that memory is allocated for the first few only. Returns 0, or
+ * -ENOMEM with a message. */
+int br_operation_arrays(struct br_operation *op, size_t n, size_t **arrays);
+/* Frees what the operations of a context's pool hold, before the pool is destroyed. */
+void br_operation_arrays_free(struct br_context *context);
 
 /* Returns an operation to the pool and makes its handle void. Any thread. */
 void br_comm_put_operation(struct br_operation *op);

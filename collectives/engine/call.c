@@ -4,30 +4,40 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/engine/blocks.h"
+#include "collectives/engine/group.h"
 #include "collectives/schedule/type.h"
 
 struct br_call br_call_of(const struct br_operation *op, enum br_call_by by)
 {
+    bool uneven = br_blocks_uneven(op);
+
     return (struct br_call){
         .root = br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
-        .collective = (uint8_t)op->collective,
+        .collective = (uint8_t)(op->collective | (uneven ? BR_CALL_UNEVEN : 0)),
         .type = (uint8_t)op->type,
         .reduction = br_collective_reduces(op->collective) ? (uint8_t)op->reduction : 0,
         .by = (uint8_t)by,
-        .count = op->count,
+        .count = uneven ? br_blocks_total(op, (uint32_t)op->group->size) : op->count,
     };
 }
 
 /* Numbers of another rank may be outside of their enums: names are "?" then. */
 static void call_describe(const struct br_call *call, bool path, char *text, size_t bytes)
 {
-    enum br_collective collective = (enum br_collective)call->collective;
-    bool known = call->collective < BR_COLLECTIVES;
-    char root[24] = "", reduction[24] = "";
+    bool uneven = (call->collective & BR_CALL_UNEVEN) != 0, known;
+    enum br_collective collective = (enum br_collective)(call->collective & ~BR_CALL_UNEVEN);
+    const char *name = uneven ? br_collective_uneven_name(collective) : NULL;
+    char root[24] = "", reduction[24] = "", count[24] = "";
     static const char *const by[] = {"", " by messages", " in shared memory",
                                      " by GPU memory or messages",
                                      " by messages, for want of GPU memory"};
 
+    known = collective < BR_COLLECTIVES;
+    if (!name)
+        name = br_collective_name(collective);
+    if (!uneven || call->count)
+        snprintf(count, sizeof count, "%llu ", (unsigned long long)call->count);
     if (known && br_collective_rooted(collective))
         snprintf(root, sizeof root, ", root %u", call->root);
     if (known && br_collective_reduces(collective))
@@ -36,20 +46,21 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
     if (known && collective == BR_BARRIER)
         snprintf(text, bytes, "barrier%s", path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
     else
-        snprintf(text, bytes, "%s of %llu %s%s%s%s", br_collective_name(collective),
-                 (unsigned long long)call->count, br_type_name((enum braid_type)call->type),
-                 reduction, root, path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
+        snprintf(text, bytes, "%s of %s%s%s%s%s", name, count,
+                 br_type_name((enum braid_type)call->type), reduction, root,
+                 path && call->by <= BR_CALL_ASKED ? by[call->by] : "");
 }
 
 /* The first thing in which they differ that explains the others. */
 static const char *call_difference(const struct br_call *a, const struct br_call *b)
 {
-    return a->collective != b->collective ? "collective"
-           : a->type != b->type           ? "type"
-           : a->count != b->count         ? "count"
-           : a->reduction != b->reduction ? "reduction"
-           : a->root != b->root           ? "root"
-                                          : "algorithm or settings";
+    return a->collective != b->collective   ? "collective"
+           : a->type != b->type             ? "type"
+           : a->count != b->count           ? "count"
+           : a->reduction != b->reduction   ? "reduction"
+           : a->root != b->root             ? "root"
+           : a->collective & BR_CALL_UNEVEN ? "counts or algorithm"
+                                            : "algorithm or settings";
 }
 
 void br_call_disagreement(int rank, int self, uint64_t tag, const struct br_call *theirs,

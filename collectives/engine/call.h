@@ -8,6 +8,10 @@
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
 
+/* In br_call.collective: the form with blocks of different sizes. br_call.count is the number of
+ * elements of all blocks then, or 0 where not all ranks know it. */
+#define BR_CALL_UNEVEN 0x80
+
 /* Returns the call of an operation. by: how this rank carries it out. */
 struct br_call br_call_of(const struct br_operation *op, enum br_call_by by);
 

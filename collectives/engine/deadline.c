@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/schedule/type.h"
 
 #define MOST_NAMED 3
@@ -47,6 +48,10 @@ size_t br_operation_describe(const struct br_operation *part, char *text, size_t
             op->tag, op->tag_ignore ? " or others" : "");
     else if (op->collective == BR_BARRIER)
         SAY(text, bytes, used, "barrier (operation %llu%s)", sequence, of);
+    else if (br_blocks_uneven(op))
+        SAY(text, bytes, used, "%s of at most %zu %s a block (operation %llu%s)",
+            br_collective_uneven_name(op->collective), op->count, br_type_name(op->type), sequence,
+            of);
     else
         SAY(text, bytes, used, "%s of %zu %s (operation %llu%s)",
             br_collective_name(op->collective), op->count, br_type_name(op->type), sequence, of);

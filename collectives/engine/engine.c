@@ -8,6 +8,7 @@
 
 #include "base/digest.h"
 #include "base/error.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/call.h"
 #include "collectives/engine/internal.h"
 #include "collectives/schedule/schedule.h"
@@ -107,7 +108,7 @@ struct br_group *br_engine_all(struct br_engine *engine)
  * plan serves both. */
 static bool is_in_place(const struct br_group *group, const struct br_operation *op)
 {
-    size_t own = (size_t)group->rank * op->count * br_type_size(op->type);
+    size_t size = br_type_size(op->type), rank = (size_t)group->rank;
 
     if (br_collective_rooted(op->collective) && group->rank != op->root)
         return false;
@@ -119,10 +120,12 @@ static bool is_in_place(const struct br_group *group, const struct br_operation 
         return op->send == op->recv;
     case BR_ALLGATHER:
     case BR_GATHER:
-        return op->recv && op->send == (const uint8_t *)op->recv + own;
+        return op->recv &&
+               op->send == (const uint8_t *)op->recv + br_block_offset(op, BR_OUTPUT, rank) * size;
     case BR_REDUCE_SCATTER:
     case BR_SCATTER:
-        return op->send && op->recv == (const uint8_t *)op->send + own;
+        return op->send &&
+               op->recv == (const uint8_t *)op->send + br_block_offset(op, BR_INPUT, rank) * size;
     default:
         return false;
     }
@@ -140,6 +143,9 @@ static int check_arguments(const struct br_group *group, const struct br_operati
     if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
         return br_error(EINVAL, "%s: there is no root %d among %d ranks",
                         br_collective_name(op->collective), op->root, group->size);
+    if (br_blocks_uneven(op) && !br_collective_uneven_name(op->collective))
+        return br_error(EINVAL, "%s has no blocks of different sizes",
+                        br_collective_name(op->collective));
     if (op->count > SIZE_MAX / 8 / (size_t)group->size)
         return br_error(E2BIG, "%s: %zu elements a block are too many",
                         br_collective_name(op->collective), op->count);
@@ -149,25 +155,30 @@ static int check_arguments(const struct br_group *group, const struct br_operati
 /* What a message carries so that ranks that disagree notice. */
 static uint16_t check_of(const struct br_operation *op, const struct br_plan_config *config)
 {
-    uint64_t values[] = {(uint64_t)op->collective,
+    bool uneven = br_blocks_uneven(op);
+    uint64_t values[] = {(uint64_t)op->collective | (uneven ? BR_CALL_UNEVEN : 0),
                          (uint64_t)op->type,
                          br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
-                         op->count,
-                         op->fragments.count,
+                         uneven ? 0 : op->count,
+                         uneven ? op->part : op->fragments.count,
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
-                         config->digest};
+                         config->digest,
+                         uneven ? br_blocks_digest(op, (uint32_t)op->group->size) : 0};
 
-    return br_digest_short(values, sizeof values / sizeof *values);
+    return br_digest_short(values, uneven ? 8 : 7);
 }
 
 static int engine_choose(struct br_group *group, const struct br_operation *op, uint64_t view,
                          const struct br_plan_tuning **tuning)
 {
-    size_t size = br_type_size(op->type);
+    size_t size = br_type_size(op->type), count = op->count;
+    const char *text = op->algorithm;
 
+    if (br_blocks_uneven(op))
+        text = br_blocks_choice(op, (uint32_t)group->size, &count);
     group->plan_cache.disjoint_trees = group->epochs[view % 2];
-    return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size),
-                                op->algorithm, op->count * size, tuning);
+    return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size), text,
+                                count * size, tuning);
 }
 
 static int get_plan(struct br_engine *engine, struct br_operation *op)
@@ -175,6 +186,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     struct br_operation_fragments *f = &op->fragments;
     const struct br_schedule *s;
     const struct br_plan_tuning *tuning;
+    bool serial;
     int rc;
 
     if ((rc = check_arguments(op->group, op)) ||
@@ -184,18 +196,26 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                                 is_in_place(op->group, op), &f->plan)))
         return rc;
     s = f->plan->schedule;
-    f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
-                                 tuning->chunk_bytes, op->group->plan_cache.model->serial);
-    rc = f->count ? br_fragment_reserve_sources(engine, s->max_sources)
-                  : br_error(E2BIG, "%s: %zu elements a block are too many",
-                             br_collective_name(op->collective), op->count);
+    serial = op->group->plan_cache.model->serial;
+    if (br_blocks_uneven(op)) {
+        rc = br_blocks_cut(
+            op, s, br_blocks_known(op) ? tuning->chunk_bytes : engine->config.chunk_bytes, serial);
+    } else {
+        f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
+                                     tuning->chunk_bytes, serial);
+        rc = f->count ? 0
+                      : br_error(E2BIG, "%s: %zu elements a block are too many",
+                                 br_collective_name(op->collective), op->count);
+    }
+    if (!rc)
+        rc = br_fragment_reserve_sources(engine, s->max_sources);
     if (rc) {
         br_plan_put(f->plan);
         f->plan = NULL;
     }
     op->check = check_of(op, tuning->config);
     op->algorithm_config = &tuning->config->config;
-    op->predicted = tuning->seconds;
+    op->predicted = br_blocks_uneven(op) ? 0 : tuning->seconds;
     return rc;
 }
 

@@ -7,12 +7,20 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/reduce.h"
 #include "collectives/schedule/type.h"
 
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
 
 /* ---- places ---------------------------------------------------------------------------------- */
+
+/* The block of a step in this fragment. */
+static struct br_block_range block_of(const struct br_fragment *fragment,
+                                      const struct br_step *step)
+{
+    return br_block_range(fragment->op, step->sized_by, step->block, fragment->index);
+}
 
 static size_t piece_offset(const struct br_fragment *fragment, uint32_t piece)
 {
@@ -21,8 +29,21 @@ static size_t piece_offset(const struct br_fragment *fragment, uint32_t piece)
 
 static size_t step_elements(const struct br_fragment *fragment, const struct br_step *step)
 {
-    return piece_offset(fragment, step->piece + step->span.count) -
-           piece_offset(fragment, step->piece);
+    uint32_t pieces = fragment->schedule->pieces;
+    size_t elements;
+
+    if (!fragment->uneven)
+        return piece_offset(fragment, step->piece + step->span.count) -
+               piece_offset(fragment, step->piece);
+    elements = block_of(fragment, step).elements;
+    return br_piece_offset(elements, pieces, step->piece + step->span.count) -
+           br_piece_offset(elements, pieces, step->piece);
+}
+
+/* A message of a block that has ended before this fragment: neither end sends or receives it. */
+static bool is_skipped(const struct br_fragment *fragment, const struct br_step *step)
+{
+    return fragment->uneven && step->kind <= BR_STEP_RECV && block_of(fragment, step).skipped;
 }
 
 size_t br_fragment_step_bytes(const struct br_fragment *fragment, const struct br_step *step)
@@ -33,11 +54,18 @@ size_t br_fragment_step_bytes(const struct br_fragment *fragment, const struct b
 uint8_t *br_fragment_user_address(const struct br_fragment *fragment, const struct br_span *span)
 {
     const struct br_operation *op = fragment->op;
-    size_t block = span->first / fragment->schedule->pieces,
-           element = block * op->count + fragment->first +
-                     piece_offset(fragment, span->first % fragment->schedule->pieces);
+    uint32_t pieces = fragment->schedule->pieces, piece = span->first % pieces;
+    size_t block = span->first / pieces, element;
     uint8_t *base = span->buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
+    struct br_block_range range;
 
+    if (fragment->uneven) {
+        range = br_block_range(op, span->buffer, block, fragment->index);
+        element = br_block_offset(op, span->buffer, block) + range.first +
+                  br_piece_offset(range.elements, pieces, piece);
+    } else {
+        element = block * op->count + fragment->first + piece_offset(fragment, piece);
+    }
     return element ? base + element * br_type_size(op->type) : base;
 }
 
@@ -58,8 +86,13 @@ static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct
         base = br_staging_fragment_block(fragment, span->buffer,
                                          span->first / fragment->schedule->pieces);
     if (base) {
+        uint32_t pieces = fragment->schedule->pieces, piece = span->first % pieces;
+        size_t block = span->first / pieces, elements = fragment->elements;
+
+        if (fragment->uneven)
+            elements = br_block_range(op, span->buffer, block, fragment->index).elements;
         *region = fragment->scratch_region;
-        return base + piece_offset(fragment, span->first % fragment->schedule->pieces) * size;
+        return base + br_piece_offset(elements, pieces, piece) * size;
     }
     *region = span->buffer == BR_INPUT ? op->send_region : op->recv_region;
     return br_fragment_user_address(fragment, span);
@@ -98,6 +131,8 @@ static void fragment_post(struct br_engine *engine, struct br_fragment *fragment
     t->within = br_fragment_order(fragment, (uint32_t)(rs - fragment->steps));
     t->check = op->check;
     t->total = 0;
+    if (fragment->uneven && !br_blocks_known(op))
+        t->total = br_block_count(op, step->sized_by, step->block) * br_type_size(op->type);
     t->may_map = (step->flags & BR_STEP_MAY_MAP) != 0;
     t->traced = op->traced;
     t->rendezvous = false;
@@ -237,12 +272,16 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
     if (fragment->op->traced)
         br_trace_begin(engine->worker->config.trace, BR_TRACE_STEPS, engine->worker->now,
                        &rs->span);
-    if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV)
+    if (is_skipped(fragment, step)) {
+        rs->transfer.slot = NULL;
+        br_fragment_step_ready(engine, rs); /* to end there, as nothing may end here */
+    } else if (step->kind == BR_STEP_SEND || step->kind == BR_STEP_RECV) {
         fragment_post(engine, fragment, step, rs);
-    else if (fragment->pipeline.gpu)
+    } else if (fragment->pipeline.gpu) {
         br_gpu_pipeline_step(engine, rs);
-    else if (step->kind != BR_STEP_REDUCE || !br_staging_reduce(engine, rs))
+    } else if (step->kind != BR_STEP_REDUCE || !br_staging_reduce(engine, rs)) {
         br_fragment_step_ready(engine, rs);
+    }
     if (step->flags & BR_STEP_MAY_MAP)
         try_reduce_on_receive(engine, fragment, index);
 }
@@ -286,7 +325,7 @@ static bool needs_credit(const struct br_engine *engine, const struct br_fragmen
 {
     bool is_send = step->kind == BR_STEP_SEND;
 
-    return (is_send || step->kind == BR_STEP_RECV) &&
+    return (is_send || step->kind == BR_STEP_RECV) && !is_skipped(fragment, step) &&
            br_transfer_needs_credit(engine->worker,
                                     br_group_in_job(fragment->op->group, (int)step->peer), is_send,
                                     (uint32_t)br_fragment_step_bytes(fragment, step));
@@ -387,7 +426,8 @@ size_t br_fragment_compute(struct br_engine *engine)
     struct br_fragment *fragment = rs->fragment;
     const struct br_step *step = &fragment->schedule->steps[rs - fragment->steps];
     size_t left = step_elements(fragment, step) - rs->done, size = br_type_size(fragment->op->type);
-    size_t bytes = engine->config.quantum_bytes / step->n_sources, n;
+    uint32_t sources = step->n_sources ? step->n_sources : 1; /* none: a message that is skipped */
+    size_t bytes = engine->config.quantum_bytes / sources, n;
     int rc;
 
     n = (bytes < LEAST_QUANTUM ? LEAST_QUANTUM : bytes) / size;
@@ -403,13 +443,21 @@ size_t br_fragment_compute(struct br_engine *engine)
         br_list_remove(&rs->node);
         br_fragment_step_reduced(engine, rs);
     }
-    return n * size * step->n_sources + 1;
+    return n * size * sources + 1;
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
 size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
 {
+    size_t most;
+
+    if (br_blocks_uneven(op)) {
+        most = br_piece_max(op->count, br_block_fragments(op->count, op->part));
+        /* a smaller block is cut into parts that may be larger than those of the largest one */
+        most = most > op->part ? most : op->part;
+        return most < op->count ? most : op->count;
+    }
     return br_piece_offset(op->count, op->fragments.count, fragment + 1) -
            br_piece_offset(op->count, op->fragments.count, fragment);
 }
@@ -428,6 +476,7 @@ static void fragment_prepare(struct br_fragment *fragment, struct br_operation *
     fragment->op = op;
     fragment->schedule = s;
     fragment->index = op->fragments.next;
+    fragment->uneven = br_blocks_uneven(op);
     fragment->first = br_piece_offset(op->count, op->fragments.count, fragment->index);
     fragment->elements = br_fragment_elements(op, fragment->index);
     fragment->shorter = fragment->elements / s->pieces;

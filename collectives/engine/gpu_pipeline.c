@@ -2,6 +2,7 @@
 #include "collectives/engine/gpu_pipeline.h"
 
 #include "base/error.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
 #include "collectives/schedule/type.h"
@@ -57,7 +58,7 @@ static bool gpu_pipeline_eligible(const struct br_engine *engine, const struct b
     uint32_t devices = gpu ? gpu_pipeline_devices_of(op, gpu) : 0;
     bool reduces = false;
 
-    if (!devices)
+    if (!devices || br_blocks_uneven(op)) /* of blocks of many sizes some are too small */
         return false;
     for (uint32_t i = 0; i < s->n_steps; i++) {
         const struct br_step *step = &s->steps[i];

@@ -31,7 +31,8 @@ struct br_fragment {
     struct br_operation *op;
     const struct br_schedule *schedule;
     uint32_t index;
-    size_t first, elements; /* of each block: its range */
+    bool uneven;            /* blocks differ in size: br_block_range() has the range of each */
+    size_t first, elements; /* of each block: its range; uneven: as br_fragment_elements() says */
     size_t shorter, longer; /* elements of a short piece; how many pieces have one more */
     uint32_t steps_left;    /* steps that have not ended */
     /* the first step that has not ended and needs a credit; schedule->n_steps: none */
@@ -128,7 +129,7 @@ static inline uint64_t br_fragment_order(const struct br_fragment *fragment, uin
 }
 
 /* Of fragment number `fragment`: bytes of a rank's block, or of all that a message holds; elements
- * of each block. */
+ * of each block, or what no block has more than, where they differ in size. */
 size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment);
 size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment);
 /* Starts op's next fragment; there is a free one. */

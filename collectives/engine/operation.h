@@ -80,6 +80,13 @@ struct br_operation_parts {
     struct br_staging staging[BR_OPERATION_TRANSFERS]; /* of each transfer (staging.h) */
 };
 
+/* The blocks of a user buffer where they differ in size; arrays with an entry for each block, which
+ * stay as they are until the operation has ended. */
+struct br_blocks {
+    const size_t *counts;  /* elements; NULL: all blocks are of op->count elements */
+    const size_t *offsets; /* elements from the start of the buffer */
+};
+
 struct br_operation {
     enum br_operation_kind kind;
     enum br_collective collective;
@@ -91,7 +98,12 @@ struct br_operation {
     int send_gpu, recv_gpu;
     /* kernels of braid do not reach some of that memory (br_gpu_ops.reaches) */
     bool foreign;
-    size_t count; /* collective: elements of one block (braid.h); otherwise bytes */
+    /* collective: elements of one block (braid.h), or of this rank's largest one where they differ;
+     * otherwise bytes */
+    size_t count;
+    /* of INPUT and OUTPUT, of a form with blocks of different sizes (blocks.h). A buffer that this
+     * rank has not, has none; if it has a buffer, it has both arrays of it */
+    struct br_blocks blocks[BR_SCRATCH];
     enum braid_type type;
     enum braid_reduction reduction;
     int root, peer; /* ranks of the group; key.rank of an access is a rank of the job */
@@ -149,7 +161,8 @@ struct br_operation {
     struct br_list node; /* in a list of its executor */
     /* of a collective; lives as long as the group */
     const struct br_algorithm_config *algorithm_config;
-    double predicted; /* seconds, by the cost model */
+    double predicted; /* seconds, by the cost model; 0: it has no formula for this */
+    size_t part;      /* blocks of different sizes: elements of a fragment of one (blocks.h) */
     uint64_t began;   /* ns, when the engine got it; 0: it never did */
     bool alone;       /* no other operation of the communicator was under way at that time */
     uint16_t check;   /* digest of what the ranks must agree on */
@@ -157,6 +170,10 @@ struct br_operation {
     /* What follows is not cleared for a new operation; its users set it first. */
     char message[BR_OPERATION_TEXT];
     _Atomic uint64_t handle; /* the program's (handles.h); 0: it has none */
+    /* the pool's, for br_operation_arrays(): it stays with this place of the pool, and only grows
+     */
+    size_t *arrays;
+    size_t arrays_room;
     union {
         struct br_operation_fragments fragments;
         struct br_operation_parts parts;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Fragments of collectives: [scratch | copy of the input | copy of the output], in the run's host
  * memory. A copy holds the fragment's range of each block, one behind the other. */
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/internal.h"
 #include "collectives/engine/staging.h"
 #include "collectives/schedule/type.h"
@@ -59,29 +60,25 @@ uint8_t *br_staging_fragment_block(const struct br_fragment *fragment, uint32_t 
     return fragment->scratch + at + block * fragment->elements * br_type_size(op->type);
 }
 
-static uint8_t *user_block(const struct br_fragment *fragment, enum br_buffer buffer, size_t block)
-{
-    const struct br_operation *op = fragment->op;
-    uint8_t *base = buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
-
-    return base + (block * op->count + fragment->first) * br_type_size(op->type);
-}
-
 /* Blocks [first, last) of one buffer, there or back. */
 static bool staging_fragment_copy(struct br_engine *engine, struct br_fragment *fragment,
                                   enum br_buffer buffer, enum br_copy_direction direction,
                                   size_t first, size_t last)
 {
-    int gpu = buffer == BR_INPUT ? fragment->op->send_gpu : fragment->op->recv_gpu;
-    size_t bytes = fragment->elements * br_type_size(fragment->op->type);
+    const struct br_operation *op = fragment->op;
+    int gpu = buffer == BR_INPUT ? op->send_gpu : op->recv_gpu;
+    uint8_t *base = buffer == BR_INPUT ? (uint8_t *)(uintptr_t)op->send : op->recv;
+    size_t size = br_type_size(op->type);
     bool ok = true;
 
     for (size_t b = first; b < last && ok; b++) {
+        struct br_block_range range = br_block_range(op, buffer, b, fragment->index);
         uint8_t *host = br_staging_fragment_block(fragment, buffer, b),
-                *user = user_block(fragment, buffer, b);
+                *user = base + (br_block_offset(op, buffer, b) + range.first) * size;
 
-        ok = br_staging_copy(engine, gpu, direction, direction == BR_COPY_TO_HOST ? host : user,
-                             direction == BR_COPY_TO_HOST ? user : host, bytes);
+        if (range.elements)
+            ok = br_staging_copy(engine, gpu, direction, direction == BR_COPY_TO_HOST ? host : user,
+                                 direction == BR_COPY_TO_HOST ? user : host, range.elements * size);
     }
     return ok;
 }

@@ -71,6 +71,7 @@ int br_builder_new(struct br_builder **builder, enum br_collective collective, u
                                        .rank = rank,
                                        .root = root,
                                        .in_place = in_place,
+                                       .by_block = true,
                                        .packed = 1};
         b->sends = calloc(n, sizeof *b->sends);
         b->recvs = calloc(n, sizeof *b->recvs);
@@ -124,30 +125,43 @@ struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
     return span;
 }
 
-/* First piece that a span read holds; scratch must be read as it was written, unless a block is one
- * piece. */
-static uint32_t piece_read(struct br_builder *b, struct br_span span)
+/* Says in `held` what a span of a user buffer holds. */
+static void note_held(const struct br_builder *b, struct br_span span, struct br_step *held)
+{
+    held->piece = span.first % b->head.pieces;
+    held->block = span.first / b->head.pieces;
+    held->sized_by = (uint8_t)span.buffer;
+}
+
+/* Says in `held` what a span read holds: the first piece, and its block. Scratch must be read as it
+ * was written, unless a block is one piece. */
+static void find_held(struct br_builder *b, struct br_span span, struct br_step *held)
 {
     int32_t writer;
     const struct br_step *step;
 
-    if (span.buffer != BR_SCRATCH)
-        return span.first % b->head.pieces;
+    held->piece = 0;
+    if (span.buffer != BR_SCRATCH) {
+        note_held(b, span, held);
+        return;
+    }
     writer = chunk_at(b, span, 0)->writer;
     for (uint32_t i = 0; i < span.count; i++) {
         int32_t also = chunk_at(b, span, i)->writer;
 
         if (also == BR_BUILDER_NONE || (also != writer && b->head.pieces > 1)) {
             builder_fail(b, "scratch is read that no step has written in one");
-            return 0;
+            return;
         }
     }
-    if (b->head.pieces == 1)
-        return 0;
     step = &br_builder_work_at(b, (uint32_t)writer)->step;
+    held->block = step->block;
+    held->sized_by = step->sized_by;
+    if (b->head.pieces == 1)
+        return;
     if (step->span.first != span.first || step->span.count != span.count)
         builder_fail(b, "scratch is read by another span than it was written");
-    return step->piece;
+    held->piece = step->piece;
 }
 
 /* Step `last` waits for the end of step `before`. */
@@ -267,23 +281,25 @@ static int32_t note_mapping(struct br_builder *b, const struct br_step *reader, 
     return one;
 }
 
-/* Checks the spans of a step and finds step->piece; false on a fault. */
+/* Checks the spans of a step and finds which pieces of which block they hold; false on a fault. */
 static bool builder_check(struct br_builder *b, struct br_step *step, const struct br_span *sources,
                           uint32_t n_sources)
 {
     bool write = step->kind != BR_STEP_SEND;
     const char *fault = br_span_fault(&b->head, step->span, write);
+    struct br_step source;
 
     if (!fault && step->kind == BR_STEP_SEND)
-        step->piece = piece_read(b, step->span);
+        find_held(b, step->span, step);
     if (!fault && write && step->span.buffer != BR_SCRATCH)
-        step->piece = step->span.first % b->head.pieces;
+        note_held(b, step->span, step);
     else if (!fault && n_sources > 0 && !(fault = br_span_fault(&b->head, sources[0], false)))
-        step->piece = piece_read(b, sources[0]);
+        find_held(b, sources[0], step);
     for (uint32_t i = 0; !fault && b->error == 0 && i < n_sources; i++) {
         fault = br_span_fault(&b->head, sources[i], false);
-        if (!fault &&
-            (sources[i].count != step->span.count || piece_read(b, sources[i]) != step->piece))
+        if (!fault)
+            find_held(b, sources[i], &source);
+        if (!fault && (sources[i].count != step->span.count || source.piece != step->piece))
             fault = "a source has other pieces than the destination";
         if (!fault && br_span_overlap(sources[i], step->span) &&
             sources[i].first != step->span.first)
@@ -309,6 +325,8 @@ static void builder_add(struct br_builder *b, struct br_step step, const struct 
 
     if (b->error != 0 || !builder_check(b, &step, sources, n_sources))
         return;
+    if (step.sized_by == BR_SCRATCH || b->head.packed > 1)
+        b->head.by_block = false;
     step.first_source = b->sources.n;
     step.n_sources = n_sources;
     work = builder_append(b, &b->works, 1, sizeof *work);
@@ -341,13 +359,15 @@ static struct br_span builder_alias(const struct br_builder *b, struct br_span s
     return br_span_alias(&b->head, span);
 }
 
-/* A SEND or a RECV; `piece` matters only where scratch is received into. */
+/* A SEND or a RECV. like: where scratch is received into, a span of a user buffer with what the
+ * message holds. */
 static void builder_message(struct br_builder *b, enum br_step_kind kind, uint32_t peer,
-                            uint8_t level, struct br_span span, uint32_t piece)
+                            uint8_t level, struct br_span span, struct br_span like)
 {
-    struct br_step step = {
-        .kind = (uint8_t)kind, .level = level, .peer = peer, .span = span, .piece = piece};
+    struct br_step step = {.kind = (uint8_t)kind, .level = level, .peer = peer, .span = span};
 
+    if (b->head.pieces)
+        note_held(b, like, &step);
     if (peer < b->head.n)
         step.match = kind == BR_STEP_SEND ? b->sends[peer]++ : b->recvs[peer]++;
     builder_add(b, step, NULL, 0);
@@ -355,12 +375,14 @@ static void builder_message(struct br_builder *b, enum br_step_kind kind, uint32
 
 void br_builder_send(struct br_builder *b, uint32_t peer, uint8_t level, struct br_span span)
 {
-    builder_message(b, BR_STEP_SEND, peer, level, builder_alias(b, span), 0);
+    span = builder_alias(b, span);
+    builder_message(b, BR_STEP_SEND, peer, level, span, span);
 }
 
 void br_builder_recv(struct br_builder *b, uint32_t peer, uint8_t level, struct br_span span)
 {
-    builder_message(b, BR_STEP_RECV, peer, level, builder_alias(b, span), 0);
+    span = builder_alias(b, span);
+    builder_message(b, BR_STEP_RECV, peer, level, span, span);
 }
 
 struct br_span br_builder_recv_scratch(struct br_builder *b, uint32_t peer, uint8_t level,
@@ -370,8 +392,7 @@ struct br_span br_builder_recv_scratch(struct br_builder *b, uint32_t peer, uint
 
     if (like.buffer == BR_SCRATCH)
         builder_fail(b, "the pieces of a message are told by a span of a user buffer");
-    builder_message(b, BR_STEP_RECV, peer, level, span,
-                    b->head.pieces ? like.first % b->head.pieces : 0);
+    builder_message(b, BR_STEP_RECV, peer, level, span, builder_alias(b, like));
     return span;
 }
 

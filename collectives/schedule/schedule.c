@@ -20,6 +20,24 @@ const char *br_collective_name(enum br_collective collective)
     return (unsigned)collective < BR_COLLECTIVES ? names[collective] : "?";
 }
 
+const char *br_collective_uneven_name(enum br_collective collective)
+{
+    switch (collective) {
+    case BR_REDUCE_SCATTER:
+        return "reduce_scatterv";
+    case BR_ALLGATHER:
+        return "allgatherv";
+    case BR_ALLTOALL:
+        return "alltoallv";
+    case BR_GATHER:
+        return "gatherv";
+    case BR_SCATTER:
+        return "scatterv";
+    default:
+        return NULL;
+    }
+}
+
 int br_collective_find(const char *name, enum br_collective *collective)
 {
     for (unsigned i = 0; i < BR_COLLECTIVES; i++) {

@@ -54,12 +54,15 @@ struct br_step {
     uint8_t flags; /* enum br_step_flag, or-ed */
     /* SEND, RECV: the level of the network that the generator meant, or BR_LEVEL_ANY */
     uint8_t level;
-    uint32_t peer; /* SEND, RECV: rank */
+    uint8_t sized_by; /* BR_INPUT or BR_OUTPUT */
+    uint32_t peer;    /* SEND, RECV: rank */
     /* SEND, RECV: number of the message among those of this pair and direction, from 0 */
     uint32_t match;
     struct br_span span; /* SEND: what is read; else what is written */
-    /* bytes of every span of the step = those of pieces piece .. piece + span.count - 1 */
+    /* bytes of every span of the step = those of pieces piece .. piece + span.count - 1 ... */
     uint32_t piece;
+    /* ... of this block of user buffer `sized_by`, where blocks differ in size (engine/blocks.h) */
+    uint32_t block;
     uint32_t first_source; /* REDUCE, COPY: index into sources[] */
     /* REDUCE: at least 1, combined in this order; one may be exactly `span`. COPY: 1 */
     uint32_t n_sources;
@@ -77,6 +80,9 @@ struct br_schedule {
      * 3) */
     bool follows;
     uint32_t pieces; /* of each block */
+    /* every step of this rank moves pieces of one block and names it (br_step.block): so blocks may
+     * differ in size */
+    bool by_block;
     /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
     uint32_t packed;
     uint32_t n_steps, n_sources, n_successors, n_ready;
@@ -135,6 +141,8 @@ static inline uint32_t br_collective_blocks(enum br_collective collective, uint3
 /* The name of a collective, "allreduce", ...; and back: find returns 0, or -EINVAL with a message.
  */
 const char *br_collective_name(enum br_collective collective);
+/* The name of its form with blocks of different sizes, "allgatherv"; NULL: there is none. */
+const char *br_collective_uneven_name(enum br_collective collective);
 int br_collective_find(const char *name, enum br_collective *collective);
 
 /* First element of a piece when `elements` of one block are cut into `pieces`; piece == pieces

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/call.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
@@ -94,7 +95,7 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 {
     size_t bytes;
 
-    if (op->kind != BR_OPERATION_COLLECTIVE ||
+    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) ||
         (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);

@@ -68,6 +68,7 @@
 
 #include <braid/stats.h>
 #include <braid/types.h>
+#include <braid/vector.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -453,6 +454,9 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
                        struct braid_op **op);
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
                        struct braid_op **op);
+
+/* Collectives with blocks of different sizes: braid_alltoallv(), braid_allgatherv() and the like
+ * are in vector.h. */
 
 /* ---- point to point -------------------------------------------------------------------------- */
 

@@ -20,6 +20,7 @@ static struct collective_case case_of(const struct call *c)
         .count = c->count,
         .root = c->root,
         .in_place = c->in_place,
+        .uneven = c->uneven,
     };
 }
 
@@ -30,6 +31,7 @@ void call_create(struct call *c, const struct job *job)
     c->ops = calloc((size_t)job->n, sizeof *c->ops);
     c->buffers = calloc((size_t)job->n, sizeof *c->buffers);
     c->memory = calloc((size_t)job->n, sizeof *c->memory);
+    c->arrays = calloc(4 * (size_t)job->n * (size_t)job->n, sizeof *c->arrays);
     for (int r = 0; r < job->n; r++)
         c->memory[r] = malloc(most);
 }
@@ -55,6 +57,15 @@ void call_prepare(struct call *c, const struct job *job, int rank)
     case_fill(&of, rank, &c->buffers[rank]);
     op->send = c->buffers[rank].send;
     op->recv = c->buffers[rank].recv;
+    for (int i = 0; i < BR_SCRATCH && c->uneven; i++) {
+        size_t n = (size_t)job->n, *counts = c->arrays + (4 * (size_t)rank + 2 * (size_t)i) * n;
+
+        case_arrays(&of, job->n, (enum br_buffer)i, rank, counts, counts + n);
+        if (i == BR_INPUT ? c->buffers[rank].reads : c->buffers[rank].writes)
+            op->blocks[i] = (struct br_blocks){counts, counts + n};
+    }
+    if (c->uneven)
+        op->count = case_most(&of, job->n, rank);
 }
 
 void call_destroy(struct call *c, const struct job *job)
@@ -64,6 +75,7 @@ void call_destroy(struct call *c, const struct job *job)
     free(c->ops);
     free(c->buffers);
     free(c->memory);
+    free(c->arrays);
 }
 
 void call_submit(struct call *c, struct job *job)
@@ -84,13 +96,13 @@ void call_check(const struct call *c, const struct job *job)
         bool same = r && case_same_everywhere(c->collective);
 
         if (c->ops[r].status)
-            fail_msg("%s: %s", br_collective_name(c->collective), c->ops[r].message);
+            fail_msg("%s: %s", case_name(&of), c->ops[r].message);
         if (!case_check(&of, job->n, r, &c->buffers[r], same ? c->buffers[0].recv : NULL, text,
                         sizeof text))
             fail_msg("%s %s of %zu %s %s, rank %d of %d (in place %d): %s",
-                     c->algorithm ? c->algorithm : "auto", br_collective_name(c->collective),
-                     c->count, br_type_name(c->type), br_reduction_name(c->reduction), r, job->n,
-                     c->in_place, text);
+                     c->algorithm ? c->algorithm : "auto", case_name(&of), c->count,
+                     br_type_name(c->type), br_reduction_name(c->reduction), r, job->n, c->in_place,
+                     text);
     }
 }
 

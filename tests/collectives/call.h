@@ -13,13 +13,14 @@ struct call {
     enum braid_type type;
     enum braid_reduction reduction;
     int root;
-    bool in_place;
+    bool in_place, uneven;
     const char *algorithm;
     int32_t priority;
 
     struct br_operation *ops;     /* of each rank */
     struct case_buffers *buffers; /* of each rank, in its memory */
     uint8_t **memory;
+    size_t *arrays; /* uneven: of each rank, counts and offsets of both buffers, n entries each */
 };
 
 /* Buffers and operations of all ranks. */

@@ -4,14 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "collectives/schedule/type.h"
 
 #define GUARD_BYTE 0xa5
 #define OLD_BYTE   0xee /* of a result before the call */
 
-const char *case_name(enum br_collective collective)
+const char *case_name(const struct collective_case *c)
 {
-    return collective == CASE_SENDRECV ? "sendrecv" : br_collective_name(collective);
+    if (c->collective == CASE_SENDRECV)
+        return "sendrecv";
+    return c->uneven ? br_collective_uneven_name(c->collective) : br_collective_name(c->collective);
 }
 
 static size_t blocks(const struct collective_case *c, int n, enum br_buffer buffer)
@@ -19,6 +22,83 @@ static size_t blocks(const struct collective_case *c, int n, enum br_buffer buff
     return c->collective == CASE_SENDRECV
                ? 1
                : br_collective_blocks(c->collective, (uint32_t)n, buffer);
+}
+
+size_t case_count(const struct collective_case *c, int from, int to)
+{
+    uint64_t key = (uint64_t)from * 64 + (uint64_t)to, words[2];
+
+    if (!c->uneven)
+        return c->count;
+    if (c->collective == BR_ALLGATHER || c->collective == BR_GATHER)
+        key = (uint64_t)from;
+    else if (c->collective != BR_ALLTOALL)
+        key = (uint64_t)to;
+    else if (c->in_place && from > to)
+        key = (uint64_t)to * 64 + (uint64_t)from;
+    words[0] = c->data.seed;
+    words[1] = key;
+    key = br_digest(words, 2);
+    return key % 4 == 0 ? 0 : key % 4 == 1 ? c->count : key / 4 % (c->count + 1);
+}
+
+size_t case_block(const struct collective_case *c, enum br_buffer buffer, int rank, int block)
+{
+    if (blocks(c, 2, buffer) == 1) /* of this rank, or for it */
+        return case_count(c, rank, rank);
+    return buffer == BR_INPUT ? case_count(c, rank, block) : case_count(c, block, rank);
+}
+
+size_t case_elements(const struct collective_case *c, int n, enum br_buffer buffer, int rank)
+{
+    size_t elements = 0;
+
+    for (int b = 0; b < (int)blocks(c, n, buffer); b++)
+        elements += case_block(c, buffer, rank, b);
+    return elements;
+}
+
+size_t case_most(const struct collective_case *c, int n, int rank)
+{
+    size_t most = 0;
+
+    for (int i = 0; i < BR_SCRATCH; i++)
+        for (int b = 0; b < (int)blocks(c, n, (enum br_buffer)i); b++) {
+            bool has = i == BR_INPUT ? !br_collective_from_root(c->collective)
+                                     : !br_collective_to_root(c->collective);
+            size_t count = has || rank == c->root ? case_block(c, (enum br_buffer)i, rank, b) : 0;
+
+            most = count > most ? count : most;
+        }
+    return most;
+}
+
+bool case_packed(const struct collective_case *c)
+{
+    return !c->uneven || c->data.seed & 8;
+}
+
+size_t case_offset(const struct collective_case *c, int n, enum br_buffer buffer, int rank,
+                   int block)
+{
+    size_t offset = 0;
+
+    if (blocks(c, n, buffer) == 1)
+        return 0;
+    if (!case_packed(c)) /* at the end of its place */
+        return (size_t)block * c->count + c->count - case_block(c, buffer, rank, block);
+    for (int b = 0; b < block; b++)
+        offset += case_block(c, buffer, rank, b);
+    return offset;
+}
+
+void case_arrays(const struct collective_case *c, int n, enum br_buffer buffer, int rank,
+                 size_t *counts, size_t *offsets)
+{
+    for (int b = 0; b < (int)blocks(c, n, buffer); b++) {
+        counts[b] = case_block(c, buffer, rank, b);
+        offsets[b] = case_offset(c, n, buffer, rank, b);
+    }
 }
 
 size_t case_blocks(const struct collective_case *c, int n)
@@ -39,7 +119,7 @@ void case_bytes(const struct collective_case *c, int n, size_t *send, size_t *re
 struct case_buffers case_place(const struct collective_case *c, int n, int rank, uint8_t *send,
                                uint8_t *recv)
 {
-    size_t block = c->count * br_type_size(c->data.type);
+    size_t size = br_type_size(c->data.type);
     bool rooted = c->collective != CASE_SENDRECV;
     struct case_buffers b = {
         .send = send,
@@ -51,14 +131,18 @@ struct case_buffers case_place(const struct collective_case *c, int n, int rank,
     };
 
     case_bytes(c, n, &b.send_bytes, &b.recv_bytes);
-    if (!c->in_place)
-        return b;
-    b.send_whole = b.send_bytes >= b.recv_bytes;
-    b.recv_whole = b.recv_bytes >= b.send_bytes;
+    if (c->in_place) {
+        b.send_whole = b.send_bytes >= b.recv_bytes;
+        b.recv_whole = b.recv_bytes >= b.send_bytes;
+    }
+    if (c->uneven && blocks(c, n, BR_INPUT) == 1)
+        b.send_bytes = case_block(c, BR_INPUT, rank, 0) * size;
+    if (c->uneven && blocks(c, n, BR_OUTPUT) == 1)
+        b.recv_bytes = case_block(c, BR_OUTPUT, rank, 0) * size;
     if (!b.recv_whole)
-        b.recv = send + block * (size_t)rank;
-    else
-        b.send = recv + (b.send_whole ? 0 : block * (size_t)rank);
+        b.recv = send + case_offset(c, n, BR_INPUT, rank, rank) * size;
+    else if (c->in_place)
+        b.send = recv + (b.send_whole ? 0 : case_offset(c, n, BR_OUTPUT, rank, rank) * size);
     return b;
 }
 
@@ -89,22 +173,25 @@ void case_fill(const struct collective_case *c, int rank, const struct case_buff
 /* Elements of the result that are wrong. */
 static size_t count_wrong(const struct collective_case *c, int n, int rank, const uint8_t *recv)
 {
-    size_t block = c->count * br_type_size(c->data.type), own = c->count * (size_t)rank, wrong = 0;
+    size_t size = br_type_size(c->data.type), wrong = 0;
 
     switch (c->collective) {
     case CASE_SENDRECV:
         return br_data_wrong_copy(&c->data, (rank + n - 1) % n, 0, recv, c->count);
     case BR_REDUCE_SCATTER:
-        return br_data_wrong_reduced(&c->data, n, own, recv, c->count);
+        return br_data_wrong_reduced(&c->data, n, case_offset(c, n, BR_INPUT, rank, rank), recv,
+                                     case_block(c, BR_OUTPUT, rank, 0));
     case BR_ALLGATHER:
     case BR_GATHER:
     case BR_ALLTOALL:
         for (int r = 0; r < n; r++)
-            wrong += br_data_wrong_copy(&c->data, r, c->collective == BR_ALLTOALL ? own : 0,
-                                        recv + block * (size_t)r, c->count);
+            wrong += br_data_wrong_copy(&c->data, r, case_offset(c, n, BR_INPUT, r, rank),
+                                        recv + case_offset(c, n, BR_OUTPUT, rank, r) * size,
+                                        case_block(c, BR_OUTPUT, rank, r));
         return wrong;
     case BR_SCATTER:
-        return br_data_wrong_copy(&c->data, c->root, own, recv, c->count);
+        return br_data_wrong_copy(&c->data, c->root, case_offset(c, n, BR_INPUT, c->root, rank),
+                                  recv, case_block(c, BR_OUTPUT, rank, 0));
     case BR_BROADCAST:
         return br_data_wrong_copy(&c->data, c->root, 0, recv, c->count);
     case BR_BARRIER:
@@ -112,6 +199,29 @@ static size_t count_wrong(const struct collective_case *c, int n, int rank, cons
     default:
         return br_data_wrong_reduced(&c->data, n, 0, recv, c->count);
     }
+}
+
+/* Elements between the blocks of the result that the call has written; in place the input may stand
+ * there. */
+static size_t gaps_wrong(const struct collective_case *c, int n, int rank,
+                         const struct case_buffers *b)
+{
+    size_t size = br_type_size(c->data.type), end = 0, wrong = 0, most = b->recv_bytes / size;
+    int count = (int)blocks(c, n, BR_OUTPUT);
+
+    for (int block = 0; block <= count; block++) {
+        size_t next = block < count ? case_offset(c, n, BR_OUTPUT, rank, block) : most;
+        const uint8_t *gap = b->recv + end * size;
+
+        if (c->in_place && c->collective == BR_ALLTOALL)
+            wrong += br_data_wrong_copy(&c->data, rank, end, gap, next - end);
+        else
+            for (size_t i = 0; i < (next - end) * size; i++)
+                wrong += gap[i] != OLD_BYTE;
+        if (block < count)
+            end = next + case_block(c, BR_OUTPUT, rank, block);
+    }
+    return wrong;
 }
 
 bool case_same_everywhere(enum br_collective collective)
@@ -130,6 +240,8 @@ bool case_check(const struct collective_case *c, int n, int rank, const struct c
                  "the result has other bits than that of another rank, or of the same call before");
     else if (wrong)
         snprintf(text, bytes, "%zu elements are wrong", wrong);
+    else if (c->uneven && b->writes && (wrong = gaps_wrong(c, n, rank, b)))
+        snprintf(text, bytes, "%zu elements between blocks were written", wrong);
     else if (!c->in_place &&
              (wrong = br_data_wrong_copy(&c->data, rank, 0, b->send,
                                          b->send_bytes / br_type_size(c->data.type))))

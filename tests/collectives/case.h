@@ -34,6 +34,9 @@ struct collective_case {
     size_t count;        /* elements of a block */
     int root;
     bool in_place;
+    /* blocks of different sizes, up to `count`, some of them empty, in part with gaps between
+     * them: allgatherv and the like */
+    bool uneven;
 };
 
 /* The buffers of a rank. In place one of them may be a block of the other; then only the other is
@@ -46,7 +49,22 @@ struct case_buffers {
     bool reads, writes;
 };
 
-const char *case_name(enum br_collective collective);
+const char *case_name(const struct collective_case *c);
+/* Elements of the block that goes from one rank to another; or from, or to, all. */
+size_t case_count(const struct collective_case *c, int from, int to);
+/* Where a block of a rank's buffer begins, in elements, and how many it has. */
+size_t case_offset(const struct collective_case *c, int n, enum br_buffer buffer, int rank,
+                   int block);
+size_t case_block(const struct collective_case *c, enum br_buffer buffer, int rank, int block);
+/* Writes counts and offsets of a rank's buffer, for each of its blocks, to the arrays. */
+void case_arrays(const struct collective_case *c, int n, enum br_buffer buffer, int rank,
+                 size_t *counts, size_t *offsets);
+/* Elements of all blocks of a rank's buffer. */
+size_t case_elements(const struct collective_case *c, int n, enum br_buffer buffer, int rank);
+/* Elements of the largest block that a rank knows of. */
+size_t case_most(const struct collective_case *c, int n, int rank);
+/* Do blocks follow each other without gaps? */
+bool case_packed(const struct collective_case *c);
 size_t case_blocks(const struct collective_case *c, int n); /* of the larger buffer */
 void case_bytes(const struct collective_case *c, int n, size_t *send, size_t *recv);
 

@@ -45,9 +45,11 @@ void storm_name_call(const struct storm *s, int call, char *text, size_t bytes)
 
     if (c->kind == BR_OPERATION_COLLECTIVE)
         snprintf(text, bytes, "call %d (%s %s of %zu %s %s, root %d, communicator %d%s%s)", call,
-                 c->algorithm, br_collective_name(c->collective), c->count, br_type_name(c->type),
-                 br_reduction_name(c->reduction), c->root, c->comm, c->in_place ? ", in place" : "",
-                 c->again >= 0 ? ", again" : "");
+                 c->algorithm,
+                 c->uneven ? br_collective_uneven_name(c->collective)
+                           : br_collective_name(c->collective),
+                 c->count, br_type_name(c->type), br_reduction_name(c->reduction), c->root, c->comm,
+                 c->in_place ? ", in place" : "", c->again >= 0 ? ", again" : "");
     else
         snprintf(text, bytes, "call %d (%s of %zu bytes, %d to %d, tag %u, communicator %d%s%s)",
                  call, kinds[c->kind], c->count, c->from, c->to, c->tag, c->comm,
@@ -81,6 +83,7 @@ static struct collective_case case_of(const struct storm *s, int call)
         .count = c->count,
         .root = c->root,
         .in_place = c->in_place,
+        .uneven = c->uneven,
     };
 }
 
@@ -164,6 +167,15 @@ void storm_prepare(struct storm *s, int call, int rank)
         part->op.send = NULL;
     if (!c->in_place && br_collective_to_root(c->collective) && !is_root)
         part->op.recv = NULL;
+    for (int i = 0; i < BR_SCRATCH && c->uneven; i++) {
+        size_t *counts = part->sizes + 2 * (size_t)i * STORM_RANKS, *offsets = counts + STORM_RANKS;
+
+        case_arrays(&of, comm->n, (enum br_buffer)i, storm_rank_in(comm, rank), counts, offsets);
+        if (i == BR_INPUT ? b.reads : b.writes)
+            part->op.blocks[i] = (struct br_blocks){counts, offsets};
+    }
+    if (c->uneven)
+        part->op.count = case_most(&of, comm->n, storm_rank_in(comm, rank));
 }
 
 void storm_fill_region(struct storm *s, int rank)

@@ -180,6 +180,10 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan,
         size *= (size_t)plan->n;
     call->count = call->collective == BR_BARRIER ? 0 : bytes / size + below(r, 3);
     draw_algorithm(r, plan, call);
+    /* with what is drawn already, so that a seed stays what it was */
+    call->uneven = br_collective_uneven_name(call->collective) && call->count % 2 &&
+                   strcmp(call->algorithm, br_algorithm_name(BR_TREE)) != 0 &&
+                   strcmp(call->algorithm, br_algorithm_name(BR_BRUCK)) != 0;
 }
 
 static void draw_call(struct br_random *r, struct storm_plan *plan, struct storm_call *call,

@@ -43,6 +43,7 @@ struct storm_call {
     enum braid_type type;
     enum braid_reduction reduction;
     bool in_place;
+    bool uneven;        /* blocks of different sizes (case.h) */
     bool stale_key;     /* put, get: to be refused */
     int comm;           /* that a collective or message is of */
     int root, from, to; /* root: rank in it; from, to: in the job */
@@ -94,9 +95,10 @@ struct storm_part {
     /* guard, what is sent, guard, what is received, guard; of this call, or NULL: of call->again */
     uint8_t *block;
     size_t bytes;
-    uint8_t overwritten;  /* with this, after the last end */
-    bool put_overwritten; /* put: the place in the other rank's region, too */
-    uint64_t added;       /* fetch-and-add: times it has ended well */
+    size_t sizes[4 * STORM_RANKS]; /* uneven: counts and offsets of both buffers, n entries each */
+    uint8_t overwritten;           /* with this, after the last end */
+    bool put_overwritten;          /* put: the place in the other rank's region, too */
+    uint64_t added;                /* fetch-and-add: times it has ended well */
 };
 
 struct storm_rank {

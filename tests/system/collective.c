@@ -7,6 +7,7 @@
 
 #include "collectives/schedule/type.h"
 #include "tests/system/app_gpu.h"
+#include "tests/system/ranks.h"
 
 const char *const collective_ways[] = {"blocking", "wait", "test", "short waits", "persistent"};
 
@@ -25,6 +26,49 @@ struct case_buffers collective_seen(const struct case_buffers *buffers)
     return seen;
 }
 
+/* Displacements are left out where blocks follow each other. */
+static int submit_uneven(struct braid_comm *comm, const struct collective_call *call,
+                         const void *send, void *recv, struct braid_op **op)
+{
+    const struct collective_case *c = &call->of;
+    const struct braid_options *o = &call->options;
+    enum braid_type type = c->data.type;
+    bool keep = call->form == WAY_PERSISTENT, packed = case_packed(c);
+    size_t arrays[4][RANKS_MOST],
+        *counts[2] = {arrays[0], arrays[2]},
+        *offsets[2] = {packed ? NULL : arrays[1], packed ? NULL : arrays[3]};
+    int root = c->root, n = braid_size(comm), rank = braid_rank(comm), rc;
+
+    for (int i = 0; i < 2; i++)
+        case_arrays(c, n, (enum br_buffer)i, rank, arrays[2 * i], arrays[2 * i + 1]);
+    switch (c->collective) {
+    case BR_ALLTOALL:
+        rc = (keep ? braid_alltoallv_init : braid_alltoallv)(
+            comm, send, counts[0], offsets[0], recv, counts[1], offsets[1], type, o, op);
+        break;
+    case BR_ALLGATHER:
+        rc = (keep ? braid_allgatherv_init : braid_allgatherv)(comm, send, counts[0][0], recv,
+                                                               counts[1], offsets[1], type, o, op);
+        break;
+    case BR_REDUCE_SCATTER:
+        rc = (keep ? braid_reduce_scatterv_init : braid_reduce_scatterv)(
+            comm, send, counts[0], offsets[0], recv, type, c->data.reduction, o, op);
+        break;
+    case BR_GATHER:
+        rc = (keep ? braid_gatherv_init
+                   : braid_gatherv)(comm, send, counts[0][0], recv, rank == root ? counts[1] : NULL,
+                                    rank == root ? offsets[1] : NULL, type, root, o, op);
+        break;
+    default:
+        rc = (keep ? braid_scatterv_init : braid_scatterv)(
+            comm, send, rank == root ? counts[0] : NULL, rank == root ? offsets[0] : NULL, recv,
+            counts[1][0], type, root, o, op);
+        break;
+    }
+    memset(arrays, 0xff, sizeof arrays); /* they are copied */
+    return rc;
+}
+
 static int submit(struct braid_comm *comm, const struct collective_call *call, const void *send,
                   void *recv, struct braid_op **op)
 {
@@ -35,6 +79,8 @@ static int submit(struct braid_comm *comm, const struct collective_call *call, c
     bool keep = call->form == WAY_PERSISTENT;
     int root = c->root;
 
+    if (c->uneven)
+        return submit_uneven(comm, call, send, recv, op);
     switch (c->collective) {
     case BR_ALLREDUCE:
         return (keep ? braid_allreduce_init : braid_allreduce)(comm, send, recv, c->count, type, by,
@@ -138,7 +184,7 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
     fprintf(
         stderr,
         "rank %d of %d: %s %s %s, %zu elements, root %d, %s, algorithm %s, priority %d, %s: %s\n",
-        braid_rank(comm), braid_size(comm), case_name(c->collective), br_type_name(c->data.type),
+        braid_rank(comm), braid_size(comm), case_name(c), br_type_name(c->data.type),
         br_reduction_name(c->data.reduction), c->count, c->root, c->in_place ? "in place" : "apart",
         call->options.algorithm ? call->options.algorithm : "auto", call->options.priority,
         collective_ways[call->form], text);

@@ -92,28 +92,38 @@ static struct backend backends[] = {
 static const struct {
     enum br_collective collective;
     const char *algorithms[9]; /* besides the one that is chosen */
+    bool uneven;               /* the form with blocks of different sizes */
 } collectives[] = {
-    {BR_ALLREDUCE, {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"}},
-    {BR_REDUCE_SCATTER, {"ring", "direct", "halving"}},
-    {BR_ALLGATHER, {"ring", "direct", "halving"}},
+    {BR_ALLREDUCE,
+     {"ring", "direct", "halving", "flat", "binary_tree", "double_tree", "doubling"},
+     false},
+    {BR_REDUCE_SCATTER, {"ring", "direct", "halving"}, false},
+    {BR_ALLGATHER, {"ring", "direct", "halving"}, false},
     {BR_BROADCAST,
-     {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"}},
-    {BR_REDUCE, {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"}},
-    {BR_ALLTOALL, {"direct", "bruck"}},
-    {BR_GATHER, {"flat", "tree"}},
-    {BR_SCATTER, {"flat", "tree"}},
-    {BR_BARRIER, {"dissemination"}},
-    {CASE_SENDRECV, {NULL}},
+     {"ring", "direct", "halving", "flat", "tree", "chain", "binary_tree", "double_tree"},
+     false},
+    {BR_REDUCE, {"ring", "direct", "flat", "tree", "chain", "binary_tree", "double_tree"}, false},
+    {BR_ALLTOALL, {"direct", "bruck"}, false},
+    {BR_GATHER, {"flat", "tree"}, false},
+    {BR_SCATTER, {"flat", "tree"}, false},
+    {BR_BARRIER, {"dissemination"}, false},
+    {CASE_SENDRECV, {NULL}, false},
+    {BR_ALLTOALL, {NULL}, true},
+    {BR_ALLGATHER, {"ring", "halving"}, true},
+    {BR_REDUCE_SCATTER, {"ring"}, true},
+    {BR_GATHER, {NULL}, true},
+    {BR_SCATTER, {NULL}, true},
 };
 #define COLLECTIVES (int)(sizeof collectives / sizeof *collectives)
 
 /* The value `number` of the axis; beyond the last one: false. */
-static bool algorithm(int number, enum br_collective *collective, const char **name)
+static bool algorithm(int number, enum br_collective *collective, const char **name, bool *uneven)
 {
     for (int c = 0; c < COLLECTIVES; c++)
         for (int a = -1; a < 0 || collectives[c].algorithms[a]; a++)
             if (!number--) {
                 *collective = collectives[c].collective;
+                *uneven = collectives[c].uneven;
                 *name = a < 0 ? NULL : collectives[c].algorithms[a];
                 return true;
             }
@@ -135,6 +145,7 @@ static bool allowed(const int *row, void *context)
     const int *only = context;
     enum br_collective collective;
     const char *name;
+    bool uneven;
 
     if (*only < 0 ? backends[row[BACKEND]].guest : row[BACKEND] != *only)
         return false;
@@ -142,7 +153,7 @@ static bool allowed(const int *row, void *context)
         return false;
     if (!backends[row[BACKEND]].gpu && (row[SEND_MEMORY] == OF_GPU || row[RECV_MEMORY] == OF_GPU))
         return false;
-    algorithm(row[ALGORITHM], &collective, &name);
+    algorithm(row[ALGORITHM], &collective, &name, &uneven);
     if (collective != CASE_SENDRECV && br_collective_reduces(collective) &&
         !br_type_has_reduction((enum braid_type)row[TYPE], (enum braid_reduction)row[REDUCTION]))
         return false;
@@ -179,7 +190,7 @@ static int wrong(const struct rank *r, const struct combination *c, const char *
 {
     fprintf(stderr, "BRAID_MATRIX_SEED=%llu row %d, rank %d of %d, from %s to %s: %s of %s\n",
             (unsigned long long)r->seed, r->row, r->rank, r->size, memories[c->send_memory],
-            memories[c->recv_memory], what, case_name(c->call.of.collective));
+            memories[c->recv_memory], what, case_name(&c->call.of));
     return 1;
 }
 
@@ -194,7 +205,7 @@ static struct combination combine(const struct rank *r, const int *row)
     of->data.seed = br_random_next(&random);
     of->data.type = (enum braid_type)row[TYPE];
     of->data.reduction = (enum braid_reduction)row[REDUCTION];
-    algorithm(row[ALGORITHM], &of->collective, &c.call.options.algorithm);
+    algorithm(row[ALGORITHM], &of->collective, &c.call.options.algorithm, &of->uneven);
     size = br_type_size(of->data.type);
     most = (backends[row[BACKEND]].guest ? FEW : MOST) / size / case_blocks(of, r->size);
     of->count = sizes[row[SIZE]] < 0 ? (size_t)-sizes[row[SIZE]] / size : (size_t)sizes[row[SIZE]];
@@ -223,8 +234,12 @@ static struct combination combine(const struct rank *r, const int *row)
 static int check_copies(const struct rank *r, const struct combination *c,
                         const struct braid_stats *before, const struct case_buffers *b)
 {
-    size_t to_host = b->reads && own_gpu_view(b->send) != b->send ? b->send_bytes : 0;
-    size_t to_gpu = b->writes && own_gpu_view(b->recv) != b->recv ? b->recv_bytes : 0;
+    const struct collective_case *of = &c->call.of;
+    size_t size = of->collective == BR_BARRIER ? 0 : br_type_size(of->data.type),
+           reads = case_elements(of, r->size, BR_INPUT, r->rank) * size,
+           writes = case_elements(of, r->size, BR_OUTPUT, r->rank) * size,
+           to_host = b->reads && own_gpu_view(b->send) != b->send ? reads : 0,
+           to_gpu = b->writes && own_gpu_view(b->recv) != b->recv ? writes : 0;
     struct braid_stats after = {0};
 
     if (braid_stats(r->comm, &after))
@@ -232,9 +247,12 @@ static int check_copies(const struct rank *r, const struct combination *c,
     after.gpu_to_host_bytes -= before->gpu_to_host_bytes;
     after.host_to_gpu_bytes -= before->host_to_gpu_bytes;
     /* Off the shared segment the own block is fetched both as input and as output. */
-    if (c->call.of.in_place && to_host > b->recv_bytes &&
-        after.gpu_to_host_bytes == to_host + b->recv_bytes)
-        to_host += b->recv_bytes;
+    if (of->in_place && to_host >= writes + !of->uneven &&
+        after.gpu_to_host_bytes == to_host + writes)
+        to_host += writes;
+    /* An all-reduce may stay on the GPUs of the host. */
+    if (of->collective == BR_ALLREDUCE && after.gpu_reduced_bytes > before->gpu_reduced_bytes)
+        return 0;
     if (after.gpu_to_host_bytes != to_host)
         return wrong(r, c, "bytes were copied from the GPU, another number than are read");
     if (after.host_to_gpu_bytes != to_gpu)
@@ -368,6 +386,7 @@ static int make_table(void **state)
     struct pairwise of = {.axes = AXES, .allowed = allowed, .context = &only};
     enum br_collective collective;
     const char *name;
+    bool uneven;
 
     (void)state;
     table.seed = of.seed = (uint64_t)setting("BRAID_MATRIX_SEED", 1);
@@ -378,7 +397,7 @@ static int make_table(void **state)
            (const int[AXES]){BACKENDS, 9, 0, BRAID_TYPES, BRAID_REDUCTIONS, SIZES, 2, 3, MEMORIES,
                              MEMORIES, 2, WAYS + 1},
            sizeof(int[AXES]));
-    while (algorithm(of.values[ALGORITHM], &collective, &name))
+    while (algorithm(of.values[ALGORITHM], &collective, &name, &uneven))
         of.values[ALGORITHM]++;
     table.n = pairwise_rows(&of, &table.rows);
     return 0;

@@ -107,6 +107,21 @@ static int check_read(const struct state *s, uint32_t number, struct br_span spa
     return 0;
 }
 
+/* After a step: what it has moved must be of the block that it names, whose size it has. In place
+ * OUTPUT may stand for INPUT, with the same sizes. */
+static int check_block(const struct state *s, uint32_t number)
+{
+    const struct br_schedule *schedule = s->m->schedules[s->m->rank[number]];
+    const struct br_step *step = br_matching_step(s->m, number);
+    uint32_t identity = s->values[value_of(s, schedule->rank, step->span, 0)].identity,
+             chunk = step->block * schedule->pieces + step->piece;
+
+    if (!schedule->by_block || identity == identity_of(schedule, step->sized_by, chunk) ||
+        (schedule->in_place && identity == identity_of(schedule, BR_INPUT, chunk)))
+        return 0;
+    return wrong(s, number, "says that it holds another block");
+}
+
 static void copy_value(struct state *s, uint32_t to, uint32_t from, int32_t writer)
 {
     s->values[to] = s->values[from];
@@ -183,8 +198,8 @@ static int run_step(struct state *s, uint32_t number, uint64_t *set)
     if (rc != 0)
         return rc;
     if (step->kind == BR_STEP_REDUCE)
-        return run_reduce(s, number, set);
-    for (uint32_t i = 0; i < step->span.count; i++) {
+        rc = run_reduce(s, number, set);
+    for (uint32_t i = 0; step->kind != BR_STEP_REDUCE && i < step->span.count; i++) {
         uint32_t own = value_of(s, rank, step->span, i);
 
         if (step->kind == BR_STEP_SEND)
@@ -194,7 +209,7 @@ static int run_step(struct state *s, uint32_t number, uint64_t *set)
         else
             copy_value(s, own, value_of(s, rank, sources[0].span, i), writer);
     }
-    return 0;
+    return rc != 0 ? rc : check_block(s, number);
 }
 
 static void release(struct state *s, uint32_t number)

@@ -12,22 +12,21 @@ void br_generate_exchange(struct br_builder *b)
 {
     const struct br_schedule *head = br_builder_schedule(b);
     uint32_t n = head->n, rank = head->rank;
-    struct br_span aside = {0};
 
     br_builder_set_pieces(b, 1);
-    if (head->in_place && n > 1)
-        aside = br_builder_scratch(b, n - 1);
     for (uint32_t i = 1; i < n; i++) {
         uint32_t to = (rank + i) % n, from = (rank + n - i) % n;
-        struct br_span scratch = {BR_SCRATCH, aside.first + i - 1, 1},
-                       output = {BR_OUTPUT, from, 1};
+        struct br_span output = {BR_OUTPUT, from, 1};
 
         br_builder_send(b, to, BR_LEVEL_ANY, (struct br_span){BR_INPUT, to, 1});
-        br_builder_recv(b, from, BR_LEVEL_ANY, head->in_place ? scratch : output);
+        if (head->in_place) /* scratch i - 1 */
+            br_builder_recv_scratch(b, from, BR_LEVEL_ANY, output);
+        else
+            br_builder_recv(b, from, BR_LEVEL_ANY, output);
     }
     for (uint32_t i = 1; i < n && head->in_place; i++)
         br_builder_copy(b, (struct br_span){BR_OUTPUT, (rank + n - i) % n, 1},
-                        (struct br_span){BR_SCRATCH, aside.first + i - 1, 1});
+                        (struct br_span){BR_SCRATCH, i - 1, 1});
     br_builder_copy(b, (struct br_span){BR_OUTPUT, rank, 1}, (struct br_span){BR_INPUT, rank, 1});
 }
 

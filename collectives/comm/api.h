@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of public calls share. Any thread; name: of the public function, for messages. */
+#ifndef BR_COLLECTIVES_COMM_API_H
+#define BR_COLLECTIVES_COMM_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <braid/braid.h>
+
+#include "collectives/schedule/schedule.h"
+
+struct br_operation;
+
+/* Checks the options of a call, NULL for the defaults, and puts *copy in place of *options where
+ * the caller's struct has another size than ours. 0, or -EINVAL with a message. */
+int br_api_check_options(const char *name, const struct braid_options **options,
+                         struct braid_options *copy);
+/* The same for what a collective says besides its buffers. */
+int br_api_check_values(const struct braid_comm *comm, const char *name,
+                        enum br_collective collective, enum braid_type type,
+                        enum braid_reduction reduction, int root);
+
+/* Writes options, or the defaults for NULL, into an operation. */
+void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,
+                          struct br_operation *op);
+
+/* Does a call block? Only where the caller has given no place for a handle and no function. */
+bool br_api_blocks(const struct braid_options *options, struct braid_op **out);
+
+/* A collective that is filled in begins, and its call blocks if br_api_blocks(). A persistent one
+ * is prepared only. On an error the operation is put back. */
+int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out);
+
+#endif
