@@ -71,6 +71,10 @@ cc main.c $(pkg-config --cflags --libs braid)
 lib=$(dirname "$(find "$PWD/prefix" -name libbraid.so)"); export PKG_CONFIG_PATH=$lib/pkgconfig; cc main.c $(pkg-config --cflags --libs braid) -Wl,-rpath,"$lib"
 braid run -n 4 -- ./a.out
 =
+pip install ./bindings/python
+- python/install does
+braid run -n 4 -- python3 examples/hello.py
+- python/install does, where the package was built
 braid info
 =
 braid run -n N [--rails R] -- CMD

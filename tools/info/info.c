@@ -316,6 +316,7 @@ int br_tool_info(int argc, char **argv)
     br_info_gather_settings(root);
     gather_algorithms(root);
     gather_limits(root);
+    br_info_gather_bindings(root);
     gather_missing(root);
     if (json) {
         rc = br_output_json(stdout, root);
@@ -327,6 +328,7 @@ int br_tool_info(int argc, char **argv)
         br_info_print_topology(root);
         br_info_print_settings(root);
         print_algorithms(root);
+        br_info_print_bindings(root);
         print_rest(root);
     }
     cJSON_Delete(root);

@@ -26,6 +26,10 @@ void br_info_print_settings(const cJSON *root);
 void br_info_gather_topology(cJSON *root);
 void br_info_print_topology(const cJSON *root);
 
+/* Adds "bindings", by language: {"python": {"built", "version", "folder", "why_not"}}. */
+void br_info_gather_bindings(cJSON *root);
+void br_info_print_bindings(const cJSON *root);
+
 /* A member of an object of the tree; "" and 0 when there is none. */
 static inline const char *br_info_text(const cJSON *object, const char *name)
 {

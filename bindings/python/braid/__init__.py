@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""braid: collectives and messages over all NICs of a host at once, from Python.
+
+    import braid, numpy
+    with braid.init() as comm:                  # rank and peers from the environment of the launcher
+        x = comm.empty(1000, "f4")              # or any numpy array, torch tensor, bytearray, ...
+        comm.allreduce(x, op="avg")             # in place
+
+doc/python.md has the rest, and include/braid/braid.h what each operation promises.
+"""
+from braid._braid import ffi as _ffi, lib as _lib
+from braid.buffer import REDUCTIONS as _REDUCTIONS, TYPES as _TYPES
+from braid.collectives import Options
+from braid.comm import Comm, Peer, Rail, Stats, init
+from braid.errors import Error
+from braid.memory import Key, Region
+from braid.op import Operation
+from braid.parameters import Parameters
+from braid.session import Session
+
+__version__: str = _ffi.string(_lib.braid_version()).decode()
+types = tuple(_TYPES)  #: of elements, by name
+reductions = tuple(_REDUCTIONS)  #: by name
+
+__all__ = ["Comm", "Error", "Key", "Operation", "Options", "Parameters", "Peer", "Rail", "Region", "Session", "Stats", "init", "reductions", "types"]

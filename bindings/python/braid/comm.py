@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Communicators: the ranks of a job, from init() to finalize()."""
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Set, Tuple, TypeVar, Union
+
+from braid import structs
+from braid._braid import ffi, lib
+from braid.buffer import TYPES
+from braid.collectives import Collectives
+from braid.errors import Error, check, last_error
+from braid.memory import allocate
+from braid.messages import Messages
+from braid.op import SLICE_MS
+
+if TYPE_CHECKING:
+    from braid.parameters import Parameters
+    from braid.session import Session
+
+Stats, _stats = structs.tuple_of("Stats", "braid_stats", "Counters of this rank; include/braid/stats.h has the meaning of each.")
+Rail, _rail = structs.tuple_of("Rail", "braid_rail_stats", "Counters of a link to a peer; include/braid/stats.h has the meaning of each.")
+Peer, _peer = structs.tuple_of("Peer", "braid_peer_stats", "Queues towards a peer; include/braid/stats.h has the meaning of each.")
+
+_open: Set["Comm"] = set()  # what init() has made and nobody has finalized
+Result = TypeVar("Result")
+
+
+def interruptible(call: Callable[[], Result]) -> Result:
+    """What a call that may block for long returns, or raises. Only the main thread hears signals, so it waits, in slices, for a thread that calls.
+    After a KeyboardInterrupt that thread stays in its call until that ends, with nobody to take the result."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    result: List[Any] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            result.append((call(), None))
+        except BaseException as error:  # raised again by who waits
+            result.append((None, error))
+        ended.set()
+
+    threading.Thread(target=run, name="braid call", daemon=True).start()
+    while not ended.wait(SLICE_MS / 1000):
+        pass
+    value, error = result[0]
+    if error is not None:
+        raise error
+    return value
+
+
+class Comm(Collectives, Messages):
+    """A group of ranks, and this process's rank in it. braid.init() makes the first one, split() others.
+
+    Collectives are called by all ranks of it, in the same order. A buffer is a numpy array, or anything else that braid/buffer.py takes. With wait=False an
+    operation returns an Operation at once; else it returns when it has ended. Any thread may call, and other threads run while one waits.
+
+    It lives until finalize(), at the latest until the program ends. `with braid.init() as comm:` leaves the job in good order, and after an
+    exception tells the other ranks what it was.
+    """
+
+    def __init__(self, handle: Any, parent: Optional["Comm"] = None) -> None:
+        self._comm = handle
+        self._root: Comm = parent._root if parent else self
+        self._held: set = set()  # operations that run, or are persistent; they keep their buffers
+        self._dependents: set = set()  # sessions and parameter servers
+        self._blocks = 0  # pieces of memory of empty() that arrays lie in
+        self._ending = False
+        self.rank: int = lib.braid_rank(handle)  #: of this process, from 0
+        self.size: int = lib.braid_size(handle)  #: how many ranks there are
+        if not parent:
+            _open.add(self)
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    def finalize(self) -> None:
+        """Leaves the job, as braid_finalize() does: ends sessions, waits for operations that are under way, raises the first error. Again: nothing.
+
+        Of a communicator of split() it is collective. Memory of empty() in which arrays still lie stays until the last of them is gone, and only
+        then do the other ranks see that this one has left.
+        """
+        if self._ending:
+            return
+        first: Optional[Error] = None
+        for end in [d.free for d in self._dependents] + [o.wait for o in self._held]:
+            try:
+                end()
+            except Error as error:
+                first = first or error
+        self._ending = True
+        handle, self._comm = self._comm, ffi.NULL
+        _open.discard(self)
+        self._held.clear()
+        if self is self._root:
+            self._handle = handle
+            if self._blocks:
+                _late.add(self)
+                handle = None
+        if handle is not None:
+            rc = lib.braid_finalize(handle)
+            if rc and not first:
+                first = last_error(rc)
+        if first:
+            raise first
+
+    def _release(self, memory: Any) -> None:
+        """The last array over a piece of memory is gone."""
+        self._blocks -= 1
+        if not self._ending:
+            lib.braid_free(self._comm, memory)  # EBUSY: a peer is at it; finalize() frees it
+        elif self._blocks == 0 and self in _late:
+            _late.discard(self)
+            lib.braid_finalize(self._handle)
+
+    def abort(self, reason: str = "") -> None:
+        """Ends every operation of the whole job with ECANCELED, here and at all peers, and tells them the reason. Does not wait."""
+        check(lib.braid_comm_abort(self._comm, reason.encode()))
+
+    def error(self) -> Optional[Error]:
+        """What has ended the communicator; None: it is well. Does not wait."""
+        rc = lib.braid_comm_error(self._comm)
+        return last_error(rc) if rc else None
+
+    def split(self, color: Optional[int], key: int = 0) -> Optional["Comm"]:
+        """A communicator of all ranks with this color, ordered by key, then by rank. Collective. With color None this rank is in none, and gets None."""
+        def call() -> Any:
+            out = ffi.new("struct braid_comm **")
+            check(lib.braid_comm_split(self._comm, lib.BRAID_UNDEFINED if color is None else color, key, out))
+            return out[0]
+
+        if color is not None and color < 0:
+            raise ValueError(f"color is {color}; it is at least 0, or None")
+        handle = interruptible(call)
+        return Comm(handle, self) if handle != ffi.NULL else None
+
+    def __enter__(self) -> "Comm":
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self.finalize()
+        elif not self._ending:
+            _leave(self, error)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator cannot be pickled: it belongs to its process")
+
+    def __repr__(self) -> str:
+        return f"<braid.Comm rank {self.rank} of {self.size}{', finalized' if self._ending else ''}>"
+
+    # ---- memory ----------------------------------------------------------------------------------
+
+    def empty(self, shape: Union[int, Tuple[int, ...]], dtype: Any = "f4") -> Any:
+        """A numpy array, of zeros, in memory that peers of this host read in place and NICs reach without a copy. It keeps the communicator."""
+        return allocate(self, shape, dtype)
+
+    # ---- training --------------------------------------------------------------------------------
+
+    def session(self, layers: Sequence[Any], **options: Any) -> "Session":
+        """A gradient session (braid.Session). layers: in the order of the forward pass, the gradients' arrays, or their shapes. Collective."""
+        from braid.session import Session
+
+        return Session(self, layers, **options)
+
+    def parameters(self, layers: Sequence[Any], **options: Any) -> "Parameters":
+        """Parameter servers (braid.Parameters). layers: the first weights, float32, read on rank 0, or their shapes. Collective."""
+        from braid.parameters import Parameters
+
+        return Parameters(self, layers, **options)
+
+    # ---- insight ---------------------------------------------------------------------------------
+
+    def stats(self) -> Any:
+        """Counters of this rank, as a named tuple: comm.stats().tx_bytes."""
+        struct, _ = structs.new("braid_stats")
+        check(lib.braid_stats(self._comm, struct))
+        return _stats(struct)
+
+    def rails(self) -> List[Any]:
+        """Counters of every link to every peer, as named tuples."""
+        return structs.rows(lib.braid_rail_stats, self._comm, "braid_rail_stats", _rail)
+
+    def peers(self) -> List[Any]:
+        """What waits for each peer, as named tuples."""
+        return structs.rows(lib.braid_peer_stats, self._comm, "braid_peer_stats", _peer)
+
+    def algorithm(self, collective: str, count: int, type: str = "float32") -> str:
+        """The algorithm that a collective of that many elements would use or used last: comm.algorithm("allreduce", 1000)."""
+        name = lib.braid_algorithm(self._comm, collective.encode(), count, TYPES[type])
+        if name == ffi.NULL:
+            raise last_error(-22)
+        return ffi.string(name).decode()
+
+
+_late: Set[Comm] = set()  # finalized, but arrays still lie in their memory
+
+
+def init(*, rank: Optional[int] = None, size: Optional[int] = None, **config: Any) -> Comm:
+    """Joins the job: finds the other ranks and connects to them. Collective.
+
+    Under `braid run`, torchrun, mpirun, mpiexec and srun without arguments: everything comes from the environment. The keyword arguments are the fields of
+    struct braid_config (include/braid/braid.h), times in seconds: master_addr, master_port, secret, backend, devices, topology, rails, init_timeout, timeout, ...
+    """
+    if (rank is None) != (size is None):
+        raise ValueError("rank and size belong together: give both, or none of them")
+
+    def call() -> Any:
+        settings, keep = structs.new("braid_config", {"rank": rank, "size": size, **config})
+        out = ffi.new("struct braid_comm **")
+        check(lib.braid_init(settings, out))
+        del keep
+        return out[0]
+
+    return Comm(interruptible(call))
+
+
+def _leave(comm: Comm, error: Any) -> None:
+    """Leaves the job because of an exception, which goes on and says more than any error here."""
+    try:
+        comm.abort(f"{type(error).__name__}: {error}")
+        comm.finalize()
+    except Error:
+        pass
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Leaves all jobs in good order, or says that an exception has ended the program."""
+    error = getattr(sys, "last_value", None)
+    for comm in list(_open):
+        if error is not None:
+            _leave(comm, error)
+            continue
+        try:
+            comm.finalize()
+        except Error as failure:
+            print(f"braid: rank {comm.rank} leaves the job: {failure}", file=sys.stderr)
+    for comm in list(_late):
+        _late.discard(comm)
+        lib.braid_finalize(comm._handle)
+
+
+def _forget() -> None:
+    """A child of fork() has no part in its parent's jobs."""
+    _open.clear()
+    _late.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Operations that are under way, and how a thread waits for one."""
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING, Any, Generator, Optional
+
+from braid._braid import ffi, lib
+from braid.errors import Error, check, fail, last_error
+
+if TYPE_CHECKING:
+    from braid.comm import Comm
+
+# The longest that Python hears no signal: handlers, Ctrl-C's among them, run between two slices of a wait.
+SLICE_MS = 100
+# What call_NAME() of native.c and op_wait() return for an operation that goes on.
+RUNS = 1
+
+
+class Operation:
+    """An operation that was submitted with wait=False, or prepared with persistent=True.
+
+    It keeps its buffers and its communicator alive until it has ended, also if the program forgets it. Wait for it with wait() or with `await`, or
+    ask with test(). A persistent one is begun by start(), each time, and given back by free() or with the communicator.
+    """
+
+    __slots__ = ("_comm", "_handle", "_keep", "_persistent", "_runs", "_error")
+
+    def __init__(self, comm: "Comm", handle: Any, keep: Any, persistent: bool = False) -> None:
+        self._comm, self._handle, self._keep = comm, handle, keep
+        self._persistent, self._runs = persistent, not persistent
+        self._error: Optional[Error] = None
+        comm._held.add(self)
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Returns when the operation has ended, and raises its error. timeout in seconds: after it Error with ETIMEDOUT, and the operation goes on;
+        without it the operation's own deadline counts. Other threads run meanwhile, and signal handlers do. Waiting again returns at once."""
+        left = None if timeout is None else max(0, round(timeout * 1000))
+        while self._runs:
+            ms = SLICE_MS if left is None else min(SLICE_MS, left)
+            rc = lib.op_wait(self._handle, ms)
+            if rc != RUNS:
+                self._ended(rc)
+            elif left is not None:
+                left -= ms
+                if left <= 0:
+                    fail(-errno.ETIMEDOUT)
+        if self._error:
+            raise self._error
+
+    def test(self) -> bool:
+        """Has it ended? Raises its error if it ended with one. Does not wait."""
+        if self._runs:
+            done = ffi.new("int *")
+            rc = lib.braid_test(self._handle, done)
+            if rc == 0 and not done[0]:
+                return False
+            self._ended(rc)
+        if self._error:
+            raise self._error
+        return True
+
+    def _ended(self, rc: int) -> None:
+        self._error = last_error(rc) if rc < 0 else None
+        self._runs = False
+        if not self._persistent:
+            self._handle = self._keep = None
+            self._comm._held.discard(self)
+
+    def start(self) -> "Operation":
+        """Begins a persistent operation, which must not be running; returns it."""
+        if not self._persistent or self._handle is None:
+            raise ValueError("only an operation made with persistent=True, before its free(), can be started")
+        check(lib.braid_start(self._handle))
+        self._error, self._runs = None, True
+        return self
+
+    def free(self) -> None:
+        """Gives back a persistent operation; waits for its end first."""
+        if not self._persistent:
+            raise ValueError("an operation is given back by its end; only one made with persistent=True by free()")
+        if self._handle is not None:
+            try:
+                self.wait()
+            finally:
+                if not self._runs:
+                    check(lib.braid_op_free(self._handle))
+                    self._handle = self._keep = None
+                    self._comm._held.discard(self)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Waits without holding up the event loop."""
+        return asyncio.get_running_loop().run_in_executor(None, self.wait).__await__()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an operation cannot be pickled")

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ranks: 2
+"""Messages, puts, gets, atomics; buffers of every kind."""
+import array
+import mmap
+import pickle
+
+import braid
+import numpy as np
+import pytest
+
+
+@pytest.mark.parametrize("count", [1, 1000, 300000])
+def test_send_recv(comm, count):
+    peer = 1 - comm.rank
+    out, back = np.full(count, comm.rank, "i4"), np.empty(count, "i4")
+    h = comm.recv(back, peer, tag=7, wait=False)
+    comm.send(out, peer, tag=7)
+    h.wait()
+    assert np.all(back == peer)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: bytearray(64), lambda: memoryview(bytearray(64)), lambda: array.array("d", [0] * 8), lambda: mmap.mmap(-1, 64),
+    lambda: np.zeros((2, 4)), lambda: np.zeros(64, "S1"),
+], ids=["bytearray", "memoryview", "array", "mmap", "ndarray", "text"])
+def test_buffers__of_every_kind(comm, make):
+    x = make()
+    if comm.rank == 0:
+        np.frombuffer(x, "u1")[:] = np.arange(64)
+        comm.send(x, 1)
+        comm.send(bytes(memoryview(x).cast("B")) if not isinstance(x, mmap.mmap) else x[:], 1)
+    else:
+        comm.recv(x, 0)
+        assert np.array_equal(np.frombuffer(x, "u1"), np.arange(64))
+        comm.recv(x, 0)
+
+
+def test_put_get_atomics(comm):
+    memory = comm.empty(1024, "u8")
+    mine, theirs = np.frombuffer(bytes(comm.key(memory)), "u1"), np.empty(32, "u1")
+    h = comm.recv(theirs, 1 - comm.rank, wait=False)
+    comm.send(mine, 1 - comm.rank)
+    h.wait()
+    key = braid.Key(theirs.tobytes())
+    assert key.bytes >= 8192 and key.rank == 1 - comm.rank
+    comm.put(np.full(10, comm.rank + 5, "u8"), key, offset=80)
+    comm.barrier()
+    assert np.all(memory[10:20] == 1 - comm.rank + 5) and memory[9] == 0 == memory[20]
+    back = np.zeros(10, "u8")
+    comm.get(back, key, 80)
+    assert np.all(back == comm.rank + 5)
+    assert comm.fetch_add(key, 0, 3) == 0
+    assert comm.fetch_add(key, 0, -1) == 3
+    assert comm.compare_swap(key, 0, 2, 2**64 - 1) == 2
+    comm.barrier()
+    assert memory[0] == 2**64 - 1
+
+
+def test_register__keeps_and_gives_back(comm):
+    x = np.zeros(5000)
+    with comm.register(x) as region:
+        assert region.key.bytes == x.nbytes
+        assert bytes(comm.key(x)) == bytes(region.key)
+    with pytest.raises(braid.Error):
+        comm.key(x)
+    with pytest.raises(ValueError):
+        braid.Key(b"short")
+
+
+def test_pickle__nothing(comm):
+    for thing in comm, comm.barrier(wait=False):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+    comm.barrier()
+
+
+class Tensor:
+    """What torch's tensors on the CPU offer: DLPack and no buffer."""
+
+    def __init__(self, base):
+        self.base = base
+
+    def __dlpack__(self, stream=None):
+        return self.base.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.base.__dlpack_device__()
+
+
+def test_dlpack(comm):
+    base = np.full((3, 4), comm.rank, "f4")
+    comm.allreduce(Tensor(base))
+    assert np.all(base == 1)
+    comm.allreduce(Tensor(base[1]), op="max")
+    with pytest.raises(ValueError, match="contiguous"):
+        comm.allreduce(Tensor(base[:, 1]))
+
+
+class Device:
+    """An array by __cuda_array_interface__, whose memory may as well be the host's."""
+
+    def __init__(self, base, **fields):
+        self.__cuda_array_interface__ = {**base.__array_interface__, "version": 3, "strides": None, **fields}
+
+
+def test_cuda_array_interface(comm):
+    base = np.full(6, comm.rank + 1, "i8")
+    comm.allreduce(Device(base))
+    assert np.all(base == 3)
+    strided = np.zeros((4, 4))[:, 0]
+    for wrong in dict(strides=(16,)), dict(data=(base.ctypes.data, True)), dict(typestr=">i8"), dict(mask=base):
+        with pytest.raises((TypeError, ValueError)):
+            comm.allreduce(Device(base, **wrong))
+    with pytest.raises(ValueError, match="contiguous"):
+        comm.allreduce(Device(strided, strides=strided.strides))

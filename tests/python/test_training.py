@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ranks: 2
+"""Gradient sessions and parameter servers."""
+import braid
+import numpy as np
+import pytest
+
+
+@pytest.mark.parametrize("given", ["shapes", "arrays"])
+def test_session__sums(comm, given):
+    shapes = [(3, 4), 100, (7,)]
+    layers = shapes if given == "shapes" else [np.zeros(shape, "f8") for shape in shapes]
+    options = {"policy": "layerwise"} if given == "arrays" else {}
+    session = comm.session(layers, **options)
+    assert [gradient.shape for gradient in session.gradients] == [(3, 4), (100,), (7,)]
+    for turn in range(8):
+        for layer in range(3):
+            session.wait(layer)
+            assert turn == 0 or np.all(session.gradients[layer] == (turn if layer != 1 else 1 + turn) + turn)
+        session.step()
+        for layer in reversed(range(3)):
+            session.gradients[layer][:] = turn + 1 + (comm.rank == 1 and layer == 1)
+            session.ready(layer)
+    session.step()
+    report = session.report()
+    assert report.iterations >= 8 and report.groups == len(session.groups())
+    with pytest.raises(braid.Error):
+        session.ready(9)
+    kept = session.gradients[0]
+    session.free()
+    assert kept.sum() == 12 * 16
+
+
+def test_session__unused_and_options(comm):
+    with comm.session([5, 6], policy="single", type="float64", reduction="avg") as session:
+        session.step()
+        session.gradients[1][:] = comm.rank
+        session.ready(1)
+        session.unused()
+        session.step()
+        assert np.all(session.gradients[1] == 0.5) and not session.gradients[0].any()
+        assert session.groups() == [0]
+    with pytest.raises(TypeError, match="polcy"):
+        comm.session([1], polcy="p3")
+    with pytest.raises(TypeError, match="shapes"):
+        comm.session([1, np.zeros(1)])
+
+
+def test_parameters__sgd_on_the_servers(comm):
+    weights = [np.full((2, 3), 1.0, "f4"), np.full(4, 2.0, "f4")]
+    parameters = comm.parameters(weights, method="ssgd", rate=0.5, servers=[1])
+    for _ in range(3):
+        for layer in range(2):
+            parameters.wait(layer)
+        for layer in reversed(range(2)):
+            parameters.gradient(layer)[:] = comm.rank  # the mean is 0.5
+            parameters.push(layer)
+    parameters.sync()
+    weight = parameters.weight(0)
+    assert weight.shape == (2, 3) and np.all(weight == 1 - 3 * 0.5 * 0.5)
+    with pytest.raises(ValueError):
+        weight[:] = 0
+    with pytest.raises(BufferError):
+        parameters.free()
+    del weight
+    assert parameters.report().iterations == 3
+    parameters.free()
