@@ -49,7 +49,7 @@ struct br_environment {
     bool has_id, id_comes; /* it is known; the launcher will carry it */
     struct br_id id;
     char address[BR_ENVIRONMENT_ADDRESS_MAX]; /* "" when size is 1 and none is set */
-    char run_id[128];                         /* torchrun's TORCHELASTIC_RUN_ID, else "" */
+    char run_id[128]; /* torchrun's TORCHELASTIC_RUN_ID, Slurm's step, else "" */
 };
 
 /* Fills *out from the environment. What is set in config (size and rank, id, master_addr,

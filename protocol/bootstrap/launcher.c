@@ -19,9 +19,8 @@
 
 /* Innermost first: what one of them has started may run in a job of a later one. */
 static const struct br_launcher *const launchers[] = {
-    &br_launcher_torchrun,
-    &br_launcher_env,
-    &br_launcher_pmix,
+    &br_launcher_torchrun, &br_launcher_env,   &br_launcher_pmix,
+    &br_launcher_pmi1,     &br_launcher_slurm,
 };
 #define N_LAUNCHERS (int)(sizeof launchers / sizeof *launchers)
 

@@ -10,6 +10,8 @@
  *   env       WORLD_SIZE and RANK, or BRAID_WORLD_SIZE and BRAID_RANK: `braid run`, or by hand
  *   torchrun  the same of torchrun, known by TORCHELASTIC_RUN_ID
  *   pmix      a server of PMIx: Open MPI's mpirun, `srun --mpi=pmix` (pmix/)
+ *   pmi1      PMI version 1 by its wire (pmi1.h): mpiexec of MPICH and Intel MPI, `srun --mpi=pmi2`
+ *   slurm     the variables of srun alone (slurm.h)
  *   none      no launcher: a job of one process
  *   auto      the first that is there; where there is none, a job of one process (the default)
  *
@@ -40,12 +42,12 @@ struct br_launcher {
     /*
      * Says who this process is: sets rank and size of *out, and where the launcher knows them
      * local_rank, local_size and local_known. A launcher that knows where rank 0 is sets address
-     * and port as well, where they are empty. All else of *out is set already and is only read.
-     * br_environment_read() checks what it says (size from 1 to BR_ENVIRONMENT_SIZE_MAX, rank <
-     * size, local_rank < local_size <= size). The call may talk to the launcher but not to other
-     * ranks; `braid info` calls it, too. It may be called more than once in a process. Ends by the
-     * deadline (ns of br_clock_now()). Returns 0, or a negative errno with a message that says what
-     * to do.
+     * and port as well, where they are empty, and where it carries nothing run_id. All else of *out
+     * is set already and is only read. br_environment_read() checks what it says (size from 1 to
+     * BR_ENVIRONMENT_SIZE_MAX, rank < size, local_rank < local_size <= size). The call may talk to
+     * the launcher but not to other ranks; `braid info` calls it, too. It may be called more than
+     * once in a process. Ends by the deadline (ns of br_clock_now()). Returns 0, or a negative
+     * errno with a message that says what to do.
      */
     int (*fill)(struct br_environment *out, uint64_t deadline);
     /*
@@ -65,6 +67,8 @@ struct br_launcher {
 extern const struct br_launcher br_launcher_env, br_launcher_torchrun;
 /* pmix/launcher.c */
 extern const struct br_launcher br_launcher_pmix;
+extern const struct br_launcher br_launcher_pmi1;  /* launcher_pmi1.c */
+extern const struct br_launcher br_launcher_slurm; /* slurm.c */
 
 /*
  * Finds the launcher of this process, as BRAID_LAUNCHER says: *out is NULL where there is none and

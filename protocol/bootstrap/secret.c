@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "protocol/bootstrap/environment.h"
+#include "protocol/bootstrap/launcher.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -139,16 +140,18 @@ static void warn_once(const char *text)
         br_log_warn("%s", text);
 }
 
-static int derive_torchrun(const struct br_environment *environment, struct br_secret *out)
+/* The job is known by where it is and by its number alone. */
+static int derive_run(const struct br_environment *environment, struct br_secret *out)
 {
+    const char *launcher = environment->torchrun ? "torchrun" : environment->launcher->name;
     char text[sizeof environment->address + sizeof environment->run_id + 32];
-    int n = snprintf(text, sizeof text, "torchrun %s:%u %s", environment->address,
+    int n = snprintf(text, sizeof text, "%s %s:%u %s", launcher, environment->address,
                      environment->port, environment->run_id);
 
-    warn_once("no BRAID_SECRET under torchrun: the job is identified by MASTER_ADDR, MASTER_PORT "
-              "and its run id, "
-              "which is no protection against others on the network; set BRAID_SECRET or "
-              "BRAID_SECRET_FILE");
+    warn_once("no BRAID_SECRET under torchrun or plain Slurm: the job is identified by the address "
+              "and port of rank 0 and the run's or step's number, which is no protection against "
+              "others on the network; set BRAID_SECRET or BRAID_SECRET_FILE, or start it by PMIx "
+              "or PMI (srun --mpi=pmix or pmi2), which carry a secret");
     return br_secret_derive(text, (size_t)n, out);
 }
 
@@ -189,8 +192,8 @@ int br_secret_read(const struct br_environment *environment, const char *given,
         randombytes_buf(random, sizeof random);
         return br_secret_derive(random, sizeof random, out);
     }
-    if (environment->torchrun)
-        return derive_torchrun(environment, out);
+    if (environment->torchrun || environment->run_id[0])
+        return derive_run(environment, out);
     return br_error(
         EINVAL,
         "the job has no secret: start it with `braid run`, or give all %u processes the same "

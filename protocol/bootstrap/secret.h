@@ -17,9 +17,9 @@
  * PMIx and Slurm let only processes of the job's user ask, Hydra's proxies speak plain TCP. With
  * BRAID_SECRET what such a wire shows does not let anybody in.
  *
- * Under torchrun without a secret, the key comes from MASTER_ADDR, MASTER_PORT and the run's id.
- * That keeps two jobs apart, but it is an identification and no security: somebody on the network
- * can guess all three. A warning says so once a process.
+ * Under torchrun and plain Slurm without a secret, the key comes from MASTER_ADDR, MASTER_PORT and
+ * the run's id (of Slurm the step's number). That keeps two jobs apart, but it is an identification
+ * and no security: somebody on the network can guess all three. A warning says so once a process.
  */
 #ifndef BR_PROTOCOL_BOOTSTRAP_SECRET_H
 #define BR_PROTOCOL_BOOTSTRAP_SECRET_H

@@ -56,7 +56,7 @@ static int store_socket_resolve(const char *address, uint16_t port, struct addri
     snprintf(service, sizeof service, "%u", port);
     rc = getaddrinfo(address, service, &hints, list);
     if (rc)
-        return br_error(ENXIO, "MASTER_ADDR=%.100s: %s", address,
+        return br_error(ENXIO, "%.100s: %s", address,
                         rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
     return 0;
 }

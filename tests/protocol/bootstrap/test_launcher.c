@@ -50,6 +50,24 @@ static void launcher_find__by_its_variables(void **state)
     assert_string_equal(found("TORCHELASTIC_RUN_ID"), "torchrun");
 }
 
+/* torchrun under mpiexec under srun: the innermost counts. */
+static void launcher_find__the_innermost(void **state)
+{
+    (void)state;
+    setenv("SLURM_STEP_ID", "0", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    assert_string_equal(found("SLURM_STEP_ID"), "slurm");
+    setenv("PMI_PORT", "node1:4000", 1);
+    setenv("PMI_ID", "0", 1);
+    assert_string_equal(found("PMI_PORT"), "pmi1");
+    setenv("PMI_FD", "7", 1);
+    setenv("PMI_SIZE", "2", 1);
+    assert_string_equal(found("PMI_FD"), "pmi1");
+    setenv("RANK", "1", 1);
+    assert_string_equal(found("RANK"), "env");
+}
+
 static void launcher_find__the_user_chooses(void **state)
 {
     (void)state;
@@ -97,6 +115,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(launcher_find__nothing_is_one_process, setup),
         cmocka_unit_test_setup(launcher_find__by_its_variables, setup),
+        cmocka_unit_test_setup(launcher_find__the_innermost, setup),
         cmocka_unit_test_setup(launcher_find__the_user_chooses, setup),
         cmocka_unit_test_setup(launcher_find__an_unknown_word, setup),
         cmocka_unit_test_setup(launcher_find__none_overrides_a_refusal, setup),

@@ -187,7 +187,7 @@ static void store_open__unknown_host(void **state)
     store_ranks[1].environment.init_timeout = BR_SEC;
     store_start(1, 2);
     store_finish(1, 2);
-    store_says(&store_ranks[1], ETIMEDOUT, "MASTER_ADDR=no-such-host.invalid");
+    store_says(&store_ranks[1], ETIMEDOUT, "MASTER_ADDR|no-such-host.invalid");
 }
 
 static void store_open__different_world_sizes(void **state)
