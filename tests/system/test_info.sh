@@ -48,6 +48,25 @@ BRAID_TOPOLOGY=ring "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_TOPOLOGY.*"ring"' "$scratch/text" || fail "a wrong BRAID_TOPOLOGY is not shown"
 BRAID_GID_INDEX=nonsense "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_INDEX is not shown"
+# Who has started it.
+"$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q "^  none: rank 0 of 1" "$scratch/text" || fail "a launcher where there is none"
+launcher() { # WORDS VARIABLE=VALUE...
+    env "${@:2}" "$braid" info > "$scratch/text" || fail "exit code $?"
+    sed -n '/^Launcher$/,/^$/p' "$scratch/text" | grep -q -- "$1" || fail "not shown with ${*:2}: $1"
+}
+job=(RANK=1 WORLD_SIZE=3 MASTER_ADDR=10.0.0.1 MASTER_PORT=7777)
+launcher 'env, by WORLD_SIZE: rank 1 of 3' "${job[@]}"
+launcher 'rank 0 is at 10.0.0.1 port 7777' "${job[@]}"
+step=(SLURM_STEP_ID=0 SLURM_JOB_ID=5 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_NODEID=1
+    'SLURM_STEP_TASKS_PER_NODE=2(x2)' 'SLURM_STEP_NODELIST=node[1-2]')
+launcher 'slurm, by SLURM_STEP_ID: rank 2 of 4; of this host 0 of 2' "${step[@]}"
+launcher 'rank 0 is at node1 port' "${step[@]}"
+launcher 'also there: slurm' "${step[@]}" "${job[@]}"
+launcher 'SLURM_PROCID=4' "${step[@]}" SLURM_PROCID=4
+launcher 'pmi1, by PMI_FD: rank 0 of 2' PMI_FD=9 PMI_RANK=0 PMI_SIZE=2
+launcher 'the launcher carries' PMI_FD=9 PMI_RANK=0 PMI_SIZE=2
+launcher 'BRAID_LAUNCHER=mpirun' BRAID_LAUNCHER=mpirun
 # Other variables that a job would refuse.
 shown() { # WORDS VARIABLE=VALUE...
     env "${@:2}" "$braid" info > "$scratch/text" || fail "exit code $?"

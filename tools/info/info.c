@@ -312,6 +312,7 @@ int br_tool_info(int argc, char **argv)
     gather_backends(root);
     br_info_gather_rdma(root);
     br_info_gather_gpus(root);
+    br_info_gather_launcher(root);
     br_info_gather_topology(root);
     br_info_gather_settings(root);
     gather_algorithms(root);
@@ -325,6 +326,7 @@ int br_tool_info(int argc, char **argv)
         print_devices(root);
         br_info_print_rdma(root);
         br_info_print_gpus(root);
+        br_info_print_launcher(root);
         br_info_print_topology(root);
         br_info_print_settings(root);
         print_algorithms(root);
