@@ -295,16 +295,23 @@ static br_cuda_result stream_op_put(const struct br_cuda *cuda, const struct br_
         result = stream_op_find(cuda, &op->words->done, &done);
     if (result == BR_CUDA_SUCCESS)
         result = stream_op_find(cuda, &op->words->idle, &idle);
-    if (result == BR_CUDA_SUCCESS && plan->send)
-        result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->bytes, stream);
-    *taken = result == BR_CUDA_SUCCESS && plan->send;
+    if (result == BR_CUDA_SUCCESS && plan->send) {
+        result = cuda->copy_async(memory, (uintptr_t)plan->send, plan->send_bytes, stream);
+        *taken = result == BR_CUDA_SUCCESS;
+    }
+    if (result == BR_CUDA_SUCCESS && plan->recv && plan->recv_kept) {
+        result = cuda->copy_async(memory + plan->recv_at, (uintptr_t)plan->recv, plan->recv_bytes,
+                                  stream);
+        *taken = *taken || result == BR_CUDA_SUCCESS;
+    }
     if (result == BR_CUDA_SUCCESS)
         result = cuda->stream_write_32(stream, ready, op->sequence, 0);
     *taken = *taken || result == BR_CUDA_SUCCESS;
     if (result == BR_CUDA_SUCCESS)
         result = cuda->stream_wait_32(stream, done, op->sequence, BR_CUDA_WAIT_GEQ);
     if (result == BR_CUDA_SUCCESS && plan->recv)
-        result = cuda->copy_async((uintptr_t)plan->recv, memory, plan->bytes, stream);
+        result = cuda->copy_async((uintptr_t)plan->recv, memory + plan->recv_at, plan->recv_bytes,
+                                  stream);
     if (result == BR_CUDA_SUCCESS)
         result = cuda->stream_write_32(stream, idle, op->sequence, 0);
     return result;
@@ -337,10 +344,12 @@ static int stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_
 int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out)
 {
-    size_t bytes = plan->send || plan->recv ? plan->bytes : 0;
+    size_t bytes = plan->send ? plan->send_bytes : 0;
     struct CUctx_st *context, *primary;
     int rc = br_cuda_driver(&ops->cuda);
 
+    if (plan->recv && plan->recv_at + plan->recv_bytes > bytes)
+        bytes = plan->recv_at + plan->recv_bytes;
     if (!rc)
         rc = check_driver(ops->cuda);
     if (!rc)

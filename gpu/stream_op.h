@@ -3,7 +3,7 @@
  * A stream operation is what an operation puts into a stream of the program's, so that it begins
  * when the work before it is done, and work behind it waits for its result:
  *
- *     copy of the input to the host | ready := n | wait until done >= n |
+ *     copies to the host | ready := n | wait until done >= n |
  *     copy of the result to the GPU | idle := n
  *
  * The GPU writes `ready` and `idle`, the worker writes `done`, all of them in pinned host memory.
@@ -38,9 +38,13 @@ struct br_stream_op_memory {
 /* What to put into a stream. */
 struct br_stream_op_plan {
     void *stream;     /* A CUstream, which is a cudaStream_t. */
-    const void *send; /* Memory that is copied to the host, or NULL for none. */
-    void *recv;       /* Memory that is copied to from the host, or NULL for none. */
-    size_t bytes;     /* Bytes of each of them. */
+    const void *send; /* Memory that is copied to the start of the host memory, or NULL for none. */
+    size_t send_bytes; /* Its bytes. */
+    void *recv;        /* Memory that is copied to from the host, or NULL for none. */
+    size_t recv_bytes; /* Its bytes. */
+    size_t recv_at;    /* Where they stand in the host memory: 0, or behind those of `send`. */
+    /* The result leaves some of recv as it is: recv is copied to the host as well. */
+    bool recv_kept;
 };
 
 /* Prepares for operations in streams. *memory is copied. Returns 0 or -ENOMEM. */

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <braid/gpu.h>
-
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -21,7 +19,6 @@
 #include "collectives/comm/progress.h"
 #include "collectives/engine/operation.h"
 #include "collectives/comm/memory.h"
-#include "collectives/comm/gpu_ops.h"
 #include "collectives/schedule/type.h"
 
 /* What a collective call says. */
@@ -234,6 +231,20 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
     return rc;
 }
 
+int br_api_make_even(struct braid_comm *comm, const char *name, const struct br_api_even *call,
+                     const struct braid_options *options, struct br_operation **op)
+{
+    const struct call c = {call->collective, call->send,      call->recv, call->count,
+                           call->type,       call->reduction, call->root};
+    struct braid_options copy;
+    struct call_bytes bytes;
+    int rc = check_call(comm, name, &c, &bytes);
+
+    if (!rc)
+        rc = br_api_check_options(name, &options, &copy);
+    return rc ? rc : api_make(comm, name, &c, &bytes, options, op);
+}
+
 int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out)
 {
     int rc;
@@ -294,28 +305,6 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
     return api_call(comm, "braid_allreduce_init",
                     &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options,
                     true, op);
-}
-
-int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
-                              enum braid_type type, enum braid_reduction reduction,
-                              const struct braid_options *options, void *stream)
-{
-    BR_DISABLE_CANCELLATION;
-    const struct call c = {BR_ALLREDUCE, send, recv, count, type, reduction, 0};
-    const char *name = "braid_allreduce_on_stream";
-    struct braid_options copy;
-    struct call_bytes bytes;
-    struct br_operation *op;
-    int rc = check_call(comm, name, &c, &bytes);
-
-    if (!rc)
-        rc = br_api_check_options(name, &options, &copy);
-    if (!rc)
-        rc = api_make(comm, name, &c, &bytes, options, &op);
-    if (rc)
-        return rc;
-    rc = comm->context->gpu->submit(op, stream);
-    return rc ? br_error_prefix(rc, "%s: ", name) : 0;
 }
 
 int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,

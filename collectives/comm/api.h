@@ -21,6 +21,22 @@ int br_api_check_values(const struct braid_comm *comm, const char *name,
                         enum br_collective collective, enum braid_type type,
                         enum braid_reduction reduction, int root);
 
+/* A collective whose blocks are all of `count` elements. */
+struct br_api_even {
+    enum br_collective collective;
+    const void *send;
+    void *recv;
+    size_t count;
+    enum braid_type type;
+    enum braid_reduction reduction; /* of those that reduce */
+    int root;                       /* of those that have one; else 0 */
+};
+
+/* Checks such a call and makes an operation of it, which waits to be submitted. Returns 0; or a
+ * negative errno with a message, and there is none. */
+int br_api_make_even(struct braid_comm *comm, const char *name, const struct br_api_even *call,
+                     const struct braid_options *options, struct br_operation **op);
+
 /* Writes options, or the defaults for NULL, into an operation. */
 void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op);

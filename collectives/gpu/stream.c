@@ -20,6 +20,7 @@
 #include "gpu/stream_op.h"
 #include "gpu/pointer.h"
 
+#define APART       64 /* input and result begin in cache lines of their own */
 #define POLL_MIN_NS BR_STAGING_POLL_NS
 #define POLL_MAX_NS (50 * BR_STAGING_POLL_NS)
 
@@ -75,33 +76,45 @@ static void stream_op_completed(struct br_operation *op)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void use_host_memory(struct br_operation *op)
+static void use_host_memory(struct br_operation *op, const struct br_stream_op_plan *plan)
 {
     struct br_copier *copier = op->comm->context->copier;
-    void *memory = br_stream_op_memory(op->stream_op);
+    uint8_t *memory = br_stream_op_memory(op->stream_op);
 
-    if (op->send_gpu) {
-        br_copier_count(copier, BR_COPY_TO_HOST, op->send_bytes);
+    if (plan->send) {
+        br_copier_count(copier, BR_COPY_TO_HOST, plan->send_bytes);
         op->send = memory;
     }
-    if (op->recv_gpu) {
-        br_copier_count(copier, BR_COPY_TO_GPU, op->recv_bytes);
-        op->recv = memory;
+    if (plan->recv) {
+        if (plan->recv_kept)
+            br_copier_count(copier, BR_COPY_TO_HOST, plan->recv_bytes);
+        br_copier_count(copier, BR_COPY_TO_GPU, plan->recv_bytes);
+        op->recv = memory + plan->recv_at;
     }
+    if (!op->send_bytes)
+        op->send = op->recv; /* of a rank that has no input */
     op->send_gpu = op->recv_gpu = 0;
 }
 
 static int begin_and_submit(struct br_operation *op, void *stream)
 {
-    const struct br_stream_op_plan plan = {.stream = stream,
-                                           .send = op->send_gpu ? op->send : NULL,
-                                           .recv = op->recv_gpu ? op->recv : NULL,
-                                           .bytes = op->recv_bytes};
+    /* Sides of one size are in place, as any collective allows that. Between blocks whose places
+     * the program says are elements of its own. */
+    bool scattered = op->blocks[BR_INPUT].counts || op->blocks[BR_OUTPUT].counts,
+         apart = op->send_gpu && (op->send_bytes != op->recv_bytes || scattered);
+    const struct br_stream_op_plan plan = {
+        .stream = stream,
+        .send = op->send_gpu && op->send_bytes ? op->send : NULL,
+        .send_bytes = op->send_bytes,
+        .recv = op->recv_gpu && op->recv_bytes ? op->recv : NULL,
+        .recv_bytes = op->recv_bytes,
+        .recv_at = apart ? (op->send_bytes + APART - 1) / APART * APART : 0,
+        .recv_kept = scattered};
     int rc = br_stream_op_begin(op->comm->context->stream_ops, &plan, &op->stream_op);
 
     if (rc)
         return rc;
-    use_host_memory(op);
+    use_host_memory(op, &plan);
     op->completed = stream_op_completed;
     op->released = true; /* nobody will take its result */
     rc = br_progress_submit(op);

@@ -13,7 +13,7 @@ struct br_operation;
  * -ENOMEM. */
 int br_streams_create(struct br_context *context);
 
-/* Submits a collective whose input and output are one block each, to be done in a stream of CUDA.
+/* Submits a collective, to be done in a stream of CUDA.
  * Called in the program's thread. Returns 0; or a negative errno with a message, and op has been
  * given back to the pool. */
 int br_stream_submit(struct br_operation *op, void *stream);

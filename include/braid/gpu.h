@@ -3,13 +3,13 @@
  * Operations in the order of a CUDA stream. Without a stream, memory of GPUs goes with the calls of
  * braid.h.
  *
- *     backward<<<..., stream>>>(gradient);
- *     braid_allreduce_on_stream(comm, gradient, gradient, count, BRAID_FLOAT32, BRAID_AVG, NULL,
- * stream); update<<<..., stream>>>(weights, gradient);             waits on the GPU for the result
+ *     backward<<<..., stream>>>(grad);
+ *     braid_allreduce_on_stream(comm, grad, grad, n, BRAID_FLOAT32, BRAID_AVG, NULL, stream);
+ *     update<<<..., stream>>>(weights, grad);      waits on the GPU for the result
  *     ...
  *     cudaStreamSynchronize(stream);
- *     if (braid_comm_error(comm))                             no result before this is to be
- * trusted fprintf(stderr, "%s\n", braid_last_error());
+ *     if (braid_comm_error(comm))                      no result before this is to be trusted
+ *         fprintf(stderr, "%s\n", braid_last_error());
  *
  * This header needs no CUDA: a stream is given as void *, a cudaStream_t or a CUstream.
  */
@@ -47,7 +47,7 @@ extern "C" {
  * calling thread's current context. The handle must be one of CUDA's: nothing can check it.
  *
  * Errors. What the call returns: -EOPNOTSUPP (the stream is being captured into a graph: an
- * all-reduce cannot be replayed, end the capture before the call; or the driver is older than that
+ * operation cannot be replayed, end the capture before the call; or the driver is older than that
  * of CUDA 11.7), -EINVAL (an argument; a default stream without a current context), -ENOMEM (host
  * memory cannot be pinned), -EAGAIN (more than 1,024 operations are outstanding or in streams),
  * -ECANCELED (the communicator has failed before), -ENOENT, -ENOSYS, -ENODEV, -EIO (CUDA cannot be
@@ -68,6 +68,40 @@ extern "C" {
 int braid_allreduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
                               enum braid_type type, enum braid_reduction reduction,
                               const struct braid_options *options, void *stream);
+
+/*
+ * The other collectives in a stream. What braid_allreduce_on_stream() says of the stream, of
+ * memory, order, deadlines and errors holds for all of them; buffers, counts and roots are those of
+ * the calls of braid.h, in place included, with all of a buffer that the call reads or writes on
+ * one GPU or in host memory. Other ranks may take part by the calls without a stream. On a rank
+ * that reads or writes nothing (a gather's that is not the root) the stream waits all the same
+ * until this rank's part is over. braid_barrier_on_stream(): what is behind it in the stream begins
+ * when all ranks have come to it.
+ */
+int braid_reduce_scatter_on_stream(struct braid_comm *comm, const void *send, void *recv,
+                                   size_t count, enum braid_type type,
+                                   enum braid_reduction reduction,
+                                   const struct braid_options *options, void *stream);
+int braid_allgather_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, const struct braid_options *options,
+                              void *stream);
+int braid_broadcast_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                              enum braid_type type, int root, const struct braid_options *options,
+                              void *stream);
+int braid_reduce_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                           enum braid_type type, enum braid_reduction reduction, int root,
+                           const struct braid_options *options, void *stream);
+int braid_alltoall_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                             enum braid_type type, const struct braid_options *options,
+                             void *stream);
+int braid_gather_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                           enum braid_type type, int root, const struct braid_options *options,
+                           void *stream);
+int braid_scatter_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                            enum braid_type type, int root, const struct braid_options *options,
+                            void *stream);
+int braid_barrier_on_stream(struct braid_comm *comm, const struct braid_options *options,
+                            void *stream);
 
 #ifdef __cplusplus
 }

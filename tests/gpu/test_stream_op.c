@@ -98,13 +98,17 @@ static struct br_stream_op_plan there_and_back(void)
 {
     void *at = (void *)(uintptr_t)memory;
 
-    return (struct br_stream_op_plan){.stream = stream, .send = at, .recv = at, .bytes = BYTES};
+    return (struct br_stream_op_plan){
+        .stream = stream, .send = at, .send_bytes = BYTES, .recv = at, .recv_bytes = BYTES};
 }
 
 static struct br_stream_op *begin_in(struct CUstream_st *in, br_cuda_pointer at, size_t bytes)
 {
-    struct br_stream_op_plan plan = {
-        .stream = in, .send = (void *)(uintptr_t)at, .recv = (void *)(uintptr_t)at, .bytes = bytes};
+    struct br_stream_op_plan plan = {.stream = in,
+                                     .send = (void *)(uintptr_t)at,
+                                     .send_bytes = bytes,
+                                     .recv = (void *)(uintptr_t)at,
+                                     .recv_bytes = bytes};
     struct br_stream_op *op;
 
     assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
@@ -214,7 +218,7 @@ static void begin__grows(void **state)
     br_stream_op_release(first);
     look();
     assert_ptr_equal(br_stream_op_memory(first), before);
-    plan.bytes = 100000; /* more than there is: the same passage gets more */
+    plan.send_bytes = plan.recv_bytes = 100000; /* more than there is: the same passage gets more */
     plan.recv = NULL;
     plan.send = NULL;
     assert_int_equal(br_stream_op_begin(ops, &plan, &second), 0);
@@ -227,6 +231,38 @@ static void begin__grows(void **state)
     assert_int_equal(br_stream_op_begin(ops, &plan, &second), -EINVAL);
     assert_int_equal(count_blocks(), 2);
     assert_true(br_stream_ops_idle(ops)); /* the stream has none of it */
+}
+
+/* Sides of other sizes: the result stands behind the input, and what it leaves as it is was copied
+ * there. */
+static void begin__input_and_result_apart(void **state)
+{
+    const struct br_stream_op_plan plan = {.stream = stream,
+                                           .send = (void *)(uintptr_t)memory,
+                                           .send_bytes = 100,
+                                           .recv = (void *)(uintptr_t)(memory + 500),
+                                           .recv_bytes = 300,
+                                           .recv_at = 128,
+                                           .recv_kept = true};
+    struct br_stream_op *op;
+    char *host;
+
+    (void)state;
+    cuda->set_bytes(memory, 1, BYTES, stream);
+    cuda->set_bytes(memory + 500, 2, 300, stream);
+    assert_int_equal(br_stream_op_begin(ops, &plan, &op), 0);
+    while (!br_stream_op_arrived(op))
+        look();
+    host = br_stream_op_memory(op);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(host[i], 1);
+    for (int i = 0; i < 300; i++)
+        assert_int_equal(host[128 + i], 2);
+    memset(host, 3, 128 + 200); /* the last 100 bytes stay */
+    br_stream_op_release(op);
+    look();
+    for (int i = 0; i < BYTES; i++)
+        assert_int_equal(device()[i], i < 500 ? 1 : i < 700 ? 3 : i < 800 ? 2 : 1);
 }
 
 /* What unpins beside one that is under way waits for it: the fake driver ends the process then. */
@@ -255,7 +291,7 @@ static void begin__more_than_there_can_be(void **state)
     struct br_stream_op *op;
 
     (void)state;
-    plan.bytes = SIZE_MAX;
+    plan.recv_bytes = SIZE_MAX;
     assert_int_equal(br_stream_op_begin(ops, &plan, &op), -ENOMEM);
     assert_says(br_error_message(), "memory");
     assert_int_equal(count_blocks(), 0);
@@ -435,6 +471,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(begin__without_memory, enter, leave),
         cmocka_unit_test_setup_teardown(begin__keeps_what_it_has, enter, leave),
         cmocka_unit_test_setup_teardown(begin__grows, enter, leave),
+        cmocka_unit_test_setup_teardown(begin__input_and_result_apart, enter, leave),
         cmocka_unit_test_setup_teardown(begin__grows_beside_one_under_way, enter, leave),
         cmocka_unit_test_setup_teardown(begin__more_than_there_can_be, enter, leave),
         cmocka_unit_test_setup_teardown(destroy__beside_one_under_way, enter, NULL),

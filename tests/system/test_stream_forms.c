@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every collective in a stream of a fake GPU that works by itself, in real processes: its input is
+ * written late by the stream, and what is behind it there sees the result. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <braid/gpu.h>
+
+#include "gpu/driver.h"
+#include "tests/fake_cuda/fake_cuda.h"
+#include "tests/system/app_gpu.h"
+#include "tests/system/ranks.h"
+
+#define RANKS 3
+#define MOST  3000
+#define I32   BRAID_INT32
+#define SUM   BRAID_SUM
+#define OLD   (-7)
+
+enum form {
+    ALLREDUCE,
+    REDUCE_SCATTER,
+    ALLGATHER,
+    BROADCAST,
+    REDUCE,
+    ALLTOALL,
+    GATHER,
+    SCATTER,
+    FORMS
+};
+
+static const struct br_cuda *cuda;
+static struct CUstream_st *stream;
+static _Atomic uint32_t gate;
+/* of RANKS blocks each, in the GPU's memory: what is given to a call; what a kernel before it
+ * writes there; what a kernel behind it reads */
+static int32_t *send, *recv, *written, *seen;
+
+static int32_t *view(const int32_t *memory)
+{
+    return fake_cuda_bytes((uintptr_t)memory);
+}
+
+static void copy(int32_t *to, const int32_t *from, size_t elements)
+{
+    cuda->copy_async((uintptr_t)to, (uintptr_t)from, elements * sizeof *to, stream);
+}
+
+static bool reads_blocks(enum form f)
+{
+    return f == REDUCE_SCATTER || f == ALLTOALL || f == SCATTER;
+}
+
+static bool writes_blocks(enum form f)
+{
+    return f == ALLGATHER || f == ALLTOALL || f == GATHER;
+}
+
+static bool writes(enum form f, int rank, int root)
+{
+    return (f != REDUCE && f != GATHER) || rank == root;
+}
+
+static int32_t word(enum form f, int rank, size_t i)
+{
+    return (int32_t)((size_t)f * 100000 + (size_t)(rank + 1) * 10007 + i * 13);
+}
+
+/* Element i of what is written on a rank. */
+static int32_t wanted(enum form f, int rank, int root, size_t count, size_t i)
+{
+    size_t own = (size_t)rank * count;
+    int from = (int)(i / count);
+    int32_t sum = 0;
+
+    switch (f) {
+    case ALLGATHER:
+    case GATHER:
+        return word(f, from, i % count);
+    case BROADCAST:
+        return word(f, root, i);
+    case ALLTOALL:
+        return word(f, from, own + i % count);
+    case SCATTER:
+        return word(f, root, own + i);
+    default:
+        for (int r = 0; r < RANKS; r++)
+            sum += word(f, r, f == REDUCE_SCATTER ? own + i : i);
+        return sum;
+    }
+}
+
+static int call(struct braid_comm *comm, enum form f, const int32_t *in, int32_t *out, size_t count,
+                int root)
+{
+    switch (f) {
+    case ALLREDUCE:
+        return braid_allreduce_on_stream(comm, in, out, count, I32, SUM, NULL, stream);
+    case REDUCE_SCATTER:
+        return braid_reduce_scatter_on_stream(comm, in, out, count, I32, SUM, NULL, stream);
+    case ALLGATHER:
+        return braid_allgather_on_stream(comm, in, out, count, I32, NULL, stream);
+    case BROADCAST:
+        return braid_broadcast_on_stream(comm, in, out, count, I32, root, NULL, stream);
+    case REDUCE:
+        return braid_reduce_on_stream(comm, in, out, count, I32, SUM, root, NULL, stream);
+    case ALLTOALL:
+        return braid_alltoall_on_stream(comm, in, out, count, I32, NULL, stream);
+    case GATHER:
+        return braid_gather_on_stream(comm, in, out, count, I32, root, NULL, stream);
+    default:
+        return braid_scatter_on_stream(comm, in, out, count, I32, root, NULL, stream);
+    }
+}
+
+/* In place as braid.h says it, in the memory of recv or of send, whichever is larger. */
+static void choose(enum form f, int rank, size_t count, bool in_place, int32_t **in, int32_t **out)
+{
+    size_t own = (size_t)rank * count;
+
+    *in = send;
+    *out = recv;
+    if (!in_place)
+        return;
+    *in = reads_blocks(f) || !writes_blocks(f) ? recv : recv + own;
+    if (reads_blocks(f) && !writes_blocks(f))
+        *out = recv + own;
+}
+
+static int one(struct braid_comm *comm, enum form f, size_t count, bool in_place, uint32_t turn)
+{
+    int rank = braid_rank(comm), root = (int)turn % RANKS;
+    size_t inputs = count * (reads_blocks(f) ? RANKS : 1),
+           outputs = count * (writes_blocks(f) ? RANKS : 1);
+    int32_t *in, *out;
+
+    choose(f, rank, count, in_place, &in, &out);
+    for (size_t i = 0; i < (size_t)RANKS * count; i++) {
+        view(written)[i] = word(f, rank, i);
+        view(send)[i] = view(recv)[i] = view(seen)[i] = OLD;
+    }
+    cuda->stream_wait_32(stream, (uintptr_t)&gate, turn, BR_CUDA_WAIT_GEQ);
+    copy(in, written, inputs);
+    RETURNS(0, call(comm, f, in, out, count, root));
+    copy(seen, out, outputs);
+    CHECK(view(seen)[0] == OLD, "form %d: the stream did not wait", (int)f);
+    atomic_fetch_add(&gate, 1);
+    cuda->stream_synchronize(stream);
+    for (size_t i = 0; writes(f, rank, root) && i < outputs; i++)
+        CHECK(view(seen)[i] == wanted(f, rank, root, count, i),
+              "form %d, %zu elements, in place %d: element %zu is %d", (int)f, count, in_place, i,
+              (int)view(seen)[i]);
+    for (size_t i = 0; !in_place && !writes(f, rank, root) && i < outputs; i++)
+        CHECK(view(seen)[i] == OLD, "form %d has written on rank %d", (int)f, rank);
+    return braid_comm_error(comm);
+}
+
+static int open_stream(void)
+{
+    fake_cuda()->thread = true;
+    cuda = own_gpu();
+    send = own_gpu_alloc(4 * RANKS * MOST * sizeof *send);
+    recv = send + RANKS * MOST;
+    written = recv + RANKS * MOST;
+    seen = written + RANKS * MOST;
+    atomic_store(&gate, 0);
+    return cuda->stream_create(&stream, BR_CUDA_STREAM_NON_BLOCKING, 0) != BR_CUDA_SUCCESS;
+}
+
+static int every_form(struct braid_comm *comm, void *context)
+{
+    static const size_t counts[] = {1, MOST};
+    uint32_t turn = 0;
+
+    (void)context;
+    RETURNS(0, open_stream());
+    for (int f = 0; f < FORMS; f++)
+        for (int k = 0; k < 4; k++)
+            if (one(comm, (enum form)f, counts[k / 2], k % 2, ++turn))
+                return 1;
+    return 0;
+}
+
+/* One side in host memory, and a rank that takes part without a stream. */
+static int mixed(struct braid_comm *comm, void *context)
+{
+    static int32_t host[RANKS * MOST];
+    int rank = braid_rank(comm);
+
+    (void)context;
+    RETURNS(0, open_stream());
+    for (size_t i = 0; i < MOST; i++) {
+        view(written)[i] = word(ALLGATHER, rank, i);
+        host[i] = word(ALLGATHER, rank, i);
+    }
+    copy(send, written, MOST);
+    if (rank == 0)
+        RETURNS(0, braid_allgather_on_stream(comm, send, host, MOST, I32, NULL, stream));
+    else if (rank == 1)
+        RETURNS(0, braid_allgather_on_stream(comm, host, recv, MOST, I32, NULL, stream));
+    else
+        RETURNS(0, braid_allgather(comm, host, recv, MOST, I32, NULL, NULL));
+    cuda->stream_synchronize(stream);
+    for (size_t i = 0; i < RANKS * MOST; i++)
+        CHECK((rank == 0 ? host : view(recv))[i] == wanted(ALLGATHER, rank, 0, MOST, i),
+              "element %zu", i);
+    return braid_comm_error(comm);
+}
+
+/* What is behind a barrier in the stream waits for the last rank. */
+static int barrier(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    RETURNS(0, open_stream());
+    view(seen)[0] = OLD;
+    view(written)[0] = 1;
+    if (braid_rank(comm) == RANKS - 1) {
+        ranks_await(0, RANKS - 1);
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        return 0;
+    }
+    RETURNS(0, braid_barrier_on_stream(comm, NULL, stream));
+    copy(seen, written, 1);
+    CHECK(view(seen)[0] == OLD, "the stream did not wait");
+    ranks_tell(0);
+    cuda->stream_synchronize(stream);
+    CHECK(view(seen)[0] == 1, "the stream is cut off");
+    return braid_comm_error(comm);
+}
+
+/* Nothing is in the stream after an error. */
+static int arguments(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    RETURNS(0, open_stream());
+    SAYS(-EINVAL, "braid_broadcast_on_stream|root|7",
+         braid_broadcast_on_stream(comm, send, recv, 1, I32, 7, NULL, stream));
+    SAYS(-EINVAL, "braid_allgather_on_stream|send",
+         braid_allgather_on_stream(comm, NULL, recv, 1, I32, NULL, stream));
+    SAYS(-EINVAL, "braid_reduce_on_stream|reduction",
+         braid_reduce_on_stream(comm, send, recv, 1, I32, (enum braid_reduction)99, 0, NULL,
+                                stream));
+    SAYS(-EINVAL, "braid_barrier_on_stream|communicator",
+         braid_barrier_on_stream(NULL, NULL, stream));
+    cuda->stream_synchronize(stream);
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void everywhere(ranks_main *body)
+{
+    setenv("BRAID_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+    ranks_run(
+        &(struct ranks){
+            .size = RANKS, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE},
+        body, NULL);
+    ranks_run(&(struct ranks){.size = RANKS, .backend = "shm", .timeout_ms = RANKS_PATIENCE}, body,
+              NULL);
+}
+
+static void stream__every_collective(void **state)
+{
+    (void)state;
+    everywhere(every_form);
+}
+
+static void stream__sides_in_host_memory(void **state)
+{
+    (void)state;
+    everywhere(mixed);
+}
+
+static void stream__barrier(void **state)
+{
+    (void)state;
+    everywhere(barrier);
+}
+
+static void stream__arguments(void **state)
+{
+    (void)state;
+    everywhere(arguments);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stream__every_collective),
+        cmocka_unit_test(stream__sides_in_host_memory),
+        cmocka_unit_test(stream__barrier),
+        cmocka_unit_test(stream__arguments),
+    };
+
+    if (argc == 2) /* only some */
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
