@@ -33,7 +33,7 @@ static int devices_add_named(const struct br_settings *s, struct br_devices *dev
     memcpy(names, s->devices, sizeof names);
     for (char *name = strtok_r(names, ", ", &save); name && !rc; name = strtok_r(NULL, ", ", &save))
         rc = devices_add(devices, name);
-    devices->ordered = true;
+    devices->ordered = !s->devices_expanded;
     return rc;
 }
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "bcube/address.h"
+#include "collectives/comm/device_names.h"
 #include "collectives/shm/executor.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/inventory.h"
@@ -21,8 +22,10 @@
 #include "protocol/message.h"
 #include "protocol/worker.h"
 #include "transport/cache.h"
+#include "transport/interface.h"
 #include "transport/shm/coll.h"
 #include "transport/transport.h"
+#include "transport/verbs/probe.h"
 
 /* A granule, a 64th of it, is the least that a frame carries, and frames over UDP end at 60 KiB. */
 #define TRACE_DETAILS 30000 /* a second; each takes 0.1 us of a core */
@@ -296,6 +299,26 @@ static int check_topology(const struct br_settings *s)
     return 0;
 }
 
+/* Puts names in the place of beginnings of names and of `^`: of interfaces, for verbs of those that
+ * have an RDMA port. Back ends with devices of their own have names of their own. */
+static int expand_devices(struct br_settings *s)
+{
+    struct br_transport_traits traits = br_transport_traits(s->backend);
+    struct br_interface list[BR_INTERFACES];
+    char netdev[IF_NAMESIZE];
+    int n = 0, kept = 0;
+
+    if (!s->devices[0] || traits.within_host || traits.owns_device)
+        return 0;
+    n = br_interface_list(list, BR_INTERFACES);
+    for (int i = 0; i < n; i++)
+        if (!traits.rdma || !br_verbs_netdev(list[i].name, netdev))
+            list[kept++] = list[i];
+    return n < 0 ? n
+                 : br_device_names_expand(list, kept, s->devices, sizeof s->devices,
+                                          &s->devices_expanded);
+}
+
 int br_settings_read_trace(struct br_settings *s, int64_t details)
 {
     int rc;
@@ -330,6 +353,9 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
                                       sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
         (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
+        return rc;
+    rc = expand_devices(s);
+    if (rc)
         return rc;
     br_settings_apply_local(s);
     if (strcmp(s->backend, "auto") != 0 && !br_transport_known(s->backend))

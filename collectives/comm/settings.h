@@ -29,6 +29,7 @@ struct br_settings {
     /* between hosts: tcp, udp, verbs; "" until all ranks are asked (backend.h) */
     char network[16];
     char devices[512];
+    bool devices_expanded;         /* its order is the system's (device_names.h) */
     int64_t calibration_bound;     /* a factor by which it may be off without a warning; 0: any */
     char calibration[512];         /* a file; "": none */
     char report[512];              /* "1": to stderr; a file; "": none */

@@ -131,8 +131,9 @@ struct braid_config {
     /* auto | tcp | udp | verbs | shm (BRAID_BACKEND). auto: shm within a host; between hosts verbs
      * if every rank has RDMA devices, else tcp */
     const char *backend;
-    /* comma list of NIC names or addresses, one a level (BRAID_DEVICES); default: all that are up;
-     * loopback when there is only one host */
+    /* comma list of NIC names or addresses, one a level (BRAID_DEVICES), also as NCCL_SOCKET_IFNAME
+     * has them: eth for all that begin so, =eth0, ^docker,lo; default: all that are up; loopback
+     * when there is only one host */
     const char *devices;
     /* mesh | bcube:N,K (BRAID_TOPOLOGY): which ranks are linked directly; default: mesh, all with
      * all. In a BCube rank r is host r, its device i is on level i, and it is linked to its

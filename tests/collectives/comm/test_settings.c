@@ -345,11 +345,26 @@ static void settings_read__bad_inventory(void **state)
     refuses(NULL, "has 9 levels");
 }
 
+static void settings_read__devices_as_nccl_names_them(void **state)
+{
+    (void)state;
+    setenv("BRAID_DEVICES", "=lo", 1);
+    assert_int_equal(br_settings_read(NULL, &settings), 0);
+    assert_string_equal(settings.devices, "lo");
+    assert_false(settings.devices_expanded);
+    setenv("BRAID_DEVICES", "^", 1);
+    assert_int_equal(br_settings_read(NULL, &settings), -EINVAL);
+    assert_says(br_error_message(), "BRAID_DEVICES");
+    setenv("BRAID_BACKEND", "dpdk", 1); /* whose ports have names of their own */
+    assert_int_equal(br_settings_read(NULL, &settings), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(settings_read__defaults, forget_environment),
         cmocka_unit_test_setup(settings_read__environment, forget_environment),
+        cmocka_unit_test_setup(settings_read__devices_as_nccl_names_them, forget_environment),
         cmocka_unit_test_setup(settings_read__ranks_of_other_emulated_hosts_need_cores_too,
                                forget_environment),
         cmocka_unit_test_setup(settings_read__configuration_goes_before_environment,
