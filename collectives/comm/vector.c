@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public calls with blocks of different sizes (vector.h). */
-#include <braid/vector.h>
+/* The public calls with blocks of different sizes (vector.h, gpu.h). */
+#include <braid/gpu.h>
 
 #include <errno.h>
 #include <stdint.h>
@@ -10,6 +10,8 @@
 #include "collectives/comm/api.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/engine/operation.h"
@@ -30,6 +32,14 @@ struct vector_call {
     enum braid_type type;
     enum braid_reduction reduction;
     int root;
+};
+
+/* What becomes of a call. */
+struct how {
+    bool persistent;      /* its operation is prepared only */
+    struct braid_op **op; /* NULL: it blocks */
+    bool in_stream;       /* op is NULL, and nobody is blocked */
+    void *stream;
 };
 
 /* What a buffer's blocks cover, in elements: from the first to the last, and the largest block. */
@@ -162,7 +172,7 @@ static int vector_fill(const struct vector_call *c, struct br_operation *op)
 }
 
 static int vector_call(struct braid_comm *comm, const struct vector_call *c,
-                       const struct braid_options *options, bool persistent, struct braid_op **out)
+                       const struct braid_options *options, const struct how *how)
 {
     BR_DISABLE_CANCELLATION;
     const struct side *sides[] = {&c->send, &c->recv};
@@ -175,9 +185,9 @@ static int vector_call(struct braid_comm *comm, const struct vector_call *c,
     for (int i = 0; i < 2 && !rc; i++)
         if (sides[i]->blocks && !sides[i]->counts)
             rc = br_error(EINVAL, "%s: the counts of %s are NULL", c->name, sides[i]->name);
-    if (!rc && persistent && !out)
+    if (!rc && how->persistent && !how->op)
         rc = br_error(EINVAL, "%s: nowhere to store the operation", c->name);
-    if (!rc && br_api_blocks(options, out))
+    if (!rc && !how->in_stream && br_api_blocks(options, how->op))
         rc = br_completion_may_block(c->name);
     if (rc)
         return rc;
@@ -186,29 +196,33 @@ static int vector_call(struct braid_comm *comm, const struct vector_call *c,
         return -EAGAIN;
     br_api_apply_options(comm, options, op);
     rc = vector_fill(c, op);
-    if (!rc)
-        return br_api_begin(op, persistent, out);
-    br_comm_put_operation(op);
-    return rc;
+    if (rc) {
+        br_comm_put_operation(op);
+        return rc;
+    }
+    if (!how->in_stream)
+        return br_api_begin(op, how->persistent, how->op);
+    rc = comm->context->gpu->submit(op, how->stream);
+    return rc ? br_error_prefix(rc, "%s: ", c->name) : 0;
 }
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
 /* Of every call first: is there a communicator? */
-static int vector_begin(const struct braid_comm *comm, const char *name, struct braid_op **out)
+static int vector_begin(const struct braid_comm *comm, const char *name, const struct how *how)
 {
-    if (out)
-        *out = NULL;
+    if (how->op)
+        *how->op = NULL;
     return br_comm_check(comm, name);
 }
 
 static int alltoallv(const char *name, struct braid_comm *comm, const void *send,
                      const size_t *send_counts, const size_t *send_displacements, void *recv,
                      const size_t *recv_counts, const size_t *recv_displacements,
-                     enum braid_type type, const struct braid_options *options, bool persistent,
-                     struct braid_op **op)
+                     enum braid_type type, const struct braid_options *options,
+                     const struct how *how)
 {
-    int rc = vector_begin(comm, name, op);
+    int rc = vector_begin(comm, name, how);
 
     if (rc)
         return rc;
@@ -220,15 +234,15 @@ static int alltoallv(const char *name, struct braid_comm *comm, const void *send
             .send = {"send", send, (uint32_t)comm->size, send_counts, send_displacements},
             .recv = {"recv", recv, (uint32_t)comm->size, recv_counts, recv_displacements},
             .type = type},
-        options, persistent, op);
+        options, how);
 }
 
 static int allgatherv(const char *name, struct braid_comm *comm, const void *send,
                       size_t send_count, void *recv, const size_t *counts,
                       const size_t *displacements, enum braid_type type,
-                      const struct braid_options *options, bool persistent, struct braid_op **op)
+                      const struct braid_options *options, const struct how *how)
 {
-    int rc = vector_begin(comm, name, op);
+    int rc = vector_begin(comm, name, how);
 
     if (!rc && counts && counts[comm->rank] != send_count)
         rc = br_error(EINVAL, "%s: send_count is %zu, but counts[%d], of this rank, is %zu", name,
@@ -242,16 +256,15 @@ static int allgatherv(const char *name, struct braid_comm *comm, const void *sen
                               .send = {"send", send, 1, &send_count, NULL},
                               .recv = {"recv", recv, (uint32_t)comm->size, counts, displacements},
                               .type = type},
-        options, persistent, op);
+        options, how);
 }
 
 static int reduce_scatterv(const char *name, struct braid_comm *comm, const void *send,
                            const size_t *counts, const size_t *displacements, void *recv,
                            enum braid_type type, enum braid_reduction reduction,
-                           const struct braid_options *options, bool persistent,
-                           struct braid_op **op)
+                           const struct braid_options *options, const struct how *how)
 {
-    int rc = vector_begin(comm, name, op);
+    int rc = vector_begin(comm, name, how);
 
     if (rc)
         return rc;
@@ -263,15 +276,15 @@ static int reduce_scatterv(const char *name, struct braid_comm *comm, const void
                               .recv = {"recv", recv, 1, counts ? counts + comm->rank : NULL, NULL},
                               .type = type,
                               .reduction = reduction},
-        options, persistent, op);
+        options, how);
 }
 
 static int gatherv(const char *name, struct braid_comm *comm, const void *send, size_t send_count,
                    void *recv, const size_t *counts, const size_t *displacements,
                    enum braid_type type, int root, const struct braid_options *options,
-                   bool persistent, struct braid_op **op)
+                   const struct how *how)
 {
-    int rc = vector_begin(comm, name, op);
+    int rc = vector_begin(comm, name, how);
     bool is_root = !rc && comm->rank == root;
 
     if (is_root && counts && counts[root] != send_count)
@@ -288,15 +301,15 @@ static int gatherv(const char *name, struct braid_comm *comm, const void *send, 
             .recv = {"recv", recv, is_root ? (uint32_t)comm->size : 0, counts, displacements},
             .type = type,
             .root = root},
-        options, persistent, op);
+        options, how);
 }
 
 static int scatterv(const char *name, struct braid_comm *comm, const void *send,
                     const size_t *counts, const size_t *displacements, void *recv,
                     size_t recv_count, enum braid_type type, int root,
-                    const struct braid_options *options, bool persistent, struct braid_op **op)
+                    const struct braid_options *options, const struct how *how)
 {
-    int rc = vector_begin(comm, name, op);
+    int rc = vector_begin(comm, name, how);
     bool is_root = !rc && comm->rank == root;
 
     if (is_root && counts && counts[root] != recv_count)
@@ -313,7 +326,7 @@ static int scatterv(const char *name, struct braid_comm *comm, const void *send,
             .recv = {"recv", recv, 1, &recv_count, NULL},
             .type = type,
             .root = root},
-        options, persistent, op);
+        options, how);
 }
 
 int braid_alltoallv(struct braid_comm *comm, const void *send, const size_t *send_counts,
@@ -322,7 +335,7 @@ int braid_alltoallv(struct braid_comm *comm, const void *send, const size_t *sen
                     const struct braid_options *options, struct braid_op **op)
 {
     return alltoallv("braid_alltoallv", comm, send, send_counts, send_displacements, recv,
-                     recv_counts, recv_displacements, type, options, false, op);
+                     recv_counts, recv_displacements, type, options, &(struct how){.op = op});
 }
 
 int braid_alltoallv_init(struct braid_comm *comm, const void *send, const size_t *send_counts,
@@ -331,7 +344,8 @@ int braid_alltoallv_init(struct braid_comm *comm, const void *send, const size_t
                          const struct braid_options *options, struct braid_op **op)
 {
     return alltoallv("braid_alltoallv_init", comm, send, send_counts, send_displacements, recv,
-                     recv_counts, recv_displacements, type, options, true, op);
+                     recv_counts, recv_displacements, type, options,
+                     &(struct how){.persistent = true, .op = op});
 }
 
 int braid_allgatherv(struct braid_comm *comm, const void *send, size_t send_count, void *recv,
@@ -339,7 +353,7 @@ int braid_allgatherv(struct braid_comm *comm, const void *send, size_t send_coun
                      const struct braid_options *options, struct braid_op **op)
 {
     return allgatherv("braid_allgatherv", comm, send, send_count, recv, counts, displacements, type,
-                      options, false, op);
+                      options, &(struct how){.op = op});
 }
 
 int braid_allgatherv_init(struct braid_comm *comm, const void *send, size_t send_count, void *recv,
@@ -347,7 +361,7 @@ int braid_allgatherv_init(struct braid_comm *comm, const void *send, size_t send
                           const struct braid_options *options, struct braid_op **op)
 {
     return allgatherv("braid_allgatherv_init", comm, send, send_count, recv, counts, displacements,
-                      type, options, true, op);
+                      type, options, &(struct how){.persistent = true, .op = op});
 }
 
 int braid_reduce_scatterv(struct braid_comm *comm, const void *send, const size_t *counts,
@@ -356,7 +370,7 @@ int braid_reduce_scatterv(struct braid_comm *comm, const void *send, const size_
                           struct braid_op **op)
 {
     return reduce_scatterv("braid_reduce_scatterv", comm, send, counts, displacements, recv, type,
-                           reduction, options, false, op);
+                           reduction, options, &(struct how){.op = op});
 }
 
 int braid_reduce_scatterv_init(struct braid_comm *comm, const void *send, const size_t *counts,
@@ -365,7 +379,7 @@ int braid_reduce_scatterv_init(struct braid_comm *comm, const void *send, const 
                                struct braid_op **op)
 {
     return reduce_scatterv("braid_reduce_scatterv_init", comm, send, counts, displacements, recv,
-                           type, reduction, options, true, op);
+                           type, reduction, options, &(struct how){.persistent = true, .op = op});
 }
 
 int braid_gatherv(struct braid_comm *comm, const void *send, size_t send_count, void *recv,
@@ -373,7 +387,7 @@ int braid_gatherv(struct braid_comm *comm, const void *send, size_t send_count, 
                   const struct braid_options *options, struct braid_op **op)
 {
     return gatherv("braid_gatherv", comm, send, send_count, recv, counts, displacements, type, root,
-                   options, false, op);
+                   options, &(struct how){.op = op});
 }
 
 int braid_gatherv_init(struct braid_comm *comm, const void *send, size_t send_count, void *recv,
@@ -381,7 +395,7 @@ int braid_gatherv_init(struct braid_comm *comm, const void *send, size_t send_co
                        int root, const struct braid_options *options, struct braid_op **op)
 {
     return gatherv("braid_gatherv_init", comm, send, send_count, recv, counts, displacements, type,
-                   root, options, true, op);
+                   root, options, &(struct how){.persistent = true, .op = op});
 }
 
 int braid_scatterv(struct braid_comm *comm, const void *send, const size_t *counts,
@@ -389,7 +403,7 @@ int braid_scatterv(struct braid_comm *comm, const void *send, const size_t *coun
                    int root, const struct braid_options *options, struct braid_op **op)
 {
     return scatterv("braid_scatterv", comm, send, counts, displacements, recv, recv_count, type,
-                    root, options, false, op);
+                    root, options, &(struct how){.op = op});
 }
 
 int braid_scatterv_init(struct braid_comm *comm, const void *send, const size_t *counts,
@@ -398,5 +412,54 @@ int braid_scatterv_init(struct braid_comm *comm, const void *send, const size_t 
                         struct braid_op **op)
 {
     return scatterv("braid_scatterv_init", comm, send, counts, displacements, recv, recv_count,
-                    type, root, options, true, op);
+                    type, root, options, &(struct how){.persistent = true, .op = op});
+}
+
+int braid_alltoallv_on_stream(struct braid_comm *comm, const void *send, const size_t *send_counts,
+                              const size_t *send_displacements, void *recv,
+                              const size_t *recv_counts, const size_t *recv_displacements,
+                              enum braid_type type, const struct braid_options *options,
+                              void *stream)
+{
+    return alltoallv("braid_alltoallv_on_stream", comm, send, send_counts, send_displacements, recv,
+                     recv_counts, recv_displacements, type, options,
+                     &(struct how){.in_stream = true, .stream = stream});
+}
+
+int braid_allgatherv_on_stream(struct braid_comm *comm, const void *send, size_t send_count,
+                               void *recv, const size_t *counts, const size_t *displacements,
+                               enum braid_type type, const struct braid_options *options,
+                               void *stream)
+{
+    return allgatherv("braid_allgatherv_on_stream", comm, send, send_count, recv, counts,
+                      displacements, type, options,
+                      &(struct how){.in_stream = true, .stream = stream});
+}
+
+int braid_reduce_scatterv_on_stream(struct braid_comm *comm, const void *send, const size_t *counts,
+                                    const size_t *displacements, void *recv, enum braid_type type,
+                                    enum braid_reduction reduction,
+                                    const struct braid_options *options, void *stream)
+{
+    return reduce_scatterv("braid_reduce_scatterv_on_stream", comm, send, counts, displacements,
+                           recv, type, reduction, options,
+                           &(struct how){.in_stream = true, .stream = stream});
+}
+
+int braid_gatherv_on_stream(struct braid_comm *comm, const void *send, size_t send_count,
+                            void *recv, const size_t *counts, const size_t *displacements,
+                            enum braid_type type, int root, const struct braid_options *options,
+                            void *stream)
+{
+    return gatherv("braid_gatherv_on_stream", comm, send, send_count, recv, counts, displacements,
+                   type, root, options, &(struct how){.in_stream = true, .stream = stream});
+}
+
+int braid_scatterv_on_stream(struct braid_comm *comm, const void *send, const size_t *counts,
+                             const size_t *displacements, void *recv, size_t recv_count,
+                             enum braid_type type, int root, const struct braid_options *options,
+                             void *stream)
+{
+    return scatterv("braid_scatterv_on_stream", comm, send, counts, displacements, recv, recv_count,
+                    type, root, options, &(struct how){.in_stream = true, .stream = stream});
 }

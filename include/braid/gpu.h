@@ -103,6 +103,31 @@ int braid_scatter_on_stream(struct braid_comm *comm, const void *send, void *rec
 int braid_barrier_on_stream(struct braid_comm *comm, const struct braid_options *options,
                             void *stream);
 
+/* Those with blocks of different sizes (vector.h). Arrays are copied in the call. What lies between
+ * blocks of recv in memory of a GPU is copied to the host and back: nobody else may write it before
+ * the stream has passed the call. */
+int braid_alltoallv_on_stream(struct braid_comm *comm, const void *send, const size_t *send_counts,
+                              const size_t *send_displacements, void *recv,
+                              const size_t *recv_counts, const size_t *recv_displacements,
+                              enum braid_type type, const struct braid_options *options,
+                              void *stream);
+int braid_allgatherv_on_stream(struct braid_comm *comm, const void *send, size_t send_count,
+                               void *recv, const size_t *counts, const size_t *displacements,
+                               enum braid_type type, const struct braid_options *options,
+                               void *stream);
+int braid_reduce_scatterv_on_stream(struct braid_comm *comm, const void *send, const size_t *counts,
+                                    const size_t *displacements, void *recv, enum braid_type type,
+                                    enum braid_reduction reduction,
+                                    const struct braid_options *options, void *stream);
+int braid_gatherv_on_stream(struct braid_comm *comm, const void *send, size_t send_count,
+                            void *recv, const size_t *counts, const size_t *displacements,
+                            enum braid_type type, int root, const struct braid_options *options,
+                            void *stream);
+int braid_scatterv_on_stream(struct braid_comm *comm, const void *send, const size_t *counts,
+                             const size_t *displacements, void *recv, size_t recv_count,
+                             enum braid_type type, int root, const struct braid_options *options,
+                             void *stream);
+
 #ifdef __cplusplus
 }
 #endif

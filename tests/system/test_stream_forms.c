@@ -189,6 +189,79 @@ static int every_form(struct braid_comm *comm, void *context)
     return 0;
 }
 
+#define GAP 700 /* from a block's start to the next one's */
+
+/* Element i of block `to` that rank `from` gives. */
+static int32_t piece(int from, int to, size_t i)
+{
+    return (from + 1) * 100000 + (to + 1) * 1000 + (int32_t)i;
+}
+
+/* counts[r] elements of block r are of rank r, or of ours in rank r's input; what is between is
+ * left. */
+static int blocks_came(const size_t *counts, int rank, const char *what)
+{
+    for (int r = 0; r < RANKS; r++)
+        for (size_t i = 0; i < GAP; i++) {
+            int32_t got = view(seen)[(size_t)r * GAP + i];
+
+            CHECK(got == (i < counts[r] ? piece(r, rank, i) : OLD), "%s: element %zu from %d: %d",
+                  what, i, r, (int)got);
+        }
+    return 0;
+}
+
+/* With blocks of different sizes and room between them. */
+static int vectors(struct braid_comm *comm, void *context)
+{
+    size_t to[RANKS], from[RANKS], places[RANKS];
+    int rank = braid_rank(comm);
+
+    (void)context;
+    RETURNS(0, open_stream());
+    for (int r = 0; r < RANKS; r++) {
+        to[r] = (size_t)(200 + 100 * rank + 10 * r);
+        from[r] = (size_t)(200 + 100 * r + 10 * rank);
+        places[r] = (size_t)r * GAP;
+        for (size_t i = 0; i < GAP; i++) {
+            view(written)[places[r] + i] = piece(rank, r, i);
+            view(recv)[places[r] + i] = OLD;
+        }
+    }
+    copy(send, written, RANKS * GAP);
+    RETURNS(0, braid_alltoallv_on_stream(comm, send, to, places, recv, from, places, I32, NULL,
+                                         stream));
+    copy(seen, recv, RANKS * GAP);
+    cuda->stream_synchronize(stream);
+    if (blocks_came(from, rank, "alltoallv"))
+        return 1;
+    for (int r = 0; r < RANKS; r++) {
+        to[r] = (size_t)(100 + 50 * r); /* on all ranks */
+        for (size_t i = 0; i < to[rank]; i++)
+            view(written)[i] = piece(rank, 0, i);
+        for (size_t i = 0; i < GAP; i++)
+            view(recv)[places[r] + i] = OLD;
+    }
+    copy(send, written, to[rank]);
+    RETURNS(0,
+            braid_allgatherv_on_stream(comm, send, to[rank], recv, to, places, I32, NULL, stream));
+    copy(seen, recv, RANKS * GAP);
+    cuda->stream_synchronize(stream);
+    if (blocks_came(to, 0, "allgatherv"))
+        return 1;
+    RETURNS(0, braid_scatterv_on_stream(comm, recv, to, places, send, to[rank], I32, 1, NULL,
+                                        stream)); /* back to where they came from, */
+    RETURNS(0, braid_gatherv_on_stream(comm, send, to[rank], recv, to, places, I32, 1, NULL,
+                                       stream)); /* and again */
+    RETURNS(0, braid_reduce_scatterv_on_stream(comm, recv, to, places, send, I32, BRAID_MAX, NULL,
+                                               stream)); /* all have the same */
+    RETURNS(0,
+            braid_allgatherv_on_stream(comm, send, to[rank], recv, to, places, I32, NULL, stream));
+    copy(seen, recv, RANKS * GAP);
+    cuda->stream_synchronize(stream);
+    return blocks_came(to, 0, "there and back") || braid_comm_error(comm);
+}
+
 /* One side in host memory, and a rank that takes part without a stream. */
 static int mixed(struct braid_comm *comm, void *context)
 {
@@ -271,6 +344,12 @@ static void stream__every_collective(void **state)
     everywhere(every_form);
 }
 
+static void stream__blocks_of_different_sizes(void **state)
+{
+    (void)state;
+    everywhere(vectors);
+}
+
 static void stream__sides_in_host_memory(void **state)
 {
     (void)state;
@@ -293,6 +372,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream__every_collective),
+        cmocka_unit_test(stream__blocks_of_different_sizes),
         cmocka_unit_test(stream__sides_in_host_memory),
         cmocka_unit_test(stream__barrier),
         cmocka_unit_test(stream__arguments),
