@@ -50,7 +50,8 @@ def preprocess(compiler, include, *options):
 
 def constants(macros):
     """The numbers among the macros, as cffi wants them: it reads their values from the header."""
-    return "".join(f"#define {name} ...\n" for name in re.findall(r"^#define (BRAID_\w+) \(?-?\d\w*\)?$", macros, re.MULTILINE))
+    pattern = r"^#define (BRAID_\w+) (?:[-()<> ]|\d\w*|U?INT\d+_MAX)+$"
+    return "".join(f"#define {name} ...\n" for name in re.findall(pattern, macros, re.MULTILINE))
 
 
 def calls(declarations):
@@ -97,6 +98,7 @@ def main():
     ffi.cdef(constants(preprocess(compiler, include, "-dM")) + declarations + DLPACK + NATIVE + heads)
     ffi.set_source("braid._braid", "".join(f"#include <braid/{name}>\n" for name in headers) + DLPACK + native + bodies)
     ffi.emit_c_code(out)
+    os.utime(out)  # it is left alone where nothing has changed
 
 
 main()

@@ -184,3 +184,72 @@ def test_split(comm):
     else:
         assert pair is None
     comm.barrier()
+
+
+@pytest.mark.parametrize("gap", [0, 2])
+def test_vectors(comm, gap):
+    """Rank r has r + 1 elements of its own; between the blocks are `gap` elements that nobody touches."""
+    rank, size = comm.rank, comm.size
+    counts = [r + 1 for r in range(size)]
+    places = [sum(counts[:r]) + gap * r for r in range(size)]
+    total = places[-1] + counts[-1] + gap
+    spread = {"displacements": places} if gap else {}
+    blocks = np.full(total, -1.0)
+    for r in range(size):
+        blocks[places[r] : places[r] + counts[r]] = r
+    mine = slice(places[rank], places[rank] + counts[rank])
+    own = np.full(rank + 1, float(rank))
+
+    for in_place in False, True:
+        x = np.full(total, -1.0)
+        x[mine] = rank
+        comm.allgatherv(*((x, counts) if in_place else (own, counts, x)), **spread)
+        assert np.array_equal(x, blocks)
+
+        x = blocks.copy()
+        out = x[mine] if in_place else np.empty(rank + 1)
+        comm.reduce_scatterv(x, counts, None if in_place else out, **spread)
+        assert np.all(out == rank * size)
+
+        x = np.full(total, -1.0)
+        x[mine] = rank
+        if rank == 1:
+            comm.gatherv(*((x, counts) if in_place else (own, counts, x)), root=1, **spread)
+            assert np.array_equal(x, blocks)
+        else:
+            comm.gatherv(own, root=1)
+
+        out = np.empty(rank + 1)
+        if rank == 1:
+            comm.scatterv(blocks, counts, None if in_place else out, root=1, **spread)
+            out = blocks[mine] if in_place else out
+        else:
+            comm.scatterv(out, root=1)
+        assert np.array_equal(out, own)
+
+    # to rank r go r + 1 elements, so rank + 1 come from each
+    sends, out = np.repeat(np.arange(size, dtype="i8"), counts), np.empty(size * (rank + 1), "i8")
+    comm.alltoallv(sends, counts, out, [rank + 1] * size)
+    assert np.all(out == rank)
+    sends = np.arange(size, dtype="i8") + 10 * rank
+    comm.alltoallv(sends, [1] * size)
+    assert np.array_equal(sends, 10 * np.arange(size) + rank)
+
+
+def test_vectors__outside_of_the_buffer(comm):
+    x = np.zeros(6)
+    for call in (lambda: comm.alltoallv(x, [3, 3, 1]), lambda: comm.allgatherv(x, [1, 2]), lambda: comm.allgatherv(x, [1, -1, 1]),
+                 lambda: comm.reduce_scatterv(x, [1, 1, 1], displacements=[0, 1, 6]), lambda: comm.alltoallv(x, [1, 1, 1], np.zeros(3))):
+        with pytest.raises(ValueError):
+            call()
+
+
+def test_group__made_by_its_members_alone(comm):
+    if comm.rank != 1:
+        pair = comm.group([2, 0], tag=5)
+        assert (pair.rank, pair.size) == (0 if comm.rank == 2 else 1, 2)
+        x = np.array([comm.rank])
+        pair.allreduce(x)
+        assert x[0] == 2
+        pair.finalize()
+    comm.barrier()

@@ -114,3 +114,38 @@ def test_cuda_array_interface(comm):
             comm.allreduce(Device(base, **wrong))
     with pytest.raises(ValueError, match="contiguous"):
         comm.allreduce(Device(strided, strides=strided.strides))
+
+
+def test_recv_any__who_what_and_how_long(comm):
+    if comm.rank == 0:
+        comm.send(np.arange(5, dtype="i4"), 1, tag=9)
+        comm.send(np.arange(3, dtype="i4"), 1, tag=2)
+        comm.send(b"four", 1, tag=4)
+    else:
+        x = np.zeros(10, "i4")
+        assert comm.recv_any(x) == braid.Received(20, 0, 9) and x[4] == 4
+        h = comm.recv_any(x, 0, tag=2, wait=False)
+        assert h.wait() == (12, 0, 2)
+        assert comm.probe(tag=77) is None
+        assert comm.probe(timeout=None) == (4, 0, 4)
+        claimed = comm.claim(tag=4, timeout=60)
+        assert claimed.message.bytes == 4 and comm.probe() is None
+        with pytest.raises(ValueError):
+            claimed.recv(x)
+        text = bytearray(4)
+        claimed.recv(text)
+        assert text == b"four"
+    comm.barrier()
+
+
+def test_init__from_one_blob(comm):
+    """A second job of the same two processes, which knows nothing of the environment."""
+    blob = bytearray(braid.create_id()) if comm.rank == 0 else bytearray(128)
+    comm.broadcast(blob)
+    with braid.init(id=bytes(blob), rank=comm.rank, size=2, backend="tcp") as other:
+        x = np.ones(3)
+        other.allreduce(x)
+        assert np.all(x == 2)
+    with pytest.raises(ValueError, match="128"):
+        braid.init(id=b"short", rank=0, size=2)
+    braid.free_id(braid.create_id())

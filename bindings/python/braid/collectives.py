@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, TypedDict
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, TypedDict
 
 from braid import structs
 from braid._braid import ffi, lib
@@ -81,12 +81,12 @@ class Collectives:
         result = address
         if out is not None:
             result, *_ = found = span(out, True, type)
-            _agree(found, count, kind, "out")
+            agree(found, count, kind, "out")
             keep = keep, found[3]
         if wait and not options:
             rc = _call_allreduce(SLICE_MS, self._comm, address, result, count, kind, REDUCTIONS[op], NULL)
             return None if rc == 0 else self._finish(rc, True, keep)
-        return self._run(_ALLREDUCE, (address, result, count, kind, REDUCTIONS[op]), keep, wait, **options)
+        return self._run(_ALLREDUCE, (address, result, count, kind, REDUCTIONS[op]), keep, wait=wait, **options)
 
     def reduce_scatter(self, x: Any, out: Any = None, op: str = "sum", *, type: Optional[str] = None,
                        **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
@@ -94,7 +94,7 @@ class Collectives:
         whole = span(x, out is None, type)
         count, block = self._block(whole, "x")
         found = span(out, True, type) if out is not None else (block, count, whole[2], None)
-        _agree(found, count, whole[2], "out")
+        agree(found, count, whole[2], "out")
         return self._run(_REDUCE_SCATTER, (whole[0], found[0], count, whole[2], REDUCTIONS[op]), (whole[3], found[3]), **options)
 
     def allgather(self, x: Any, out: Any = None, *, type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
@@ -102,7 +102,7 @@ class Collectives:
         whole = span(x if out is None else out, True, type)
         count, block = self._block(whole, "out")
         found = span(x, False, type) if out is not None else (block, count, whole[2], None)
-        _agree(found, count, whole[2], "x")
+        agree(found, count, whole[2], "x")
         return self._run(_ALLGATHER, (found[0], whole[0], count, whole[2]), (whole[3], found[3]), **options)
 
     def broadcast(self, x: Any, out: Any = None, *, root: int = 0, type: Optional[str] = None,
@@ -113,7 +113,7 @@ class Collectives:
         source = target
         if out is not None and is_root:
             source = span(x, False, type)
-            _agree(source, target[1], target[2], "x")
+            agree(source, target[1], target[2], "x")
         return self._run(_BROADCAST, (source[0], target[0], target[1], target[2], root), (source[3], target[3]), **options)
 
     def reduce(self, x: Any, out: Any = None, op: str = "sum", *, root: int = 0, type: Optional[str] = None,
@@ -124,7 +124,7 @@ class Collectives:
         result: Any = (address if is_root else 0, count, kind, None)
         if is_root and out is not None:
             result = span(out, True, type)
-            _agree(result, count, kind, "out")
+            agree(result, count, kind, "out")
         return self._run(_REDUCE, (address, result[0], count, kind, REDUCTIONS[op], root), (keep, result[3]), **options)
 
     def alltoall(self, x: Any, out: Any = None, *, type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
@@ -132,7 +132,7 @@ class Collectives:
         source = span(x, out is None, type)
         count, _ = self._block(source, "x")
         target = source if out is None else span(out, True, type)
-        _agree(target, source[1], source[2], "out")
+        agree(target, source[1], source[2], "out")
         return self._run(_ALLTOALL, (source[0], target[0], count, source[2]), (source[3], target[3]), **options)
 
     def gather(self, x: Any, out: Any = None, *, root: int = 0, type: Optional[str] = None,
@@ -144,7 +144,7 @@ class Collectives:
         whole = span(x if out is None else out, True, type)
         count, block = self._block(whole, "out")
         found = span(x, False, type) if out is not None else (block, count, whole[2], None)
-        _agree(found, count, whole[2], "x")
+        agree(found, count, whole[2], "x")
         return self._run(_GATHER, (found[0], whole[0], count, whole[2], root), (whole[3], found[3]), **options)
 
     def scatter(self, x: Any, out: Any = None, *, root: int = 0, type: Optional[str] = None,
@@ -156,7 +156,7 @@ class Collectives:
         whole = span(x, False, type)
         count, block = self._block(whole, "x")
         found = span(out, True, type) if out is not None else (block, count, whole[2], None)
-        _agree(found, count, whole[2], "out")
+        agree(found, count, whole[2], "out")
         return self._run(_SCATTER, (whole[0], found[0], count, whole[2], root), (whole[3], found[3]), **options)
 
     def barrier(self, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
@@ -165,37 +165,34 @@ class Collectives:
 
     # ---- how an operation runs --------------------------------------------------------------------
 
-    def _run(self, form: Form, arguments: Tuple[Any, ...], keep: Any, wait: bool = True, persistent: bool = False, stream: Any = None,
-             **options: Any) -> Optional[Operation]:
-        """An operation of this form, in the way that was asked for. keep: what must live until it has ended."""
+    def _run(self, form: Form, arguments: Tuple[Any, ...], keep: Any, behind: Tuple[Any, ...] = (), wait: bool = True, persistent: bool = False, stream: Any = None,
+             value: Optional[Callable[[], Any]] = None, **options: Any) -> Any:
+        """An operation of this form, in the way that was asked for. keep: what must live until it has ended. behind: arguments behind the options. value: what it returns then."""
         if stream is not None or persistent:
             function = form.init if stream is None else form.on_stream
             if function is None:
                 raise TypeError(f"{form.name} has no form {'in a stream' if stream is not None else 'that is persistent'}")
             if stream is None:
                 self._check(function(-1, self._comm, *arguments, settings(options)))
-                return Operation(self, lib.op_running(), keep, True)
+                return Operation(self, lib.op_running(), keep, value, True)
             self._check(function(0, self._comm, *arguments, settings(options), stream_handle(stream)))
             return None
-        return self._finish(form.call(SLICE_MS if wait else -1, self._comm, *arguments, settings(options)), wait, keep)
+        return self._finish(form.call(SLICE_MS if wait else -1, self._comm, *arguments, settings(options), *behind), wait, keep, value)
 
     @staticmethod
     def _check(rc: int) -> None:
         if rc < 0:
             fail(rc)
 
-    def _finish(self, rc: int, wait: bool, keep: Any) -> Optional[Operation]:
+    def _finish(self, rc: int, wait: bool, keep: Any, value: Optional[Callable[[], Any]] = None) -> Any:
         """Behind call_NAME() of native.c: an error, the end, or an operation that goes on."""
         if rc != RUNS:
             self._check(rc)
-            return None
+            return value() if value else None
         if len(self._held) >= 64:
             self._reap()
-        operation = Operation(self, lib.op_running(), keep)
-        if not wait:
-            return operation
-        operation.wait()
-        return None
+        operation = Operation(self, lib.op_running(), keep, value)
+        return operation.wait() if wait else operation
 
     def _reap(self) -> None:
         """Lets go of operations that have ended and that the program has forgotten: nobody but _held, the list and the loop knows them."""
@@ -214,7 +211,8 @@ class Collectives:
         return count, whole[0] + self.rank * count * SIZES[whole[2]]
 
 
-def _agree(found: Span, count: int, kind: int, what: str) -> None:
+def agree(found: Span, count: int, kind: int, what: str) -> None:
+    """Has the other buffer elements of this type, and as many as it must?"""
     if found[2] != kind:
         raise ValueError(f"{what} has elements of another type than the other buffer")
     if found[1] != count:

@@ -16,6 +16,7 @@ from braid.errors import Error, check, last_error
 from braid.memory import allocate
 from braid.messages import Messages
 from braid.op import SLICE_MS
+from braid.vectors import Vectors
 
 if TYPE_CHECKING:
     from braid.parameters import Parameters
@@ -53,7 +54,7 @@ def interruptible(call: Callable[[], Result]) -> Result:
     return value
 
 
-class Comm(Collectives, Messages):
+class Comm(Collectives, Vectors, Messages):
     """A group of ranks, and this process's rank in it. braid.init() makes the first one, split() others.
 
     Collectives are called by all ranks of it, in the same order. A buffer is a numpy array, or anything else that braid/buffer.py takes. With wait=False an
@@ -137,6 +138,15 @@ class Comm(Collectives, Messages):
         handle = interruptible(call)
         return Comm(handle, self) if handle != ffi.NULL else None
 
+    def group(self, ranks: Sequence[int], tag: int = 0) -> "Comm":
+        """A communicator of these ranks, which alone call this, with the same list and tag; rank i of it is ranks[i]."""
+        def call() -> Any:
+            out = ffi.new("struct braid_comm **")
+            check(lib.braid_comm_group(self._comm, list(ranks), len(ranks), tag, out))
+            return out[0]
+
+        return Comm(interruptible(call), self)
+
     def __enter__(self) -> "Comm":
         return self
 
@@ -199,20 +209,59 @@ class Comm(Collectives, Messages):
 _late: Set[Comm] = set()  # finalized, but arrays still lie in their memory
 
 
-def init(*, rank: Optional[int] = None, size: Optional[int] = None, **config: Any) -> Comm:
+def create_id() -> bytes:
+    """The id of a new job, in the process that will be its rank 0: to be carried to the others by any means, as a secret, and given to init(id=)."""
+    made = ffi.new("struct braid_id *")
+    check(lib.braid_id_create(made))
+    return bytes(ffi.buffer(made))
+
+
+def free_id(id: bytes) -> None:
+    """Ends an id that create_id() has made here and init() has not been given."""
+    check(lib.braid_id_free(_id(id)))
+
+
+def _id(id: bytes) -> Any:
+    made = ffi.new("struct braid_id *")
+    if len(id) != ffi.sizeof(made[0]):
+        raise ValueError(f"an id has {ffi.sizeof(made[0])} bytes, not {len(id)}")
+    ffi.memmove(made, bytes(id), len(id))
+    return made
+
+
+def _id_by_mpi(mpi: Any) -> bytes:
+    """One id for all ranks of a communicator of mpi4py. Where rank 0 has none the others get zeros, which init() refuses."""
+    buffer = bytearray(ffi.sizeof("struct braid_id"))
+    try:
+        if mpi.Get_rank() == 0:
+            buffer[:] = create_id()
+    finally:
+        mpi.Bcast(buffer, root=0)
+    return bytes(buffer)
+
+
+def init(*, id: Optional[bytes] = None, rank: Optional[int] = None, size: Optional[int] = None, mpi: Any = None, **config: Any) -> Comm:
     """Joins the job: finds the other ranks and connects to them. Collective.
+
+    id: of create_id() on rank 0, with rank and size. mpi: a communicator of mpi4py, whose ranks and size they are then.
 
     Under `braid run`, torchrun, mpirun, mpiexec and srun without arguments: everything comes from the environment. The keyword arguments are the fields of
     struct braid_config (include/braid/braid.h), times in seconds: master_addr, master_port, secret, backend, devices, topology, rails, init_timeout, timeout, ...
     """
     if (rank is None) != (size is None):
         raise ValueError("rank and size belong together: give both, or none of them")
+    if mpi is not None:
+        if id is not None or rank is not None:
+            raise ValueError("mpi= says rank, size and id: give none of them besides")
+        id, rank, size = _id_by_mpi(mpi), mpi.Get_rank(), mpi.Get_size()
 
     def call() -> Any:
         settings, keep = structs.new("braid_config", {"rank": rank, "size": size, **config})
+        held = _id(id) if id is not None else ffi.NULL
+        settings.id = held
         out = ffi.new("struct braid_comm **")
         check(lib.braid_init(settings, out))
-        del keep
+        del keep, held
         return out[0]
 
     return Comm(interruptible(call))

@@ -2,17 +2,20 @@
 """Messages between two ranks, and memory of others."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional
 
-from braid._braid import ffi
-from braid.buffer import SIZES, span
-from braid.collectives import Form, Options
+from braid import structs
+from braid._braid import ffi, lib
+from braid.buffer import span
+from braid.collectives import Form, Options, settings
+from braid.errors import check
 from braid.memory import Key, Region, key_of
-from braid.op import Operation
+from braid.op import SLICE_MS, Operation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+_RECV_ANY, _RECV_CLAIMED = Form("recv_any"), Form("recv_claimed")
 _SEND, _RECV, _PUT, _GET = Form("send"), Form("recv"), Form("put"), Form("get")
 _FETCH_ADD, _COMPARE_SWAP = Form("fetch_add"), Form("compare_swap")
 
@@ -30,6 +33,38 @@ def _bytes(x: Any, written: bool) -> Any:
     return address, count, keep
 
 
+class Received(NamedTuple):
+    """A message, as a receive or a probe finds it."""
+
+    bytes: int  #: its length
+    peer: int  #: its sender
+    tag: int
+
+
+class Claimed:
+    """A message that claim() has taken: recv() alone can receive it, and must."""
+
+    def __init__(self, comm: Any, struct: Any) -> None:
+        self._comm, self._struct = comm, struct
+        self.message = _received(struct)  #: what it is
+
+    def recv(self, x: Any, **options: "Unpack[MessageOptions]") -> Optional[Operation]:
+        """Receives it into x, which has as many bytes."""
+        address, size, keep = _bytes(x, True)
+        if size != self._struct.bytes:
+            raise ValueError(f"the message has {self._struct.bytes} bytes, and the buffer {size}")
+        return self._comm._run(_RECV_CLAIMED, (address, self._struct), (keep, self._struct), **options)
+
+
+def _received(struct: Any) -> Received:
+    return Received(struct.bytes, struct.peer, struct.tag)
+
+
+def _matching(tag: Optional[int], options: Dict[str, Any]) -> Dict[str, Any]:
+    """Options for a message of this tag; None: of any."""
+    return {**options, "tag_ignore": lib.BRAID_ANY_TAG} if tag is None else {**options, "tag": tag}
+
+
 class Messages:
     """Any buffer is a message, whatever the type of its elements; both sides give as many bytes."""
 
@@ -44,6 +79,38 @@ class Messages:
         """Receives into x, all of it, from the rank `peer`."""
         address, size, keep = _bytes(x, True)
         return self._run(_RECV, (address, size, peer), keep, **options)
+
+    def recv_any(self, x: Any, peer: Optional[int] = None, *, tag: Optional[int] = None, **options: "Unpack[MessageOptions]") -> Any:
+        """Receives one message of at most the bytes of x, from any rank and of any tag, or from this one, of this one; what it was, as Received. With
+        wait=False that is what the Operation's wait() returns. Error with EMSGSIZE: it is longer, and still there."""
+        address, size, keep = _bytes(x, True)
+        struct, _ = structs.new("braid_received")
+        arguments = address, size, lib.BRAID_ANY_SOURCE if peer is None else peer
+        return self._run(_RECV_ANY, arguments, (keep, struct), behind=(struct,), value=lambda: _received(struct), **_matching(tag, options))
+
+    def probe(self, peer: Optional[int] = None, *, tag: Optional[int] = None, timeout: Optional[float] = 0) -> Optional[Received]:
+        """The message that recv_any() would get, or None: there is none. timeout: seconds to wait for one; None: until one comes."""
+        struct = self._look(lib.braid_probe, peer, tag, timeout)
+        return _received(struct) if struct is not None else None
+
+    def claim(self, peer: Optional[int] = None, *, tag: Optional[int] = None, timeout: Optional[float] = 0) -> Optional[Claimed]:
+        """The same, and takes the message out: no other thread gets it. To be received by recv() of what it returns."""
+        struct = self._look(lib.braid_claim, peer, tag, timeout)
+        return Claimed(self, struct) if struct is not None else None
+
+    def _look(self, function: Any, peer: Optional[int], tag: Optional[int], timeout: Optional[float]) -> Any:
+        """In slices, so that signals are heard."""
+        struct, _ = structs.new("braid_received")
+        found, left = ffi.new("int *"), None if timeout is None else round(timeout * 1000)
+        while True:
+            ms = SLICE_MS if left is None else min(SLICE_MS, left)
+            check(function(self._comm, lib.BRAID_ANY_SOURCE if peer is None else peer, settings(_matching(tag, {})), ms, found, struct))
+            if found[0]:
+                return struct
+            if left is not None:
+                left -= ms
+                if left <= 0:
+                    return None
 
     def register(self, x: Any) -> Region:
         """Memory that other ranks put to and get from; arrays of empty() need no registration."""
@@ -63,14 +130,12 @@ class Messages:
         address, size, keep = _bytes(x, True)
         return self._run(_GET, (address, size, key._key, offset), (keep, key), **options)
 
-    def fetch_add(self, key: Key, offset: int, value: int, **options: "Unpack[Options]") -> int:
+    def fetch_add(self, key: Key, offset: int, value: int, **options: "Unpack[MessageOptions]") -> Any:
         """Adds value to the 64-bit number at byte `offset` of the remote region, modulo 2^64, exactly once and atomically; what stood there before."""
         before = ffi.new("uint64_t *")
-        self._run(_FETCH_ADD, (int(ffi.cast("uintptr_t", before)), value % 2**64, key._key, offset), (before, key), **options)
-        return before[0]
+        return self._run(_FETCH_ADD, (int(ffi.cast("uintptr_t", before)), value % 2**64, key._key, offset), (before, key), value=lambda: before[0], **options)
 
-    def compare_swap(self, key: Key, offset: int, compare: int, value: int, **options: "Unpack[Options]") -> int:
+    def compare_swap(self, key: Key, offset: int, compare: int, value: int, **options: "Unpack[MessageOptions]") -> Any:
         """Writes value there if `compare` stands there; what stood there before."""
         before = ffi.new("uint64_t *")
-        self._run(_COMPARE_SWAP, (int(ffi.cast("uintptr_t", before)), compare % 2**64, value % 2**64, key._key, offset), (before, key), **options)
-        return before[0]
+        return self._run(_COMPARE_SWAP, (int(ffi.cast("uintptr_t", before)), compare % 2**64, value % 2**64, key._key, offset), (before, key), value=lambda: before[0], **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import TYPE_CHECKING, Any, Generator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
 
 from braid._braid import ffi, lib
 from braid.errors import Error, check, fail, last_error
@@ -25,16 +25,16 @@ class Operation:
     ask with test(). A persistent one is begun by start(), each time, and given back by free() or with the communicator.
     """
 
-    __slots__ = ("_comm", "_handle", "_keep", "_persistent", "_runs", "_error")
+    __slots__ = ("_comm", "_handle", "_keep", "_value", "_persistent", "_runs", "_error")
 
-    def __init__(self, comm: "Comm", handle: Any, keep: Any, persistent: bool = False) -> None:
-        self._comm, self._handle, self._keep = comm, handle, keep
+    def __init__(self, comm: "Comm", handle: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
+        self._comm, self._handle, self._keep, self._value = comm, handle, keep, value
         self._persistent, self._runs = persistent, not persistent
         self._error: Optional[Error] = None
         comm._held.add(self)
 
-    def wait(self, timeout: Optional[float] = None) -> None:
-        """Returns when the operation has ended, and raises its error. timeout in seconds: after it Error with ETIMEDOUT, and the operation goes on;
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Returns when the operation has ended, what the call would have returned, and raises its error. timeout in seconds: after it Error with ETIMEDOUT, and the operation goes on;
         without it the operation's own deadline counts. Other threads run meanwhile, and signal handlers do. Waiting again returns at once."""
         left = None if timeout is None else max(0, round(timeout * 1000))
         while self._runs:
@@ -48,6 +48,7 @@ class Operation:
                     fail(-errno.ETIMEDOUT)
         if self._error:
             raise self._error
+        return self._value() if self._value else None
 
     def test(self) -> bool:
         """Has it ended? Raises its error if it ended with one. Does not wait."""
