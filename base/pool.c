@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* objects start on a cache line, so that neighbours in use by two threads do not share one */
 #define LINE 64
@@ -56,4 +58,16 @@ void br_pool_put(struct br_pool *pool, void *object)
 {
     pool->free_[pool->n_back++] = br_pool_index(pool, object);
     pool->n_free++;
+}
+
+void br_pool_trim(struct br_pool *pool)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)pool->first,
+              to = from + pool->size * pool->count;
+
+    from = (from + page - 1) / page * page;
+    to = to / page * page;
+    if (from < to) /* an error leaves the pages as they are, which is allowed */
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+    pool->n_back = 0;
 }

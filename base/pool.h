@@ -33,6 +33,10 @@ void *br_pool_get(struct br_pool *pool);
 /* Gives an object back that br_pool_get() returned. */
 void br_pool_put(struct br_pool *pool, void *object);
 
+/* Gives the memory of a pool of which no object is in use back to the system. The objects, which
+ * count as never used, read as zero or as they were. */
+void br_pool_trim(struct br_pool *pool);
+
 static inline uint32_t br_pool_index(const struct br_pool *pool, const void *object)
 {
     return (uint32_t)((size_t)((const uint8_t *)object - pool->first) / pool->size);

@@ -72,6 +72,25 @@ int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *v
     return 0;
 }
 
+int br_table_grow(struct br_table *table)
+{
+    struct br_table larger;
+    int rc = br_table_init(&larger, (table->mask + 1)); /* twice what it has room for now */
+
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i <= table->mask; i++) {
+        const struct br_table_entry *entry = &table->entries[i];
+
+        if (entry->used)
+            larger.entries[base_table_position(&larger, entry->tag, entry->peer)] = *entry;
+    }
+    larger.count = table->count;
+    free(table->entries);
+    *table = larger;
+    return 0;
+}
+
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
 {
     uint32_t gap = base_table_position(table, tag, peer);

@@ -118,6 +118,21 @@ static struct br_unexpected *match_early(const struct br_worker *w, uint64_t tag
     return value ? match_untagged(value) : match_aside(w, false, tag, rank);
 }
 
+/* Adds an entry. Tables grow: a program may post any number of messages. */
+static int match_add(struct br_worker *w, struct br_table *table, uint64_t tag, int rank,
+                     void *value)
+{
+    int rc = br_table_insert(table, tag, (uint32_t)rank, value);
+
+    if (rc != -ENOSPC)
+        return rc;
+    rc = br_table_grow(table);
+    if (rc)
+        return rc;
+    w->late_allocations++;
+    return br_table_insert(table, tag, (uint32_t)rank, value);
+}
+
 /* Posts t in a table; *early is the message that was there first, else NULL. */
 static int match_expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
                         struct br_unexpected **early)
@@ -133,14 +148,11 @@ static int match_expect(struct br_worker *w, struct br_table *table, struct br_t
     if (!value && !br_list_empty(&w->aside) &&
         (*early = match_aside(w, table == &w->sends, t->tag, t->peer)))
         return 0;
-    rc = br_table_insert(table, t->tag, (uint32_t)t->peer, t);
+    rc = match_add(w, table, t->tag, t->peer, t);
     if (rc == -EEXIST)
         return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)",
                         w->config.rank, t->peer, (unsigned long long)t->tag);
-    if (rc)
-        return br_error(EAGAIN, "rank %d: more than %u transfers are outstanding", w->config.rank,
-                        w->config.max_transfers);
-    return 0;
+    return rc;
 }
 
 int br_match_send(struct br_worker *w, struct br_transfer *t)
@@ -325,9 +337,9 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
 {
     struct br_unexpected *u = br_pool_get(&w->unexpected);
 
-    if (!u || br_table_insert(table, m->tag, (uint32_t)rail->peer->rank, match_tagged(u))) {
-        /* Within the credits this cannot happen: the peer breaks the protocol or the table is too
-         * small. */
+    if (!u || match_add(w, table, m->tag, rail->peer->rank, match_tagged(u))) {
+        /* Within the credits this cannot happen: the peer breaks the protocol, or there is no
+         * memory. */
         if (u)
             br_pool_put(&w->unexpected, u);
         br_rail_lost(w, rail, EPROTO,

@@ -163,20 +163,15 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
 /* Submits; blocks if nobody else will hear of the end. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
-    bool blocks = !out && !op->done;
-    int rc;
-
-    op->released = !out && op->done;
+    if (!out && !op->done) {
+        br_progress_run(op);
+        return br_comm_finish_operation(op);
+    }
+    op->released = !out;
     if (out) /* before: `done` may be called by another thread at once */
         *out = br_operation_handle(op);
-    rc = blocks ? br_progress_run(op) : br_progress_submit(op);
-    if (rc) {
-        if (out)
-            *out = NULL;
-        br_comm_put_operation(op);
-        return rc;
-    }
-    return blocks ? br_comm_finish_operation(op) : 0;
+    br_progress_submit(op);
+    return 0;
 }
 
 static void api_fill(const struct braid_comm *comm, const struct call *c,
@@ -222,7 +217,7 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
     int rc;
 
     if (!op)
-        return -EAGAIN;
+        return -ENOMEM;
     api_fill(comm, c, bytes, options, op);
     rc = br_comm_probe_memory(name, op);
     if (rc)
@@ -499,7 +494,7 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
         return rc;
     op = br_comm_get_operation(comm);
     if (!op)
-        return -EAGAIN;
+        return -ENOMEM;
     br_api_apply_options(comm, options, op);
     op->kind = p->kind;
     op->peer = p->key ? (int)p->key->rank : p->peer;

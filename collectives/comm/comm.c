@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/pool.h"
 #include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/bootstrap.h"
@@ -125,19 +124,17 @@ static void destroy_locks(struct br_context *context)
 
 static int init_operations(struct br_context *context)
 {
-    int rc = br_pool_init(&context->operations, sizeof(struct br_operation), BR_MAX_OPERATIONS);
-
     br_list_init(&context->untold);
-    if (!rc)
-        rc = br_ring_init(&context->submissions, BR_MAX_OPERATIONS);
-    return rc;
+    br_list_init(&context->backlogs);
+    br_backlog_init(&context->accesses);
+    return br_comm_create_operations(context);
 }
 
 static void destroy_operations(struct br_context *context)
 {
     br_ring_destroy(&context->submissions);
     br_operation_arrays_free(context);
-    br_pool_destroy(&context->operations);
+    br_growing_pool_destroy(&context->operations);
 }
 
 static int init_worker(struct br_context *context)
@@ -674,6 +671,7 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
     *comm = (struct braid_comm){
         .context = context, .rank = group->rank, .size = group->size, .group = group};
     br_list_init(&comm->node);
+    br_backlog_init(&comm->backlog);
     rc = comm_share_shm(comm);
     comm->executors = comm->shm ? &comm->shm->executor : &context->engine_executor;
     if (!rc)

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "collectives/engine/backlog.h"
 #include "collectives/engine/executor.h"
 #include "collectives/tuning/calibration.h"
 
@@ -27,6 +28,7 @@ struct braid_comm {
     _Atomic int outstanding;       /* operations submitted and not ended */
     /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t next_sequence;
+    struct br_backlog backlog;              /* its collectives */
     uint64_t operations, failed_operations; /* ended */
     /* collectives that wait for a stream, and those behind them (stream.c) */
     struct br_list deferred;

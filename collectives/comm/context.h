@@ -12,11 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/growing_pool.h"
 #include "base/list.h"
-#include "base/pool.h"
 #include "base/ring.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/settings.h"
+#include "collectives/engine/backlog.h"
 #include "collectives/engine/executor.h"
 #include "collectives/stats/snapshot.h"
 #include "collectives/tuning/network.h"
@@ -103,6 +104,8 @@ struct br_context {
     bool shows_numbers;
     /* lowest number of a communicator that is being split */
     uint32_t first_to_split;
+    struct br_backlog accesses;         /* one-sided ones */
+    struct br_list backlogs;            /* struct br_backlog: those in which operations wait */
     struct br_list executors;           /* struct br_executor, in the order of their steps */
     struct br_executor engine_executor; /* the last of every communicator's chain */
     struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
@@ -115,7 +118,7 @@ struct br_context {
 
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
-    struct br_pool operations;
+    struct br_growing_pool operations;
 
     pthread_t progress_thread;
     bool has_progress_thread;

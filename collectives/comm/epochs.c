@@ -23,7 +23,7 @@
 #include "protocol/message.h"
 #include "protocol/worker.h"
 
-_Static_assert(BR_EPOCHS_MAX_ROUNDS > BR_MAX_OPERATIONS + 1,
+_Static_assert(BR_EPOCHS_MAX_ROUNDS > BR_BACKLOG_AT_ONCE + 1,
                "an operation may make a round due, and wait for the one before");
 
 /* ---- failures -------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 
 #define BR_EPOCHS_BYTES (16u << 20)
 #define BR_EPOCHS_GROUP (BR_MAX_GROUPS - 1) /* its number */
-/* rounds that are due and have not ended; each has operations that wait for it */
+/* rounds that are due and have not ended; each has operations under way that wait for it */
 #define BR_EPOCHS_MAX_ROUNDS 2048u
 
 struct br_context;

@@ -4,9 +4,10 @@
  * submitted, or made to be started.
  *
  * 1. A handle (struct braid_op *, struct braid_region *) is no address but three numbers: a serial
- *    number that this process never uses again, the operation's place in the pool, the place of its
- *    context in `contexts`. So a handle that was given back, or whose job has ended, is recognised
- *    without a look at memory that may be another's by now.
+ *    number of 34 bits, the operation's place in the pool, the place of its context in `contexts`.
+ *    So a handle that was given back, or whose job has ended, is recognised without a look at
+ * memory that may be another's by now. It comes again only when the process has made exactly 2^34
+ * other handles since, and the next one happens to be for the same place.
  * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once,
  *    and the second braid_wait() of a program would then be for an operation that it knows nothing
  *    of.
@@ -17,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/pool.h"
+#include "base/growing_pool.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
@@ -27,8 +28,8 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
 
-#define CONTEXT_BITS   8 /* jobs of a process at a time */
-#define OPERATION_BITS 10
+#define CONTEXT_BITS   8  /* jobs of a process at a time */
+#define OPERATION_BITS 22 /* what is left are serial numbers */
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -72,7 +73,7 @@ struct br_context *br_handle_context(uint64_t handle)
 struct braid_op *br_operation_handle(struct br_operation *op)
 {
     struct br_context *context = op->comm->context;
-    uint64_t handle = br_handle_new(context, br_pool_index(&context->operations, op));
+    uint64_t handle = br_handle_new(context, op->place);
 
     atomic_store(&op->handle, handle);
     return (struct braid_op *)(uintptr_t)handle;
@@ -86,8 +87,9 @@ static struct br_operation *look_up(struct braid_op *handle)
 
     if (!context)
         return NULL;
-    op = br_pool_at(&context->operations, number >> CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
-    return atomic_load(&op->handle) == number ? op : NULL;
+    op = br_growing_pool_at(&context->operations,
+                            number >> CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
+    return op && atomic_load(&op->handle) == number ? op : NULL;
 }
 
 static int not_one(const char *name)
@@ -105,7 +107,7 @@ static int handles_find(struct braid_op *handle, const char *name, struct br_ope
     *op = handle ? look_up(handle) : NULL;
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
-    return *op ? br_comm_check((*op)->comm, name) : not_one(name);
+    return *op ? br_comm_check(br_handle_context((uintptr_t)handle)->world, name) : not_one(name);
 }
 
 /* As this thread may see it. */
@@ -146,7 +148,8 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
         rc = br_completion_may_block("braid_wait");
         if (rc)
             return rc;
-        if (!br_progress_wait(op, timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
+        if (!br_progress_wait(br_handle_context((uintptr_t)handle), op, (uintptr_t)handle,
+                              timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
             return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
     }
     return handles_finish(op, handle, "braid_wait");
@@ -181,7 +184,8 @@ int braid_start(struct braid_op *handle)
         return br_error(EINVAL, "braid_start: not a persistent operation");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
-    return br_progress_submit(op);
+    br_progress_submit(op);
+    return 0;
 }
 
 int braid_op_free(struct braid_op *handle)

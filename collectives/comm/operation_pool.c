@@ -11,7 +11,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/pool.h"
+#include "base/clock.h"
+#include "base/growing_pool.h"
+#include "base/ring.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
@@ -28,22 +30,34 @@
 #include "collectives/tuning/network.h"
 #include "protocol/worker.h"
 
+int br_comm_create_operations(struct br_context *context)
+{
+    int rc = br_growing_pool_init(&context->operations, sizeof(struct br_operation),
+                                  BR_OPERATIONS_CHUNK, BR_OPERATION_CHUNKS);
+
+    return rc ? rc : br_ring_init(&context->submissions, BR_SUBMISSIONS);
+}
+
 struct br_operation *br_comm_get_operation(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
     struct br_operation *op;
+    uint32_t place;
+    uint64_t used;
 
     pthread_mutex_lock(&context->pool_lock);
-    op = br_pool_get(&context->operations);
+    op = br_growing_pool_get(&context->operations, &place);
     if (op) {
         memset(op, 0, offsetof(struct br_operation, message));
         op->comm = comm;
         op->group = comm->group;
+        op->place = place;
     }
+    used = context->operations.n_used;
     pthread_mutex_unlock(&context->pool_lock);
     if (!op)
-        br_error(EAGAIN, "rank %d: %d operations are outstanding; wait for some of them",
-                 context->rank, BR_MAX_OPERATIONS);
+        br_error(ENOMEM, "rank %d: %llu operations are outstanding, and there is no room for more",
+                 context->rank, (unsigned long long)used);
     return op;
 }
 
@@ -58,10 +72,30 @@ int br_operation_arrays(struct br_operation *op, size_t n, size_t **arrays)
     return n && !op->arrays ? br_error(ENOMEM, "no memory for %zu counts and displacements", n) : 0;
 }
 
+static void free_arrays(void *object, void *context)
+{
+    struct br_operation *op = object;
+
+    (void)context;
+    free(op->arrays);
+    op->arrays = NULL;
+    op->arrays_room = 0;
+}
+
 void br_operation_arrays_free(struct br_context *context)
 {
-    for (uint32_t i = 0; i < br_pool_used(&context->operations); i++)
-        free(((struct br_operation *)br_pool_at(&context->operations, i))->arrays);
+    br_growing_pool_visit(&context->operations, free_arrays, NULL);
+}
+
+/* Under pool_lock. The arrays stay where the operation's memory does, in the first chunk. */
+static void operation_put(struct br_context *context, struct br_operation *op)
+{
+    atomic_store(&op->handle, 0);
+    atomic_store(&op->state, BR_OPERATION_IDLE);
+    op->comm = NULL;
+    if (op->place >= BR_OPERATIONS_CHUNK)
+        free_arrays(op, NULL);
+    br_growing_pool_put(&context->operations, op->place);
 }
 
 void br_comm_put_operation(struct br_operation *op)
@@ -69,10 +103,7 @@ void br_comm_put_operation(struct br_operation *op)
     struct br_context *context = op->comm->context;
 
     pthread_mutex_lock(&context->pool_lock);
-    atomic_store(&op->handle, 0);
-    atomic_store(&op->state, BR_OPERATION_IDLE);
-    op->comm = NULL;
-    br_pool_put(&context->operations, op);
+    operation_put(context, op);
     pthread_mutex_unlock(&context->pool_lock);
 }
 
@@ -89,21 +120,23 @@ int br_comm_finish_operation(struct br_operation *op)
     return status;
 }
 
+static void put_if_of(void *object, void *context)
+{
+    struct br_operation *op = object;
+    const struct braid_comm *comm = context;
+
+    if (op->comm != comm)
+        return;
+    br_engine_unreserve(comm->context->engine, op);
+    operation_put(comm->context, op);
+}
+
 void br_comm_put_operations(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
 
     pthread_mutex_lock(&context->pool_lock);
-    for (uint32_t i = 0; i < BR_MAX_OPERATIONS; i++) {
-        struct br_operation *op = br_pool_at(&context->operations, i);
-
-        if (op->comm == comm) {
-            br_engine_unreserve(context->engine, op);
-            atomic_store(&op->handle, 0);
-            op->comm = NULL;
-            br_pool_put(&context->operations, op);
-        }
-    }
+    br_growing_pool_visit(&context->operations, put_if_of, comm);
     pthread_mutex_unlock(&context->pool_lock);
 }
 
@@ -113,6 +146,13 @@ uint64_t br_comm_next_sequence(struct braid_comm *comm)
     if (comm->next_sequence % (BR_OPERATIONS / 4) == 0)
         br_worker_forget_before(comm->context->worker, comm->group->number, comm->next_sequence);
     return comm->next_sequence++;
+}
+
+static void operation_begin(struct br_operation *op, uint64_t now)
+{
+    if (op->kind == BR_OPERATION_COLLECTIVE)
+        op->sequence = br_comm_next_sequence(op->comm);
+    br_executor_submit(op->comm->executors, op, now);
 }
 
 void br_comm_start_operation(struct br_operation *op, uint64_t now)
@@ -127,9 +167,55 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now)
     op->shm_role = BR_SHM_ROLE_COLLECTIVE;
     op->began = 0; /* of a persistent one: that of a start before */
     br_comm_use_memory(comm, op);
-    if (op->kind == BR_OPERATION_COLLECTIVE)
-        op->sequence = br_comm_next_sequence(comm);
-    br_executor_submit(comm->executors, op, now);
+    op->backlog = op->kind == BR_OPERATION_COLLECTIVE ? &comm->backlog
+                  : op->kind >= BR_OPERATION_PUT      ? &comm->context->accesses
+                                                      : NULL;
+    if (!op->backlog || br_backlog_enter(op->backlog, op))
+        operation_begin(op, now);
+    else if (br_list_empty(&op->backlog->node))
+        br_list_push_back(&comm->context->backlogs, &op->backlog->node);
+}
+
+static void fail_overdue(struct br_worker *w, const struct br_backlog *backlog,
+                         struct br_operation *late)
+{
+    char text[sizeof w->message];
+    size_t used;
+
+    late->sequence = late->comm->next_sequence;
+    br_list_for_each (node, &backlog->waiting) {
+        if (node == &late->node)
+            break;
+        late->sequence++;
+    }
+    used = br_operation_describe(late, text, sizeof text);
+    snprintf(text + used, sizeof text - used,
+             " missed its deadline of %llu ms: it waits for operations submitted before it",
+             (unsigned long long)(late->timeout / BR_MS));
+    br_worker_fail(w, ETIMEDOUT, text);
+}
+
+int br_comm_begin_waiting(struct br_context *context, uint64_t now)
+{
+    struct br_worker *w = context->worker;
+    int n = 0;
+
+    br_list_for_each_safe (node, &context->backlogs) {
+        struct br_backlog *backlog = br_container_of(node, struct br_backlog, node);
+        struct br_operation *late, *op;
+
+        for (; (op = br_backlog_next(backlog)); n++)
+            if (w->failed)
+                br_executor_end(&context->engine_executor, op, w->failed, w->message);
+            else
+                operation_begin(op, now);
+        if (br_backlog_is_empty(backlog))
+            br_list_remove(&backlog->node);
+        late = br_backlog_overdue(backlog, now);
+        if (late && !w->failed)
+            fail_overdue(w, backlog, late);
+    }
+    return n;
 }
 
 /* ---- the engine as an executor --------------------------------------------------------------- */
@@ -228,42 +314,53 @@ void br_comm_release_operation(struct br_operation *op)
     br_comm_put_operation(op);
 }
 
+/* What nobody has waited for. */
+struct lost {
+    const struct braid_comm *comm; /* NULL: any */
+    int n;
+    const struct br_operation *first, *failed; /* the first of all, of those with an error */
+};
+
+static void count_if_lost(void *object, void *context)
+{
+    const struct br_operation *op = object;
+    struct lost *lost = context;
+
+    if (!op->comm || (lost->comm && op->comm != lost->comm) || !atomic_load(&op->handle) ||
+        op->done || atomic_load(&op->state) != BR_OPERATION_ENDED)
+        return;
+    lost->n++;
+    if (!lost->first || op->order < lost->first->order)
+        lost->first = op;
+    if (op->status && (!lost->failed || op->order < lost->failed->order))
+        lost->failed = op;
+}
+
 int br_comm_take_results(struct braid_comm *comm, const char *name)
 {
     struct br_context *context = comm->context;
-    const struct br_operation *first = NULL, *failed = NULL;
+    struct lost lost = {.comm = comm == context->world ? NULL : comm};
     char text[200], error[BR_ERROR_BYTES / 2];
-    int n = 0, rc;
+    int rc;
 
     pthread_mutex_lock(&context->pool_lock);
-    for (uint32_t i = 0; i < br_pool_used(&context->operations); i++) {
-        const struct br_operation *op = br_pool_at(&context->operations, i);
-
-        if (!op->comm || (op->comm != comm && comm != context->world) ||
-            !atomic_load(&op->handle) || op->done || atomic_load(&op->state) != BR_OPERATION_ENDED)
-            continue;
-        n++;
-        if (!first || op->order < first->order)
-            first = op;
-        if (op->status && (!failed || op->order < failed->order))
-            failed = op;
-    }
+    br_growing_pool_visit(&context->operations, count_if_lost, &lost);
     pthread_mutex_unlock(&context->pool_lock);
-    if (!n)
+    if (!lost.n)
         return 0;
-    br_operation_describe(first, text, sizeof text);
-    if (!failed) {
+    br_operation_describe(lost.first, text, sizeof text);
+    if (!lost.failed) {
         br_log_warn("%s: nobody has waited for %d operations, of which the first is %s; all ended "
                     "without error",
-                    name, n, text);
+                    name, lost.n, text);
         return 0;
     }
-    rc = failed->status;
-    snprintf(error, sizeof error, "%.*s", (int)sizeof error - 1, failed->message);
+    rc = lost.failed->status;
+    snprintf(error, sizeof error, "%.*s", (int)sizeof error - 1, lost.failed->message);
     return br_error(
         -rc,
         "%s: nobody has waited for %d operations, of which the first is %s; the first error: %s",
-        name, n, text, error);
+        name, lost.n, text, error);
 }
 
 /* Only operations that had the engine for themselves can be held against a prediction. */

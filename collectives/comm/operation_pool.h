@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of an operation between call and engine. Operations come from a pool that is filled at
- * braid_init(), so that a call allocates no memory. */
+/*
+ * The life of an operation between call and engine. Operations come from a pool that has a chunk of
+ * them from braid_init() on. A call allocates memory only when all that there are are outstanding:
+ * another chunk, once. What is outstanding is bounded by memory and by BR_MAX_OPERATIONS; how much
+ * of it is under way, by backlog.h.
+ */
 #ifndef BR_COLLECTIVES_COMM_OPERATION_POOL_H
 #define BR_COLLECTIVES_COMM_OPERATION_POOL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_MAX_OPERATIONS 1024
+#define BR_OPERATIONS_CHUNK 1024u /* operations of a chunk of the pool */
+#define BR_OPERATION_CHUNKS 4096u /* at most */
+#define BR_MAX_OPERATIONS   (BR_OPERATIONS_CHUNK * BR_OPERATION_CHUNKS)
+#define BR_SUBMISSIONS      1024u /* room in the submission ring; who finds it full empties it */
 
 struct braid_comm;
 struct br_context;
 struct br_operation;
 
-/* Takes a zeroed operation of the communicator from the pool. Any thread. Returns NULL when all
- * are outstanding: -EAGAIN, with a message. */
+/* Creates the pool and the submission ring. 0, or -ENOMEM with a message. */
+int br_comm_create_operations(struct br_context *context);
+
+/* Takes a zeroed operation of the communicator from the pool. Any thread. Returns NULL when there
+ * is no memory for another: -ENOMEM, with a message. */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
 
 /* Room for n numbers in an operation, until it is put back; such room is kept for the next
@@ -43,9 +53,13 @@ int br_comm_prepare_operation(struct br_operation *op);
 /* Makes the engine an executor, the only one so far (executor.h). */
 void br_engine_executor_init(struct br_context *context);
 
-/* Gives the operation its place in the order, a sequence number and a deadline, and submits it to
- * the communicator's executors. */
+/* Gives the operation its place in the order and a deadline. It begins, which gives it a sequence
+ * number and submits it to the communicator's executors, or waits in its backlog. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);
+
+/* Begins operations that have waited and may now. Returns how many. Fails the worker when the
+ * deadline of one that waits has passed. */
+int br_comm_begin_waiting(struct br_context *context, uint64_t now);
 
 /* Called when the operation has ended, before the program learns of it: gives the references to
  * its memory back, and counts it. */

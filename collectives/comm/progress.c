@@ -69,6 +69,8 @@ static void progress_end(struct br_operation *op)
     struct braid_comm *comm = op->comm;
     bool waited_for = !op->completed, told = op->done;
 
+    if (op->backlog)
+        br_backlog_left(op->backlog);
     br_comm_operation_ended(op);
     if (!waited_for)
         op->completed(op);
@@ -124,6 +126,8 @@ int br_progress_once(struct br_context *context, uint64_t now)
         while ((op = executor->ops->end(executor)))
             progress_end(op);
     }
+    if (!br_list_empty(&context->backlogs))
+        n += br_comm_begin_waiting(context, now);
     if (atomic_load_explicit(&context->probes, memory_order_relaxed))
         note_arrivals(context);
     return n;
@@ -133,6 +137,7 @@ int br_progress_once(struct br_context *context, uint64_t now)
 
 struct goal {
     struct br_operation *op; /* its end; NULL: any event after `seen` */
+    uint64_t handle;         /* that it had: with another one somebody else has taken its result */
     uint64_t seen;
 };
 
@@ -140,7 +145,8 @@ static bool is_reached(struct br_context *context, const struct goal *goal)
 {
     if (!goal->op)
         return atomic_load(&context->events) != goal->seen;
-    return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED;
+    return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED ||
+           atomic_load_explicit(&goal->op->handle, memory_order_relaxed) != goal->handle;
 }
 
 /* ---- the progress thread --------------------------------------------------------------------- */
@@ -241,8 +247,8 @@ void br_progress_stop(struct br_context *context)
 
 /* With the lock the engine takes the operation at once, unless one of this thread is on its way
  * through the ring still, behind another thread's that is not published yet. Else it goes into the
- * ring, and whoever drives takes it out. -EAGAIN with a message. */
-static int hand_in(struct br_operation *op, bool locked, uint64_t now)
+ * ring, and whoever drives takes it out; we do, when it is full. */
+static void hand_in(struct br_operation *op, bool locked, uint64_t now)
 {
     struct br_context *context = op->comm->context;
 
@@ -252,27 +258,29 @@ static int hand_in(struct br_operation *op, bool locked, uint64_t now)
         accept_submissions(context, now);
     if (locked && br_ring_idle(&context->submissions)) {
         br_comm_start_operation(op, now);
-        /* as large as the pool: cannot be full */
-    } else if (!br_ring_push(&context->submissions, op)) {
-        atomic_fetch_sub(&op->comm->outstanding, 1);
-        return br_error(EAGAIN, "rank %d: the submission ring is full", context->rank);
+        return;
     }
-    return 0;
+    while (!br_ring_push(&context->submissions, op)) {
+        if (!locked)
+            br_progress_lock(context);
+        accept_submissions(context, br_clock_now());
+        if (!locked)
+            br_progress_unlock(context);
+    }
 }
 
-int br_progress_submit(struct br_operation *op)
+void br_progress_submit(struct br_operation *op)
 {
     struct br_context *context = op->comm->context;
     bool locked = br_progress_trylock(context);
     uint64_t now = locked ? br_clock_now() : 0;
-    int rc = hand_in(op, locked, now);
 
+    hand_in(op, locked, now);
     if (locked) {
         br_progress_once(context, now);
         br_progress_unlock(context);
     }
     br_progress_wake(context);
-    return rc;
 }
 
 /* Somebody else drives: sleep until an operation ends, but look again soon, as the driver may
@@ -359,29 +367,28 @@ static bool progress_wait_for(struct br_context *context, const struct goal *goa
     return is_reached(context, goal);
 }
 
-int br_progress_run(struct br_operation *op)
+void br_progress_run(struct br_operation *op)
 {
     struct br_context *context = op->comm->context;
     const struct goal goal = {.op = op};
     bool locked = br_progress_trylock(context);
-    int rc = hand_in(op, locked, locked ? br_clock_now() : 0);
 
+    hand_in(op, locked, locked ? br_clock_now() : 0);
     if (locked) {
         atomic_fetch_add(&context->callers, 1);
-        if (rc || progress_loop(context, &goal, UINT64_MAX)) { /* else another drives */
+        if (progress_loop(context, &goal, UINT64_MAX)) { /* else another drives */
             atomic_fetch_add(&context->caller_waits, 1);
             br_progress_unlock(context);
         }
         atomic_fetch_sub(&context->callers, 1);
     }
-    if (!rc)
-        progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
-    return rc;
+    progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
 }
 
-bool br_progress_wait(struct br_operation *op, uint64_t most)
+bool br_progress_wait(struct br_context *context, struct br_operation *op, uint64_t handle,
+                      uint64_t most)
 {
-    return progress_wait_for(op->comm->context, &(struct goal){.op = op}, most);
+    return progress_wait_for(context, &(struct goal){.op = op, .handle = handle}, most);
 }
 
 uint64_t br_progress_event_count(const struct br_context *context)
@@ -472,7 +479,8 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
         return false;
     op->sequence = comm->next_sequence;
     if (!context->worker->failed && br_ring_idle(&context->submissions) &&
-        br_list_empty(&comm->deferred) && br_shm_executor_begin(comm->shm, op)) {
+        br_list_empty(&comm->deferred) && br_backlog_is_empty(&comm->backlog) &&
+        br_shm_executor_begin(comm->shm, op)) {
         taken = true;
         br_comm_next_sequence(comm);
         context->next_order++;

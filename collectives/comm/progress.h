@@ -30,16 +30,16 @@ void br_progress_try_once(struct br_context *context);
 void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
 
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
- * whoever drives takes it out of the submission ring. Returns 0, or -EAGAIN with a message. */
-int br_progress_submit(struct br_operation *op);
+ * whoever drives takes it out of the submission ring. */
+void br_progress_submit(struct br_operation *op);
 
-/* Submits an operation and drives until it has ended. Returns 0, or -EAGAIN with a message: it was
- * not submitted. */
-int br_progress_run(struct br_operation *op);
+/* Submits an operation and drives until it has ended. */
+void br_progress_run(struct br_operation *op);
 
-/* Drives until the operation has ended (returns true), or `most` ns have passed (UINT64_MAX: there
- * is no limit). */
-bool br_progress_wait(struct br_operation *op, uint64_t most);
+/* Drives until the operation of this handle has ended or has another handle, because another thread
+ * has taken its result (returns true), or `most` ns have passed (UINT64_MAX: there is no limit). */
+bool br_progress_wait(struct br_context *context, struct br_operation *op, uint64_t handle,
+                      uint64_t most);
 
 /* Drives until *count is zero, for `most` ns at most (UINT64_MAX: there is no limit). */
 void br_progress_wait_zero(struct br_context *context, const _Atomic int *count, uint64_t most);

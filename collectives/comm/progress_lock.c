@@ -67,6 +67,12 @@ static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t un
         if (due < next)
             next = due;
     }
+    br_list_for_each (node, &context->backlogs) {
+        const struct br_backlog *backlog = br_container_of(node, struct br_backlog, node);
+
+        if (backlog->next_deadline < next)
+            next = backlog->next_deadline;
+    }
     return until < next ? until : next;
 }
 

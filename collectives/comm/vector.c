@@ -193,7 +193,7 @@ static int vector_call(struct braid_comm *comm, const struct vector_call *c,
         return rc;
     op = br_comm_get_operation(comm);
     if (!op)
-        return -EAGAIN;
+        return -ENOMEM;
     br_api_apply_options(comm, options, op);
     rc = vector_fill(c, op);
     if (rc) {

@@ -110,6 +110,8 @@ int br_admission_start(struct br_engine *engine)
     br_list_for_each_safe (node, &engine->waiting) {
         struct br_operation *op = of_waiting(node);
 
+        if (!engine->n_free) /* as one that ends says again (fragment_release()) */
+            break;
         while (op->fragments.next < op->fragments.count && may_start(engine, op) &&
                !engine->worker->failed) {
             if (engine->late_allocations != engine->grown_before) { /* note 3 */

@@ -53,6 +53,7 @@ enum br_shm_role {
     BR_SHM_ROLE_ENGINE, /* the engine's, behind one of these */
 };
 
+struct br_backlog;
 struct br_group;
 struct br_stream_op;
 struct br_plan;
@@ -132,6 +133,9 @@ struct br_operation {
     bool is_epoch_round; /* an all-gather of braid's own, which finds out the next epoch */
     uint64_t order;      /* of submission in this process, over all kinds and groups */
     bool persistent;
+    /* whose place it takes (backlog.h); NULL: it waits in none */
+    struct br_backlog *backlog;
+    uint32_t place; /* in the communicator's pool (comm/operation_pool.h) */
     /* nobody waits for it or will: braid_op_free() was called while it ran, or it never had a
      * handle. Under the context's lock */
     bool released;

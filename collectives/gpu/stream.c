@@ -117,10 +117,8 @@ static int begin_and_submit(struct br_operation *op, void *stream)
     use_host_memory(op, &plan);
     op->completed = stream_op_completed;
     op->released = true; /* nobody will take its result */
-    rc = br_progress_submit(op);
-    if (rc)
-        br_stream_op_release(op->stream_op);
-    return rc;
+    br_progress_submit(op);
+    return 0;
 }
 
 int br_stream_submit(struct br_operation *op, void *stream)

@@ -295,6 +295,8 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 {
     br_list_init(&op->node);
     br_list_push_back(&shm->queue, &op->node);
+    if (op->deadline < shm->next_deadline)
+        shm->next_deadline = op->deadline;
 }
 
 static struct br_operation *executor_head(const struct br_shm_executor *shm)
@@ -414,14 +416,21 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
     return text;
 }
 
-struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm, uint64_t now)
+struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64_t now)
 {
+    uint64_t next = UINT64_MAX;
+
+    if (now < shm->next_deadline)
+        return NULL;
     br_list_for_each (node, &shm->queue) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
 
         if (op->deadline <= now)
             return op;
+        if (op->deadline < next)
+            next = op->deadline;
     }
+    shm->next_deadline = next;
     return NULL;
 }
 

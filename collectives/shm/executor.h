@@ -36,6 +36,7 @@ struct br_shm_executor {
     bool published;   /* the head of `queue` has published */
     /* operations, by submission: small collectives, and those of `guest` */
     struct br_list queue;
+    uint64_t next_deadline; /* no later than that of any in the queue */
     uint64_t operations;
     /* The last operation that has published; unreported: the worker does not know yet that it has
      * begun (br_shm_executor_watch()). */
@@ -67,7 +68,7 @@ int br_shm_executor_step(struct br_shm_executor *shm, uint64_t now);
 /* Ends all operations in the queue with this status and message. */
 void br_shm_executor_fail(struct br_shm_executor *shm, int status, const char *text, uint64_t now);
 /* An operation in the queue whose deadline has passed; NULL: there is none. */
-struct br_operation *br_shm_executor_overdue(const struct br_shm_executor *shm, uint64_t now);
+struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64_t now);
 /* For the guest: takes its operation, the head, off the queue. */
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 

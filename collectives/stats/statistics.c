@@ -74,6 +74,16 @@ static void add_worker(const struct br_worker *w, struct braid_stats *s)
 
 #define ADD_DOWNGRADE(name, kind, help) out->name = atomic_load(&br_downgrades.name);
 
+static uint64_t grown_operations(struct br_context *context)
+{
+    uint64_t grown;
+
+    pthread_mutex_lock(&context->pool_lock);
+    grown = context->operations.grown;
+    pthread_mutex_unlock(&context->pool_lock);
+    return grown;
+}
+
 /* Under the lock, as all below up to the next comment. */
 static void take_stats(struct braid_comm *comm, struct braid_stats *out)
 {
@@ -89,7 +99,8 @@ static void take_stats(struct braid_comm *comm, struct braid_stats *out)
         .host_to_gpu_bytes = gpu.to_gpu_bytes,
         .gpu_reduced_bytes = gpu.reduced_bytes,
         .gpu_peer_bytes = gpu.peer_bytes,
-        .late_allocations = br_engine_late_allocations(context->engine, comm->group),
+        .late_allocations = br_engine_late_allocations(context->engine, comm->group) +
+                            context->worker->late_allocations + grown_operations(context),
         .unregistered = context->unregistered,
         .progress_calls = context->progress.calls,
         .busy_ns = context->progress.busy,

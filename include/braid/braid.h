@@ -36,13 +36,19 @@
  * With `op` it only submits: *op must be given to braid_wait(), braid_test() or braid_op_free(),
  * and the buffers belong to braid until the operation has ended. *op is NULL when the call fails.
  * With braid_options.done it only submits, too, and the program is told of the end by a call.
+ * Any number of operations may be outstanding, until memory ends (-ENOMEM; each takes 3 KiB, given
+ * back afterwards; 4,194,304 in a job at most). Of each communicator up to 1,024 collectives are
+ * under way, of a context up to 1,024 one-sided accesses; what is submitted beyond that waits in
+ * order, and the most urgent of those under way overtake. Messages do not wait for each other. A
+ * deadline counts from the submission, also of what waits.
  * The first failing operation takes its communicator with it: every other operation ends with an
  * error too, and only braid_finalize() makes sense then (as with NCCL).
  *
  * Handles. A communicator, operation or region that is used after its end (waited for, freed,
  * deregistered, its job finalized) is answered with -EINVAL; so is one that is freed twice. Not
- * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, and a
- * call that is under way in another thread while the handle ends.
+ * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, a
+ * handle that has been kept while the process has made exactly a multiple of 2^34 others since, and
+ * a call that is under way in another thread while the handle ends.
  *
  * Structs. What a program allocates and passes, or gets filled, begins with struct_size: sizeof the
  * struct, or 0, which stands for the struct as of version 1.0. So set it to zero as a whole, and
@@ -56,8 +62,7 @@
  * (deadline), -EPERM (this process is a fork of the one that the communicator belongs to),
  * -ECONNRESET (a peer or its last rail was lost; the message names rank, level and device),
  * -ECANCELED (the communicator was aborted or had failed before), -EDEADLK (it would block, inside
- * a braid_options.done), -ENOMEM, -EAGAIN (more than 1,024
- * operations are outstanding), -EPROTO (the ranks disagree: different collective, count, type or
+ * a braid_options.done), -ENOMEM, -EPROTO (the ranks disagree: different collective, count, type or
  * order).
  */
 #ifndef BRAID_BRAID_H
@@ -214,10 +219,9 @@ int braid_comm_error(struct braid_comm *comm);
  *
  * A context. The communicator of braid_init() and all that are split from it share the links, the
  * worker thread, the pool of operations and registered memory. So: memory and keys serve with every
- * communicator of the context (braid_key.rank is the rank in the job), at most 1,024 operations are
- * outstanding over all of them, and the first failing operation, a lost rank or braid_comm_abort()
- * ends the whole context, also communicators that the lost rank is not in. Messages and collectives
- * of different communicators never match each other.
+ * communicator of the context (braid_key.rank is the rank in the job), and the first failing
+ * operation, a lost rank or braid_comm_abort() ends the whole context, also communicators that the
+ * lost rank is not in. Messages and collectives of different communicators never match each other.
  *
  * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over
  * several communicators the rule is that of blocking calls in MPI: the program must be such that it
@@ -473,7 +477,8 @@ int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int pe
                const struct braid_options *options, struct braid_op **op);
 
 /* Receives exactly `bytes` from `peer`; -EPROTO when the sender sends another size. A large one
- * announces itself to the sender, and counts as one of the 32 messages until that sends. */
+ * announces itself to the sender, and counts as one of the 32 messages until that sends. Up to
+ * 4,096 large ones do so at once, in the order of their submission. */
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);
 

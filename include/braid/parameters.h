@@ -62,8 +62,7 @@
 extern "C" {
 #endif
 
-/* at most; fewer where a server has many workers: all that may be under way in a job, of all
- * objects, are 1,024 operations */
+/* at most */
 #define BRAID_PARAMETERS_LAYERS 192
 #define BRAID_PARAMETERS_DROPS  4
 

@@ -41,9 +41,6 @@
  * another communicator (braid_comm_split()). braid_session_create() and braid_session_step() are
  * collective calls.
  *
- * Each all-reduce of an iteration is one of the 1,024 operations that may be under way in a job, of
- * all objects; a plan that `auto` only tries has 256 at most.
- *
  * Errors are those of braid.h; after one that is not -EINVAL only braid_session_free() makes sense.
  */
 #ifndef BRAID_TRAINING_H

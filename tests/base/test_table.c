@@ -123,12 +123,36 @@ static void table_remove__keeps_all_others(void **state)
     br_table_destroy(&table);
 }
 
+static void table_grow__keeps_all(void **state)
+{
+    static int values[1000];
+    struct br_table table;
+
+    (void)state;
+    assert_int_equal(br_table_init(&table, 4), 0);
+    for (uint64_t tag = 0; tag < 1000; tag++) {
+        if (br_table_insert(&table, tag * tag, (uint32_t)tag % 3, &values[tag]) == -ENOSPC) {
+            assert_int_equal(table.count, table.mask / 2 + 1); /* not before it is full */
+            assert_int_equal(br_table_grow(&table), 0);
+            assert_int_equal(br_table_insert(&table, tag * tag, (uint32_t)tag % 3, &values[tag]),
+                             0);
+        }
+    }
+    assert_int_equal(table.count, 1000);
+    assert_int_equal(table.mask, 2047);
+    for (uint64_t tag = 0; tag < 1000; tag++)
+        assert_ptr_equal(br_table_remove(&table, tag * tag, (uint32_t)tag % 3), &values[tag]);
+    assert_int_equal(table.count, 0);
+    br_table_destroy(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_find__tag_and_peer_both_count),
         cmocka_unit_test(table_insert__twice),
         cmocka_unit_test(table_insert__full),
+        cmocka_unit_test(table_grow__keeps_all),
         cmocka_unit_test(table_init__holds_what_was_asked),
         cmocka_unit_test(table_init__too_large),
         cmocka_unit_test(table_remove__unknown),

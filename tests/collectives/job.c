@@ -89,6 +89,7 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
     }
     engine.rank = rank;
     engine.size = job->n;
+    br_backlog_init(&r->backlog);
     if (br_engine_create(r->worker, &engine, &r->engine))
         fail_msg("%s", br_error_message());
 }
@@ -154,6 +155,13 @@ void job_destroy(struct job *job)
     br_sim_destroy(job->sim);
 }
 
+static int job_begin(struct job_rank *r, struct br_operation *op, uint64_t now)
+{
+    if (op->kind == BR_OPERATION_COLLECTIVE)
+        op->sequence = r->next_sequence++;
+    return br_engine_submit(r->engine, op, now);
+}
+
 int job_try_submit(struct job *job, int rank, struct br_operation *op)
 {
     struct job_rank *r = &job->ranks[rank];
@@ -162,10 +170,9 @@ int job_try_submit(struct job *job, int rank, struct br_operation *op)
     op->timeout = op->timeout ? op->timeout : 20 * BR_SEC;
     op->deadline = now + op->timeout;
     op->order = r->next_order++;
-    if (op->kind == BR_OPERATION_COLLECTIVE)
-        op->sequence = r->next_sequence++;
     op->status = 1;
-    return br_engine_submit(r->engine, op, now);
+    op->backlog = op->kind == BR_OPERATION_COLLECTIVE ? &r->backlog : NULL;
+    return op->backlog && !br_backlog_enter(op->backlog, op) ? 0 : job_begin(r, op, now);
 }
 
 void job_submit(struct job *job, int rank, struct br_operation *op)
@@ -178,10 +185,15 @@ static int turn(struct job *job, int rank)
 {
     uint64_t now = br_sim_host_now(job->sim, rank);
     struct job_rank *r = &job->ranks[rank];
+    struct br_operation *op;
     int n = br_engine_progress(r->engine, now);
 
-    while (br_engine_ended(r->engine))
-        job->ended++;
+    for (; (op = br_engine_ended(r->engine)); job->ended++)
+        if (op->backlog)
+            br_backlog_left(op->backlog);
+    for (; (op = br_backlog_next(&r->backlog)); n++)
+        if (job_begin(r, op, now))
+            fail_msg("%s", br_error_message());
     return n;
 }
 

@@ -4,6 +4,7 @@
 #ifndef BR_TESTS_COLLECTIVES_JOB_H
 #define BR_TESTS_COLLECTIVES_JOB_H
 
+#include "collectives/engine/backlog.h"
 #include "collectives/engine/engine.h"
 #include "transport/sim/sim.h"
 
@@ -18,6 +19,7 @@ struct job_rank {
     struct br_engine *engine;
     struct job_region exposed; /* what region_find() offers, number 1; no memory: nothing */
     uint64_t next_order, next_sequence;
+    struct br_backlog backlog; /* of collectives */
 };
 
 struct job {

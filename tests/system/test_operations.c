@@ -64,37 +64,6 @@ static void operations__many_at_once(void **state)
     ranks_everywhere(RANKS_KINDS, 3, many_at_once);
 }
 
-/* The 1,025th operation is refused; the others end well, and there is room again. */
-static int too_many(struct braid_comm *comm, void *context)
-{
-    static struct braid_op *ops[1024], *one_more;
-    static int32_t data[1024];
-
-    (void)context;
-    if (braid_rank(comm)) /* comes late, so that nothing has ended on rank 0 */
-        ranks_await(0, 1);
-    for (int i = 0; i < 1024; i++) {
-        data[i] = i;
-        RETURNS(
-            0, braid_allreduce(comm, &data[i], &data[i], 1, BRAID_INT32, BRAID_MAX, NULL, &ops[i]));
-    }
-    if (!braid_rank(comm)) {
-        SAYS(-EAGAIN, "1024", braid_barrier(comm, NULL, &one_more));
-        ranks_tell(0);
-    }
-    for (int i = 1023; i >= 0; i--) {
-        RETURNS(0, braid_wait(ops[i], -1));
-        CHECK(data[i] == i, "operation %d", i);
-    }
-    return braid_barrier(comm, NULL, NULL);
-}
-
-static void operations__too_many(void **state)
-{
-    (void)state;
-    ranks_everywhere(RANKS_KINDS, 2, too_many);
-}
-
 static int persistent(struct braid_comm *comm, void *context)
 {
     struct braid_op *op, *barrier;
@@ -569,7 +538,6 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations__many_at_once),
-        cmocka_unit_test(operations__too_many),
         cmocka_unit_test(operations__persistent),
         cmocka_unit_test(operations__overlapping_buffers),
         cmocka_unit_test(operations__wait_again),

@@ -15,8 +15,7 @@
 #include <stdint.h>
 
 #define BR_PERF_MAX_BYTES (1ll << 30)
-/* Operations under way, below BR_MAX_OPERATIONS with room for control. */
-#define BR_PERF_MAX_DEPTH      1000
+#define BR_PERF_MAX_DEPTH      1000 /* operations under way */
 #define BR_PERF_MAX_RX_WINDOW  500 /* receives posted ahead, all rails together */
 #define BR_PERF_MIN_ITERATIONS 5
 #define BR_PERF_MAX_ITERATIONS 1000000000

@@ -13,7 +13,6 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/comm.h"
-#include "collectives/comm/operation_pool.h"
 #include "collectives/comm/memory.h"
 #include "protocol/message.h"
 #include "training/session/agree.h"
@@ -23,7 +22,6 @@
 #define SLICE_BYTES 200000
 #define WARMUP      500
 #define MOST_SLICES 192
-#define OTHERS      32 /* operations left for all else in the job */
 
 static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
 
@@ -217,31 +215,11 @@ static int get_servers(struct braid_parameters *p, const struct braid_parameters
     return 0;
 }
 
-/* So many slices can be under way at once: each is pushed (with ssd twice,
- * doc/design/parameters.md, section 6) and pulled by its workers, and received and answered for
- * each worker by its server. */
-static uint32_t most_slices(const struct braid_parameters *p)
-{
-    uint32_t servers = (uint32_t)p->n_servers, own = p->method == BR_PARAMETERS_SSD ? 3 : 2,
-             n = MOST_SLICES;
-
-    while (n && own * n + 2 * (uint32_t)p->ranks * ((n + servers - 1) / servers) + OTHERS >
-                    BR_MAX_OPERATIONS)
-        n--;
-    return n;
-}
-
 static int parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
-    uint32_t limit = most_slices(p), best;
+    uint32_t limit = MOST_SLICES, best;
     size_t counts[BRAID_PARAMETERS_LAYERS];
 
-    if (p->n > limit)
-        return br_error(EINVAL,
-                        WHO ": %u layers; %d ranks and %d servers leave operations for %u (%s): "
-                            "put layers together or take "
-                            "more servers",
-                        p->n, p->ranks, p->n_servers, limit, methods[p->method]);
     /* Of each slice of a server every worker has the READY of its next push. Where these alone take
      * all credits of a link, the READY of an urgent pull waits until another slice has been pushed,
      * and priorities have no effect. A layer is one slice at least: more layers, more slices. */

@@ -13,7 +13,6 @@
 #include "collectives/tuning/tuning.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
-#include "collectives/comm/operation_pool.h"
 #include "collectives/engine/group.h"
 
 #define AT_ONCE     4
@@ -26,8 +25,6 @@
 #define GAIN        0.01
 #define DRIFT       0.1
 #define WORTH       1.5 /* times what `auto` is predicted to take: a plan beyond is not tried */
-/* of a plan that is only tried: the job's operations are not this session's alone */
-#define MOST_GROUPS (BR_MAX_OPERATIONS / 4)
 
 /* What rank 0 tells. */
 struct decision {
@@ -256,8 +253,6 @@ static int replan_decide(struct braid_session *s, struct decision *d, bool drift
         if (rc || !replan_is_wanted(s, d, order[i], drifted))
             continue;
         br_timeline_run(&line, &s->work, joins, plan.urgent);
-        if (d->autotune.n && line.n_groups > MOST_GROUPS)
-            continue;
         br_autotune_add(&d->autotune, order[i], &plan, line.exposed);
     }
     br_timeline_close(&line);

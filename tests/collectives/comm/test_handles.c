@@ -2,6 +2,7 @@
 /* Handles that are used twice, too late, or given up; buffers that overlap; memory that is not
  * there. By a communicator of one rank; more ranks are in tests/system/. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 #define I32  BRAID_INT32
 #define SUM  BRAID_SUM
 #define GONE "not there any more"
+#define MANY 3000 /* in three chunks of the pool */
 
 static struct braid_op *start(const struct braid_options *options)
 {
@@ -45,6 +47,65 @@ static void operation__is_used_once(void **state)
         assert_int_equal(braid_test(second, &done), 0);
     SAYS(-EINVAL, GONE, braid_test(second, &done));
     SAYS(-EINVAL, GONE, braid_wait((struct braid_op *)(uintptr_t)12345, -1)); /* never was one */
+}
+
+/* Old handles, kept while many others have had their places, in all chunks of the pool. */
+static void operation__is_recognised_after_many_others(void **state)
+{
+    static struct braid_op *old[MANY], *ops[MANY];
+    static uint64_t words[MANY];
+    int done;
+
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(braid_recv(comm, &words[i], 8, 0, NULL, &ops[i]), 0);
+        for (int i = 0; i < MANY; i++) {
+            if (round) {
+                SAYS(-EINVAL, GONE, braid_wait(old[i], 0));
+                SAYS(-EINVAL, GONE, braid_test(old[i], &done));
+                SAYS(-EINVAL, GONE, braid_start(old[i]));
+                SAYS(-EINVAL, GONE, braid_op_free(old[i]));
+            }
+            old[i] = ops[i];
+        }
+        for (int i = 0; i < MANY; i++) {
+            assert_int_equal(braid_send(comm, in, 8, 0, NULL, NULL), 0);
+            assert_int_equal(braid_wait(ops[i], -1), 0);
+        }
+    }
+    for (int i = 0; i < 20000; i++) { /* all in one place */
+        ops[0] = start(NULL);
+        assert_int_equal(braid_wait(ops[0], -1), 0);
+        SAYS(-EINVAL, GONE, braid_wait(old[0], 0));
+        SAYS(-EINVAL, GONE, braid_wait(ops[0], 0));
+    }
+}
+
+static void *wait_for_it(void *op)
+{
+    return (void *)(intptr_t)braid_wait(op, -1);
+}
+
+/* Two threads wait for one operation, which is a mistake: one of them has it. */
+static void operation__is_waited_for_by_one_of_two_threads(void **state)
+{
+    for (int i = 0; i < 200; i++) {
+        struct braid_op *op;
+        void *other;
+        pthread_t thread;
+        uint64_t word;
+        int rc;
+
+        (void)state;
+        assert_int_equal(braid_recv(comm, &word, 8, 0, NULL, &op), 0);
+        assert_int_equal(pthread_create(&thread, NULL, wait_for_it, op), 0);
+        assert_int_equal(braid_send(comm, in, 8, 0, NULL, NULL), 0);
+        rc = braid_wait(op, -1);
+        assert_int_equal(pthread_join(thread, &other), 0);
+        assert_int_equal(rc + (int)(intptr_t)other, -EINVAL);
+        assert_true(rc == 0 || other == NULL);
+    }
 }
 
 static void operation__handle_of_a_failing_call_is_null(void **state)
@@ -201,6 +262,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
+        cmocka_unit_test_setup_teardown(operation__is_recognised_after_many_others, join, leave),
+        cmocka_unit_test_setup_teardown(operation__is_waited_for_by_one_of_two_threads, join,
+                                        leave),
         cmocka_unit_test_setup_teardown(operation__handle_of_a_failing_call_is_null, join, leave),
         cmocka_unit_test_setup_teardown(operation__any_is_given_up, join, leave),
         cmocka_unit_test_setup_teardown(operation__error_of_one_given_up_is_the_communicators, join,
