@@ -64,9 +64,17 @@ int br_environment_read_local(struct br_environment *out)
     return 0;
 }
 
+/* MASTER_ADDR and MASTER_PORT are said by torchrun, `braid run` or the user; under other launchers
+ * they are PyTorch's. */
+static bool takes_master(const struct br_environment *e)
+{
+    return !e->launcher || e->launcher == &br_launcher_env || e->launcher == &br_launcher_torchrun;
+}
+
 static int environment_read_port(const struct braid_config *config, struct br_environment *out)
 {
-    const char *name = br_environment_pick("BRAID_PORT", "MASTER_PORT");
+    const char *name =
+        takes_master(out) ? br_environment_pick("BRAID_PORT", "MASTER_PORT") : "BRAID_PORT";
     int64_t value = 0;
     int rc;
 
@@ -76,9 +84,9 @@ static int environment_read_port(const struct braid_config *config, struct br_en
         return 0;
     if (!br_environment_is_set(name))
         return br_error(EINVAL,
-                        "MASTER_PORT is not set, but the job has %u processes: set it (or "
-                        "BRAID_PORT) to the same free port of the host of rank 0 in each of them",
-                        out->size);
+                        "%s is not set, but the job has %u processes: set it%s to the same free "
+                        "port of the host of rank 0 in each of them",
+                        name, out->size, takes_master(out) ? " (or BRAID_PORT)" : "");
     rc = br_env_number(name, 1, 65535, 0, &value);
     if (rc < 0)
         return rc;
@@ -98,6 +106,12 @@ static int environment_read_address(const struct braid_config *config, struct br
         value = getenv("BRAID_MASTER_ADDR");
     if (!value && out->address[0])
         return 0;
+    if (!value && !takes_master(out))
+        return br_error(EINVAL,
+                        "%s (%s) does not say where rank 0 of %u is: set BRAID_MASTER_ADDR to the "
+                        "name or address of its host (srun's --mpi=pmix and pmi2 say it, and plain "
+                        "srun but for --distribution=arbitrary)",
+                        out->launcher->name, out->sign, out->size);
     if (!value)
         value = getenv("MASTER_ADDR");
     if (!value || !*value)

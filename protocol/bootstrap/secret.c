@@ -148,10 +148,12 @@ static int derive_run(const struct br_environment *environment, struct br_secret
     int n = snprintf(text, sizeof text, "%s %s:%u %s", launcher, environment->address,
                      environment->port, environment->run_id);
 
-    warn_once("no BRAID_SECRET under torchrun or plain Slurm: the job is identified by the address "
-              "and port of rank 0 and the run's or step's number, which is no protection against "
-              "others on the network; set BRAID_SECRET or BRAID_SECRET_FILE, or start it by PMIx "
-              "or PMI (srun --mpi=pmix or pmi2), which carry a secret");
+    if (environment->rank == 0)
+        warn_once(
+            "no BRAID_SECRET under torchrun or plain Slurm: the job is identified by the address "
+            "and port of rank 0 and the run's or step's number, which is no protection against "
+            "others on the network; set BRAID_SECRET or BRAID_SECRET_FILE, or start it by PMIx "
+            "or PMI (srun --mpi=pmix or pmi2), which carry a secret");
     return br_secret_derive(text, (size_t)n, out);
 }
 

@@ -12,6 +12,7 @@
 #include "base/median.h"
 #include "collectives/schedule/type.h"
 #include "tools/calibrate/measure.h"
+#include "tools/common/job.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
 #include "tools/common/config_check.h"
@@ -282,7 +283,7 @@ int br_tool_calibrate(int argc, char **argv)
 
     if (rc == 1)
         return 0;
-    if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
+    if (!rc && !br_job_launched())
         rc = br_error(EINVAL,
                       "it measures a job: braid run -n 4 -- braid calibrate, or any launcher");
     if (!rc)

@@ -22,7 +22,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
 #include "collectives/schedule/type.h"
+#include "tools/common/job.h"
 #include "tools/common/host.h"
 #include "tools/coll/report.h"
 #include "tools/coll/settings.h"
@@ -228,10 +231,9 @@ static int all_kinds(struct bench *bench)
 static int coll_get_buffers(struct bench *bench)
 {
     const struct br_coll_settings *s = bench->settings;
-    const char *local = getenv("LOCAL_WORLD_SIZE");
     bench->bytes = ((size_t)s->max_bytes + 4095) & ~(size_t)4095;
     size_t total = bench->bytes * (size_t)s->depth + 4096;
-    uint64_t ranks = local && atoi(local) > 0 ? (uint64_t)atoi(local) : 1,
+    uint64_t ranks = bench->comm->context->settings.environment.local_size,
              available = br_host_memory_available();
     if (available && total > available / 2 / ranks)
         return br_error(ENOMEM,
@@ -295,9 +297,9 @@ static int start_report(struct bench *bench)
 
 static int coll_fail(const char *name, const char *text)
 {
-    const char *rank = getenv("RANK");
-    if (rank && *rank)
-        fprintf(stderr, "braid %s: rank %s: %s\n", name, rank, text);
+    int rank = br_job_rank();
+    if (rank >= 0)
+        fprintf(stderr, "braid %s: rank %d: %s\n", name, rank, text);
     else
         fprintf(stderr, "braid %s: %s\n", name, text);
     return 1;
@@ -335,8 +337,7 @@ int br_tool_collective(int argc, char **argv)
     struct br_coll_settings settings;
     int rc = br_coll_settings_parse(&settings, argc, argv);
     if (rc) {
-        const char *rank = getenv("RANK"); /* all ranks have the same arguments: one complains */
-        if (rc < 0 && (!rank || atoi(rank) == 0))
+        if (rc < 0 && br_job_rank() <= 0) /* all ranks have the same arguments: one complains */
             coll_fail(argv[0], br_error_message());
         return rc < 0 ? 2 : 0;
     }

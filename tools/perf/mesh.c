@@ -16,6 +16,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/tuning/calibration.h"
 #include "tools/calibrate/link.h"
+#include "tools/common/job.h"
 #include "tools/common/options.h"
 #include "tools/common/output.h"
 #include "tools/common/config_check.h"
@@ -348,7 +349,7 @@ int br_perf_mesh(int argc, char **argv)
 
     if (rc == 1)
         return 0;
-    if (!rc && !getenv("BRAID_WORLD_SIZE") && !getenv("WORLD_SIZE"))
+    if (!rc && !br_job_launched())
         rc = br_error(EINVAL,
                       "it measures a job: braid run -n 4 -- braid perf mesh, or any launcher");
     if (rc) {

@@ -8,13 +8,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "tools/common/job.h"
 #include "tools/common/options.h"
 
 #define MOST_BYTES ((int64_t)1 << 40)
 
 bool br_plan_in_job(void)
 {
-    return getenv("BRAID_WORLD_SIZE") || getenv("WORLD_SIZE");
+    return br_job_launched();
 }
 
 static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv)

@@ -105,8 +105,8 @@ void br_launch_set_number(const char *name, int64_t value)
 void br_launch_unset_outer(void)
 {
     static const char *const outer[] = {
-        "BRAID_RANK",        "BRAID_WORLD_SIZE", "BRAID_LOCAL_RANK",   "BRAID_LOCAL_WORLD_SIZE",
-        "BRAID_MASTER_ADDR", "BRAID_PORT",       "TORCHELASTIC_RUN_ID"};
+        "BRAID_RANK",        "BRAID_WORLD_SIZE", "BRAID_LOCAL_RANK", "BRAID_LOCAL_WORLD_SIZE",
+        "BRAID_MASTER_ADDR", "BRAID_PORT",       "BRAID_LAUNCHER",   "TORCHELASTIC_RUN_ID"};
 
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         unsetenv(outer[i]);

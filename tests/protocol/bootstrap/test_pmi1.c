@@ -369,6 +369,9 @@ static void launcher_pmi1__local_ranks(void **state)
     assert_int_equal(e.local_size, 2);
     /* where the user says where rank 0 is, nobody needs to carry an id */
     setenv("BRAID_MASTER_ADDR", "10.0.0.1", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    assert_int_equal(br_environment_read(NULL, &e), -EINVAL); /* MASTER_PORT is not ours */
+    assert_says(br_error_message(), "BRAID_PORT");
     setenv("BRAID_PORT", "4000", 1);
     assert_int_equal(br_environment_read(NULL, &e), 0);
     assert_false(e.id_comes);
