@@ -101,6 +101,8 @@ int br_api_check_values(const struct braid_comm *comm, const char *name,
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)type);
     if (br_collective_reduces(collective) && (rc = br_reduction_check(name, type, reduction)))
         return rc;
+    if ((collective == BR_SCAN || collective == BR_EXSCAN) && reduction == BRAID_AVG)
+        return br_error(EINVAL, "%s: avg is of all ranks; there is none of the first few", name);
     if (root < 0 || root >= comm->size)
         return br_error(EINVAL, "%s: root is %d, ranks are 0 to %d", name, root, comm->size - 1);
     return 0;
@@ -128,7 +130,7 @@ static int check_call(struct braid_comm *comm, const char *name, const struct ca
     block = c->count * br_type_size(c->type);
     if (api_reads(comm, c))
         bytes->send = block * br_collective_blocks(c->collective, n, BR_INPUT);
-    if (!br_collective_to_root(c->collective) || c->root == comm->rank)
+    if (br_collective_writes(c->collective, (uint32_t)comm->rank, (uint32_t)c->root))
         bytes->recv = block * br_collective_blocks(c->collective, n, BR_OUTPUT);
     if (bytes->send && !c->send)
         return br_error(EINVAL, "%s: send is NULL", name);
@@ -424,6 +426,42 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
     return api_call(comm, "braid_scatter_init",
                     &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options,
                     true, op);
+}
+
+int braid_scan(struct braid_comm *comm, const void *send, void *recv, size_t count,
+               enum braid_type type, enum braid_reduction reduction,
+               const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_scan",
+                    &(struct call){BR_SCAN, send, recv, count, type, reduction, 0}, options, false,
+                    op);
+}
+
+int braid_scan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, enum braid_reduction reduction,
+                    const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_scan_init",
+                    &(struct call){BR_SCAN, send, recv, count, type, reduction, 0}, options, true,
+                    op);
+}
+
+int braid_exscan(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, enum braid_reduction reduction,
+                 const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_exscan",
+                    &(struct call){BR_EXSCAN, send, recv, count, type, reduction, 0}, options,
+                    false, op);
+}
+
+int braid_exscan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, enum braid_reduction reduction,
+                      const struct braid_options *options, struct braid_op **op)
+{
+    return api_call(comm, "braid_exscan_init",
+                    &(struct call){BR_EXSCAN, send, recv, count, type, reduction, 0}, options, true,
+                    op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options,

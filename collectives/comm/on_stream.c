@@ -100,6 +100,24 @@ int braid_scatter_on_stream(struct braid_comm *comm, const void *send, void *rec
                      options, stream);
 }
 
+int braid_scan_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, void *stream)
+{
+    return on_stream(comm, "braid_scan_on_stream",
+                     &(struct br_api_even){BR_SCAN, send, recv, count, type, reduction, 0}, options,
+                     stream);
+}
+
+int braid_exscan_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                           enum braid_type type, enum braid_reduction reduction,
+                           const struct braid_options *options, void *stream)
+{
+    return on_stream(comm, "braid_exscan_on_stream",
+                     &(struct br_api_even){BR_EXSCAN, send, recv, count, type, reduction, 0},
+                     options, stream);
+}
+
 int braid_barrier_on_stream(struct braid_comm *comm, const struct braid_options *options,
                             void *stream)
 {

@@ -117,7 +117,10 @@ static bool is_in_place(const struct br_group *group, const struct br_operation 
     case BR_BROADCAST:
     case BR_REDUCE:
     case BR_ALLTOALL:
+    case BR_SCAN:
         return op->send == op->recv;
+    case BR_EXSCAN:
+        return op->send == op->recv && group->rank > 0;
     case BR_ALLGATHER:
     case BR_GATHER:
         return op->recv &&

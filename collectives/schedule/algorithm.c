@@ -11,11 +11,13 @@
 #include "collectives/schedule/generators/dissemination.h"
 #include "collectives/schedule/generators/doubling.h"
 #include "collectives/schedule/generators/disjoint_trees.h"
+#include "collectives/schedule/generators/scan.h"
 #include "collectives/schedule/generators/tree.h"
 
 #define BIT(collective) (1u << (collective))
 #define ROOTED          (BIT(BR_BROADCAST) | BIT(BR_REDUCE))
 #define SPREAD          (BIT(BR_GATHER) | BIT(BR_SCATTER))
+#define SCANS           (BIT(BR_SCAN) | BIT(BR_EXSCAN))
 #define SHAPED          (BIT(BR_BARRIER) - 1) /* all that come before the barrier */
 
 static const struct {
@@ -24,10 +26,10 @@ static const struct {
 } algorithms[BR_ALGORITHMS] = {
     [BR_FLAT] = {"flat", ROOTED | SPREAD | BIT(BR_ALLREDUCE)},
     [BR_TREE] = {"tree", ROOTED | SPREAD},
-    [BR_CHAIN] = {"chain", ROOTED},
+    [BR_CHAIN] = {"chain", ROOTED | SCANS},
     [BR_BINARY_TREE] = {"binary_tree", ROOTED | BIT(BR_ALLREDUCE)},
     [BR_DOUBLE_TREE] = {"double_tree", ROOTED | BIT(BR_ALLREDUCE)},
-    [BR_DOUBLING] = {"doubling", BIT(BR_ALLREDUCE)},
+    [BR_DOUBLING] = {"doubling", BIT(BR_ALLREDUCE) | SCANS},
     [BR_HOST_TREE] = {"host_tree", BIT(BR_ALLREDUCE)},
     [BR_DIRECT] = {"direct", SHAPED | BIT(BR_ALLTOALL)},
     [BR_RING] = {"ring", SHAPED},
@@ -204,7 +206,10 @@ static int algorithm_generate(struct br_builder *builder, const struct br_schedu
         br_generate_disjoint_trees(builder, request->disjoint_trees);
         return 0;
     case BR_DOUBLING:
-        br_generate_doubling(builder);
+        if (request->collective == BR_ALLREDUCE)
+            br_generate_doubling(builder);
+        else
+            br_generate_scan_doubling(builder);
         return 0;
     case BR_HOST_TREE:
         br_generate_host_tree(builder, request->shape.dimensions[0].size);
@@ -217,7 +222,10 @@ static int algorithm_generate(struct br_builder *builder, const struct br_schedu
     case BR_TREE:
         return br_generate_tree(builder, BR_TREE_BINOMIAL, &request->shape);
     case BR_CHAIN:
-        return br_generate_tree(builder, BR_TREE_CHAIN, &none);
+        if (!(BIT(request->collective) & SCANS))
+            return br_generate_tree(builder, BR_TREE_CHAIN, &none);
+        br_generate_scan_chain(builder);
+        return 0;
     default:
         return request->collective == BR_ALLREDUCE ? br_generate_flat(builder)
                                                    : br_generate_tree(builder, BR_TREE_FLAT, &none);

@@ -15,10 +15,10 @@ enum br_algorithm {
     BR_FLAT, /* allreduce, and where there is a root: all at once in one step */
     /* where there is a root: binomial tree; digit by digit where the request has a shape */
     BR_TREE,
-    BR_CHAIN,       /* broadcast, reduce: through all ranks in turn, pipelined by fragments */
+    BR_CHAIN, /* broadcast, reduce, scans: through all ranks in turn, pipelined by fragments */
     BR_BINARY_TREE, /* allreduce, broadcast, reduce: binary tree, pipelined by fragments */
     BR_DOUBLE_TREE, /* the same, halves of the buffer on two trees */
-    BR_DOUBLING,    /* allreduce: recursive doubling of whole sums */
+    BR_DOUBLING,    /* allreduce, scans: recursive doubling of whole sums */
     BR_HOST_TREE,   /* allreduce: binary trees in hosts, doubling between them; the shape says ranks
                        of a host, hosts */
     BR_DIRECT,  /* one dimension, everybody exchanges with everybody; broadcast, reduce: scatter,

@@ -11,9 +11,9 @@
 #define MOST_FRAGMENTS 65536u /* 16 bits in the tag */
 #define DEPTH          4u /* fragments that are enough to keep network and memory busy at once */
 
-static const char *const names[BR_COLLECTIVES] = {"allreduce", "reduce_scatter", "allgather",
-                                                  "broadcast", "reduce",         "barrier",
-                                                  "alltoall",  "gather",         "scatter"};
+static const char *const names[BR_COLLECTIVES] = {
+    "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "barrier",
+    "alltoall",  "gather",         "scatter",   "scan",      "exscan"};
 
 const char *br_collective_name(enum br_collective collective)
 {
@@ -48,7 +48,7 @@ int br_collective_find(const char *name, enum br_collective *collective)
     }
     return br_error(EINVAL,
                     "no collective is called '%s'; there are allreduce, reduce_scatter, allgather, "
-                    "broadcast, reduce, barrier, alltoall, gather, scatter",
+                    "broadcast, reduce, barrier, alltoall, gather, scatter, scan, exscan",
                     name);
 }
 
@@ -66,6 +66,8 @@ struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span 
     case BR_BROADCAST:
     case BR_REDUCE:
     case BR_ALLTOALL:
+    case BR_SCAN:
+    case BR_EXSCAN:
         span.buffer = BR_OUTPUT;
         break;
     case BR_ALLGATHER:
@@ -100,9 +102,9 @@ const char *br_span_fault(const struct br_schedule *schedule, struct br_span spa
         return "a span crosses blocks";
     if (write && span.buffer == BR_INPUT)
         return "INPUT is not for writing";
-    if (write && span.buffer == BR_OUTPUT && br_collective_to_root(schedule->collective) &&
-        schedule->rank != schedule->root)
-        return "only the root has an OUTPUT";
+    if (write && span.buffer == BR_OUTPUT &&
+        !br_collective_writes(schedule->collective, schedule->rank, schedule->root))
+        return "this rank has no OUTPUT";
     return NULL;
 }
 

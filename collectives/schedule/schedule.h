@@ -21,6 +21,8 @@ enum br_collective {
     BR_ALLTOALL, /* INPUT: n blocks, block r for rank r; OUTPUT: n blocks, block r from rank r */
     BR_GATHER,   /* INPUT: 1 block; OUTPUT: n blocks, counts on the root only */
     BR_SCATTER,  /* INPUT: n blocks, counts on the root only; OUTPUT: block `rank` */
+    BR_SCAN,     /* OUTPUT: the reduction of the INPUTs of ranks 0 to `rank`, in this order */
+    BR_EXSCAN,   /* of ranks 0 to `rank` - 1; rank 0 has no OUTPUT */
     BR_COLLECTIVES,
 };
 
@@ -117,7 +119,14 @@ static inline bool br_collective_to_root(enum br_collective collective)
 /* Are values of different ranks reduced? */
 static inline bool br_collective_reduces(enum br_collective collective)
 {
-    return collective == BR_ALLREDUCE || collective == BR_REDUCE || collective == BR_REDUCE_SCATTER;
+    return collective == BR_ALLREDUCE || collective == BR_REDUCE ||
+           collective == BR_REDUCE_SCATTER || collective == BR_SCAN || collective == BR_EXSCAN;
+}
+
+/* Does a rank have a result? */
+static inline bool br_collective_writes(enum br_collective collective, uint32_t rank, uint32_t root)
+{
+    return br_collective_to_root(collective) ? rank == root : collective != BR_EXSCAN || rank > 0;
 }
 
 /* Blocks of a user buffer: 1, or n where the buffer holds a block of each rank. */

@@ -95,8 +95,8 @@ bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_op
 {
     size_t bytes;
 
-    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) ||
-        (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
+    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
+        op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
     return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : shm->max_bytes);

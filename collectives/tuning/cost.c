@@ -263,6 +263,24 @@ static void add_doubling(struct br_cost_problem *p)
         add_fold(p, core, 1, p->bytes, 0);
 }
 
+/* The first ranks have all that they send at once, so their messages share the port in the first
+ * round. */
+static void add_scan_doubling(struct br_cost_problem *p, double sums)
+{
+    uint32_t n = p->request->n, rounds = 0;
+    double path;
+
+    for (uint32_t distance = 1; distance < n; distance *= 2)
+        rounds++;
+    br_cost_add_rounds(p, n, 1, rounds, p->bytes, sums);
+    for (uint32_t distance = 2; distance < n; distance *= 2)
+        br_cost_add_rounds(p, n, distance, 1, p->bytes, sums);
+    path = p->path;
+    br_cost_reset_rate(p);
+    br_cost_add_rounds(p, n, 1, rounds, p->bytes, rounds * sums);
+    p->path = path;
+}
+
 /* Digit by digit, as much as the busiest rank has: in a tree the root. packed: blocks of a subtree
  * travel together. */
 static void add_digits(struct br_cost_problem *p, double sum, bool packed)
@@ -359,7 +377,9 @@ static void add_forest(struct br_cost_problem *p)
 static void add_algorithm(struct br_cost_problem *p)
 {
     const struct br_schedule_request *request = p->request;
-    double sum = request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
+    bool scan = request->collective == BR_SCAN || request->collective == BR_EXSCAN;
+    double sum =
+        scan || request->collective == BR_ALLREDUCE || request->collective == BR_REDUCE ? 1 : 0;
     bool packed = request->collective == BR_GATHER || request->collective == BR_SCATTER;
     struct br_shape shape;
 
@@ -375,6 +395,8 @@ static void add_algorithm(struct br_cost_problem *p)
         br_cost_add_host_tree(p);
     } else if (request->algorithm == BR_DISJOINT_TREES) {
         add_forest(p);
+    } else if (request->algorithm == BR_DOUBLING && scan) {
+        add_scan_doubling(p, request->collective == BR_SCAN ? 1 : 2);
     } else if (request->algorithm == BR_DOUBLING) {
         add_doubling(p);
     } else if (request->algorithm == BR_BRUCK) {

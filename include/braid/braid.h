@@ -421,6 +421,18 @@ int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t 
                   enum braid_type type, int root, const struct braid_options *options,
                   struct braid_op **op);
 
+/* recv = reduction of the sends of ranks 0 to `rank`, in this order: the operands of lower ranks
+ * always stand on the left, as MPI_Scan has it. Not BRAID_AVG (-EINVAL). */
+int braid_scan(struct braid_comm *comm, const void *send, void *recv, size_t count,
+               enum braid_type type, enum braid_reduction reduction,
+               const struct braid_options *options, struct braid_op **op);
+
+/* The same of ranks 0 to `rank` - 1, as MPI_Exscan has it. recv of rank 0 is not written and may be
+ * NULL. */
+int braid_exscan(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                 enum braid_type type, enum braid_reduction reduction,
+                 const struct braid_options *options, struct braid_op **op);
+
 /* Ends on no rank before every rank has called it. */
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
                   struct braid_op **op);
@@ -457,6 +469,12 @@ int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, siz
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
                        enum braid_type type, int root, const struct braid_options *options,
                        struct braid_op **op);
+int braid_scan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                    enum braid_type type, enum braid_reduction reduction,
+                    const struct braid_options *options, struct braid_op **op);
+int braid_exscan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                      enum braid_type type, enum braid_reduction reduction,
+                      const struct braid_options *options, struct braid_op **op);
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
                        struct braid_op **op);
 

@@ -100,6 +100,12 @@ int braid_gather_on_stream(struct braid_comm *comm, const void *send, void *recv
 int braid_scatter_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
                             enum braid_type type, int root, const struct braid_options *options,
                             void *stream);
+int braid_scan_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                         enum braid_type type, enum braid_reduction reduction,
+                         const struct braid_options *options, void *stream);
+int braid_exscan_on_stream(struct braid_comm *comm, const void *send, void *recv, size_t count,
+                           enum braid_type type, enum braid_reduction reduction,
+                           const struct braid_options *options, void *stream);
 int braid_barrier_on_stream(struct braid_comm *comm, const struct braid_options *options,
                             void *stream);
 

@@ -127,7 +127,7 @@ struct case_buffers case_place(const struct collective_case *c, int n, int rank,
         .send_whole = true,
         .recv_whole = true,
         .reads = !rooted || !br_collective_from_root(c->collective) || rank == c->root,
-        .writes = !rooted || !br_collective_to_root(c->collective) || rank == c->root,
+        .writes = !rooted || br_collective_writes(c->collective, (uint32_t)rank, (uint32_t)c->root),
     };
 
     case_bytes(c, n, &b.send_bytes, &b.recv_bytes);
@@ -196,9 +196,23 @@ static size_t count_wrong(const struct collective_case *c, int n, int rank, cons
         return br_data_wrong_copy(&c->data, c->root, 0, recv, c->count);
     case BR_BARRIER:
         return 0;
+    case BR_SCAN:
+        return br_data_wrong_reduced(&c->data, rank + 1, 0, recv, c->count);
+    case BR_EXSCAN:
+        return br_data_wrong_reduced(&c->data, rank, 0, recv, c->count);
     default:
         return br_data_wrong_reduced(&c->data, n, 0, recv, c->count);
     }
+}
+
+/* Bytes that are not what they were before the call. */
+static size_t old_wrong(const uint8_t *at, size_t bytes)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < bytes; i++)
+        wrong += at[i] != OLD_BYTE;
+    return wrong;
 }
 
 /* Elements between the blocks of the result that the call has written; in place the input may stand
@@ -216,8 +230,7 @@ static size_t gaps_wrong(const struct collective_case *c, int n, int rank,
         if (c->in_place && c->collective == BR_ALLTOALL)
             wrong += br_data_wrong_copy(&c->data, rank, end, gap, next - end);
         else
-            for (size_t i = 0; i < (next - end) * size; i++)
-                wrong += gap[i] != OLD_BYTE;
+            wrong += old_wrong(gap, (next - end) * size);
         if (block < count)
             end = next + case_block(c, BR_OUTPUT, rank, block);
     }
@@ -240,6 +253,9 @@ bool case_check(const struct collective_case *c, int n, int rank, const struct c
                  "the result has other bits than that of another rank, or of the same call before");
     else if (wrong)
         snprintf(text, bytes, "%zu elements are wrong", wrong);
+    else if (c->collective == BR_EXSCAN && rank == 0 && !c->in_place &&
+             (wrong = old_wrong(b->recv, b->recv_bytes)))
+        snprintf(text, bytes, "%zu bytes of a rank without a result were written", wrong);
     else if (c->uneven && b->writes && (wrong = gaps_wrong(c, n, rank, b)))
         snprintf(text, bytes, "%zu elements between blocks were written", wrong);
     else if (!c->in_place &&

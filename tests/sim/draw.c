@@ -166,7 +166,7 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan,
 {
     size_t size;
 
-    call->collective = plan->crowded ? BR_BROADCAST : (enum br_collective)below(r, BR_COLLECTIVES);
+    call->collective = plan->crowded ? BR_BROADCAST : (enum br_collective)below(r, BR_SCATTER + 1);
     call->type = (enum braid_type)below(r, BRAID_UINT64 + 1);
     call->reduction = (enum braid_reduction)below(r, BRAID_AVG + 1);
     call->in_place = chance(r, 40);
@@ -181,6 +181,12 @@ static void draw_collective(struct br_random *r, const struct storm_plan *plan,
     call->count = call->collective == BR_BARRIER ? 0 : bytes / size + below(r, 3);
     draw_algorithm(r, plan, call);
     /* with what is drawn already, so that a seed stays what it was */
+    if (call->count % 2 && call->reduction != BRAID_AVG && call->collective == BR_ALLREDUCE &&
+        (!call->algorithm[0] || !strcmp(call->algorithm, br_algorithm_name(BR_DOUBLING))))
+        call->collective = BR_SCAN;
+    if (call->count % 2 && call->reduction != BRAID_AVG && call->collective == BR_REDUCE &&
+        (!call->algorithm[0] || !strcmp(call->algorithm, br_algorithm_name(BR_CHAIN))))
+        call->collective = BR_EXSCAN;
     call->uneven = br_collective_uneven_name(call->collective) && call->count % 2 &&
                    strcmp(call->algorithm, br_algorithm_name(BR_TREE)) != 0 &&
                    strcmp(call->algorithm, br_algorithm_name(BR_BRUCK)) != 0;

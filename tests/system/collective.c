@@ -103,6 +103,11 @@ static int submit(struct braid_comm *comm, const struct collective_call *call, c
     case BR_GATHER:
         return (keep ? braid_gather_init : braid_gather)(comm, send, recv, c->count, type, root, o,
                                                          op);
+    case BR_SCAN:
+        return (keep ? braid_scan_init : braid_scan)(comm, send, recv, c->count, type, by, o, op);
+    case BR_EXSCAN:
+        return (keep ? braid_exscan_init : braid_exscan)(comm, send, recv, c->count, type, by, o,
+                                                         op);
     case BR_SCATTER:
         return (keep ? braid_scatter_init : braid_scatter)(comm, send, recv, c->count, type, root,
                                                            o, op);

@@ -108,6 +108,8 @@ static const struct {
     {BR_SCATTER, {"flat", "tree"}, false},
     {BR_BARRIER, {"dissemination"}, false},
     {CASE_SENDRECV, {NULL}, false},
+    {BR_SCAN, {"chain", "doubling"}, false},
+    {BR_EXSCAN, {"chain", "doubling"}, false},
     {BR_ALLTOALL, {NULL}, true},
     {BR_ALLGATHER, {"ring", "halving"}, true},
     {BR_REDUCE_SCATTER, {"ring"}, true},
@@ -154,6 +156,8 @@ static bool allowed(const int *row, void *context)
     if (!backends[row[BACKEND]].gpu && (row[SEND_MEMORY] == OF_GPU || row[RECV_MEMORY] == OF_GPU))
         return false;
     algorithm(row[ALGORITHM], &collective, &name, &uneven);
+    if ((collective == BR_SCAN || collective == BR_EXSCAN) && row[REDUCTION] == BRAID_AVG)
+        return false;
     if (collective != CASE_SENDRECV && br_collective_reduces(collective) &&
         !br_type_has_reduction((enum braid_type)row[TYPE], (enum braid_reduction)row[REDUCTION]))
         return false;

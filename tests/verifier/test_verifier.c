@@ -189,6 +189,23 @@ static void br_verify__a_span_shifted(void **state)
     caught(&p, "outside|buffer");
 }
 
+/* The sums of a scan are of the right ranks, but in another order. */
+static void br_verify__a_scan_in_another_order(void **state)
+{
+    struct patient p;
+    struct br_source *sources, lower;
+    uint32_t step;
+
+    (void)state;
+    admit(&p, BR_DOUBLING, BR_SCAN, RANKS, 3, IN_PLACE_NOBODY);
+    step = find(&p, BR_STEP_REDUCE, 0);
+    sources = &p.sources[p.steps[step].first_source];
+    lower = sources[0];
+    sources[0] = sources[1];
+    sources[1] = lower;
+    caught(&p, "higher ranks before lower");
+}
+
 /* Right in all but the block that a step names: its size would be wrong where blocks differ. */
 static void br_verify__another_block_named(void **state)
 {
@@ -438,6 +455,7 @@ int main(void)
         cmocka_unit_test(br_verify__an_edge_cut),
         cmocka_unit_test(br_verify__a_step_doubled),
         cmocka_unit_test(br_verify__a_span_shifted),
+        cmocka_unit_test(br_verify__a_scan_in_another_order),
         cmocka_unit_test(br_verify__another_block_named),
         cmocka_unit_test(br_verify__a_block_of_or_for_another_rank),
         cmocka_unit_test(br_verify__a_packed_message),

@@ -140,6 +140,12 @@ static const char *add(struct state *s, struct value *sum, uint64_t *set, uint32
         return "adds chunks of different places";
     if (value->final)
         return "adds to a value that was final";
+    if (s->m->schedules[0]->collective == BR_SCAN || s->m->schedules[0]->collective == BR_EXSCAN)
+        for (uint32_t r = 0, most = 0; r < s->m->n; r++) {
+            most |= (uint32_t)(more[r / 64] >> (r % 64) & 1);
+            if (most && set[r / 64] >> (r % 64) & 1)
+                return "adds higher ranks before lower ones";
+        }
     sum->identity = value->identity;
     for (size_t w = 0; w < s->words; w++) {
         if ((set[w] & more[w]) != 0 && !twice)
@@ -258,12 +264,16 @@ static bool expected(const struct br_schedule *schedule, uint32_t identity, uint
         return rank == identity / schedule->pieces;
     if (schedule->collective == BR_ALLTOALL)
         return rank == identity / schedule->pieces / schedule->n;
+    if (schedule->collective == BR_SCAN)
+        return rank <= schedule->rank;
+    if (schedule->collective == BR_EXSCAN)
+        return rank < schedule->rank;
     return !br_collective_from_root(schedule->collective) || rank == schedule->root;
 }
 
 static int check_output(const struct state *s, const struct br_schedule *schedule)
 {
-    if (br_collective_to_root(schedule->collective) && schedule->rank != schedule->root)
+    if (!br_collective_writes(schedule->collective, schedule->rank, schedule->root))
         return 0;
     for (uint32_t c = 0; c < chunks_of(schedule, BR_OUTPUT); c++) {
         uint32_t value = s->base[BR_OUTPUT][schedule->rank] + c,
