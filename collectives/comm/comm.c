@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -124,6 +125,7 @@ static void destroy_locks(struct br_context *context)
 
 static int init_operations(struct br_context *context)
 {
+    context->ends_fd = -1;
     br_list_init(&context->untold);
     br_list_init(&context->backlogs);
     br_backlog_init(&context->accesses);
@@ -132,6 +134,8 @@ static int init_operations(struct br_context *context)
 
 static void destroy_operations(struct br_context *context)
 {
+    if (context->ends_fd >= 0)
+        close(context->ends_fd);
     br_ring_destroy(&context->submissions);
     br_operation_arrays_free(context);
     br_growing_pool_destroy(&context->operations);

@@ -14,12 +14,21 @@
  *    persistent one startable again. The state BR_OPERATION_TELLING is what shows afterwards that
  *    this has not happened: an operation that was taken has another state by then, whoever has its
  *    place in the pool, because no other is being told.
+ * 5. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
+ *    which something has ended, and read by the program before it looks: an end after that look
+ *    makes it readable again. Rejected: to write only when the program has asked for the next event
+ *    (ucp_worker_arm()), which saves a system call a pass and costs one more rule for programs.
  */
 #include "collectives/comm/completion.h"
 
 #include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/process.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
@@ -74,7 +83,38 @@ void br_completion_tell(struct br_context *context, bool caller)
         br_progress_lock(context);
         br_progress_let_go(comm, atomic_load(&op->state) == BR_OPERATION_TELLING ? op : NULL);
     }
+    br_completion_show(context);
     if (caller)
         atomic_fetch_add(&context->callers, 1);
     context->telling = false;
+}
+
+/* ---- the descriptor -------------------------------------------------------------------------- */
+
+void br_completion_show(struct br_context *context)
+{
+    uint64_t one = 1;
+
+    if (context->ends_fd < 0 || !context->ends_due)
+        return;
+    context->ends_due = false;
+    if (write(context->ends_fd, &one, sizeof one) < 0)
+        br_log_debug("rank %d: the descriptor of ends is readable as it is", context->rank);
+}
+
+/* Readable at first: nobody has been told what has ended before. */
+int braid_comm_fd(struct braid_comm *comm)
+{
+    BR_DISABLE_CANCELLATION;
+    int fd, rc = br_comm_check(comm, "braid_comm_fd");
+
+    if (rc)
+        return rc;
+    br_progress_lock(comm->context);
+    if (comm->context->ends_fd < 0)
+        comm->context->ends_fd = eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC);
+    fd = comm->context->ends_fd;
+    rc = fd < 0 ? br_error(errno, "braid_comm_fd: eventfd: %s", strerror(errno)) : fd;
+    br_progress_unlock(comm->context);
+    return rc;
 }

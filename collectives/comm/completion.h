@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How the program learns that operations have ended without a thread that waits for them:
- * braid_options.done. Operations with it pass from the executors to the list `untold` of their
- * context, and from there, one at a time and in the order of their ends, to the program.
+ * braid_comm_fd(), and braid_options.done. Operations with that pass from the executors to the list
+ * `untold` of their context, and from there, one at a time and in the order of their ends, to the
+ * program.
  */
 #ifndef BR_COLLECTIVES_COMM_COMPLETION_H
 #define BR_COLLECTIVES_COMM_COMPLETION_H
@@ -23,6 +24,10 @@ void br_completion_add(struct br_operation *op);
  * caller: this thread counts in context->callers, and does not while it is the program's.
  */
 void br_completion_tell(struct br_context *context, bool caller);
+
+/* Operations have ended: makes the descriptor of braid_comm_fd() readable, once for all of them.
+ * Under the lock. */
+void br_completion_show(struct br_context *context);
 
 /* Is this thread inside the `done` of op? Then op counts as ended for it. */
 bool br_completion_is_own(const struct br_operation *op);

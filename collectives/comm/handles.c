@@ -28,18 +28,18 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
 
-#define CONTEXT_BITS   8  /* jobs of a process at a time */
-#define OPERATION_BITS 22 /* what is left are serial numbers */
+#define BR_CONTEXT_BITS 8  /* jobs of a process at a time */
+#define OPERATION_BITS  22 /* what is left are serial numbers */
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
 
-static struct br_context *_Atomic contexts[1 << CONTEXT_BITS];
+static struct br_context *_Atomic contexts[1 << BR_CONTEXT_BITS];
 static _Atomic uint64_t serials;
 
 int br_handles_open(struct br_context *context)
 {
-    for (uint32_t i = 0; i < 1u << CONTEXT_BITS; i++) {
+    for (uint32_t i = 0; i < 1u << BR_CONTEXT_BITS; i++) {
         struct br_context *none = NULL;
 
         if (atomic_compare_exchange_strong(&contexts[i], &none, context)) {
@@ -49,7 +49,7 @@ int br_handles_open(struct br_context *context)
     }
     return br_error(ENFILE,
                     "braid_init: this process is in %d jobs already; end one by braid_finalize()",
-                    1 << CONTEXT_BITS);
+                    1 << BR_CONTEXT_BITS);
 }
 
 void br_handles_close(struct br_context *context)
@@ -61,13 +61,13 @@ uint64_t br_handle_new(const struct br_context *context, uint32_t place)
 {
     uint64_t serial = atomic_fetch_add(&serials, 1) + 1;
 
-    return serial << (OPERATION_BITS + CONTEXT_BITS) | (uint64_t)place << CONTEXT_BITS |
+    return serial << (OPERATION_BITS + BR_CONTEXT_BITS) | (uint64_t)place << BR_CONTEXT_BITS |
            context->index;
 }
 
 struct br_context *br_handle_context(uint64_t handle)
 {
-    return handle ? atomic_load(&contexts[handle & ((1u << CONTEXT_BITS) - 1)]) : NULL;
+    return handle ? atomic_load(&contexts[handle & ((1u << BR_CONTEXT_BITS) - 1)]) : NULL;
 }
 
 struct braid_op *br_operation_handle(struct br_operation *op)
@@ -88,7 +88,7 @@ static struct br_operation *look_up(struct braid_op *handle)
     if (!context)
         return NULL;
     op = br_growing_pool_at(&context->operations,
-                            number >> CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
+                            number >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
     return op && atomic_load(&op->handle) == number ? op : NULL;
 }
 
@@ -132,6 +132,36 @@ static int handles_finish(struct br_operation *op, struct braid_op *handle, cons
     if (!atomic_compare_exchange_strong(&op->handle, &number, op->persistent ? number : 0))
         return not_one(name);
     return br_comm_finish_operation(op);
+}
+
+int br_handle_look(struct braid_op *handle, const char *name, struct br_context **context,
+                   enum br_handle_state *state)
+{
+    struct br_operation *op;
+    int rc = handles_find(handle, name, &op);
+
+    if (rc)
+        return rc;
+    *context = br_handle_context((uintptr_t)handle);
+    *state = has_ended(op)                                  ? BR_HANDLE_ENDED
+             : atomic_load(&op->state) == BR_OPERATION_IDLE ? BR_HANDLE_IDLE
+                                                            : BR_HANDLE_RUNS;
+    return 0;
+}
+
+bool br_handle_wait(struct braid_op *handle, struct br_context *context, uint64_t most)
+{
+    struct br_operation *op = look_up(handle);
+
+    return !op || br_progress_wait(context, op, (uintptr_t)handle, most);
+}
+
+int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
+{
+    struct br_operation *op = look_up(handle);
+
+    *persistent = op && op->persistent;
+    return op ? handles_finish(op, handle, name) : not_one(name);
 }
 
 int braid_wait(struct braid_op *handle, int timeout_ms)

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define BR_CONTEXT_BITS 8 /* jobs of a process at a time */
+#define BR_MAX_CONTEXTS (1u << BR_CONTEXT_BITS)
+
 struct braid_op;
 struct br_context;
 struct br_operation;
@@ -28,5 +31,20 @@ struct braid_op *br_operation_handle(struct br_operation *op);
 
 /* Has the operation ended? Also true of a handle that is void. Does not drive progress. */
 bool br_operation_has_ended(struct braid_op *handle);
+
+enum br_handle_state {
+    BR_HANDLE_IDLE, /* of a persistent operation between two starts */
+    BR_HANDLE_RUNS,
+    BR_HANDLE_ENDED,
+};
+
+/* For calls with many operations. name: the call, for messages. Looks at one: 0 with its context
+ * and state; -EINVAL: the handle is void; -EPERM: it is one of the parent's of this fork. */
+int br_handle_look(struct braid_op *handle, const char *name, struct br_context **context,
+                   enum br_handle_state *state);
+/* Drives until it has ended or is another thread's (true), or `most` ns have passed. Blocks. */
+bool br_handle_wait(struct braid_op *handle, struct br_context *context, uint64_t most);
+/* Takes the result of one that has ended, as braid_wait() does. *persistent: the handle stays. */
+int br_handle_take(struct braid_op *handle, const char *name, bool *persistent);
 
 #endif

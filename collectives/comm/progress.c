@@ -59,6 +59,7 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
     else if (op)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&context->events, 1);
+    context->ends_due = true;
     if (context->sleeping_callers)
         br_progress_wake(context);
     wake_waiters(context);
@@ -130,6 +131,7 @@ int br_progress_once(struct br_context *context, uint64_t now)
         n += br_comm_begin_waiting(context, now);
     if (atomic_load_explicit(&context->probes, memory_order_relaxed))
         note_arrivals(context);
+    br_completion_show(context);
     return n;
 }
 
@@ -505,7 +507,9 @@ void br_progress_try_once(struct br_context *context)
         return;
     br_progress_once(context, br_clock_now());
     br_completion_tell(context, false);
-    atomic_fetch_add(&context->caller_waits, 1);
+    /* Who has a descriptor sleeps in it between such looks, and the progress thread must go on. */
+    if (context->ends_fd < 0)
+        atomic_fetch_add(&context->caller_waits, 1);
     br_progress_unlock(context);
 }
 

@@ -44,7 +44,10 @@
  * The first failing operation takes its communicator with it: every other operation ends with an
  * error too, and only braid_finalize() makes sense then (as with NCCL).
  *
- * Handles. A communicator, operation or region that is used after its end (waited for, freed,
+ * Handles. A handle is passed by value and carries a generation number, so a program need not
+ * forget its copies: braid_wait() does not set the caller's variable to NULL as MPI_Wait() does
+ * (braid_wait_any() and braid_wait_all(), which get arrays, do).
+ * A communicator, operation or region that is used after its end (waited for, freed,
  * deregistered, its job finalized) is answered with -EINVAL; so is one that is freed twice. Not
  * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, a
  * handle that has been kept while the process has made exactly a multiple of 2^34 others since, and
@@ -353,6 +356,42 @@ int braid_wait(struct braid_op *op, int timeout_ms);
  * Progresses. A persistent operation is not freed. -EINVAL as for braid_wait(), or done is NULL. */
 int braid_test(struct braid_op *op, int *done);
 
+/*
+ * Many operations, of any communicators and jobs, as MPI_Waitany(), MPI_Testany() and MPI_Waitall()
+ * have it. ops: n handles. Entries that are NULL, and persistent operations that have not been
+ * started, are passed over. An operation whose result is returned is freed and its entry set to
+ * NULL; a persistent one stays, to be started again. Any number: while nothing ends, waiting costs
+ * nothing for each. From any thread, one for each operation.
+ *
+ * wait_any waits until one of them has ended, sets *index to its place and returns its result. It
+ * may return any that has ended. With *index == n: 0: there is nothing to wait for; -ETIMEDOUT: all
+ * still run after timeout_ms (< 0: until their own deadlines); -EINVAL: an entry has been waited
+ * for or freed before (the message says which), or ops or index is NULL.
+ */
+int braid_wait_any(struct braid_op **ops, size_t n, size_t *index, int timeout_ms);
+/* The same without waiting: 0 with *index == n when none has ended. Progresses, as braid_test(). */
+int braid_test_any(struct braid_op **ops, size_t n, size_t *index);
+/* Waits until all have ended, also when some fail. Returns 0, or the first error in the order of
+ * ops, with its message and place. -ETIMEDOUT: some still run after timeout_ms; their entries stay,
+ * those of the others are NULL. -EINVAL as above: then it has waited for none. */
+int braid_wait_all(struct braid_op **ops, size_t n, int timeout_ms);
+
+/*
+ * For event loops: a descriptor that becomes readable (POLLIN) when an operation of the
+ * communicator's context has ended, whoever submitted it and with or without a handle. As
+ * ucp_worker_get_efd() of UCX. There is one for all communicators of a context, made by the first
+ * call, and readable after that; without it nothing costs anything. It is braid's: it is closed by
+ * braid_finalize() of braid_init()'s communicator, and not to be written to.
+ *
+ * It is an eventfd(2), non-blocking. To use it: wait until it is readable, read 8 bytes from it,
+ * which makes it unreadable, and then look at all operations of interest (braid_test_any() until it
+ * finds none). In this order no end is missed: one after the look makes it readable again. Several
+ * ends may make it readable once, and it may be readable with nothing to be found. Several loops
+ * must not share it. While the program sleeps in poll(), braid's own thread makes progress and
+ * calls braid_options.done. -EMFILE, -ENFILE: no descriptor is left.
+ */
+int braid_comm_fd(struct braid_comm *comm);
+
 /* Persistent operations: starts one made by a *_init function again. -EBUSY: it is still running.
  * Wait for it with braid_wait() as for any other; it lives until braid_op_free(). */
 int braid_start(struct braid_op *op);
@@ -364,6 +403,14 @@ int braid_start(struct braid_op *op);
  * has ended is freed with its result. An error that nobody has waited for ends the communicator, as
  * braid_comm_error() then says. Persistent operations are freed by this alone. NULL is allowed.
  * -EINVAL: waited for or freed before. From any thread; waits for no operation.
+ *
+ * There is no braid_cancel(). A collective has begun on other ranks, which count on this one. Each
+ * message takes the next number of its peer and tag at both ends when it is submitted, and a large
+ * receive has told the sender where to write: to take one back both ends would have to agree, which
+ * takes as long as to end it. (MPI-4 deprecates cancelling sends for that reason, NCCL cancels
+ * nothing.) What limits an operation is braid_options.timeout_ms; who waits in vain ends the job by
+ * braid_comm_abort(); who needs no result gives the operation up, as above; and who wants to
+ * receive only what comes asks first (braid_probe()).
  */
 int braid_op_free(struct braid_op *op);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How programs learn of ends, between real processes and over every back end. */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -129,11 +131,61 @@ static void done__after_an_abort(void **state)
     ranks_everywhere(RANKS_KINDS, 2, one_aborts);
 }
 
+/* ---- braid_comm_fd() ------------------------------------------------------------------------- */
+
+/* An event loop, which sleeps whenever nothing is to be found: braid's own thread drives. */
+static int event_loop(struct braid_comm *comm, void *context)
+{
+    static int32_t data[MANY][3000], received[MANY];
+    static struct braid_op *ops[3 * MANY];
+    int rank = braid_rank(comm), size = braid_size(comm), next = (rank + 1) % size;
+    int before = (rank + size - 1) % size, fd = braid_comm_fd(comm), ended = 0;
+
+    (void)context;
+    CHECK(fd >= 0, "no descriptor");
+    for (int i = 0; i < MANY; i++) {
+        size_t count = i % 2 ? 3000 : 1;
+
+        data[i][0] = i + rank;
+        RETURNS(0, braid_recv(comm, &received[i], 4, before, NULL, &ops[i]));
+        RETURNS(0, braid_send(comm, &i, 4, next, NULL, &ops[MANY + i]));
+        RETURNS(0, braid_allreduce(comm, data[i], data[i], count, BRAID_INT32, BRAID_SUM, NULL,
+                                   &ops[2 * MANY + i]));
+        /* i is on the stack: the message is gone before the next turn */
+        RETURNS(0, braid_wait(ops[MANY + i], -1));
+        ops[MANY + i] = NULL;
+    }
+    while (ended < 2 * MANY) {
+        struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+        uint64_t count;
+
+        CHECK(poll(&pollfd, 1, RANKS_PATIENCE) == 1, "asleep after %d ends", ended);
+        CHECK(read(fd, &count, sizeof count) == sizeof count, "not readable");
+        for (size_t index;; ended++) {
+            RETURNS(0, braid_test_any(ops, 3 * MANY, &index));
+            if (index == 3 * MANY)
+                break;
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        CHECK(received[i] == i, "message %d is %d", i, received[i]);
+        CHECK(data[i][0] == i * size + size * (size - 1) / 2, "all-reduce %d", i);
+    }
+    return 0;
+}
+
+static void fd__event_loop(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, event_loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(done__of_all_kinds),
         cmocka_unit_test(done__after_an_abort),
+        cmocka_unit_test(fd__event_loop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
