@@ -112,15 +112,20 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br
  * data are copied, so the transfer ends at once, and the message can be sent again if the rail is
  * lost. */
 static bool post_retained(struct br_rail *rail, const struct br_message *m,
-                          const struct br_age *age, const void *data, uint32_t length)
+                          const struct br_age *age, const struct br_notify *notify,
+                          const void *data, uint32_t length)
 {
     struct br_retained *keep = &rail->retained[rail->sent % BR_CREDITS];
+    uint32_t before = notify ? sizeof *notify : 0;
 
     keep->message = *m;
     keep->age = *age;
-    keep->length = length;
+    if (notify)
+        memcpy(keep->memory, notify, sizeof *notify);
     if (length)
-        memcpy(keep->memory, data, length);
+        memcpy(keep->memory + before, data, length);
+    length += before;
+    keep->length = length;
     if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
         return false;
     rail->sent++;
@@ -173,7 +178,7 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
         payload = t->memory;
         length = t->length;
     }
-    if (!post_retained(rail, &m, age, payload, length))
+    if (!post_retained(rail, &m, age, t->notify, payload, length))
         return false;
     stream->sequence++;
     br_queue_served(&t->queued, w->now);
@@ -192,7 +197,8 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
 /* A message of a lost rail, with its old sequence: the peer drops it if it has it already. */
 static bool send_unacked(struct br_rail *rail, struct br_unacked *unacked)
 {
-    if (!post_retained(rail, &unacked->message, &unacked->age, unacked->data, unacked->length))
+    if (!post_retained(rail, &unacked->message, &unacked->age, NULL, unacked->data,
+                       unacked->length))
         return false;
     br_list_remove(&unacked->node);
     free(unacked);

@@ -303,7 +303,9 @@ static inline bool br_peer_takes_eagerly(const struct br_worker *w, int peer, ui
 /* Bytes of users' data in a credited message with so much payload. */
 static inline uint32_t br_message_data(const struct br_message *m, uint32_t payload)
 {
-    return m->type == BR_MESSAGE_EAGER ? m->bytes : m->type == BR_MESSAGE_PUT ? payload : 0;
+    if (m->type != BR_MESSAGE_PUT)
+        return m->type == BR_MESSAGE_EAGER ? m->bytes : 0;
+    return m->flags & BR_PUT_NOTIFIES ? payload - (uint32_t)sizeof(struct br_notify) : payload;
 }
 
 /* Does a message of a collective go before another (doc/design/rails.md, section 4)? */

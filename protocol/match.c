@@ -432,6 +432,11 @@ static const char *match_malformed(const struct br_worker *w, const struct br_ra
          m->bytes !=
              (m->waiting.total < BR_MAX_TRANSFER ? m->waiting.total : (uint64_t)BR_MAX_TRANSFER)))
         return "an announcement is not of a large point-to-point message";
+    if (m->type == BR_MESSAGE_PUT && m->flags & BR_PUT_NOTIFIES) {
+        if (length < sizeof(struct br_notify))
+            return "a put is to notify and does not say of what";
+        length -= (uint32_t)sizeof(struct br_notify);
+    }
     if (m->type == BR_MESSAGE_PUT && length &&
         (length != m->bytes || length > rail->peer->eager_bytes))
         return "a put brings another length than it says, or more than was agreed";

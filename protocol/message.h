@@ -6,9 +6,9 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
  *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) may have to wait at the receiver until its
- *    side of the operation exists, so each holds one receive buffer and one credit of its link. All
- *    others are dealt with at once.
+ * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) may have to wait at the receiver
+ * until its side of the operation exists, so each holds one receive buffer and one credit of its
+ * link. All others are dealt with at once.
  * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, so that the
  *    receiver knows what it has when messages of a lost rail are sent again. Messages of one link
  *    arrive in order and are counted by both ends: the sender forgets its copies when ACK says that
@@ -131,11 +131,24 @@ struct br_body_onesided {
 enum br_atomic {
     BR_ATOMIC_ADD,  /* what stood there and the value, modulo 2^64 */
     BR_ATOMIC_SWAP, /* the value, if `compare` stood there */
+    BR_ATOMIC_SET,  /* the value */
 };
 
 struct br_operands {
     uint64_t value, compare;
 };
+
+/* PUT with BR_PUT_NOTIFIES in `flags`: its payload begins with this, which happens at the target
+ * once, when all bytes of the put stand there. */
+struct br_notify {
+    uint64_t value;
+    uint64_t offset;    /* of the 64-bit number that changes, in the region */
+    uint32_t region;    /* braid_key.id; 0: the target's program gets the value (notifications.h) */
+    uint32_t operation; /* with a region: enum br_atomic, ADD or SET; else zero */
+    uint32_t group;     /* without: the communicator of that program */
+    uint32_t reserved;
+};
+#define BR_PUT_NOTIFIES 1u
 
 /* The target's answer to a PUT, a GET or an ATOMIC. Of the first two only the status travels. */
 struct br_answer {
@@ -144,6 +157,7 @@ struct br_answer {
     uint64_t before; /* ATOMIC: what stood there */
 };
 #define BR_ANSWER_BYTES 4u
+static_assert(sizeof(struct br_notify) == 32, "wire format");
 static_assert(sizeof(struct br_operands) == 16 && sizeof(struct br_answer) == 16, "wire format");
 
 struct br_body_done {
@@ -199,7 +213,7 @@ struct br_body_abort {
 
 struct br_message {
     uint8_t type;  /* enum br_message_type */
-    uint8_t flags; /* zero */
+    uint8_t flags; /* PUT: BR_PUT_NOTIFIES or 0; else zero */
     /* EAGER, READY, WAITING, ANNOUNCE: digest of the operation's arguments; differs where the ranks
      * disagree */
     uint16_t check;

@@ -12,6 +12,10 @@
  * Rejected: atomics of the NIC, which are atomic neither to the CPU's nor to another NIC's. In
  * memory of a GPU, where the CPU has no atomics, they are refused (-EFAULT); target.h has puts and
  * gets there.
+ *
+ * A put may notify: when its bytes stand, and before the answer leaves, the target's program gets a
+ * value, or a number in a region changes as by an atomic. A request is dealt with once whatever
+ * becomes of rails, so this happens once.
  */
 #include "protocol/internal.h"
 
@@ -23,6 +27,8 @@
 
 struct br_service {
     struct br_transfer data, status;
+    struct br_notify notify; /* of a put that `notifies` */
+    bool notifies;
     struct br_target target; /* memory of a GPU; gpu 0: it is not, and the data have it */
     struct br_answer answer; /* what the status transfer carries, or the first bytes of it */
 };
@@ -75,6 +81,8 @@ static int onesided_reach(struct br_worker *w, struct br_service *s, const struc
     void *memory;
     int gpu;
 
+    if (s->notifies && !m->bytes && m->onesided.check == c->check)
+        return 0; /* nothing but the notification */
     if (m->onesided.check != c->check || !m->bytes || m->bytes > BR_MAX_TRANSFER || !c->region_find)
         return -EACCES;
     gpu = c->region_find(c->region_context, m->onesided.region, m->onesided.offset, m->bytes,
@@ -108,6 +116,8 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
     *before = operands->compare;
     if (operation == BR_ATOMIC_ADD)
         *before = __atomic_fetch_add(word, operands->value, __ATOMIC_SEQ_CST);
+    else if (operation == BR_ATOMIC_SET)
+        *before = __atomic_exchange_n(word, operands->value, __ATOMIC_SEQ_CST);
     else if (operation == BR_ATOMIC_SWAP)
         __atomic_compare_exchange_n(word, before, operands->value, false, __ATOMIC_SEQ_CST,
                                     __ATOMIC_SEQ_CST);
@@ -116,13 +126,47 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
     return 0;
 }
 
+/* Changes the number that a put names. Returns what its answer says. */
+static int32_t onesided_signal(struct br_worker *w, const struct br_notify *notify)
+{
+    const struct br_worker_config *c = &w->config;
+    const struct br_operands operands = {.value = notify->value};
+    struct br_region *region;
+    uint64_t before;
+    void *memory;
+    int rc = c->region_find(c->region_context, notify->region, notify->offset, sizeof before,
+                            &memory, &region);
+
+    if (rc < 0)
+        return rc;
+    rc = rc ? -EFAULT
+            : br_onesided_change(memory, (enum br_atomic)notify->operation, &operands, &before);
+    c->region_done(c->region_context, region);
+    return rc;
+}
+
+/* The bytes of a put stand where they should. */
+static void onesided_stand(struct br_worker *w, struct br_service *s)
+{
+    const struct br_notify *notify = &s->notify;
+    int32_t status = 0;
+
+    let_go(w, s);
+    if (s->notifies && notify->region)
+        status = onesided_signal(w, notify);
+    else if (s->notifies && w->p2p.notified)
+        status = w->p2p.notified(w->p2p.context, notify->group, s->data.peer, notify->value);
+    if (status == -ENOMEM)
+        br_worker_fail(w, ENOMEM, br_error_message());
+    else
+        onesided_answer(w, s, status, BR_ANSWER_BYTES);
+}
+
 /* All bytes of a put are in their place, or where those for a GPU go first. */
 static void onesided_arrived(struct br_worker *w, struct br_service *s)
 {
-    if (s->target.gpu && !w->config.target.store(w->config.region_context, &s->target))
-        return;
-    let_go(w, s);
-    onesided_answer(w, s, 0, BR_ANSWER_BYTES);
+    if (!s->target.gpu || w->config.target.store(w->config.region_context, &s->target))
+        onesided_stand(w, s);
 }
 
 /* rc: of onesided_reach(). */
@@ -158,8 +202,7 @@ void br_onesided_resume(struct br_worker *w, struct br_target *target)
         onesided_move(w, s, false);
         return;
     }
-    let_go(w, s);
-    onesided_answer(w, s, 0, BR_ANSWER_BYTES);
+    onesided_stand(w, s);
 }
 
 /* false: not yet, or never. */
@@ -189,6 +232,12 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
         return;
     }
     memset(s, 0, sizeof *s);
+    if (arrives && m->flags & BR_PUT_NOTIFIES) {
+        s->notifies = true;
+        memcpy(&s->notify, payload, sizeof s->notify);
+        payload += sizeof s->notify;
+        length -= (uint32_t)sizeof s->notify;
+    }
     s->data.tag = br_tag_with_part(m->tag, BR_PART_DATA);
     s->data.peer = peer->rank;
     s->data.length = m->bytes;
@@ -201,6 +250,8 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
         onesided_change(w, s, m, payload, rc);
     } else if (rc && arrives) {
         onesided_answer(w, s, rc, BR_ANSWER_BYTES);
+    } else if (arrives && !m->bytes) {
+        onesided_arrived(w, s);
     } else if (s->target.gpu && !begin_target(w, s)) {
         return;
     } else if (arrives && length) {

@@ -72,7 +72,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (peer->state == BR_PEER_LEFT &&
         !(eager && br_match_is_here(w, t))) /* what it sent before it left counts */
         return br_error(ECONNRESET, "rank %d has left the job", t->peer);
-    if (!peer->n_rails && (rc = br_relay_reach(w, t->peer)))
+    if ((rc = br_transfer_reach(w, t->peer)))
         return rc;
     t->is_send = false;
     t->expected = false;
@@ -100,6 +100,11 @@ bool br_transfer_reduce(struct br_worker *w, struct br_transfer *t,
 
     return peer->reduces && !peer->rkey_rails && t->slot && t->state != BR_TRANSFER_ENDED &&
            br_slot_set_reducer(t->slot, reducer);
+}
+
+int br_transfer_reach(struct br_worker *w, int peer)
+{
+    return w->peers[peer].n_rails ? 0 : br_relay_reach(w, peer);
 }
 
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)

@@ -54,6 +54,8 @@ struct br_transfer {
     bool rendezvous; /* READY even for a small one (put, get) */
     /* send: not data but this one-sided request, with `memory` as its payload. NULL: data */
     const struct br_message *request;
+    /* send, with `request`: stands before `memory` in the payload; NULL: nothing does */
+    const struct br_notify *notify;
     /* send, point to point: if it has to wait for READY it says so by ANNOUNCE. The first part of a
      * message */
     bool announces;
@@ -101,6 +103,10 @@ struct br_transfer {
  * then the transfer stays the caller's. */
 int br_transfer_send(struct br_worker *worker, struct br_transfer *transfer);
 int br_transfer_receive(struct br_worker *worker, struct br_transfer *transfer);
+
+/* Transfers with that rank are about to come: gives it rails if it is reached through other hosts
+ * and has none yet, so that its end is noticed. 0; -EHOSTUNREACH with a message. */
+int br_transfer_reach(struct br_worker *worker, int peer);
 
 /* Does a transfer of that length between us and the peer travel in one message? */
 bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);

@@ -104,6 +104,9 @@ struct br_p2p_hooks {
     void *context;
     /* Has a receive of ours taken the number of this tag from that rank? */
     bool (*is_taken)(void *context, int rank, uint64_t tag);
+    /* A put of the rank has been carried out that notifies the program of this group. 0, or
+     * -ENOMEM with a message, which fails the worker. */
+    int (*notified)(void *context, uint32_t group, int rank, uint64_t value);
     /* The rank has left the job in good order; fails the worker if a receive waits for it. */
     void (*left)(void *context, int rank);
 };

@@ -17,6 +17,7 @@
 #include "collectives/comm/handles.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
+#include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 #include "collectives/comm/memory.h"
 #include "collectives/schedule/type.h"
@@ -493,14 +494,16 @@ struct point {
     bool learns; /* braid_recv_any() */
     struct braid_received *received;
     const struct braid_received *claimed;
+    const struct br_notify *notify; /* of a put */
 };
 
 static int api_check_p2p(struct braid_comm *comm, const char *name, const struct point *p)
 {
-    int peer = p->kind >= BR_OPERATION_PUT ? (p->key ? (int)p->key->rank : 0) : p->peer;
+    bool access = p->kind >= BR_OPERATION_PUT && p->kind != BR_OPERATION_FLUSH;
+    int peer = access ? (p->key ? (int)p->key->rank : 0) : p->peer;
     int ranks = p->key ? comm->context->size : comm->size; /* a key is of the job */
 
-    if (p->kind >= BR_OPERATION_PUT && !p->key)
+    if (access && !p->key)
         return br_error(EINVAL, "%s: no key", name);
     if (peer < (p->learns ? BRAID_ANY_SOURCE : 0) || peer >= ranks)
         return br_error(EINVAL, "%s: peer is %d, ranks are 0 to %d", name, peer, ranks - 1);
@@ -542,6 +545,10 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
     op->send_bytes = p->send ? p->bytes : 0;
     op->recv_bytes = p->recv ? p->bytes : 0;
     op->operands = p->operands;
+    if (p->notify) {
+        op->notifies = true;
+        op->notify = *p->notify;
+    }
     op->learns = p->learns;
     op->received = p->received;
     if (p->learns && options)
@@ -635,6 +642,81 @@ int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
                                    .peer = -1,
                                    .key = key,
                                    .offset = offset},
+                   options, op);
+}
+
+int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
+                     const struct braid_key *key, uint64_t offset, uint64_t value,
+                     const struct braid_options *options, struct braid_op **op)
+{
+    const char *name = "braid_put_notify";
+    int rc = br_comm_check(comm, name);
+    struct br_notify notify = {.value = value};
+
+    if (op)
+        *op = NULL;
+    if (!rc && key && br_group_rank_of(comm->group, (int)key->rank) < 0)
+        rc = br_error(EINVAL, "%s: rank %u of the job is no member of the communicator", name,
+                      key->rank);
+    if (rc)
+        return rc;
+    notify.group = comm->group->number;
+    return api_p2p(comm, name,
+                   &(struct point){.kind = BR_OPERATION_PUT,
+                                   .send = memory,
+                                   .bytes = bytes,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset,
+                                   .notify = &notify},
+                   options, op);
+}
+
+int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
+                     const struct braid_key *key, uint64_t offset, const struct braid_key *signal,
+                     uint64_t signal_offset, enum braid_signal how, uint64_t value,
+                     const struct braid_options *options, struct braid_op **op)
+{
+    const char *name = "braid_put_signal";
+    struct br_notify notify = {.value = value,
+                               .offset = signal_offset,
+                               .operation =
+                                   how == BRAID_SIGNAL_SET ? BR_ATOMIC_SET : BR_ATOMIC_ADD};
+    int rc = 0;
+
+    if (op)
+        *op = NULL;
+    if (!key || !signal)
+        rc = br_error(EINVAL, "%s: no key", name);
+    else if (key->rank != signal->rank)
+        rc = br_error(EINVAL, "%s: the bytes are for rank %u and the number is of rank %u", name,
+                      key->rank, signal->rank);
+    else if ((unsigned)how > BRAID_SIGNAL_SET)
+        rc = br_error(EINVAL, "%s: there is no way %d to change a number", name, (int)how);
+    else if (signal_offset > signal->bytes || sizeof value > signal->bytes - signal_offset)
+        rc = br_error(EACCES, "%s: [%llu, +8) is not in a region of %llu bytes", name,
+                      (unsigned long long)signal_offset, (unsigned long long)signal->bytes);
+    else if (signal->check != key->check)
+        rc = br_error(EACCES, "%s: the keys are of different jobs", name);
+    if (rc)
+        return rc;
+    notify.region = signal->id;
+    return api_p2p(comm, name,
+                   &(struct point){.kind = BR_OPERATION_PUT,
+                                   .send = memory,
+                                   .bytes = bytes,
+                                   .peer = -1,
+                                   .key = key,
+                                   .offset = offset,
+                                   .notify = &notify},
+                   options, op);
+}
+
+int braid_flush(struct braid_comm *comm, int peer, const struct braid_options *options,
+                struct braid_op **op)
+{
+    return api_p2p(comm, "braid_flush",
+                   &(struct point){.kind = BR_OPERATION_FLUSH, .peer = peer, .learns = true},
                    options, op);
 }
 

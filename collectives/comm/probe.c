@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* braid_probe() and braid_claim(): they look at what has arrived, under the lock, and wait for an
- * event in between. */
+/* braid_probe(), braid_claim() and braid_notification(): they look at what has arrived, under the
+ * lock, and wait for an event in between. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
+#include "protocol/worker.h"
 
 static int probe_check(struct braid_comm *comm, const char *name, int peer,
                        const struct braid_options *given, int *found,
@@ -93,4 +94,55 @@ int braid_claim(struct braid_comm *comm, int peer, const struct braid_options *o
                 int timeout_ms, int *found, struct braid_received *received)
 {
     return probe(comm, "braid_claim", peer, options, timeout_ms, found, received, true);
+}
+
+/* 1, 0, or a negative errno with a message: what has ended the communicator. */
+static int take_notification(struct braid_comm *comm, struct braid_notification *taken)
+{
+    struct br_context *context = comm->context;
+    const struct br_worker *w = context->worker;
+    int rc;
+
+    br_progress_lock(context);
+    br_progress_once(context, br_comm_now(comm));
+    rc = br_engine_notified(context->engine, comm->group, taken);
+    if (!rc && w->failed)
+        rc = br_error(-w->failed, "braid_notification: %s", w->message);
+    br_progress_unlock(context);
+    return rc;
+}
+
+int braid_notification(struct braid_comm *comm, int timeout_ms, int *found,
+                       struct braid_notification *notification)
+{
+    BR_DISABLE_CANCELLATION;
+    const char *name = "braid_notification";
+    struct braid_notification taken = {0};
+    uint64_t until, seen, now;
+    size_t room;
+    int rc = br_comm_check(comm, name);
+
+    if (!rc && (!found || !notification))
+        rc = br_error(EINVAL, "%s: nowhere to store what is found", name);
+    if (!rc)
+        rc = br_sized_room(name, "braid_notification", notification, sizeof taken, &room);
+    if (rc)
+        return rc;
+    now = br_comm_now(comm);
+    until = timeout_ms < 0 ? UINT64_MAX : now + (uint64_t)timeout_ms * BR_MS;
+    atomic_fetch_add(&comm->context->probes, 1);
+    do {
+        seen = br_progress_event_count(comm->context);
+        rc = take_notification(comm, &taken);
+        now = br_comm_now(comm);
+        if (!rc && now < until)
+            br_progress_wait_event(comm->context, seen, until - now);
+    } while (!rc && now < until);
+    atomic_fetch_sub(&comm->context->probes, 1);
+    if (rc < 0)
+        return rc;
+    *found = rc;
+    if (rc)
+        br_sized_write(notification, room, &taken, sizeof taken);
+    return 0;
 }

@@ -22,6 +22,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress_lock.h"
+#include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
 #include "collectives/shm/executor.h"
 #include "protocol/worker.h"
@@ -102,7 +103,8 @@ static void progress_account(struct br_context *context, uint64_t time, bool wor
 static void note_arrivals(struct br_context *context)
 {
     const struct br_worker *w = context->worker;
-    uint64_t arrived = w->p2p_messages + w->next_arrival + (w->failed != 0);
+    uint64_t arrived = w->p2p_messages + w->next_arrival + (w->failed ? 1 : 0) +
+                       br_engine_notifications(context->engine);
 
     if (arrived == context->probed)
         return;

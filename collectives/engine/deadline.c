@@ -34,7 +34,12 @@ size_t br_operation_describe(const struct br_operation *part, char *text, size_t
 
     if (op->group->number)
         snprintf(of, sizeof of, " of communicator %u", op->group->number);
-    if (op->kind >= BR_OPERATION_PUT)
+    if (op->kind == BR_OPERATION_FLUSH)
+        SAY(text, bytes, used, "flush of what was put to %s",
+            op->peer == BRAID_ANY_SOURCE
+                ? "any rank"
+                : br_group_name_rank(op->group, op->peer, name, sizeof name));
+    else if (op->kind >= BR_OPERATION_PUT)
         SAY(text, bytes, used, "%s of %zu bytes %s rank %u", br_onesided_name(op), op->count,
             op->kind == BR_OPERATION_PUT   ? "to"
             : op->kind == BR_OPERATION_GET ? "from"
@@ -197,7 +202,7 @@ void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
 void br_deadline_check(struct br_engine *engine, uint64_t now)
 {
     struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,
-                               &engine->storing, &engine->receives};
+                               &engine->storing,     &engine->receives, &engine->flushes};
     uint64_t next = UINT64_MAX;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

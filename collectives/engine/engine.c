@@ -41,6 +41,7 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->collectives);
     br_list_init(&engine->messages);
     br_list_init(&engine->to_self);
+    br_list_init(&engine->flushes);
     br_receives_init(engine);
     br_list_init(&engine->storing);
     br_list_init(&engine->waiting);
@@ -91,6 +92,7 @@ void br_engine_destroy(struct br_engine *engine)
     for (uint32_t i = 0; engine->fragments && i < engine->config.max_fragments; i++)
         br_fragment_destroy(engine, &engine->fragments[i]);
     br_staging_destroy(engine);
+    br_notifications_destroy(&engine->notifications);
     free(engine->fragments);
     free(engine->sources);
     br_group_destroy(&engine->all);
@@ -329,6 +331,9 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     case BR_OPERATION_RECV:
         rc = br_p2p_submit(engine, op);
         break;
+    case BR_OPERATION_FLUSH:
+        rc = br_flush_submit(engine, op);
+        break;
     default:
         rc = br_onesided_submit(engine, op);
         break;
@@ -349,6 +354,8 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
         if (op->fragments.plan)
             br_plan_put(op->fragments.plan);
         br_admission_oldest(engine);
+    } else if (!br_list_empty(&engine->flushes)) {
+        br_flush_ended(engine, op);
     }
 }
 
@@ -392,7 +399,8 @@ static int engine_fail(struct br_engine *engine)
         return 0; /* links are still open, or GPUs copy */
     br_list_init(&engine->ready);
     return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
-           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->receives);
+           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->receives) +
+           end_failed(engine, &engine->flushes);
 }
 
 static int take_ended(struct br_engine *engine)
@@ -489,7 +497,8 @@ uint64_t br_engine_next_deadline(const struct br_engine *engine)
 
 uint64_t br_engine_late_allocations(const struct br_engine *engine, const struct br_group *group)
 {
-    return engine->late_allocations + group->plan_cache.built + group->tag_sequences.grown;
+    return engine->late_allocations + group->plan_cache.built + group->tag_sequences.grown +
+           engine->notifications.grown;
 }
 
 const char *br_engine_algorithm(struct br_engine *engine, const struct br_operation *op)

@@ -70,7 +70,13 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *operation, u
  */
 int br_engine_probe(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
                     uint32_t ignore, bool claim, struct braid_received *received);
-/* A group is about to be destroyed that has had messages. */
+/* The oldest notification of a group (NULL: all ranks) that its program has not taken is taken out:
+ * true, and *notification has its value and the rank of the group that sent it. */
+bool br_engine_notified(struct br_engine *engine, struct br_group *group,
+                        struct braid_notification *notification);
+/* How many have come so far, of all groups. */
+uint64_t br_engine_notifications(const struct br_engine *engine);
+/* A group is about to be destroyed: forgets what is known of its messages. */
 void br_engine_forget_group(struct br_engine *engine, const struct br_group *group);
 
 /* Plans a persistent operation whose first block is filled in, and reserves memory for the

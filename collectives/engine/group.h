@@ -46,6 +46,17 @@ static inline int br_group_in_job(const struct br_group *group, int rank)
     return group->ranks ? group->ranks[rank] : rank;
 }
 
+/* Returns the number in the group of a rank of the job; -1: it is no member. */
+static inline int br_group_rank_of(const struct br_group *group, int in_job)
+{
+    if (!group->ranks)
+        return in_job;
+    for (int r = 0; r < group->size; r++)
+        if (group->ranks[r] == in_job)
+            return r;
+    return -1;
+}
+
 /* Writes the name of a rank of the group, for messages, to text[0..bytes): "rank 2", or "rank 2 of
  * communicator 5 (rank 7 of the job)". Returns text. */
 const char *br_group_name_rank(const struct br_group *group, int rank, char *text, size_t bytes);

@@ -5,6 +5,7 @@
 
 #include "collectives/engine/gpu_pipeline.h"
 #include "collectives/engine/engine.h"
+#include "collectives/engine/notifications.h"
 
 struct br_fragment;
 
@@ -85,11 +86,13 @@ struct br_engine {
     bool may_start;       /* a fragment or an operation has come: look for one to start */
     const void **sources; /* [max_sources], for br_reduce() */
     uint32_t max_sources;
-    uint64_t next_deadline;          /* no later than that of any operation */
-    uint64_t onesided;               /* counter for their tags */
-    uint64_t late_allocations;       /* of fragments */
-    uint64_t grown_before;           /* late_allocations when this pass began */
-    const struct br_operation *late; /* the one whose deadline ended the worker */
+    uint64_t next_deadline;                /* no later than that of any operation */
+    uint64_t onesided;                     /* counter for their tags */
+    struct br_list flushes;                /* those that wait */
+    struct br_notifications notifications; /* that peers have sent and the program not taken */
+    uint64_t late_allocations;             /* of fragments */
+    uint64_t grown_before;                 /* late_allocations when this pass began */
+    const struct br_operation *late;       /* the one whose deadline ended the worker */
 };
 
 /* engine.c */
@@ -188,6 +191,10 @@ int br_receives_match(struct br_engine *engine);
 int br_onesided_submit(struct br_engine *engine, struct br_operation *op);
 void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op,
                                 struct br_transfer *t);
+
+int br_flush_submit(struct br_engine *engine, struct br_operation *op);
+/* A one-sided operation has ended, well or not. */
+void br_flush_ended(struct br_engine *engine, const struct br_operation *op);
 
 /* ---- deadline.c: deadlines and their messages ------------------------------------------------ */
 

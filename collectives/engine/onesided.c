@@ -33,6 +33,7 @@ static const struct {
     [BR_OPERATION_GET] = {.name = "get", .type = BR_MESSAGE_GET},
     [BR_OPERATION_ADD] = {"fetch-and-add", BR_MESSAGE_ATOMIC, BR_ATOMIC_ADD, true},
     [BR_OPERATION_SWAP] = {"compare-and-swap", BR_MESSAGE_ATOMIC, BR_ATOMIC_SWAP, true},
+    [BR_OPERATION_FLUSH] = {.name = "flush"},
 };
 
 const char *br_onesided_name(const struct br_operation *op)
@@ -47,6 +48,12 @@ static uint8_t *onesided_own_region(const struct br_operation *op, size_t offset
     return base + offset;
 }
 
+/* The put notifies with its last part. */
+static bool part_notifies(const struct br_operation *op)
+{
+    return op->notifies && op->parts.next >= op->parts.count;
+}
+
 /* What the request carries, and how much: NULL, 0: nothing, the data go by themselves. */
 static void *onesided_is_inline(struct br_engine *engine, struct br_operation *op, size_t offset,
                                 uint32_t *length)
@@ -56,7 +63,8 @@ static void *onesided_is_inline(struct br_engine *engine, struct br_operation *o
         return &op->operands;
     }
     if (op->kind == BR_OPERATION_PUT &&
-        br_transfer_is_eager(engine->worker, (int)op->key.rank, *length))
+        br_transfer_is_eager(engine->worker, (int)op->key.rank,
+                             *length + (part_notifies(op) ? (uint32_t)sizeof op->notify : 0)))
         return onesided_own_region(op, offset);
     *length = 0;
     return NULL;
@@ -88,10 +96,14 @@ static void engine_onesided_fill(struct br_engine *engine, struct br_operation *
                      .region = op->key.id,
                      .operation = kinds[op->kind].operation},
     };
+    if (part_notifies(op)) {
+        op->parts.request.flags = BR_PUT_NOTIFIES;
+        t[REQUEST].notify = &op->notify;
+    }
     t[REQUEST].request = &op->parts.request;
     t[REQUEST].length = length;
     t[REQUEST].memory = onesided_is_inline(engine, op, offset, &t[REQUEST].length);
-    op->parts.released = t[REQUEST].memory ? 1u << DATA : 0;
+    op->parts.released = t[REQUEST].memory || !length ? 1u << DATA : 0;
     t[DATA].memory = onesided_own_region(op, offset);
     t[DATA].length = length;
     t[DATA].region = op->kind == BR_OPERATION_PUT ? op->send_region : op->recv_region;
@@ -159,6 +171,61 @@ static void engine_onesided_post(struct br_engine *engine, struct br_operation *
         post_filled(engine, op);
 }
 
+/* The words of a target that has refused. Returns the status of the operation. */
+static int onesided_refused_words(struct br_operation *op, int rc)
+{
+    if (rc == -EOPNOTSUPP) {
+        snprintf(op->message, sizeof op->message,
+                 "rank %u does not know this operation: is it of the same version?", op->key.rank);
+    } else if ((rc == -EINVAL || rc == -EFAULT) && op->notifies) {
+        rc = rc == -EINVAL ? rc : -EOPNOTSUPP;
+        snprintf(op->message, sizeof op->message,
+                 "offset %llu of region %u of rank %u is %s: no put can add to a number there",
+                 (unsigned long long)op->notify.offset, op->notify.region, op->key.rank,
+                 rc == -EINVAL ? "not on a multiple of 8 bytes" : "memory of a GPU");
+    } else if ((rc == -EINVAL || rc == -EFAULT) && kinds[op->kind].atomic) {
+        rc = rc == -EINVAL ? engine_onesided_misaligned(op) : no_atomics(op);
+        snprintf(op->message, sizeof op->message, "%s", br_error_message());
+    } else {
+        snprintf(op->message, sizeof op->message,
+                 "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, "
+                 "of another job "
+                 "or too short",
+                 op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
+    }
+    return rc < 0 ? rc : -EPROTO;
+}
+
+/* What a put to ourselves notifies of. */
+static void end_self(struct br_engine *engine, struct br_operation *op)
+{
+    const struct br_worker_config *w = &engine->worker->config;
+    const struct br_operands operands = {.value = op->notify.value};
+    struct br_region *region;
+    uint64_t before;
+    void *memory;
+    int rc = 0, gpu;
+
+    if (op->notifies && op->notify.region) {
+        gpu = w->region_find(w->region_context, op->notify.region, op->notify.offset, sizeof before,
+                             &memory, &region);
+        rc = gpu < 0 ? gpu
+             : gpu   ? -EFAULT
+                     : br_onesided_change(memory, (enum br_atomic)op->notify.operation, &operands,
+                                          &before);
+        if (gpu >= 0)
+            w->region_done(w->region_context, region);
+    } else if (op->notifies) {
+        rc = br_notifications_add(&engine->notifications, op->notify.group, engine->config.rank,
+                                  op->notify.value);
+        if (rc)
+            br_worker_fail(engine->worker, ENOMEM, br_error_message());
+    }
+    if (rc)
+        rc = onesided_refused_words(op, rc);
+    br_operation_end(engine, op, rc);
+}
+
 static void onesided_copied_self(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op =
@@ -167,7 +234,7 @@ static void onesided_copied_self(struct br_engine *engine, struct br_copy_batch 
 
     w->region_done(w->region_context, op->parts.staging[DATA].user);
     if (!engine->worker->failed)
-        br_operation_end(engine, op, 0);
+        end_self(engine, op);
 }
 
 /* target_gpu: that the region lies on; 0: it is host memory. */
@@ -205,7 +272,7 @@ static int onesided_self_host(struct br_engine *engine, struct br_operation *op,
         return engine_onesided_misaligned(op);
     if (kinds[op->kind].atomic)
         memcpy(op->recv, &before, sizeof before);
-    br_operation_end(engine, op, 0);
+    end_self(engine, op);
     return 0;
 }
 
@@ -242,9 +309,13 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
                         engine->config.size);
     if (count > UINT32_MAX)
         return br_error(E2BIG, "an access of %zu bytes is too long", op->count);
-    op->parts = (struct br_operation_parts){.count = (uint32_t)count};
-    if (!op->count) {
+    op->parts = (struct br_operation_parts){.count = count ? (uint32_t)count : 1};
+    if (!op->count && !op->notifies) {
         br_operation_end(engine, op, 0);
+        return 0;
+    }
+    if (op->key.rank == (uint32_t)engine->config.rank && !op->count) {
+        end_self(engine, op);
         return 0;
     }
     if (op->key.rank == (uint32_t)engine->config.rank)
@@ -257,23 +328,8 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
 /* The target has refused the part under way, so its data does not move. */
 static void engine_onesided_refused(struct br_engine *engine, struct br_operation *op)
 {
-    int rc = op->parts.answer.status;
-
     br_staging_parts_put(engine, op);
-    if (rc == -EOPNOTSUPP) {
-        snprintf(op->message, sizeof op->message,
-                 "rank %u does not know this operation: is it of the same version?", op->key.rank);
-    } else if ((rc == -EINVAL || rc == -EFAULT) && kinds[op->kind].atomic) {
-        rc = rc == -EINVAL ? engine_onesided_misaligned(op) : no_atomics(op);
-        snprintf(op->message, sizeof op->message, "%s", br_error_message());
-    } else {
-        snprintf(op->message, sizeof op->message,
-                 "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, "
-                 "of another job "
-                 "or too short",
-                 op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
-    }
-    br_operation_end(engine, op, rc < 0 ? rc : -EPROTO);
+    br_operation_end(engine, op, onesided_refused_words(op, op->parts.answer.status));
 }
 
 /* The last part is there. */

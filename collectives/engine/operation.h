@@ -34,6 +34,7 @@ enum br_operation_kind {
     BR_OPERATION_GET,
     BR_OPERATION_ADD,
     BR_OPERATION_SWAP,
+    BR_OPERATION_FLUSH, /* ends when all of these before it have */
 };
 
 enum br_operation_state {
@@ -71,8 +72,9 @@ struct br_operation_fragments {
 /* What it keeps of a message or an access: parts of at most BR_MAX_TRANSFER bytes, a few at a time.
  */
 struct br_operation_parts {
-    uint32_t count, next, ended; /* next: the first that is not posted yet */
-    uint64_t number;             /* of part 0, as in its tag */
+    /* next: the first that is not posted yet. Of a flush `count`: accesses that have not ended */
+    uint32_t count, next, ended;
+    uint64_t number; /* of part 0, as in its tag */
     /* one-sided: bit i is set when transfer i has ended and has left the worker's list */
     uint32_t released;
     struct br_transfer transfers[BR_OPERATION_TRANSFERS];
@@ -123,6 +125,8 @@ struct br_operation {
     char algorithm[48];   /* a name, and its configuration; "" or "auto": the engine chooses */
     struct braid_key key; /* one-sided; and the offset in its region */
     uint64_t offset;
+    bool notifies; /* put: tells the target (braid_put_notify(), braid_put_signal()) */
+    struct br_notify notify;
     struct br_operands operands; /* of atomics; `recv` is for the value from before */
     uint64_t timeout, deadline;  /* ns: as the call gave it; as a time */
     /* number of the collective in its group: the same on all its ranks, without gaps */

@@ -169,7 +169,7 @@ uint32_t br_p2p_parts(size_t bytes)
     return count ? (uint32_t)count : 1;
 }
 
-int br_p2p_begin(struct br_engine *engine, struct br_operation *op)
+static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
 {
     uint64_t bytes = op->count;
     int rc = 0;
@@ -188,6 +188,11 @@ int br_p2p_begin(struct br_engine *engine, struct br_operation *op)
          i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
     return 0;
+}
+
+int br_p2p_begin(struct br_engine *engine, struct br_operation *op)
+{
+    return p2p_begin(engine, op);
 }
 
 int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
@@ -209,7 +214,7 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
         submit_to_self(engine, op);
         return 0;
     }
-    return br_p2p_begin(engine, op);
+    return p2p_begin(engine, op);
 }
 
 static void p2p_part_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)

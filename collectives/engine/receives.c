@@ -32,16 +32,6 @@ static bool tags_match(uint32_t tag, uint32_t wanted, uint32_t ignore)
     return !((tag ^ wanted) & ~ignore);
 }
 
-static int rank_in(const struct br_group *group, int in_job)
-{
-    if (!group->ranks)
-        return in_job;
-    for (int r = 0; r < group->size; r++)
-        if (group->ranks[r] == in_job)
-            return r;
-    return -1;
-}
-
 static uint64_t next_number(const struct br_group *group, int peer, uint32_t tag)
 {
     return br_tag_sequences_next(&group->tag_sequences, peer, false, tag);
@@ -56,7 +46,7 @@ static bool is_wanted(struct br_engine *engine, const struct wanted *w, const st
 
     if (br_tag_group(a->tag) != w->group->number || !tags_match(tag, w->tag, w->ignore))
         return false;
-    *peer = rank_in(w->group, a->peer);
+    *peer = br_group_rank_of(w->group, a->peer);
     if (*peer < 0 || (w->peer != BRAID_ANY_SOURCE && w->peer != *peer) ||
         br_tag_number(a->tag) != next_number(w->group, *peer, tag) % BR_OPERATIONS)
         return false;
@@ -244,17 +234,26 @@ static bool receives_is_taken(void *context, int rank, uint64_t tag)
 {
     const struct br_engine *engine = context;
     const struct br_group *group = engine->groups[br_tag_group(tag)];
-    int peer = group ? rank_in(group, rank) : -1;
+    int peer = group ? br_group_rank_of(group, rank) : -1;
     uint64_t next = peer < 0 ? 0 : next_number(group, peer, (uint32_t)tag);
 
     return (next - 1 - br_tag_number(tag)) % BR_OPERATIONS < BR_OPERATIONS / 2 && peer >= 0;
 }
 
+static int receives_notified(void *context, uint32_t group, int rank, uint64_t value)
+{
+    struct br_engine *engine = context;
+
+    return br_notifications_add(&engine->notifications, group, rank, value);
+}
+
 void br_receives_init(struct br_engine *engine)
 {
     br_list_init(&engine->receives);
-    engine->worker->p2p = (struct br_p2p_hooks){
-        .context = engine, .is_taken = receives_is_taken, .left = receives_left};
+    engine->worker->p2p = (struct br_p2p_hooks){.context = engine,
+                                                .is_taken = receives_is_taken,
+                                                .notified = receives_notified,
+                                                .left = receives_left};
 }
 
 bool br_receives_before(const struct br_engine *engine, const struct br_operation *op)
@@ -273,6 +272,12 @@ bool br_receives_before(const struct br_engine *engine, const struct br_operatio
 
 void br_receives_submit(struct br_engine *engine, struct br_operation *op)
 {
+    bool named = op->peer != BRAID_ANY_SOURCE && op->peer != op->group->rank;
+    int peer = named ? br_group_in_job(op->group, op->peer) : 0;
+    int rc = named ? br_transfer_reach(engine->worker, peer) : 0;
+
+    if (rc)
+        br_p2p_failed(engine, rc, "receive", peer);
     br_receives_match(engine); /* those before it */
     op->exact = !op->learns;
     br_list_push_back(&engine->receives, &op->node);
@@ -309,4 +314,24 @@ void br_engine_forget_group(struct br_engine *engine, const struct br_group *gro
 {
     if (engine->groups[group->number] == group)
         engine->groups[group->number] = NULL;
+    br_notifications_forget(&engine->notifications, group->number);
+}
+
+bool br_engine_notified(struct br_engine *engine, struct br_group *group,
+                        struct braid_notification *notification)
+{
+    int in_job;
+
+    if (!group)
+        group = &engine->all;
+    if (!br_notifications_take(&engine->notifications, group->number, &in_job,
+                               &notification->value))
+        return false;
+    notification->peer = br_group_rank_of(group, in_job);
+    return true;
+}
+
+uint64_t br_engine_notifications(const struct br_engine *engine)
+{
+    return engine->notifications.added;
 }

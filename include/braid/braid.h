@@ -629,6 +629,64 @@ int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
               const struct braid_key *key, uint64_t offset, const struct braid_options *options,
               struct braid_op **op);
 
+/*
+ * The same, and once all bytes stand there, the target's program is notified: exactly once, also
+ * when rails are lost meanwhile, and before the operation ends here. GASPI's gaspi_write_notify(),
+ * with a value of 64 bits and a queue in place of numbered flags. `bytes` may be 0: then the value
+ * alone goes, and of the key only the rank counts. The key's rank must be a member of comm
+ * (-EINVAL). Order: a notification says that the bytes of its own put stand, and those of puts that
+ * had ended, or were flushed, before it was submitted; notifications of one rank come in any order.
+ */
+int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
+                     const struct braid_key *key, uint64_t offset, uint64_t value,
+                     const struct braid_options *options, struct braid_op **op);
+
+/* What another rank's put has brought. */
+struct braid_notification {
+    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
+    uint64_t value;     /* as braid_put_notify() gave it */
+    int32_t peer;       /* who has put, a rank of the communicator */
+    uint32_t reserved;  /* zero */
+};
+
+/*
+ * Takes the oldest notification of the communicator that no thread has taken: *found is 1 and
+ * *notification says what it is, or *found is 0. timeout_ms: how long to wait for one; 0: looks
+ * once; negative: until one comes or the communicator ends. They wait here without limit of number,
+ * in memory that grows, and are dropped when the communicator ends.
+ */
+int braid_notification(struct braid_comm *comm, int timeout_ms, int *found,
+                       struct braid_notification *notification);
+
+/* How braid_put_signal() changes the number. */
+enum braid_signal {
+    BRAID_SIGNAL_ADD, /* adds the value, modulo 2^64 */
+    BRAID_SIGNAL_SET, /* writes the value */
+};
+
+/*
+ * braid_put(), and once all bytes stand there, the 64-bit number at `signal_offset` of the region
+ * `signal` (of the same rank as `key`) changes by `value`, as by braid_fetch_add(): exactly once,
+ * atomically, before the operation ends here. As nvshmem_putmem_signal(). The target reads it in
+ * its own memory (acquire) and sees the bytes of the put. `bytes` may be 0. Errors besides those of
+ * braid_put(), and then the bytes may stand there: -EACCES, -EINVAL and -EOPNOTSUPP as of
+ * braid_fetch_add(), of the number.
+ */
+int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
+                     const struct braid_key *key, uint64_t offset, const struct braid_key *signal,
+                     uint64_t signal_offset, enum braid_signal how, uint64_t value,
+                     const struct braid_options *options, struct braid_op **op);
+
+/*
+ * Ends when every put, get and atomic of this communicator to `peer` (BRAID_ANY_SOURCE: to any
+ * rank) that this process has submitted before has ended: what puts and atomics have written then
+ * stands at its target. As MPI_Win_flush(), MPI_Win_flush_all() and ucp_ep_flush_nbx(). For
+ * operations that nobody waits for (braid_op_free()); their errors are their own and no error of
+ * the flush.
+ */
+int braid_flush(struct braid_comm *comm, int peer, const struct braid_options *options,
+                struct braid_op **op);
+
 /* Reads `bytes` at offset `offset` of the remote region into memory. */
 int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct braid_key *key,
               uint64_t offset, const struct braid_options *options, struct braid_op **op);

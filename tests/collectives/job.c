@@ -243,3 +243,21 @@ void job_run(struct job *job, int ended)
                      (unsigned long long)(br_sim_now(job->sim) / BR_MS));
     }
 }
+
+uint8_t *job_expose(struct job *job, int rank, size_t bytes)
+{
+    uint8_t *memory = calloc(1, bytes);
+
+    job->ranks[rank].exposed.region =
+        (struct br_region){.base = memory, .bytes = bytes, .segment_fd = -1, .id = 1};
+    return memory;
+}
+
+struct br_operation job_put(int rank, const uint8_t *from, size_t bytes, uint64_t offset)
+{
+    return (struct br_operation){.kind = BR_OPERATION_PUT,
+                                 .send = from,
+                                 .count = bytes,
+                                 .key = {.rank = (uint32_t)rank, .id = 1, .check = 77},
+                                 .offset = offset};
+}

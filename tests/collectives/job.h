@@ -44,6 +44,11 @@ void job_destroy(struct job *job);
 void job_submit(struct job *job, int rank, struct br_operation *op);
 int job_try_submit(struct job *job, int rank, struct br_operation *op);
 
+/* Memory of a rank that others put to and get from, all zero; the caller frees it. */
+uint8_t *job_expose(struct job *job, int rank, size_t bytes);
+/* A put to that memory. */
+struct br_operation job_put(int rank, const uint8_t *from, size_t bytes, uint64_t offset);
+
 /* One turn of every rank, then on to the next event. false: nothing will ever happen. */
 bool job_step(struct job *job);
 /* Until `ended` operations have ended; fails the test when that does not happen. */

@@ -145,7 +145,7 @@ static uint32_t add_places(struct fuzz *f, struct br_message *m)
 
 static void send_message(struct fuzz *f, struct wire_link *link)
 {
-    static const uint8_t payload[2048] = "words";
+    static uint8_t payload[2048] = "words";
     uint8_t what = byte(&f->in);
     struct br_message m = {
         .type = what & 31, .sequence = number(&f->in, 1), .tag = tag(byte(&f->in))};
@@ -184,6 +184,16 @@ static void send_message(struct fuzz *f, struct wire_link *link)
         length = m.type == BR_MESSAGE_PUT && m.onesided.offset & 1 && m.bytes <= sizeof payload
                      ? m.bytes
                      : 0;
+        if (m.type == BR_MESSAGE_PUT && m.onesided.offset & 2) {
+            m.flags = BR_PUT_NOTIFIES;
+            length += (uint32_t)sizeof(struct br_notify);
+            memcpy(payload,
+                   &(struct br_notify){.value = 1,
+                                       .offset = number(&f->in, 1),
+                                       .region = m.onesided.offset >> 2 & 1,
+                                       .operation = m.onesided.offset >> 3 & 3},
+                   sizeof(struct br_notify));
+        }
         break;
     case BR_MESSAGE_ATOMIC:
         m.bytes = sizeof(uint64_t);

@@ -127,6 +127,8 @@ static void message__onesided_vectors(void **state)
 {
     const struct br_operands operands = {.value = 7, .compare = 6};
     const struct br_answer answer = {.before = 6};
+    const struct br_notify notify = {.value = 99, .group = 2};
+    uint8_t notified[sizeof notify + 5] = {[sizeof notify] = 1, 2, 3, 4, 5};
     struct br_message m = {.type = BR_MESSAGE_PUT,
                            .sequence = 9,
                            .tag = br_tag_onesided(21 << 1 | 1, BR_PART_REQUEST),
@@ -136,6 +138,11 @@ static void message__onesided_vectors(void **state)
 
     (void)state;
     check_with_payload("put", &m, (const uint8_t[]){1, 2, 3, 4, 5}, 5);
+    m.flags = BR_PUT_NOTIFIES;
+    m.sequence = 12;
+    memcpy(notified, &notify, sizeof notify);
+    check_with_payload("put-notify", &m, notified, sizeof notified);
+    m.flags = 0;
     m.type = BR_MESSAGE_ATOMIC;
     m.sequence = 10;
     m.tag = br_tag_onesided(22 << 1 | 1, BR_PART_REQUEST);

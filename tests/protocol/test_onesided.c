@@ -230,7 +230,7 @@ static void atomic__refused(void **state)
     assert_int_equal(answer(&x, 0).status, -EINVAL);
     ask_atomic(&x, 1, BYTES - 7, BR_ATOMIC_ADD, 1, 0);
     assert_int_equal(answer(&x, 1).status, -EACCES);
-    ask_atomic(&x, 2, 8, (enum br_atomic)2, 1, 0);
+    ask_atomic(&x, 2, 8, (enum br_atomic)3, 1, 0);
     assert_int_equal(answer(&x, 2).status, -EOPNOTSUPP);
     assert_int_equal(word_at(8), 0xa5a5a5a5a5a5a5a5);
     expect_clean(&x);

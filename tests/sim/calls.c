@@ -127,6 +127,21 @@ static struct case_buffers lay_out(struct storm *s, int call, int rank)
     return b;
 }
 
+static bool notifies(const struct storm *s, int call)
+{
+    return s->plan->calls[call].kind == BR_OPERATION_PUT &&
+           storm_mix(s->plan->seed, (uint64_t)call + 99) % 2;
+}
+
+/* Counts what a rank has been notified of. */
+static void count_notifications(struct storm *s, int rank)
+{
+    struct braid_notification n;
+
+    while (br_engine_notified(s->ranks[rank].engine, NULL, &n))
+        s->notified[n.value % STORM_CALLS]++;
+}
+
 void storm_prepare(struct storm *s, int call, int rank)
 {
     const struct storm_call *c = &s->plan->calls[call];
@@ -160,6 +175,8 @@ void storm_prepare(struct storm *s, int call, int rank)
         .key = {.rank = (uint32_t)c->to, .id = c->stale_key ? 2 : 1, .check = 77},
         .offset = c->offset,
         .operands = {.value = addend(s, call)},
+        .notifies = notifies(s, call),
+        .notify = {.value = (uint64_t)call},
         .timeout = c->timeout,
     };
     memcpy(part->op.algorithm, c->algorithm, sizeof part->op.algorithm);
@@ -248,7 +265,8 @@ static bool result_right(struct storm *s, int call, int rank, const struct case_
     case BR_OPERATION_GET:
         return bytes_right(s, owner(s, call), c->to, b->recv, b->recv_bytes);
     case BR_OPERATION_PUT:
-        if (memcmp(there, b->send, b->send_bytes) != 0)
+        count_notifications(s, c->to);
+        if (s->notified[call] != notifies(s, call) || memcmp(there, b->send, b->send_bytes) != 0)
             return false;
         memset(there, (uint8_t)~GUARD_BYTE, c->count);
         part->put_overwritten = true;
@@ -328,6 +346,9 @@ static void look_at_region(struct storm *s, int call, int rank)
 
 void storm_look_again(struct storm *s)
 {
+    for (int c = 0; c < s->plan->n_calls; c++)
+        if (s->notified[c] > 1)
+            storm_wrong(s, "call %d: its put has notified %d times", c, s->notified[c]);
     for (int c = 0; c < s->plan->n_calls; c++)
         for (int r = 0; r < s->plan->n; r++) {
             const struct storm_part *part = &s->parts[c][r];

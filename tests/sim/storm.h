@@ -121,6 +121,7 @@ struct storm {
     struct br_random random;
     struct storm_rank ranks[STORM_RANKS];
     struct storm_part parts[STORM_CALLS][STORM_RANKS];
+    int notified[STORM_CALLS];   /* how often a put has notified its target */
     uint8_t *first[STORM_CALLS]; /* a right result, where all ranks must have the same bits */
     uint64_t zero;               /* virtual time from which faults and stalls count */
     uint64_t hash;               /* of what the calls ended with */

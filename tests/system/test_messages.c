@@ -217,6 +217,69 @@ static void onesided__atomics(void **state)
     ranks_everywhere(RANKS_KINDS, 3, atomics);
 }
 
+/* Everybody puts to everybody, and waits for what the notifications say and for a number that
+ * counts; a flush ends what nobody waits for. */
+static int notified(struct braid_comm *comm, void *context)
+{
+    enum { PUTS = 12, BYTES = 40000 };
+    static const size_t sizes[] = {0, 8, 3000, BYTES};
+    static uint8_t data[PUTS][BYTES];
+    int size = braid_size(comm), rank = braid_rank(comm);
+    size_t part = (size_t)PUTS * BYTES;
+    uint8_t *window = braid_alloc(comm, (size_t)size * part + 8);
+    uint64_t *number = (uint64_t *)(void *)(window + (size_t)size * part);
+    bool seen[RANKS_MOST][PUTS] = {{false}};
+    struct braid_key keys[RANKS_MOST], key;
+    struct braid_notification n = {0};
+    int found;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, window, &key));
+    RETURNS(0, braid_allgather(comm, &key, keys, sizeof key, BRAID_UINT8, NULL, NULL));
+    for (int i = 0; i < PUTS; i++) {
+        memset(data[i], rank * 20 + i + 1, BYTES);
+        for (int r = 0; r < size; r++) {
+            uint64_t at = (uint64_t)rank * part + (uint64_t)i * BYTES;
+            struct braid_op *op;
+
+            RETURNS(0, braid_put_notify(comm, data[i], sizes[i % 4], &keys[r], at, (uint64_t)i,
+                                        NULL, &op));
+            RETURNS(0, braid_op_free(op));
+        }
+    }
+    for (int i = 0; i < PUTS * size; i++) {
+        RETURNS(0, braid_notification(comm, -1, &found, &n));
+        CHECK(found == 1 && n.value < PUTS && n.peer >= 0 && n.peer < size &&
+                  !seen[n.peer][n.value],
+              "%llu of rank %d", (unsigned long long)n.value, n.peer);
+        seen[n.peer][n.value] = true;
+        for (size_t k = 0; k < sizes[n.value % 4]; k++)
+            CHECK(window[(size_t)n.peer * part + n.value * BYTES + k] ==
+                      (uint8_t)((uint64_t)n.peer * 20 + n.value + 1),
+                  "byte %zu of put %llu of rank %d", k, (unsigned long long)n.value, n.peer);
+    }
+    RETURNS(0, braid_flush(comm, BRAID_ANY_SOURCE, NULL, NULL));
+    RETURNS(0, braid_notification(comm, 0, &found, &n));
+    CHECK(!found, "one more than was put");
+    for (int r = 0; r < size; r++)
+        RETURNS(0, braid_put_signal(comm, data[1], 8, &keys[r], (uint64_t)rank * part, &keys[r],
+                                    (uint64_t)size * part, BRAID_SIGNAL_ADD, 3, NULL, NULL));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(__atomic_load_n(number, __ATOMIC_ACQUIRE) == 3 * (uint64_t)size, "%llu",
+          (unsigned long long)*number);
+    SAYS(
+        -EINVAL, "rank 0|rank 1",
+        braid_put_signal(comm, data, 8, &keys[0], 0, &keys[1], 0, BRAID_SIGNAL_ADD, 3, NULL, NULL));
+    RETURNS(-EINVAL, braid_flush(comm, size, NULL, NULL));
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__notified(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, notified);
+}
+
 static int refused(struct braid_comm *comm, void *context)
 {
     uint8_t *window = braid_alloc(comm, 1000);
@@ -311,10 +374,11 @@ static void onesided__from_many(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages__all_sizes),        cmocka_unit_test(messages__tags_and_order),
-        cmocka_unit_test(messages__other_size),       cmocka_unit_test(onesided__put_and_get),
-        cmocka_unit_test(onesided__atomics),          cmocka_unit_test(onesided__refused),
-        cmocka_unit_test(onesided__served_meanwhile), cmocka_unit_test(onesided__from_many),
+        cmocka_unit_test(messages__all_sizes),  cmocka_unit_test(messages__tags_and_order),
+        cmocka_unit_test(messages__other_size), cmocka_unit_test(onesided__put_and_get),
+        cmocka_unit_test(onesided__atomics),    cmocka_unit_test(onesided__notified),
+        cmocka_unit_test(onesided__refused),    cmocka_unit_test(onesided__served_meanwhile),
+        cmocka_unit_test(onesided__from_many),
     };
 
     if (argc == 2)

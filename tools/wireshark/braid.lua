@@ -39,7 +39,7 @@ local dgram_kind = {
 }
 local tag_family = {[0] = "COLLECTIVE", [2] = "P2P", [3] = "ONESIDED"}
 local onesided_part = {[0] = "REQUEST", [1] = "DATA", [2] = "STATUS"}
-local atomic_operation = {[0] = "ADD", [1] = "SWAP"}
+local atomic_operation = {[0] = "ADD", [1] = "SWAP", [2] = "SET"}
 
 -- ---- fields ------------------------------------------------------------------------------------
 
@@ -93,6 +93,11 @@ field("uint64", "onesided.check", "Check of the key", base.HEX)
 field("uint32", "onesided.region", "Region", base.DEC)
 field("uint32", "onesided.operation", "Operation", base.DEC, atomic_operation)
 field("uint64", "onesided.value", "Value", base.HEX)
+field("uint64", "notify.value", "Value of the notification", base.DEC)
+field("uint64", "notify.offset", "Offset of the number that changes", base.DEC)
+field("uint32", "notify.region", "Region of that number", base.DEC)
+field("uint32", "notify.operation", "How it changes", base.DEC, atomic_operation)
+field("uint32", "notify.group", "Communicator that is notified", base.DEC)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
@@ -378,6 +383,10 @@ local function dissect_message(tvb, payload, pinfo, tree)
         text = string.format("%s, slot 0x%x", text, u32(tvb, 24))
     elseif kind == 6 then
         text = text .. add_slots(t, tvb)
+    elseif kind == 4 and u8(tvb, 1) == 1 and payload and payload:len() >= 32 then
+        add(t, payload:tvb(), {{"notify.value", 0, 8}, {"notify.offset", 8, 8}, {"notify.region", 16, 4}, {"notify.operation", 20, 4},
+                               {"notify.group", 24, 4}})
+        text = string.format("%s, notifies %s", text, tostring(payload:tvb()(0, 8):le_uint64()))
     elseif kind == 18 and payload and payload:len() == 16 then
         add(t, payload:tvb(), {{"onesided.value", 0, 8}, {"onesided.compare", 8, 8}})
         text = string.format("%s, %s", text, name_of(atomic_operation, u32(tvb, 44)))

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Puts that notify, through the engine over the simulator; others are in test_p2p.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "tests/collectives/job.h"
+#include "tests/says.h"
+
+static const struct job_options three = {
+    .n = 3, .rails = 2, .network = {.seed = 1, .bits_per_second = 100ull << 30}};
+
+static bool is_all(const uint8_t *memory, size_t bytes, uint8_t value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != value)
+            return false;
+    return true;
+}
+
+/* The value comes once, and when it comes the bytes stand there. */
+static void put__notifies(void **state)
+{
+    static const size_t sizes[] = {0,    1,    1024 - 32, 1024 - 31,
+                                   1024, 1025, 100000,    BR_MAX_TRANSFER + 77};
+    enum { ROOM = BR_MAX_TRANSFER + 100 };
+    uint8_t *from = malloc(ROOM);
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+        size_t bytes = sizes[i / 2];
+        struct braid_notification n = {0};
+        int to = i % 2 ? 1 : 0; /* to oneself, too */
+        struct br_operation put;
+        uint8_t *there;
+        struct job job;
+
+        job_create(&job, &three);
+        there = job_expose(&job, to, ROOM);
+        memset(from, 7 + (int)i, bytes);
+        put = job_put(to, from, bytes, 3);
+        put.notifies = true;
+        put.notify.value = 1000 + i;
+        job_submit(&job, 0, &put);
+        while (!br_engine_notified(job.ranks[to].engine, NULL, &n))
+            assert_true(job_step(&job));
+        assert_true(is_all(there + 3, bytes, (uint8_t)(7 + i)));
+        assert_int_equal(n.value, 1000 + i);
+        assert_int_equal(n.peer, 0);
+        job_run(&job, 1);
+        assert_int_equal(put.status, 0);
+        assert_int_equal(br_engine_notifications(job.ranks[to].engine), 1);
+        job_destroy(&job);
+        free(there);
+    }
+    free(from);
+}
+
+static void put__changes_a_number(void **state)
+{
+    static uint8_t from[70000];
+
+    (void)state;
+    for (int to = 0; to < 2; to++) {
+        struct job job;
+        uint8_t *there;
+        uint64_t *number;
+        struct br_operation put;
+
+        job_create(&job, &three);
+        there = job_expose(&job, to, 100000);
+        number = (uint64_t *)(void *)(there + 80000);
+        *number = 5;
+        for (int i = 0; i < 6; i++) {
+            memset(from, i + 1, sizeof from);
+            put = job_put(to, from, (size_t)i % 3 * (sizeof from / 2), 0);
+            put.notifies = true;
+            put.notify = (struct br_notify){.value = 10,
+                                            .offset = 80000,
+                                            .region = 1,
+                                            .operation = i < 4 ? BR_ATOMIC_ADD : BR_ATOMIC_SET};
+            job_submit(&job, 0, &put);
+            job_run(&job, i + 1);
+            assert_int_equal(put.status, 0);
+            assert_true(is_all(there, put.count, (uint8_t)(i + 1)));
+            assert_int_equal(*number, i < 4 ? 5 + 10 * (i + 1) : 10);
+        }
+        assert_int_equal(br_engine_notifications(job.ranks[to].engine), 0);
+        job_destroy(&job);
+        free(there);
+    }
+}
+
+/* A put that is refused notifies nobody; nor does one whose number is refused. */
+static void put__refused(void **state)
+{
+    static const struct {
+        uint64_t check, offset;
+        uint32_t region;
+        int status;
+        const char *words;
+    } cases[] = {{76, 0, 0, -EACCES, "rank 1|region 1"},
+                 {77, 12, 1, -EINVAL, "rank 1|multiple of 8"},
+                 {77, 8, 2, -EACCES, "rank 1"}};
+    static uint8_t from[5000];
+    uint8_t *there;
+    struct job job;
+    int n = 0;
+
+    (void)state;
+    job_create(&job, &three);
+    there = job_expose(&job, 1, 10000);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t bytes = 8; bytes <= sizeof from; bytes += sizeof from - 8) {
+            struct br_operation put = job_put(1, from, bytes, 100);
+
+            put.key.check = cases[i].check;
+            put.notifies = true;
+            put.notify = (struct br_notify){
+                .value = 1, .offset = cases[i].offset, .region = cases[i].region};
+            job_submit(&job, 0, &put);
+            job_run(&job, ++n);
+            assert_int_equal(put.status, cases[i].status);
+            assert_says(put.message, cases[i].words);
+        }
+    assert_true(is_all(there, 100, 0));
+    assert_int_equal(br_engine_notifications(job.ranks[1].engine), 0);
+    job_destroy(&job);
+    free(there);
+}
+
+/* Once, whatever becomes of a rail. */
+static void put__notifies_once_when_rails_are_lost(void **state)
+{
+    enum { PUTS = 40, ROOM = PUTS * 3000 };
+    static uint8_t from[3000];
+    static struct br_operation puts[PUTS];
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct job_options options = three;
+        struct braid_notification n;
+        bool seen[PUTS] = {false};
+        uint8_t *there;
+        struct job job;
+
+        options.network.seed = seed;
+        options.network.bits_per_second = 10000000000;
+        options.network.latency_ns = 20 * BR_US;
+        options.network.loss_ppm = seed % 2 ? 3000 : 0;
+        job_create(&job, &options);
+        there = job_expose(&job, 1, ROOM);
+        for (int i = 0; i < 3; i++) {
+            struct br_sim_fault fault = {.kind = i % 2 ? BR_SIM_PORT_UP : BR_SIM_PORT_DOWN,
+                                         .at = br_sim_now(job.sim) + (uint64_t)i * 30 * BR_MS +
+                                               seed * 7 * BR_US,
+                                         .host = 1,
+                                         .port = 1};
+
+            assert_int_equal(br_sim_add_fault(job.sim, &fault), 0);
+        }
+        memset(from, 9, sizeof from);
+        for (int i = 0; i < PUTS; i++) {
+            puts[i] = job_put(1, from, i % 2 ? 3000 : 500, (uint64_t)i * 3000);
+            puts[i].notifies = true;
+            puts[i].notify.value = (uint64_t)i;
+            job_submit(&job, 0, &puts[i]);
+        }
+        for (int got = 0; got < PUTS;)
+            if (br_engine_notified(job.ranks[1].engine, NULL, &n)) {
+                assert_true(n.value < PUTS && !seen[n.value]);
+                seen[n.value] = true;
+                assert_true(is_all(there + n.value * 3000, puts[n.value].count, 9));
+                got++;
+            } else if (!job_step(&job)) {
+                fail_msg("seed %d, %d have come: %s | %s", (int)seed, got,
+                         job.ranks[0].worker->message, job.ranks[1].worker->message);
+            }
+        job_run(&job, PUTS);
+        assert_int_equal(br_engine_notifications(job.ranks[1].engine), PUTS);
+        job_destroy(&job);
+        free(there);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(put__notifies),
+        cmocka_unit_test(put__changes_a_number),
+        cmocka_unit_test(put__refused),
+        cmocka_unit_test(put__notifies_once_when_rails_are_lost),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
