@@ -22,6 +22,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NATIVE = """
 int op_wait(struct braid_op *op, int timeout_ms);
 struct braid_op *op_running(void);
+struct completion;
+struct completion *op_completion(void);
+int op_has_ended(struct completion *);
+void op_begins(struct completion *);
+void op_forget(struct completion *);
+int await_open(void);
 uintptr_t array_address(uintptr_t object, int written);
 """
 
@@ -75,14 +81,15 @@ def calls(declarations):
             else:
                 parameters.append(parameter)
                 arguments.append(re.search(r"(\w+)$", parameter)[1])
+        call = f"braid_{name}({', '.join(arguments)}, &op)"
         head = f"int call_{name}(int wait_ms, {', '.join(parameters)})"
         heads.append(f"{head};\n")
         if streams:
             bodies.append(f"static {head}\n{{\n    (void)wait_ms;\n    return braid_{name}({', '.join(arguments)});\n}}\n")
         else:
             bodies.append(
-                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc = braid_{name}({', '.join(arguments)}, &op);\n"
-                "    return rc ? rc : op_begun(op, wait_ms);\n}\n"
+                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc;\n\n    if (wait_ms < 0)\n        OP_LATER(options, {call});\n"
+                f"    rc = {call};\n    return rc ? rc : op_begun(op, wait_ms);\n}}\n"
             )
     return "".join(heads), "".join(bodies)
 

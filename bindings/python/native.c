@@ -5,7 +5,10 @@
  * the interpreter's lock, as every call through cffi does.
  */
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Of call_NAME(): the operation still runs. No error number of braid's is positive. */
@@ -36,6 +39,88 @@ static int op_begun(struct braid_op *op, int wait_ms)
     running = op;
     return rc;
 }
+
+/* ---- await ---- */
+
+/* Of an operation that is not waited for at once. Python's Operation owns it, until the end. */
+struct completion {
+    _Atomic int ended; /* done has been called: braid_wait() returns as soon as that has returned */
+};
+
+/* Counts the ends of operations once somebody awaits one (awaiting.py); -1: nobody has yet. */
+static _Atomic int awaited_fd = -1;
+
+static void op_done(void *context, int result)
+{
+    struct completion *completion = context;
+    uint64_t one = 1;
+    int fd;
+
+    (void)result;
+    atomic_store(&completion->ended, 1);
+    fd = atomic_load(&awaited_fd);
+    if (fd >= 0 && write(fd, &one, sizeof one) < 0)
+        return; /* the counter is full: its reader is awake */
+}
+
+/* The descriptor, or a negative errno. Stays open: operations may end until the process does. */
+static int await_open(void)
+{
+    int fd = eventfd(0, EFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    atomic_store(&awaited_fd, fd);
+    return fd;
+}
+
+static int op_has_ended(struct completion *completion)
+{
+    return atomic_load(&completion->ended);
+}
+
+/* A persistent operation begins again. */
+static void op_begins(struct completion *completion)
+{
+    atomic_store(&completion->ended, 0);
+}
+
+static void op_forget(struct completion *completion)
+{
+    free(completion);
+}
+
+static _Thread_local struct completion *submitted;
+
+/* That of the operation for which call_NAME() has just returned OP_RUNS, having waited for nothing.
+ */
+static struct completion *op_completion(void)
+{
+    return submitted;
+}
+
+/* Submits by `call`, with `options` changed so that op_done() is called; op: the caller's variable.
+ */
+#define OP_LATER(options, call)                                                                    \
+    do {                                                                                           \
+        struct braid_options later = {.struct_size = sizeof later};                                \
+        int rc;                                                                                    \
+                                                                                                   \
+        if (options)                                                                               \
+            later = *options;                                                                      \
+        submitted = calloc(1, sizeof *submitted);                                                  \
+        if (!submitted)                                                                            \
+            return -ENOMEM;                                                                        \
+        later.done = op_done;                                                                      \
+        later.context = submitted;                                                                 \
+        options = &later;                                                                          \
+        rc = call;                                                                                 \
+        if (rc)                                                                                    \
+            free(submitted);                                                                       \
+        return rc ? rc : op_begun(op, -1);                                                         \
+    } while (0)
+
+/* ---- arrays ---- */
 
 /*
  * The beginning of numpy's PyArrayObject_fields (ndarraytypes.h), which every extension of numpy 1

@@ -253,3 +253,14 @@ def test_group__made_by_its_members_alone(comm):
         assert x[0] == 2
         pair.finalize()
     comm.barrier()
+
+
+def test_scan(comm):
+    for name in "float64", "int16":
+        for call, first, last in (comm.scan, 0, comm.rank + 1), (comm.exscan, 0, comm.rank):
+            expected = sum((values(r, name, COUNT) for r in range(first, last)), np.zeros(COUNT, name)).astype(name)
+            x, out = values(comm.rank, name, COUNT), np.zeros(COUNT, name)
+            call(x, out)
+            call(x)
+            if last:
+                assert np.array_equal(out, expected) and np.array_equal(x, expected)

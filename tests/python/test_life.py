@@ -188,6 +188,34 @@ def test_asyncio(comm):
     assert x[0] == 3 and np.all(y == 3) and turns
 
 
+def test_asyncio__more_than_threads_could_wait_for(comm):
+    """64 receives, of which the last one that is sent comes first; two coroutines wait for each."""
+    parts = [np.zeros(1) for _ in range(64)]
+
+    async def work():
+        receives = [comm.recv(part, 1 - comm.rank, tag=i, wait=False) for i, part in enumerate(parts)]
+
+        async def twice(h):
+            return await asyncio.gather(one(h), one(h))
+
+        async def one(h):
+            await h
+
+        tasks = [asyncio.ensure_future(twice(h)) for h in receives]
+        await asyncio.sleep(0)
+        for i in reversed(range(64)):
+            await comm.send(np.array([i + 1.0]), 1 - comm.rank, tag=i, wait=False)
+            await tasks[i]
+
+    asyncio.run(work())
+    asyncio.run(asyncio.wait_for(waits(comm.barrier(wait=False)), 60))
+    assert [part[0] for part in parts] == list(range(1, 65))
+
+
+async def waits(h):
+    await h
+
+
 def test_asyncio__errors_come_through(comm):
     """The last test: no communicator is left."""
     async def work():

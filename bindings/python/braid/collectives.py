@@ -61,6 +61,7 @@ class Form:
 
 _ALLREDUCE, _REDUCE_SCATTER, _ALLGATHER = Form("allreduce"), Form("reduce_scatter"), Form("allgather")
 _BROADCAST, _REDUCE, _ALLTOALL = Form("broadcast"), Form("reduce"), Form("alltoall")
+_SCAN, _EXSCAN = Form("scan"), Form("exscan")
 _GATHER, _SCATTER, _BARRIER = Form("gather"), Form("scatter"), Form("barrier")
 _call_allreduce = _ALLREDUCE.call
 
@@ -159,6 +160,22 @@ class Collectives:
         agree(found, count, whole[2], "out")
         return self._run(_SCATTER, (whole[0], found[0], count, whole[2], root), (whole[3], found[3]), **options)
 
+    def scan(self, x: Any, out: Any = None, op: str = "sum", *, type: Optional[str] = None,
+             **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
+        """out, or without it x, becomes the reduction of the x of ranks 0 to `rank`, in this order."""
+        return self._prefix(_SCAN, x, out, op, type, options)
+
+    def exscan(self, x: Any, out: Any = None, op: str = "sum", *, type: Optional[str] = None,
+               **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
+        """The same of ranks 0 to `rank` - 1; rank 0's out is not written."""
+        return self._prefix(_EXSCAN, x, out, op, type, options)
+
+    def _prefix(self, form: Form, x: Any, out: Any, op: str, type: Optional[str], options: Any) -> Optional[Operation]:
+        address, count, kind, keep = span(x, out is None, type)
+        found = (address, count, kind, None) if out is None else span(out, True, type)
+        agree(found, count, kind, "out")
+        return self._run(form, (address, found[0], count, kind, REDUCTIONS[op]), (keep, found[3]), **options)
+
     def barrier(self, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """Ends on no rank before every rank has called it."""
         return self._run(_BARRIER, (), None, **options)
@@ -174,7 +191,7 @@ class Collectives:
                 raise TypeError(f"{form.name} has no form {'in a stream' if stream is not None else 'that is persistent'}")
             if stream is None:
                 self._check(function(-1, self._comm, *arguments, settings(options)))
-                return Operation(self, lib.op_running(), keep, value, True)
+                return Operation(self, lib.op_running(), lib.op_completion(), keep, value, True)
             self._check(function(0, self._comm, *arguments, settings(options), stream_handle(stream)))
             return None
         return self._finish(form.call(SLICE_MS if wait else -1, self._comm, *arguments, settings(options), *behind), wait, keep, value)
@@ -191,7 +208,7 @@ class Collectives:
             return value() if value else None
         if len(self._held) >= 64:
             self._reap()
-        operation = Operation(self, lib.op_running(), keep, value)
+        operation = Operation(self, lib.op_running(), None if wait else lib.op_completion(), keep, value)
         return operation.wait() if wait else operation
 
     def _reap(self) -> None:

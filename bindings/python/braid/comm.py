@@ -95,7 +95,8 @@ class Comm(Collectives, Vectors, Messages):
         self._ending = True
         handle, self._comm = self._comm, ffi.NULL
         _open.discard(self)
-        self._held.clear()
+        for operation in list(self._held):  # persistent, or lost to an error
+            operation._freed()
         if self is self._root:
             self._handle = handle
             if self._blocks:

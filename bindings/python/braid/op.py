@@ -2,11 +2,11 @@
 """Operations that are under way, and how a thread waits for one."""
 from __future__ import annotations
 
-import asyncio
 import errno
 from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
 
 from braid._braid import ffi, lib
+from braid.awaiting import future_of
 from braid.errors import Error, check, fail, last_error
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ class Operation:
     ask with test(). A persistent one is begun by start(), each time, and given back by free() or with the communicator.
     """
 
-    __slots__ = ("_comm", "_handle", "_keep", "_value", "_persistent", "_runs", "_error")
+    __slots__ = ("_comm", "_handle", "_completion", "_keep", "_value", "_persistent", "_runs", "_error")
 
-    def __init__(self, comm: "Comm", handle: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
-        self._comm, self._handle, self._keep, self._value = comm, handle, keep, value
+    def __init__(self, comm: "Comm", handle: Any, completion: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
+        self._comm, self._handle, self._completion, self._keep, self._value = comm, handle, completion, keep, value
         self._persistent, self._runs = persistent, not persistent
         self._error: Optional[Error] = None
         comm._held.add(self)
@@ -66,13 +66,19 @@ class Operation:
         self._error = last_error(rc) if rc < 0 else None
         self._runs = False
         if not self._persistent:
-            self._handle = self._keep = None
-            self._comm._held.discard(self)
+            self._freed()
+
+    def _freed(self) -> None:
+        if self._completion is not None:
+            lib.op_forget(self._completion)
+        self._handle = self._completion = self._keep = None
+        self._comm._held.discard(self)
 
     def start(self) -> "Operation":
         """Begins a persistent operation, which must not be running; returns it."""
         if not self._persistent or self._handle is None:
             raise ValueError("only an operation made with persistent=True, before its free(), can be started")
+        lib.op_begins(self._completion)
         check(lib.braid_start(self._handle))
         self._error, self._runs = None, True
         return self
@@ -87,12 +93,11 @@ class Operation:
             finally:
                 if not self._runs:
                     check(lib.braid_op_free(self._handle))
-                    self._handle = self._keep = None
-                    self._comm._held.discard(self)
+                    self._freed()
 
     def __await__(self) -> Generator[Any, None, None]:
         """Waits without holding up the event loop."""
-        return asyncio.get_running_loop().run_in_executor(None, self.wait).__await__()
+        return future_of(self).__await__()
 
     def __reduce__(self) -> Any:
         raise TypeError("an operation cannot be pickled")
