@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# MPICH's mpiexec (Hydra), a server of PMI-1.
+# shellcheck source=tests/launchers/lib.sh
+. "$BRAID_SOURCE/tests/launchers/lib.sh"
+needs mpiexec.mpich mpich
+launcher=(mpiexec.mpich -n {})
+
+works pmi1 4 "${launcher[@]}"
+run 0 1 "${launcher[@]}" -- "$hello"
+says 'rank 0 of 1 '
+
+never_comes "${launcher[@]}"
+dies "${launcher[@]}"
+
+# A descriptor that is not open, one that is no launcher's, and numbers that make no sense.
+run ! 2 "${launcher[@]}" -- env PMI_FD=77 "$hello"
+says 'PMI_FD'
+run ! 2 "${launcher[@]}" -- sh -c "exec env PMI_FD=9 $hello 9< /dev/null"
+says 'braid_init: .*PMI'
+run ! 2 "${launcher[@]}" -- env PMI_RANK=7 "$hello"
+says '7'
+run 0 2 env BRAID_LAUNCHER=none "${launcher[@]}" -- "$hello"
+says 'rank 0 of 1 ' 2
+finish
