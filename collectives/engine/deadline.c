@@ -104,9 +104,17 @@ static void deadline_name(struct naming *naming, const struct br_transfer *t, ui
     const struct br_rail *rail;
     char text[80];
 
-    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || !is_new(naming, t->peer) ||
-        !peer->n_rails)
+    if (t->state == BR_TRANSFER_IDLE || t->state == BR_TRANSFER_ENDED || !is_new(naming, t->peer))
         return;
+    if (!peer->n_rails) { /* a receive alone makes no rail to a rank behind others */
+        if (naming->worker->relay)
+            SAY(naming->text, naming->bytes, naming->used, "%s %s (level %u, device relay)",
+                before_name(naming),
+                br_group_name_job_rank(naming->group, t->peer, text, sizeof text),
+                naming->worker->config.cube.k);
+        naming->named[naming->n++] = t->peer;
+        return;
+    }
     rail = &peer->rails[0];
     for (int i = 1; i < peer->n_rails; i++)
         if (peer->rails[i].level == level)
