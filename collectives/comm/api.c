@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/api.h"
+#include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
@@ -166,6 +167,8 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
 /* Submits; blocks if nobody else will hear of the end. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
+    if (br_call_group_is_open())
+        return br_call_group_add(op, out);
     if (!out && !op->done) {
         br_progress_run(op);
         return br_comm_finish_operation(op);
@@ -279,7 +282,8 @@ static int api_call(struct braid_comm *comm, const char *name, const struct call
     blocks = br_api_blocks(options, out);
     if (blocks)
         rc = br_completion_may_block(name);
-    if (rc || (blocks && comm->shm && api_call_shm(comm, c, &bytes, options, &rc)))
+    if (rc || (blocks && comm->shm && !br_call_group_is_open() &&
+               api_call_shm(comm, c, &bytes, options, &rc)))
         return rc;
     rc = api_make(comm, name, c, &bytes, options, &op);
     return rc ? rc : br_api_begin(op, persistent, out);

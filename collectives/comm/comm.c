@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid_init() as a table of phases and its end, and the life of a communicator. */
+#include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 
 #include <errno.h>
@@ -566,6 +567,8 @@ int braid_finalize(struct braid_comm *comm)
     if (!comm)
         return 0;
     rc = br_comm_check(comm, "braid_finalize");
+    if (!rc)
+        rc = br_call_group_refuse("braid_finalize");
     if (rc == -EPERM) {
         if (comm == comm->context->world)
             comm_free_in_child(comm->context);

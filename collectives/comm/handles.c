@@ -79,7 +79,7 @@ struct braid_op *br_operation_handle(struct br_operation *op)
     return (struct braid_op *)(uintptr_t)handle;
 }
 
-static struct br_operation *look_up(struct braid_op *handle)
+struct br_operation *br_operation_of(struct braid_op *handle)
 {
     uint64_t number = (uintptr_t)handle;
     struct br_context *context = br_handle_context(number);
@@ -104,7 +104,7 @@ static int not_one(const char *name)
 /* Sets *op. Returns 0, or a negative errno with a message. */
 static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
 {
-    *op = handle ? look_up(handle) : NULL;
+    *op = handle ? br_operation_of(handle) : NULL;
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
     return *op ? br_comm_check(br_handle_context((uintptr_t)handle)->world, name) : not_one(name);
@@ -119,7 +119,7 @@ static bool has_ended(const struct br_operation *op)
 
 bool br_operation_has_ended(struct braid_op *handle)
 {
-    const struct br_operation *op = look_up(handle);
+    const struct br_operation *op = br_operation_of(handle);
 
     return !op || has_ended(op);
 }
@@ -151,14 +151,14 @@ int br_handle_look(struct braid_op *handle, const char *name, struct br_context 
 
 bool br_handle_wait(struct braid_op *handle, struct br_context *context, uint64_t most)
 {
-    struct br_operation *op = look_up(handle);
+    struct br_operation *op = br_operation_of(handle);
 
     return !op || br_progress_wait(context, op, (uintptr_t)handle, most);
 }
 
 int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
 {
-    struct br_operation *op = look_up(handle);
+    struct br_operation *op = br_operation_of(handle);
 
     *persistent = op && op->persistent;
     return op ? handles_finish(op, handle, name) : not_one(name);

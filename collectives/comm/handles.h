@@ -29,6 +29,9 @@ struct br_context *br_handle_context(uint64_t handle);
 /* Gives the operation a handle, which the program passes to braid_wait() and the like. */
 struct braid_op *br_operation_handle(struct br_operation *op);
 
+/* The operation that a handle stands for; NULL: it is void. */
+struct br_operation *br_operation_of(struct braid_op *handle);
+
 /* Has the operation ended? Also true of a handle that is void. Does not drive progress. */
 bool br_operation_has_ended(struct braid_op *handle);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid_comm_group(): the members meet, agree on a number, and make the communicator:
  * doc/design/split.md, section 5. */
+#include "collectives/comm/call_group.h"
 #include "collectives/comm/meeting.h"
 
 #include <errno.h>
@@ -310,6 +311,8 @@ int braid_comm_group(struct braid_comm *parent, const int *ranks, int n, uint32_
     struct verdict v = {0};
     int rc = br_comm_check(parent, WHO), own = -1, *in_job;
 
+    if (!rc)
+        rc = br_call_group_refuse(WHO);
     if (rc)
         return rc;
     if (!out)

@@ -275,11 +275,19 @@ static void hand_in(struct br_operation *op, bool locked, uint64_t now)
 
 void br_progress_submit(struct br_operation *op)
 {
-    struct br_context *context = op->comm->context;
-    bool locked = br_progress_trylock(context);
+    br_progress_submit_all(&op, 1);
+}
+
+void br_progress_submit_all(struct br_operation *const *ops, uint32_t n)
+{
+    struct br_context *context = n ? ops[0]->comm->context : NULL;
+    bool locked = n && br_progress_trylock(context);
     uint64_t now = locked ? br_clock_now() : 0;
 
-    hand_in(op, locked, now);
+    if (!n)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        hand_in(ops[i], locked, now);
     if (locked) {
         br_progress_once(context, now);
         br_progress_unlock(context);

@@ -32,6 +32,8 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
  * whoever drives takes it out of the submission ring. */
 void br_progress_submit(struct br_operation *op);
+/* The same for n operations of one context, in one turn of the lock. */
+void br_progress_submit_all(struct br_operation *const *ops, uint32_t n);
 
 /* Submits an operation and drives until it has ended. */
 void br_progress_run(struct br_operation *op);

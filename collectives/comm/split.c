@@ -3,6 +3,7 @@
  * braid_comm_split() and the end of communicators: doc/design/split.md. An error that only some
  * ranks notice (no memory) fails the worker, because the others count on this rank.
  */
+#include "collectives/comm/call_group.h"
 #include "collectives/comm/split.h"
 
 #include <errno.h>
@@ -253,6 +254,8 @@ int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid
         return br_error(EINVAL, "braid_comm_split: nowhere to store the communicator");
     *out = NULL;
     rc = br_completion_may_block("braid_comm_split");
+    if (!rc)
+        rc = br_call_group_refuse("braid_comm_split");
     if (rc)
         return rc;
     all = calloc((size_t)parent->size, sizeof *all);

@@ -708,6 +708,39 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
                        const struct braid_key *key, uint64_t offset,
                        const struct braid_options *options, struct braid_op **op);
 
+/* ---- many calls at once ---------------------------------------------------------------------- */
+
+/*
+ * Between braid_group_start() and braid_group_end() the calling thread's collectives, messages and
+ * one-sided accesses, of any communicators, are recorded only, as ncclGroupStart() and
+ * ncclGroupEnd() do it. braid_group_end() submits them, in the order of the calls, in one turn of
+ * the lock for many, and then waits for those that would have blocked (op == NULL and no `done`).
+ * So messages and collectives of a group cannot wait for each other: sends and receives between all
+ * pairs of ranks may be written down in any order.
+ *
+ *     braid_group_start();
+ *     for (int r = 0; r < size; r++) {
+ *         braid_send(comm, out[r], bytes, r, NULL, NULL);
+ *         braid_recv(comm, in[r], bytes, r, NULL, NULL);
+ *     }
+ *     rc = braid_group_end();
+ *
+ * A call in a group checks its arguments and returns an error at once, without being recorded; the
+ * others stay. With op its handle is set at once; it can be waited for and tested when the group
+ * has ended (-EINVAL before). Buffers belong to braid from the call on. Deadlines count from
+ * braid_group_end(). Groups may contain groups: the outermost end counts.
+ *
+ * Not recorded, but done at once: braid_start(), the *_init forms, the forms in streams,
+ * braid_wait() and all that makes no operation. braid_comm_split(), braid_comm_group() and
+ * braid_finalize() return -EINVAL in a group. Functions of sessions and parameter servers
+ * (training.h, parameters.h), which call collectives themselves, must not be used in one.
+ */
+int braid_group_start(void); /* 0 */
+
+/* Returns the first error of the operations that it has waited for, in the order of the calls, when
+ * all of them have ended; -EINVAL: no group is open, or operations of it are gone by now. */
+int braid_group_end(void);
+
 /* ---- insight --------------------------------------------------------------------------------- */
 
 /*
