@@ -345,7 +345,7 @@ int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan
                        struct br_stream_op **out)
 {
     size_t bytes = plan->send ? plan->send_bytes : 0;
-    struct CUctx_st *context, *primary;
+    struct CUctx_st *context = NULL, *primary = NULL;
     int rc = br_cuda_driver(&ops->cuda);
 
     if (plan->recv && plan->recv_at + plan->recv_bytes > bytes)
