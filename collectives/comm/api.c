@@ -23,23 +23,12 @@
 #include "collectives/comm/memory.h"
 #include "collectives/schedule/type.h"
 
-/* What a collective call says. */
-struct call {
-    enum br_collective collective;
-    const void *send;
-    void *recv;
-    size_t count;
-    enum braid_type type;
-    enum braid_reduction reduction;
-    int root;
-};
-
 /* What this rank reads and writes in a call; 0: it does not. */
 struct call_bytes {
     size_t send, recv;
 };
 
-static bool api_reads(const struct braid_comm *comm, const struct call *c)
+static bool api_reads(const struct braid_comm *comm, const struct br_api_even *c)
 {
     return !br_collective_from_root(c->collective) || c->root == comm->rank;
 }
@@ -68,8 +57,8 @@ int br_api_check_options(const char *name, const struct braid_options **options,
 
 /* send and recv of this rank may be apart, or in place as braid.h says; anything else would be
  * overwritten before it is read. */
-static int check_overlap(const struct braid_comm *comm, const char *name, const struct call *c,
-                         const struct call_bytes *bytes)
+static int check_overlap(const struct braid_comm *comm, const char *name,
+                         const struct br_api_even *c, const struct call_bytes *bytes)
 {
     uintptr_t send = (uintptr_t)c->send, recv = (uintptr_t)c->recv;
     size_t own = (size_t)comm->rank * c->count * br_type_size(c->type);
@@ -111,7 +100,7 @@ int br_api_check_values(const struct braid_comm *comm, const char *name,
 }
 
 /* 0, and the bytes of both buffers; -EINVAL, -EPERM with a message. */
-static int check_call(struct braid_comm *comm, const char *name, const struct call *c,
+static int check_call(struct braid_comm *comm, const char *name, const struct br_api_even *c,
                       struct call_bytes *bytes)
 {
     int rc = br_comm_check(comm, name);
@@ -180,7 +169,7 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
     return 0;
 }
 
-static void api_fill(const struct braid_comm *comm, const struct call *c,
+static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
                      const struct call_bytes *bytes, const struct braid_options *options,
                      struct br_operation *op)
 {
@@ -198,7 +187,7 @@ static void api_fill(const struct braid_comm *comm, const struct call *c,
 }
 
 /* The short way for small collectives of one host; the operation lives on the stack. */
-static bool api_call_shm(struct braid_comm *comm, const struct call *c,
+static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
                          const struct call_bytes *bytes, const struct braid_options *options,
                          int *rc)
 {
@@ -215,7 +204,7 @@ static bool api_call_shm(struct braid_comm *comm, const struct call *c,
     return true;
 }
 
-static int api_make(struct braid_comm *comm, const char *name, const struct call *c,
+static int api_make(struct braid_comm *comm, const char *name, const struct br_api_even *c,
                     const struct call_bytes *bytes, const struct braid_options *options,
                     struct br_operation **out)
 {
@@ -235,15 +224,13 @@ static int api_make(struct braid_comm *comm, const char *name, const struct call
 int br_api_make_even(struct braid_comm *comm, const char *name, const struct br_api_even *call,
                      const struct braid_options *options, struct br_operation **op)
 {
-    const struct call c = {call->collective, call->send,      call->recv, call->count,
-                           call->type,       call->reduction, call->root};
     struct braid_options copy;
     struct call_bytes bytes;
-    int rc = check_call(comm, name, &c, &bytes);
+    int rc = check_call(comm, name, call, &bytes);
 
     if (!rc)
         rc = br_api_check_options(name, &options, &copy);
-    return rc ? rc : api_make(comm, name, &c, &bytes, options, op);
+    return rc ? rc : api_make(comm, name, call, &bytes, options, op);
 }
 
 int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out)
@@ -261,7 +248,7 @@ int br_api_begin(struct br_operation *op, bool persistent, struct braid_op **out
     return rc;
 }
 
-static int api_call(struct braid_comm *comm, const char *name, const struct call *c,
+static int api_call(struct braid_comm *comm, const char *name, const struct br_api_even *c,
                     const struct braid_options *options, bool persistent, struct braid_op **out)
 {
     BR_DISABLE_CANCELLATION;
@@ -296,8 +283,8 @@ int braid_allreduce(struct braid_comm *comm, const void *send, void *recv, size_
                     const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce",
-                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options,
-                    false, op);
+                    &(struct br_api_even){BR_ALLREDUCE, send, recv, count, type, reduction, 0},
+                    options, false, op);
 }
 
 int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -305,8 +292,8 @@ int braid_allreduce_init(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allreduce_init",
-                    &(struct call){BR_ALLREDUCE, send, recv, count, type, reduction, 0}, options,
-                    true, op);
+                    &(struct br_api_even){BR_ALLREDUCE, send, recv, count, type, reduction, 0},
+                    options, true, op);
 }
 
 int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -314,7 +301,7 @@ int braid_reduce_scatter(struct braid_comm *comm, const void *send, void *recv, 
                          const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter",
-                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
+                    &(struct br_api_even){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
                     options, false, op);
 }
 
@@ -323,7 +310,7 @@ int braid_reduce_scatter_init(struct braid_comm *comm, const void *send, void *r
                               const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_scatter_init",
-                    &(struct call){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
+                    &(struct br_api_even){BR_REDUCE_SCATTER, send, recv, count, type, reduction, 0},
                     options, true, op);
 }
 
@@ -331,8 +318,8 @@ int braid_allgather(struct braid_comm *comm, const void *send, void *recv, size_
                     enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_allgather",
-                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options,
-                    false, op);
+                    &(struct br_api_even){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0},
+                    options, false, op);
 }
 
 int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -340,8 +327,8 @@ int braid_allgather_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return api_call(comm, "braid_allgather_init",
-                    &(struct call){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0}, options,
-                    true, op);
+                    &(struct br_api_even){BR_ALLGATHER, send, recv, count, type, BRAID_SUM, 0},
+                    options, true, op);
 }
 
 int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -349,8 +336,8 @@ int braid_broadcast(struct braid_comm *comm, const void *send, void *recv, size_
                     struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast",
-                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
-                    false, op);
+                    &(struct br_api_even){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root},
+                    options, false, op);
 }
 
 int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -358,8 +345,8 @@ int braid_broadcast_init(struct braid_comm *comm, const void *send, void *recv, 
                          struct braid_op **op)
 {
     return api_call(comm, "braid_broadcast_init",
-                    &(struct call){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root}, options,
-                    true, op);
+                    &(struct br_api_even){BR_BROADCAST, send, recv, count, type, BRAID_SUM, root},
+                    options, true, op);
 }
 
 int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -367,8 +354,8 @@ int braid_reduce(struct braid_comm *comm, const void *send, void *recv, size_t c
                  const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce",
-                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options,
-                    false, op);
+                    &(struct br_api_even){BR_REDUCE, send, recv, count, type, reduction, root},
+                    options, false, op);
 }
 
 int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -376,16 +363,16 @@ int braid_reduce_init(struct braid_comm *comm, const void *send, void *recv, siz
                       const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_reduce_init",
-                    &(struct call){BR_REDUCE, send, recv, count, type, reduction, root}, options,
-                    true, op);
+                    &(struct br_api_even){BR_REDUCE, send, recv, count, type, reduction, root},
+                    options, true, op);
 }
 
 int braid_alltoall(struct braid_comm *comm, const void *send, void *recv, size_t count,
                    enum braid_type type, const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall",
-                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options,
-                    false, op);
+                    &(struct br_api_even){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0},
+                    options, false, op);
 }
 
 int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -393,8 +380,8 @@ int braid_alltoall_init(struct braid_comm *comm, const void *send, void *recv, s
                         struct braid_op **op)
 {
     return api_call(comm, "braid_alltoall_init",
-                    &(struct call){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0}, options,
-                    true, op);
+                    &(struct br_api_even){BR_ALLTOALL, send, recv, count, type, BRAID_SUM, 0},
+                    options, true, op);
 }
 
 int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -402,8 +389,8 @@ int braid_gather(struct braid_comm *comm, const void *send, void *recv, size_t c
                  struct braid_op **op)
 {
     return api_call(comm, "braid_gather",
-                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options,
-                    false, op);
+                    &(struct br_api_even){BR_GATHER, send, recv, count, type, BRAID_SUM, root},
+                    options, false, op);
 }
 
 int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -411,8 +398,8 @@ int braid_gather_init(struct braid_comm *comm, const void *send, void *recv, siz
                       struct braid_op **op)
 {
     return api_call(comm, "braid_gather_init",
-                    &(struct call){BR_GATHER, send, recv, count, type, BRAID_SUM, root}, options,
-                    true, op);
+                    &(struct br_api_even){BR_GATHER, send, recv, count, type, BRAID_SUM, root},
+                    options, true, op);
 }
 
 int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -420,8 +407,8 @@ int braid_scatter(struct braid_comm *comm, const void *send, void *recv, size_t 
                   struct braid_op **op)
 {
     return api_call(comm, "braid_scatter",
-                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options,
-                    false, op);
+                    &(struct br_api_even){BR_SCATTER, send, recv, count, type, BRAID_SUM, root},
+                    options, false, op);
 }
 
 int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -429,8 +416,8 @@ int braid_scatter_init(struct braid_comm *comm, const void *send, void *recv, si
                        struct braid_op **op)
 {
     return api_call(comm, "braid_scatter_init",
-                    &(struct call){BR_SCATTER, send, recv, count, type, BRAID_SUM, root}, options,
-                    true, op);
+                    &(struct br_api_even){BR_SCATTER, send, recv, count, type, BRAID_SUM, root},
+                    options, true, op);
 }
 
 int braid_scan(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -438,8 +425,8 @@ int braid_scan(struct braid_comm *comm, const void *send, void *recv, size_t cou
                const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_scan",
-                    &(struct call){BR_SCAN, send, recv, count, type, reduction, 0}, options, false,
-                    op);
+                    &(struct br_api_even){BR_SCAN, send, recv, count, type, reduction, 0}, options,
+                    false, op);
 }
 
 int braid_scan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -447,8 +434,8 @@ int braid_scan_init(struct braid_comm *comm, const void *send, void *recv, size_
                     const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_scan_init",
-                    &(struct call){BR_SCAN, send, recv, count, type, reduction, 0}, options, true,
-                    op);
+                    &(struct br_api_even){BR_SCAN, send, recv, count, type, reduction, 0}, options,
+                    true, op);
 }
 
 int braid_exscan(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -456,8 +443,8 @@ int braid_exscan(struct braid_comm *comm, const void *send, void *recv, size_t c
                  const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_exscan",
-                    &(struct call){BR_EXSCAN, send, recv, count, type, reduction, 0}, options,
-                    false, op);
+                    &(struct br_api_even){BR_EXSCAN, send, recv, count, type, reduction, 0},
+                    options, false, op);
 }
 
 int braid_exscan_init(struct braid_comm *comm, const void *send, void *recv, size_t count,
@@ -465,22 +452,22 @@ int braid_exscan_init(struct braid_comm *comm, const void *send, void *recv, siz
                       const struct braid_options *options, struct braid_op **op)
 {
     return api_call(comm, "braid_exscan_init",
-                    &(struct call){BR_EXSCAN, send, recv, count, type, reduction, 0}, options, true,
-                    op);
+                    &(struct br_api_even){BR_EXSCAN, send, recv, count, type, reduction, 0},
+                    options, true, op);
 }
 
 int braid_barrier(struct braid_comm *comm, const struct braid_options *options,
                   struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier", &(struct call){.collective = BR_BARRIER}, options, false,
-                    op);
+    return api_call(comm, "braid_barrier", &(struct br_api_even){.collective = BR_BARRIER}, options,
+                    false, op);
 }
 
 int braid_barrier_init(struct braid_comm *comm, const struct braid_options *options,
                        struct braid_op **op)
 {
-    return api_call(comm, "braid_barrier_init", &(struct call){.collective = BR_BARRIER}, options,
-                    true, op);
+    return api_call(comm, "braid_barrier_init", &(struct br_api_even){.collective = BR_BARRIER},
+                    options, true, op);
 }
 
 /* ---- point to point -------------------------------------------------------------------------- */

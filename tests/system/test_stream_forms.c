@@ -34,6 +34,8 @@ enum form {
     ALLTOALL,
     GATHER,
     SCATTER,
+    SCAN,
+    EXSCAN,
     FORMS
 };
 
@@ -66,7 +68,7 @@ static bool writes_blocks(enum form f)
 
 static bool writes(enum form f, int rank, int root)
 {
-    return (f != REDUCE && f != GATHER) || rank == root;
+    return f == EXSCAN ? rank > 0 : (f != REDUCE && f != GATHER) || rank == root;
 }
 
 static int32_t word(enum form f, int rank, size_t i)
@@ -92,7 +94,7 @@ static int32_t wanted(enum form f, int rank, int root, size_t count, size_t i)
     case SCATTER:
         return word(f, root, own + i);
     default:
-        for (int r = 0; r < RANKS; r++)
+        for (int r = 0; r < (f == SCAN ? rank + 1 : f == EXSCAN ? rank : RANKS); r++)
             sum += word(f, r, f == REDUCE_SCATTER ? own + i : i);
         return sum;
     }
@@ -116,8 +118,12 @@ static int call(struct braid_comm *comm, enum form f, const int32_t *in, int32_t
         return braid_alltoall_on_stream(comm, in, out, count, I32, NULL, stream);
     case GATHER:
         return braid_gather_on_stream(comm, in, out, count, I32, root, NULL, stream);
-    default:
+    case SCATTER:
         return braid_scatter_on_stream(comm, in, out, count, I32, root, NULL, stream);
+    case SCAN:
+        return braid_scan_on_stream(comm, in, out, count, I32, SUM, NULL, stream);
+    default:
+        return braid_exscan_on_stream(comm, in, out, count, I32, SUM, NULL, stream);
     }
 }
 
