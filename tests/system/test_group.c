@@ -122,7 +122,7 @@ static void *maker(void *argument)
 }
 
 /* Groups of all pairs, of all, and splits, each by a thread of its own, on all ranks in other
- * orders: more often than there are numbers. */
+ * orders. */
 static int at_once(struct braid_comm *comm, void *context)
 {
     enum { RANKS = 3, MAKERS = RANKS + 2 };
@@ -134,7 +134,7 @@ static int at_once(struct braid_comm *comm, void *context)
     for (int i = 0; i < MAKERS; i++) {
         struct maker *m = &makers[i];
 
-        *m = (struct maker){.comm = comm, .times = 100, .tag = (uint32_t)(i + 1)};
+        *m = (struct maker){.comm = comm, .times = 30, .tag = (uint32_t)(i + 1)};
         for (int r = 0; r < RANKS; r++)
             if (i >= RANKS || r != i)
                 m->ranks[m->n++] = r;
