@@ -187,7 +187,7 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
         struct br_unacked *unacked = br_container_of(node, struct br_unacked, node);
 
         if (unacked->message.tag == m->tag &&
-            (unacked->message.type == BR_MESSAGE_EAGER) == m->waiting.receives)
+            unacked->message.type == (m->waiting.receives ? BR_MESSAGE_EAGER : BR_MESSAGE_READY))
             unacked->expected = true;
     }
     br_peer_activate(w, peer);

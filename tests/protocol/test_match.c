@@ -281,6 +281,125 @@ static void forget_link__nobody_ever_receives(void **state)
     assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count - 1);
 }
 
+/* ---- announcements, and messages that are set aside ------------------------------------------ */
+
+#define LARGE 5000u
+
+static void announce(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t bytes)
+{
+    struct br_message m = {.type = BR_MESSAGE_ANNOUNCE,
+                           .sequence = sequence,
+                           .tag = tag,
+                           .bytes = bytes,
+                           .waiting = {.total = bytes}};
+
+    wire_message(x->links[0], &m, NULL, 0);
+    wired_turn(x, 0);
+}
+
+static void announce__waits_for_its_receive(void **state)
+{
+    static uint8_t to[LARGE];
+    uint64_t tag = br_tag_p2p(0, 0, 7);
+    struct br_transfer t = receive_of(tag, to, LARGE);
+    const struct br_list *at = NULL;
+    struct br_arrival arrival;
+    struct wired *x = *state;
+
+    announce(x, 0, tag, LARGE);
+    assert_int_equal(x->wires[0].buffers, 1);
+    assert_true(br_worker_next_arrival(x->w, &at, &arrival));
+    assert_int_equal(arrival.tag, tag);
+    assert_int_equal(arrival.bytes, LARGE);
+    assert_int_equal(arrival.peer, 1);
+    assert_false(br_worker_next_arrival(x->w, &at, &arrival));
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_non_null(wire_take(x->links[0], BR_MESSAGE_READY));
+    assert_int_equal(t.state, BR_TRANSFER_MATCHING);
+    assert_false(br_worker_find_arrival(x->w, tag, 1, &arrival));
+}
+
+static bool taken(void *context, int rank, uint64_t tag)
+{
+    return rank == 1 && tag == *(const uint64_t *)context;
+}
+
+/* Its READY has crossed it: the receive is there still, or has ended. */
+static void announce__after_its_receive(void **state)
+{
+    static uint8_t to[LARGE];
+    uint64_t tag = br_tag_p2p(0, 0, 7), ended = br_tag_p2p(0, 1, 7);
+    struct br_transfer t = receive_of(tag, to, LARGE);
+    struct wired *x = *state;
+
+    x->w->p2p = (struct br_p2p_hooks){.context = &ended, .is_taken = taken};
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    announce(x, 0, tag, LARGE);
+    announce(x, 1, ended, LARGE);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count);
+    assert_int_equal(t.state, BR_TRANSFER_MATCHING);
+}
+
+static void announce__malformed(void **state)
+{
+    struct wired *x = *state;
+
+    announce(x, 0, br_tag_p2p(0, 0, 7), 8); /* goes without */
+    assert_true(x->links[0]->closed);
+}
+
+/* What holds credits is copied, the credits go back, and it finds its receive all the same. */
+static void set_aside__gives_credits_back(void **state)
+{
+    struct wired *x = *state;
+    struct br_arrival arrival;
+    uint8_t to[1024];
+
+    for (uint32_t i = 0; i < BR_CREDITS_P2P_OWN; i++) {
+        assert_int_equal(br_worker_set_aside(x->w, 1), 0); /* few enough */
+        eager(x, 0, i, br_tag_p2p(0, i, 7), 1000);
+        wired_turn(x, 0);
+    }
+    assert_int_equal(x->wires[0].buffers, BR_CREDITS_P2P_OWN);
+    assert_int_equal(br_worker_set_aside(x->w, 1), BR_CREDITS_P2P_OWN);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_int_equal(x->w->unexpected.n_free, x->w->unexpected.count);
+    for (uint32_t i = BR_CREDITS_P2P_OWN; i-- > 0;) {
+        uint64_t tag = br_tag_p2p(0, i, 7);
+        struct br_transfer t = receive_of(tag, to, 1000);
+
+        assert_true(br_worker_find_arrival(x->w, tag, 1, &arrival));
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        for (uint32_t k = 0; k < 1000; k++)
+            assert_int_equal(to[k], (uint8_t)(tag * 31 + k));
+    }
+    assert_true(br_list_empty(&x->w->aside) && br_list_empty(&x->w->arrivals));
+}
+
+/* Over two rails a later message may come first. */
+static void arrivals__in_the_order_in_which_they_left(void **state)
+{
+    static const uint32_t sequences[] = {3, 1, 0, 2};
+    const struct br_list *at = NULL;
+    struct br_arrival arrival;
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        eager(x, (int)i % 2, sequences[i], br_tag_p2p(0, sequences[i], 7), 8);
+        wired_turn(x, 0);
+        assert_int_equal(br_worker_arrived_before(x->w, 1, 3), i == 3);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(br_worker_next_arrival(x->w, &at, &arrival));
+        assert_int_equal(arrival.sequence, i);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +417,11 @@ int main(void)
         WIRED_TEST(message__twice_before_its_receive, .rails = 1, .up = true),
         WIRED_TEST(forget_link__keeps_the_messages, .rails = 2, .up = true),
         WIRED_TEST(forget_link__nobody_ever_receives, .rails = 2, .up = true),
+        WIRED_TEST(announce__waits_for_its_receive, .rails = 1, .up = true),
+        WIRED_TEST(announce__after_its_receive, .rails = 1, .up = true),
+        WIRED_TEST(announce__malformed, .rails = 2, .up = true),
+        WIRED_TEST(set_aside__gives_credits_back, .rails = 1, .up = true),
+        WIRED_TEST(arrivals__in_the_order_in_which_they_left, .rails = 2, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,6 +212,33 @@ static void expected__message_of_a_lost_rail_leaves(void **state)
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
 }
 
+/* An announcement is for no receive that waits: it may find none, and would keep the credit. */
+static void expected__announcement_of_a_lost_rail_stays(void **state)
+{
+    struct wired *x = *state;
+
+    x->wires[0].room = 0;
+    for (uint32_t i = 0; i < BR_CREDITS_P2P; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    x->wires[0].room = -1;
+    t[40] = transfer(40, LARGE);
+    t[40].announces = true;
+    assert_int_equal(br_transfer_send(x->w, &t[40]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_ANNOUNCE), 1);
+    wired_cut(x, 0);
+    wire_forget(&x->wires[0]);
+    wire_message(
+        x->links[1],
+        &(struct br_message){.type = BR_MESSAGE_WAITING, .tag = tag_of(40), .bytes = LARGE}, NULL,
+        0); /* a send of the peer's, with the same tag by chance */
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_ANNOUNCE), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +248,7 @@ int main(void)
         WIRED_TEST(expected__small_send_leaves, .rails = 1, .up = true),
         WIRED_TEST(expected__ready_leaves, .rails = 1, .up = true),
         WIRED_TEST(expected__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
+        WIRED_TEST(expected__announcement_of_a_lost_rail_stays, .rails = 2, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
