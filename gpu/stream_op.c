@@ -32,15 +32,21 @@ struct block {
     struct CUctx_st *context; /* that knows it */
 };
 
+/* Passages, and their words. */
+struct chunk {
+    struct chunk *next;
+    struct words *words;      /* [BR_STREAM_OPS_CHUNK] */
+    struct CUctx_st *context; /* that they were allocated in */
+    int n;                    /* passages that have been used */
+    struct br_stream_op ops[BR_STREAM_OPS_CHUNK];
+};
+
 struct br_stream_ops {
     struct br_stream_op_memory source;
     const struct br_cuda *cuda;
-    struct words *words;      /* [BR_STREAM_OPS]; NULL: no stream has been seen yet */
-    struct CUctx_st *context; /* that they were allocated in */
+    struct chunk *chunks; /* the last first; NULL: no stream has been seen yet */
     struct block *blocks;
     bool tried; /* a stream has taken a wait */
-    int n;      /* passages that have been used */
-    struct br_stream_op ops[BR_STREAM_OPS];
 };
 
 int br_stream_ops_create(const struct br_stream_op_memory *memory, struct br_stream_ops **out)
@@ -59,17 +65,25 @@ static bool is_idle(const struct br_stream_op *op)
 
 bool br_stream_ops_idle(const struct br_stream_ops *ops)
 {
-    for (int i = 0; i < ops->n; i++)
-        if (!is_idle(&ops->ops[i]))
-            return false;
+    for (const struct chunk *chunk = ops->chunks; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (!is_idle(&chunk->ops[i]))
+                return false;
     return true;
 }
 
-static void free_words(const struct br_stream_ops *ops)
+/* words: free them, too; else a GPU may still write them. */
+static void free_chunks(struct br_stream_ops *ops, bool words)
 {
-    if (ops->words && !br_cuda_enter(ops->cuda, ops->context)) {
-        ops->cuda->host_free(ops->words);
-        br_cuda_leave(ops->cuda);
+    struct chunk *chunk;
+
+    while ((chunk = ops->chunks)) {
+        ops->chunks = chunk->next;
+        if (words && !br_cuda_enter(ops->cuda, chunk->context)) {
+            ops->cuda->host_free(chunk->words);
+            br_cuda_leave(ops->cuda);
+        }
+        free(chunk);
     }
 }
 
@@ -89,8 +103,7 @@ void br_stream_ops_destroy(struct br_stream_ops *ops)
         }
         free(block);
     }
-    if (idle)
-        free_words(ops);
+    free_chunks(ops, idle);
     free(ops);
 }
 
@@ -150,21 +163,24 @@ static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Words for all, the first time. */
-static int make_words(struct br_stream_ops *ops, struct CUctx_st *primary)
+/* Passages without memory, and their words. */
+static int make_chunk(struct br_stream_ops *ops, struct CUctx_st *primary)
 {
-    size_t bytes = BR_STREAM_OPS * sizeof(struct words);
+    size_t bytes = BR_STREAM_OPS_CHUNK * sizeof(struct words);
+    struct chunk *chunk = calloc(1, sizeof *chunk);
     br_cuda_result result;
     void *memory = NULL;
 
-    if (ops->words)
-        return 0;
+    if (!chunk)
+        return br_error(ENOMEM, "no memory for passages of streams");
     result = ops->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
-    if (result != BR_CUDA_SUCCESS)
+    if (result != BR_CUDA_SUCCESS) {
+        free(chunk);
         return br_cuda_error(ops->cuda, result, "%zu bytes of pinned host memory", bytes);
+    }
     memset(memory, 0, bytes);
-    ops->words = memory;
-    ops->context = primary;
+    *chunk = (struct chunk){.next = ops->chunks, .words = memory, .context = primary};
+    ops->chunks = chunk;
     return 0;
 }
 
@@ -226,20 +242,32 @@ static struct br_stream_op *stream_op_choose(struct br_stream_ops *ops, size_t b
 {
     struct br_stream_op *best = NULL;
 
-    for (int i = 0; i < ops->n; i++) {
-        struct br_stream_op *one = &ops->ops[i];
-        bool better =
-            !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
-                                           : one->bytes > best->bytes);
+    for (struct chunk *chunk = ops->chunks; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++) {
+            struct br_stream_op *one = &chunk->ops[i];
+            bool better =
+                !best || (best->bytes >= bytes ? one->bytes >= bytes && one->bytes < best->bytes
+                                               : one->bytes > best->bytes);
 
-        if (better && is_idle(one))
-            best = one;
-    }
-    if (!best && ops->n < BR_STREAM_OPS) {
-        best = &ops->ops[ops->n];
-        best->words = &ops->words[ops->n++];
-    }
+            if (better && is_idle(one))
+                best = one;
+        }
     return best;
+}
+
+/* One that has not been used yet. */
+static int stream_op_add(struct br_stream_ops *ops, struct CUctx_st *primary,
+                         struct br_stream_op **out)
+{
+    struct chunk *chunk = ops->chunks;
+    int rc = chunk && chunk->n < BR_STREAM_OPS_CHUNK ? 0 : make_chunk(ops, primary);
+
+    if (rc)
+        return rc;
+    chunk = ops->chunks;
+    *out = &chunk->ops[chunk->n];
+    (*out)->words = &chunk->words[chunk->n++];
+    return 0;
 }
 
 static int stream_op_take(struct br_stream_ops *ops, struct CUctx_st *primary, size_t bytes,
@@ -249,13 +277,11 @@ static int stream_op_take(struct br_stream_ops *ops, struct CUctx_st *primary, s
 
     if (rc)
         return rc;
-    rc = make_words(ops, primary);
-    if (!rc) {
-        *out = stream_op_choose(ops, bytes);
-        rc = *out ? make_memory(ops, *out, primary, bytes)
-                  : br_error(EAGAIN, "%d operations are in streams; synchronise one of them",
-                             BR_STREAM_OPS);
-    }
+    *out = stream_op_choose(ops, bytes);
+    if (!*out)
+        rc = stream_op_add(ops, primary, out);
+    if (!rc)
+        rc = make_memory(ops, *out, primary, bytes);
     br_cuda_leave(ops->cuda);
     return rc;
 }
@@ -273,8 +299,9 @@ static br_cuda_result stream_op_find(const struct br_cuda *cuda, const _Atomic u
 static br_cuda_result try_waiting(struct br_stream_ops *ops, struct CUstream_st *stream)
 {
     br_cuda_pointer probe;
-    br_cuda_result result =
-        ops->tried ? BR_CUDA_SUCCESS : stream_op_find(ops->cuda, &ops->words->probe, &probe);
+    br_cuda_result result = ops->tried
+                                ? BR_CUDA_SUCCESS
+                                : stream_op_find(ops->cuda, &ops->chunks->words->probe, &probe);
 
     if (ops->tried || result != BR_CUDA_SUCCESS)
         return result;

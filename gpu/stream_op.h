@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_STREAM_OPS 1024 /* The most operations that are under way at once. */
+#define BR_STREAM_OPS_CHUNK 1024 /* Room is made for so many operations at a time. */
 
 struct br_stream_op;
 struct br_stream_ops;
@@ -62,8 +62,7 @@ bool br_stream_ops_idle(const struct br_stream_ops *ops);
  * Returns 0, and *out is the caller's until br_stream_op_release(). Or returns a negative errno
  * with a message, and the stream does not wait for anything: -EOPNOTSUPP when the driver is too old
  * or the stream is being captured; -EINVAL when CUDA does not know the stream or no context is
- * current; -ENOMEM; -EAGAIN when BR_STREAM_OPS are under way; or the errors of br_cuda_driver() and
- * of the driver's calls.
+ * current; -ENOMEM; or the errors of br_cuda_driver() and of the driver's calls.
  */
 int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan *plan,
                        struct br_stream_op **out);

@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
@@ -61,6 +62,8 @@ static int probe(struct braid_comm *comm, const char *name, int peer,
     size_t room;
     int rc = probe_check(comm, name, peer, given, found, out, &options, &room);
 
+    if (!rc && timeout_ms)
+        rc = br_completion_may_block(name);
     if (rc)
         return rc;
     context = comm->context;
@@ -126,6 +129,8 @@ int braid_notification(struct braid_comm *comm, int timeout_ms, int *found,
         rc = br_error(EINVAL, "%s: nowhere to store what is found", name);
     if (!rc)
         rc = br_sized_room(name, "braid_notification", notification, sizeof taken, &room);
+    if (!rc && timeout_ms)
+        rc = br_completion_may_block(name);
     if (rc)
         return rc;
     now = br_comm_now(comm);

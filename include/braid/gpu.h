@@ -49,13 +49,13 @@ extern "C" {
  * Errors. What the call returns: -EOPNOTSUPP (the stream is being captured into a graph: an
  * operation cannot be replayed, end the capture before the call; or the driver is older than that
  * of CUDA 11.7), -EINVAL (an argument; a default stream without a current context), -ENOMEM (host
- * memory cannot be pinned), -EAGAIN (1,024 operations are in streams, each with pinned memory of
- * its own), -ECANCELED (the communicator has failed before), -ENOENT, -ENOSYS, -ENODEV, -EIO (CUDA
- * cannot be used). Nothing has been submitted then, the stream waits for nothing, other ranks wait
- * for this one until their deadline. When it fails later, a lost rank, its deadline because a
- * kernel before it never ends, braid_comm_abort(), the stream goes on: what is in recv is
- * undefined, the communicator has failed, and the error is what braid_comm_error() returns from
- * then on; every later call fails with its message. A kernel that fails is found by the deadline.
+ * memory cannot be pinned), -ECANCELED (the communicator has failed before), -ENOENT, -ENOSYS,
+ * -ENODEV, -EIO (CUDA cannot be used). Nothing has been submitted then, the stream waits for
+ * nothing, other ranks wait for this one until their deadline. When it fails later, a lost rank,
+ * its deadline because a kernel before it never ends, braid_comm_abort(), the stream goes on: what
+ * is in recv is undefined, the communicator has failed, and the error is what braid_comm_error()
+ * returns from then on; every later call fails with its message. A kernel that fails is found by
+ * the deadline.
  *
  * The stream copies a GPU's memory to pinned host memory and back; that of all operations which are
  * in streams at once is kept for later ones: the first time that so much is wanted the call blocks

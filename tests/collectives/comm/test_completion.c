@@ -245,14 +245,18 @@ static void done__submits_the_next_without_nesting(void **state)
 static void block(void *context, int result)
 {
     struct told *told = context;
+    struct braid_received received = {0};
     struct braid_comm *part;
+    int found;
 
     told->got[0] = braid_barrier(comm, NULL, NULL);
     told->got[1] = braid_send(comm, in, 4, 0, NULL, NULL);
     told->got[2] = braid_wait(told->other, -1);
     told->got[3] = braid_comm_split(comm, 0, 0, &part);
     told->got[4] = braid_finalize(comm);
-    told->got[5] = braid_comm_error(comm);
+    told->got[5] = braid_probe(comm, 0, NULL, -1, &found, &received);
+    told->got[6] = braid_probe(comm, 0, NULL, 0, &found, &received);
+    told->got[7] = braid_comm_error(comm);
     note(context, result);
 }
 
@@ -265,9 +269,10 @@ static void done__must_not_block(void **state)
     assert_int_equal(braid_recv(comm, told.message, 4, 0, NULL, &told.other), 0);
     assert_int_equal(braid_barrier(comm, &options, NULL), 0);
     await(&told);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         assert_int_equal(told.got[i], -EDEADLK);
-    assert_int_equal(told.got[5], 0);
+    assert_int_equal(told.got[6], 0);
+    assert_int_equal(told.got[7], 0);
     assert_int_equal(braid_send(comm, in, 4, 0, NULL, NULL), 0);
     assert_int_equal(braid_wait(told.other, -1), 0);
 }
