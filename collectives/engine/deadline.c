@@ -210,7 +210,8 @@ void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
 void br_deadline_check(struct br_engine *engine, uint64_t now)
 {
     struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,
-                               &engine->storing,     &engine->receives, &engine->flushes};
+                               &engine->from_self,   &engine->storing,  &engine->receives,
+                               &engine->flushes};
     uint64_t next = UINT64_MAX;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

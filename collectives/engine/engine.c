@@ -41,6 +41,7 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->collectives);
     br_list_init(&engine->messages);
     br_list_init(&engine->to_self);
+    br_list_init(&engine->from_self);
     br_list_init(&engine->flushes);
     br_receives_init(engine);
     br_list_init(&engine->storing);
@@ -399,8 +400,8 @@ static int engine_fail(struct br_engine *engine)
         return 0; /* links are still open, or GPUs copy */
     br_list_init(&engine->ready);
     return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
-           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->receives) +
-           end_failed(engine, &engine->flushes);
+           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->from_self) +
+           end_failed(engine, &engine->receives) + end_failed(engine, &engine->flushes);
 }
 
 static int take_ended(struct br_engine *engine)
@@ -486,7 +487,8 @@ struct br_operation *br_engine_ended(struct br_engine *engine)
 uint64_t br_engine_next_deadline(const struct br_engine *engine)
 {
     bool idle = br_list_empty(&engine->collectives) && br_list_empty(&engine->messages) &&
-                br_list_empty(&engine->to_self) && br_list_empty(&engine->receives);
+                br_list_empty(&engine->to_self) && br_list_empty(&engine->from_self) &&
+                br_list_empty(&engine->receives);
 
     if (br_staging_busy(engine))
         return engine->worker->now + BR_STAGING_POLL_NS;

@@ -57,8 +57,8 @@ struct br_engine {
     struct br_group all;
     struct br_list collectives; /* operations under way, the oldest first */
     struct br_list messages;    /* messages and accesses under way */
-    /* sends and receives of this rank with itself, each waiting for the other */
-    struct br_list to_self;
+    /* sends of this rank to itself, and its receives from itself, that wait for their other end */
+    struct br_list to_self, from_self;
     /* receives that wait for a message to learn from, in the order of submission (receives.c) */
     struct br_list receives;
     uint64_t receives_seen; /* the worker's `p2p_messages` when they were last looked through */

@@ -78,18 +78,20 @@ void br_p2p_match_self(struct br_engine *engine, struct br_operation *send,
 
 static void submit_to_self(struct br_engine *engine, struct br_operation *op)
 {
+    struct br_list *mine = is_send(op) ? &engine->to_self : &engine->from_self,
+                   *others = is_send(op) ? &engine->from_self : &engine->to_self;
     struct br_operation *other = NULL;
 
-    br_list_for_each (node, &engine->to_self) {
+    br_list_for_each (node, others) {
         struct br_operation *waits = br_container_of(node, struct br_operation, node);
 
-        if (waits->kind != op->kind && waits->group == op->group && waits->tag == op->tag &&
-            waits->claimed == op->claimed && (!op->claimed || waits->claim == op->claim)) {
+        if (waits->group == op->group && waits->tag == op->tag && waits->claimed == op->claimed &&
+            (!op->claimed || waits->claim == op->claim)) {
             other = waits;
             break;
         }
     }
-    br_list_push_back(&engine->to_self, &op->node);
+    br_list_push_back(mine, &op->node);
     if (other) {
         br_p2p_match_self(engine, is_send(op) ? op : other, is_send(op) ? other : op);
     } else if (is_send(op)) {

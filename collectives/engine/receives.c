@@ -81,8 +81,7 @@ static bool receives_find(struct br_engine *engine, const struct wanted *w, stru
     br_list_for_each (node, &engine->to_self) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
 
-        if (op->kind != BR_OPERATION_SEND || op->claimed || op->group != w->group ||
-            !tags_match(op->tag, w->tag, w->ignore))
+        if (op->claimed || op->group != w->group || !tags_match(op->tag, w->tag, w->ignore))
             continue;
         if (any && found->arrival.number < op->claim)
             break;
