@@ -32,7 +32,7 @@ library "$source" "$scratch/new.so"
 cat > "$scratch/growth" << 'RULE'
 [suppress_type]
 type_kind = struct
-name_not_regexp = ^braid_(key|layer|parameter_layer)$
+name_not_regexp = ^braid_(id|key|layer|parameter_layer)$
 has_data_member_inserted_at = end
 RULE
 rc=0
