@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -28,6 +29,19 @@ static struct braid_stats stats_of(struct braid_comm *comm)
     return stats;
 }
 
+/* Bytes of memory that this process has. */
+static double resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    long all, pages = 0;
+
+    if (!file || fscanf(file, "%ld %ld", &all, &pages) != 2)
+        pages = 0;
+    if (file)
+        fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
 /* The i-th is on communicator i % PARTS. Rank 0 is far ahead of the others. */
 static int all_reduces(struct braid_comm *comm, void *context)
 {
@@ -37,6 +51,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
     int32_t *data = malloc((size_t)n * (size_t)elements * sizeof *data);
     struct braid_comm *comms[PARTS] = {comm};
     uint64_t late = stats_of(comm).late_allocations;
+    double before, most;
 
     CHECK(ops && data, "no memory");
     for (int i = 1; i < PARTS; i++)
@@ -45,6 +60,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
         data[i] = i + rank;
     if (rank) /* so that nothing has ended on rank 0 */
         ranks_await(0, 1);
+    before = resident();
     for (int i = 0; i < n; i++) {
         int32_t *at = data + (ptrdiff_t)i * elements;
 
@@ -60,6 +76,7 @@ static int all_reduces(struct braid_comm *comm, void *context)
         CHECK(stats_of(comm).late_allocations > late, "the pool has not grown");
         ranks_tell(0);
     }
+    most = resident();
     for (int k = 0; k < n; k++) {
         int i = (k * 7919 + rank) % n; /* a prime: in another order on each rank */
 
@@ -69,6 +86,9 @@ static int all_reduces(struct braid_comm *comm, void *context)
         CHECK(data[i] == i * size + size * (size - 1) / 2, "element %d is %d", i, data[i]);
     for (int i = 0; i < n; i++) /* the places have been used again */
         RETURNS(-EINVAL, braid_wait(ops[i], 0));
+    if (!rank && most - before > 100e6)
+        CHECK(resident() - before < (most - before) / 4, "of %.0f MB for operations %.0f are kept",
+              (most - before) / 1e6, (resident() - before) / 1e6);
     free(data);
     free(ops);
     return braid_barrier(comm, NULL, NULL);

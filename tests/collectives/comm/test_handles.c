@@ -7,7 +7,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -80,6 +84,41 @@ static void operation__is_recognised_after_many_others(void **state)
         SAYS(-EINVAL, GONE, braid_wait(old[0], 0));
         SAYS(-EINVAL, GONE, braid_wait(ops[0], 0));
     }
+}
+
+/* Until there is no memory for another; the others end, and then there is room again. */
+static void operation__as_many_as_memory_holds(void **state)
+{
+    const char *sanitize = getenv("BRAID_SANITIZE"); /* which has address space of its own */
+    struct braid_op *op, *last = NULL;
+    struct rlimit before, limit;
+    uint64_t word;
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    int n = 0, rc = 0;
+
+    (void)state;
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%ld", &pages), 1);
+    fclose(file);
+    if (sanitize && *sanitize)
+        skip();
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (64u << 20);
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    while (n < 1000000 && !(rc = braid_recv(comm, &word, 8, 0, NULL, &op))) {
+        last = op;
+        n++;
+    }
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    if (rc != -ENOMEM || op || !says_all(braid_last_error(), "rank 0|operations are outstanding"))
+        fail_msg("%d after %d operations: %s", rc, n, braid_last_error());
+    assert_true(n > 10000);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(braid_send(comm, in, 8, 0, NULL, NULL), 0);
+    assert_int_equal(braid_wait(last, -1), 0);
+    assert_int_equal(braid_wait(start(NULL), -1), 0);
 }
 
 static void *wait_for_it(void *op)
@@ -263,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
         cmocka_unit_test_setup_teardown(operation__is_recognised_after_many_others, join, leave),
+        cmocka_unit_test_setup_teardown(operation__as_many_as_memory_holds, join, leave),
         cmocka_unit_test_setup_teardown(operation__is_waited_for_by_one_of_two_threads, join,
                                         leave),
         cmocka_unit_test_setup_teardown(operation__handle_of_a_failing_call_is_null, join, leave),
