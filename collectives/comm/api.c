@@ -18,6 +18,7 @@
 #include "collectives/comm/handles.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
+#include "collectives/comm/reductions.h"
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 #include "collectives/comm/memory.h"
@@ -52,6 +53,8 @@ int br_api_check_options(const char *name, const struct braid_options **options,
         return br_error(EINVAL,
                         "%s: timeout_ms is %d; it must not be negative (0: the communicator's)",
                         name, (*options)->timeout_ms);
+    if ((unsigned)(*options)->order > BRAID_ORDER_RANKS)
+        return br_error(EINVAL, "%s: there is no order %d", name, (int)(*options)->order);
     return 0;
 }
 
@@ -90,7 +93,8 @@ int br_api_check_values(const struct braid_comm *comm, const char *name,
 
     if ((unsigned)type >= BRAID_TYPES)
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)type);
-    if (br_collective_reduces(collective) && (rc = br_reduction_check(name, type, reduction)))
+    if (br_collective_reduces(collective) &&
+        (rc = br_reductions_check(comm, name, type, reduction)))
         return rc;
     if ((collective == BR_SCAN || collective == BR_EXSCAN) && reduction == BRAID_AVG)
         return br_error(EINVAL, "%s: avg is of all ranks; there is none of the first few", name);
@@ -136,12 +140,14 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
                           struct br_operation *op)
 {
     op->timeout = comm->context->settings.timeout;
+    op->by_rank = comm->context->settings.order == BRAID_ORDER_RANKS;
     if (!options)
         return;
     op->priority = options->priority;
     op->tag = options->tag;
     op->done = options->done;
     op->done_context = options->context;
+    op->by_rank |= options->order == BRAID_ORDER_RANKS;
     if (options->timeout_ms)
         op->timeout = (uint64_t)options->timeout_ms * BR_MS;
     if (options->algorithm && strcmp(options->algorithm, "auto") != 0)
@@ -178,7 +184,7 @@ static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
     op->collective = c->collective;
     op->count = c->count;
     op->type = c->type;
-    op->reduction = c->reduction;
+    br_reductions_apply(comm, c->reduction, op);
     op->root = c->root;
     op->send = api_reads(comm, c) ? c->send : c->recv;
     op->recv = c->recv;

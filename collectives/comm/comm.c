@@ -26,6 +26,8 @@
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
+#include "collectives/comm/reductions.h"
+#include "collectives/engine/user_reduction.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/comm/settings.h"
 #include "collectives/comm/split.h"
@@ -76,6 +78,8 @@ int br_comm_check(const struct braid_comm *comm, const char *name)
             "%s: this process is a fork of rank %d, whose communicator only that process can use; "
             "braid_init() makes one of its own here",
             name, comm->context->rank);
+    if (br_user_reduction_runs)
+        return br_error(EDEADLK, "%s: the function of a reduction must not call braid", name);
     return 0;
 }
 
@@ -697,5 +701,6 @@ void br_comm_destroy(struct braid_comm *comm)
 {
     comm->context->gpu->remove_executors(comm);
     br_shm_executor_destroy(comm);
+    br_reductions_close(comm);
     comm->group = NULL;
 }

@@ -26,6 +26,8 @@ struct braid_comm {
     struct br_executor *executors; /* its chain (executor.h) */
     struct br_shm_executor *shm;   /* NULL: not all its ranks share this host */
     _Atomic int outstanding;       /* operations submitted and not ended */
+    /* of the program's own (reductions.c); NULL: none was created. Under the pool's lock */
+    struct br_reduction_place *reductions;
     /* of collectives; the same on all ranks; under the lock, as all below */
     uint64_t next_sequence;
     struct br_backlog backlog;              /* its collectives */

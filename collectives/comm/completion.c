@@ -35,6 +35,7 @@
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
+#include "collectives/engine/user_reduction.h"
 
 /* whose `done` this thread is in */
 static _Thread_local __attribute__((tls_model("initial-exec"))) const struct br_operation *own;
@@ -51,6 +52,8 @@ bool br_completion_is_own(const struct br_operation *op)
 
 int br_completion_may_block(const char *name)
 {
+    if (br_user_reduction_runs)
+        return br_error(EDEADLK, "%s: the function of a reduction must not call braid", name);
     return own ? br_error(EDEADLK, "%s: a `done` of braid_options must not wait for anything", name)
                : 0;
 }

@@ -333,6 +333,8 @@ int br_settings_read_trace(struct br_settings *s, int64_t details)
 
 int br_settings_read(const struct braid_config *config, struct br_settings *s)
 {
+    static const char *const orders[] = {
+        [BRAID_ORDER_ANY] = "any", [BRAID_ORDER_RANKS] = "ranks", NULL};
     struct braid_config copy;
     const struct braid_config *c = &copy;
     int rc;
@@ -352,7 +354,8 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = comm_settings_read_text(NULL, "BRAID_CALIBRATION", "", s->calibration,
                                       sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
-        (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)))
+        (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)) ||
+        (rc = br_env_choice("BRAID_ORDER", orders, BRAID_ORDER_ANY, &s->order)))
         return rc;
     rc = expand_devices(s);
     if (rc)

@@ -63,6 +63,7 @@ struct br_settings {
     int pin_cpu;          /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
     int gpu_reduce;       /* enum br_gpu_reduce */
+    int order;            /* enum braid_order, of calls that name none */
     bool gpu_direct;      /* NICs may read and write memory of GPUs themselves */
 };
 

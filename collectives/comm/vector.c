@@ -14,6 +14,7 @@
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
+#include "collectives/comm/reductions.h"
 #include "collectives/engine/operation.h"
 #include "collectives/schedule/type.h"
 
@@ -162,7 +163,7 @@ static int vector_fill(const struct vector_call *c, struct br_operation *op)
     op->kind = BR_OPERATION_COLLECTIVE;
     op->collective = c->collective;
     op->type = c->type;
-    op->reduction = c->reduction;
+    br_reductions_apply(op->comm, c->reduction, op);
     op->root = c->root;
     op->send = from_first(&c->send, extents[BR_INPUT].first * size);
     op->recv = from_first(&c->recv, extents[BR_OUTPUT].first * size);

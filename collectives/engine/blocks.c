@@ -51,7 +51,7 @@ const char *br_blocks_choice(const struct br_operation *op, uint32_t n, size_t *
     *count = 0;
     if (!br_blocks_known(op))
         return named ? op->algorithm : straight;
-    if (!named && n > 3 && total * br_type_size(op->type) >= UNEVEN_RING &&
+    if (!named && !op->by_rank && n > 3 && total * br_type_size(op->type) >= UNEVEN_RING &&
         op->count > 2 * total / (n - 1))
         return "ring";
     for (*count = 1; *count < mean; *count *= 2)

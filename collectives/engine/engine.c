@@ -144,7 +144,8 @@ static int check_arguments(const struct br_group *group, const struct br_operati
     if (!br_type_size(op->type))
         return br_error(EINVAL, "%s: there is no data type %d", br_collective_name(op->collective),
                         (int)op->type);
-    if (br_collective_reduces(op->collective) && !br_type_has_reduction(op->type, op->reduction))
+    if (br_collective_reduces(op->collective) && !op->user.function &&
+        !br_type_has_reduction(op->type, op->reduction))
         return br_reduction_check(br_collective_name(op->collective), op->type, op->reduction);
     if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
         return br_error(EINVAL, "%s: there is no root %d among %d ranks",
@@ -183,6 +184,7 @@ static int engine_choose(struct br_group *group, const struct br_operation *op, 
     if (br_blocks_uneven(op))
         text = br_blocks_choice(op, (uint32_t)group->size, &count);
     group->plan_cache.disjoint_trees = group->epochs[view % 2];
+    group->plan_cache.by_rank = op->by_rank && br_collective_reduces(op->collective);
     return br_plan_cache_choose(&group->plan_cache, op->collective, br_cost_class_of(size), text,
                                 count * size, tuning);
 }

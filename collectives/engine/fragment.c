@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
-#include "collectives/engine/reduce.h"
+#include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
 
 #define LEAST_QUANTUM 4096u /* bytes of one source: less is all overhead */
@@ -181,9 +181,9 @@ static void reduce_on_receive(void *context, uint32_t offset, const uint8_t *byt
         from[i] = sources[i].recv >= 0 && !fragment->steps[sources[i].recv].ended
                       ? bytes
                       : (const uint8_t *)source_address(fragment, &sources[i]) + offset;
-    rc = br_reduce(fragment->op->type, fragment->op->reduction,
-                   br_fragment_address(fragment, &step->span) + offset, from, (int)step->n_sources,
-                   length / size, step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+    rc = br_reduce_operation(fragment->op, br_fragment_address(fragment, &step->span) + offset,
+                             from, (int)step->n_sources, length / size,
+                             step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
     if (rc) /* not the arguments: they were checked at submit */
         br_worker_fail(fragment->engine->worker, -rc, br_error_message());
 }
@@ -406,9 +406,8 @@ static int fragment_compute(struct br_engine *engine, const struct br_fragment *
     }
     for (uint32_t i = 0; i < step->n_sources; i++)
         engine->sources[i] = (const uint8_t *)source_address(fragment, &sources[i]) + offset;
-    return br_reduce(fragment->op->type, fragment->op->reduction, to + offset, engine->sources,
-                     (int)step->n_sources, n,
-                     step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
+    return br_reduce_operation(fragment->op, to + offset, engine->sources, (int)step->n_sources, n,
+                               step->flags & BR_STEP_FINAL ? fragment->op->group->size : 0);
 }
 
 void br_fragment_step_reduced(struct br_engine *engine, struct br_fragment_step *rs)

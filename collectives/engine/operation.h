@@ -54,6 +54,13 @@ enum br_shm_role {
     BR_SHM_ROLE_ENGINE, /* the engine's, behind one of these */
 };
 
+/* A reduction of the program's own (braid_reduction_create()). */
+struct br_user_reduction {
+    braid_reduce_function *function;
+    void *context;
+    bool commutative;
+};
+
 struct br_backlog;
 struct br_group;
 struct br_stream_op;
@@ -109,6 +116,8 @@ struct br_operation {
     struct br_blocks blocks[BR_SCRATCH];
     enum braid_type type;
     enum braid_reduction reduction;
+    struct br_user_reduction user; /* of the program's own reduction; no function: braid's */
+    bool by_rank;                  /* values are combined in the order of the ranks */
     int root, peer; /* ranks of the group; key.rank of an access is a rank of the job */
     int32_t priority;
     uint32_t tag;

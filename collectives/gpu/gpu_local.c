@@ -59,8 +59,8 @@ static bool gpu_local_takes(struct br_executor *executor, struct br_operation *o
     bool asks = op->collective == BR_ALLREDUCE && !op->algorithm[0] &&
                 br_gpu_has_kernel(op->type, op->reduction);
 
-    if (asks && gpu_local->gpu_hosts)
-        asks = gpu_local_uses_hosts(op);
+    if (asks && gpu_local->gpu_hosts) /* which add up the sums of hosts: not in the ranks' order */
+        asks = gpu_local_uses_hosts(op) && !op->by_rank;
     if (gpu_local->context->worker->failed || op->kind != BR_OPERATION_COLLECTIVE ||
         (!asks && br_list_empty(&gpu_local->shm->queue)))
         return false;

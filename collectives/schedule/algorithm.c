@@ -102,6 +102,15 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     return true;
 }
 
+bool br_algorithm_by_rank(enum br_algorithm algorithm, enum br_collective collective)
+{
+    bool ours = BIT(collective) & SCANS ? algorithm == BR_CHAIN
+                                        : algorithm == BR_FLAT || algorithm == BR_DIRECT;
+
+    return ours && br_collective_reduces(collective) &&
+           algorithms[algorithm].collectives & BIT(collective);
+}
+
 bool br_algorithm_digits(enum br_algorithm algorithm)
 {
     return algorithm == BR_TREE || algorithm == BR_BRUCK || algorithm == BR_DISSEMINATION;

@@ -54,6 +54,11 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm);
  * rank is ignored. */
 int br_algorithm_check(const struct br_schedule_request *request);
 
+/* Does the algorithm do this collective, which reduces, and combine the values of all ranks from
+ * left to right in their order, so that the bits of an element depend on nothing else? All in one
+ * step, but for scans: each rank adds its own to the result of the one before. */
+bool br_algorithm_by_rank(enum br_algorithm algorithm, enum br_collective collective);
+
 /* Does the algorithm go digit by digit where the request has a shape (direct dimensions with all
  * ranks), as in a BCube? */
 bool br_algorithm_digits(enum br_algorithm algorithm);

@@ -18,7 +18,7 @@
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
-#include "collectives/engine/reduce.h"
+#include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
 #include "transport/shm/shm.h"
 
@@ -135,7 +135,7 @@ static void executor_reduce(const struct br_shm_executor *shm, const struct br_o
 
     for (uint32_t r = 0; r < shm->n; r++)
         in[r] = (const uint8_t *)executor_part(shm, op, r) + skip;
-    br_reduce(op->type, op->reduction, op->recv, in, (int)shm->n, op->count, (int)shm->n);
+    br_reduce_operation(op, op->recv, in, (int)shm->n, op->count, (int)shm->n);
 }
 
 static void executor_copy(void *out, const void *in, size_t bytes)

@@ -292,6 +292,7 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
         return NULL;
     }
     op.group = comm->group;
+    op.by_rank = comm->context->settings.order == BRAID_ORDER_RANKS;
     if (br_collective_find(collective, &op.collective))
         return NULL;
     br_progress_lock(comm->context);

@@ -2,6 +2,7 @@
 #include "collectives/tuning/plan_cache.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,11 +87,45 @@ static int plan_cache_reuse(const struct br_plan_cache *cache, enum br_collectiv
     int rc;
 
     cache->shared_with->disjoint_trees = cache->disjoint_trees;
+    cache->shared_with->by_rank = cache->by_rank;
     rc = br_plan_cache_choose(cache->shared_with, collective, class, text, bytes, &theirs);
     if (!rc)
         *tuning = (struct br_tuning){.config = theirs->config->config,
                                      .chunk_bytes = theirs->chunk_bytes,
                                      .seconds = theirs->seconds};
+    return rc;
+}
+
+/* Takes the algorithm if it is the cheapest so far. */
+static int plan_cache_try(const struct br_plan_cache *cache, const struct br_cost_model *model,
+                          enum br_collective collective, enum br_algorithm algorithm, size_t bytes,
+                          struct br_tuning *tuning)
+{
+    struct br_algorithm_config config;
+    struct br_tuning trial = {.fragments = 0};
+    int rc;
+
+    if (!br_algorithm_by_rank(algorithm, collective))
+        return 0;
+    rc = br_algorithm_config_parse(model->topology, br_algorithm_name(algorithm), &config);
+    if (!rc)
+        rc = br_tuning_choose_methods(model, collective, cache->n, (double)bytes, &config, &trial);
+    if (!rc && trial.seconds < tuning->seconds)
+        *tuning = trial;
+    return rc;
+}
+
+/* The cheapest one that combines in the order of the ranks. */
+static int plan_cache_choose_by_rank(const struct br_plan_cache *cache,
+                                     const struct br_cost_model *model,
+                                     enum br_collective collective, size_t bytes,
+                                     struct br_tuning *tuning)
+{
+    int rc = 0;
+
+    tuning->seconds = INFINITY;
+    for (int a = 0; a < BR_ALGORITHMS && !rc; a++)
+        rc = plan_cache_try(cache, model, collective, (enum br_algorithm)a, bytes, tuning);
     return rc;
 }
 
@@ -110,12 +145,20 @@ static int plan_cache_decide(struct br_plan_cache *cache, enum br_collective col
     model.gamma = br_cost_gamma(cache->model, class);
     if (class != BR_COST_4_BYTES && br_collective_reduces(collective)) /* measured was float32 */
         model.n_measured = 0;
+    if (is_auto(text) && cache->by_rank)
+        return plan_cache_choose_by_rank(cache, &model, collective, bytes, tuning);
     if (is_auto(text) && collective == BR_ALLREDUCE && bytes >= BR_DISJOINT_TREES_MIN_BYTES &&
         cache->disjoint_trees && cache->disjoint_trees->broken)
         text = br_algorithm_name(BR_DISJOINT_TREES);
     if (is_auto(text))
         return br_tuning_choose(&model, collective, cache->n, (double)bytes, tuning);
     rc = br_algorithm_config_parse(&topology, text, &config);
+    if (!rc && cache->by_rank && !br_algorithm_by_rank(config.algorithm, collective))
+        rc = br_error(EINVAL,
+                      "algorithm %s does not combine in the order of the ranks, which "
+                      "BRAID_ORDER_RANKS asks for; auto chooses one that does: direct or flat, of "
+                      "scans chain",
+                      br_algorithm_name(config.algorithm));
     if (rc)
         return rc;
     return br_tuning_choose_methods(&model, collective, cache->n, (double)bytes, &config, tuning);
@@ -132,7 +175,7 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
 
     if (!known->config || known->collective != collective || known->class != class ||
         known->bytes != bytes || known->disjoint_trees != cache->disjoint_trees ||
-        strcmp(known->text, text) != 0) {
+        known->by_rank != cache->by_rank || strcmp(known->text, text) != 0) {
         rc = plan_cache_decide(cache, collective, class, text, bytes, &tuning);
         if (rc)
             return rc;
@@ -146,7 +189,8 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
                                          "",
                                          tuning.chunk_bytes,
                                          tuning.seconds,
-                                         cache->disjoint_trees};
+                                         cache->disjoint_trees,
+                                         cache->by_rank};
         snprintf(known->text, sizeof known->text, "%s", text);
     }
     *out = known;

@@ -38,6 +38,7 @@ struct br_plan_tuning {
     size_t chunk_bytes;           /* of its fragments (schedule.h) */
     double seconds;               /* that it should take; 0: not estimated, as it was named */
     const struct br_disjoint_trees *disjoint_trees; /* when it was chosen */
+    bool by_rank;                                   /* as the cache had it */
 };
 
 #define BR_PLAN_TUNINGS 256
@@ -48,6 +49,8 @@ struct br_plan_cache {
     struct br_topology flat; /* when the model has none */
     /* of the links that work, for the next choice (epochs.h); borrowed, NULL: not known */
     const struct br_disjoint_trees *disjoint_trees;
+    /* the next choice is among those that combine in the order of the ranks */
+    bool by_rank;
     /* of another rank in this process (a simulation), with the same model: what it chooses holds
      * here too. Borrowed, or NULL */
     struct br_plan_cache *shared_with;
@@ -68,8 +71,9 @@ void br_plan_cache_destroy(struct br_plan_cache *cache);
  * Finds the configuration for blocks of `bytes` bytes: the one that text names
  * (algorithm_config.h), or for "" and "auto" the cheapest. All-reduces of
  * BR_DISJOINT_TREES_MIN_BYTES and more take disjoint trees where links of a BCube are broken,
- * because the cost model knows whole networks only. *tuning is valid until the next call. Returns
- * 0, -EINVAL or -E2BIG with a message, or -ENOMEM.
+ * because the cost model knows whole networks only. With cache->by_rank only algorithms that
+ * combine in the order of the ranks are taken; -EINVAL if text names another one. *tuning is valid
+ * until the next call. Returns 0, -EINVAL or -E2BIG with a message, or -ENOMEM.
  */
 int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collective,
                          enum br_cost_class class, const char *text, size_t bytes,

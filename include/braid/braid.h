@@ -74,6 +74,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <braid/reduction.h>
 #include <braid/stats.h>
 #include <braid/types.h>
 #include <braid/vector.h>
@@ -342,6 +343,9 @@ struct braid_options {
     /* braid_recv_any(), braid_probe(), braid_claim(): bits of the tag that may be any, as `ignore`
      * of libfabric's fi_trecv(); BRAID_ANY_TAG: all. Elsewhere not read */
     uint32_t tag_ignore;
+    /* BRAID_ORDER_RANKS: values are combined in the order of the ranks (types.h). Default: as
+     * BRAID_ORDER says, which is any order where it is unset. The same on every rank */
+    enum braid_order order;
 };
 
 /*

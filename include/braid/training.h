@@ -85,10 +85,11 @@ struct braid_session_options {
     /*
      * of all all-reduces, as in struct braid_options; NULL: auto. A float sum's last bits depend on
      * the order in which ranks are added, which auto, ring, ... choose by where a number lies in
-     * what travels together, hence by the policy; `direct` and `flat` add in the order of the
-     * ranks, whatever the policy
+     * what travels together, hence by the policy; with `order` the bits are the same whatever the
+     * policy
      */
     const char *algorithm;
+    enum braid_order order; /* of all all-reduces, as in struct braid_options */
 };
 
 /* Collective; blocks until all ranks have called it. options may be NULL. Gradients may lie on GPUs

@@ -69,25 +69,44 @@ enum braid_type {
  *   combined: the result of every reduction but AVG is what was given, bit by bit.
  *
  * MPI's MINLOC and MAXLOC are not here: each pair of value and index would be a type of its own,
- * which no other collective needs, and NCCL and torch have none. Where the value is needed as well
- * as the rank, use two all-reduces: MIN of the value, then MIN of (own value == that ? rank :
- * size).
+ * which no other collective needs, and NCCL and torch have none. A function of the
+ * program's own does it, over elements as long as the pair (braid/reduction.h).
  */
 enum braid_reduction {
     BRAID_SUM = 0,
     BRAID_PROD = 1,
     BRAID_MIN = 2,
     BRAID_MAX = 3,
-    BRAID_AVG = 4,  /* the sum divided by the number of ranks */
-    BRAID_BAND = 5, /* bitwise and */
-    BRAID_BOR = 6,  /* bitwise or */
-    BRAID_BXOR = 7, /* bitwise exclusive or */
-    BRAID_LAND = 8, /* are all true? */
-    BRAID_LOR = 9,  /* is any true? */
-    BRAID_LXOR = 10 /* is an odd number of them true? */
+    BRAID_AVG = 4,                 /* the sum divided by the number of ranks */
+    BRAID_BAND = 5,                /* bitwise and */
+    BRAID_BOR = 6,                 /* bitwise or */
+    BRAID_BXOR = 7,                /* bitwise exclusive or */
+    BRAID_LAND = 8,                /* are all true? */
+    BRAID_LOR = 9,                 /* is any true? */
+    BRAID_LXOR = 10,               /* is an odd number of them true? */
+    BRAID_REDUCTION_USER = 0x10000 /* from here on: those of braid_reduction_create() */
 };
 
-#define BRAID_REDUCTIONS 11 /* how many there are */
+#define BRAID_REDUCTIONS 11 /* how many there are, without the program's own */
+
+/* In which order the values of the ranks are combined (braid_options.order, BRAID_ORDER). */
+enum braid_order {
+    /* The order of the algorithm: fastest. The default, unless BRAID_ORDER=ranks. */
+    BRAID_ORDER_ANY = 0,
+    /*
+     * Every element is ((r0 + r1) + r2) + ..., r0 being the element of rank 0, with one rounding at
+     * the end where types of 16 and 8 bits are combined in float32. So the same values on the same
+     * ranks give the same bits, whatever the size of the buffer, how it is split into calls or
+     * fused by a session, where in it the element lies, on which back end, on the CPU or a GPU;
+     * with the exception of a NaN's payload. Algorithms that do so are chosen: an all-reduce sends
+     * each piece straight to the rank that combines it, then back (doc/collectives.md has the
+     * cost); naming another one is -EINVAL. Counts
+     * for all-reduce, reduce, reduce-scatter and scans, of which the latter go from rank to rank
+     * and round at each; other collectives combine nothing and ignore it. All ranks must ask for
+     * the same order.
+     */
+    BRAID_ORDER_RANKS = 1
+};
 
 #ifdef __cplusplus
 }

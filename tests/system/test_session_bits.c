@@ -100,14 +100,19 @@ static int iterate(struct braid_comm *comm, struct braid_session *session, const
     return 0;
 }
 
-/* context: the algorithm; NULL: as the communicator chooses. */
+/* context: "direct": in the order of the ranks, which is its order; NULL: as the communicator
+ * chooses. */
 static int every_policy(struct braid_comm *comm, void *context)
 {
     const char *algorithm = context;
 
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-        struct braid_session_options options = {
-            .policy = policies[p], .algorithm = algorithm, .warmup = 1, .a = 1e-4, .b = 1e-9};
+        struct braid_session_options options = {.policy = policies[p],
+                                                .warmup = 1,
+                                                .a = 1e-4,
+                                                .b = 1e-9,
+                                                .order = algorithm ? BRAID_ORDER_RANKS
+                                                                   : BRAID_ORDER_ANY};
         struct braid_layer layers[N] = {0};
         struct braid_session *session;
 

@@ -34,7 +34,8 @@ static int gradient_submit(struct braid_session *s, uint32_t g)
 {
     const struct br_layer_group *group = &s->groups[g];
     struct braid_options options = {.priority = s->options.priority + group->priority,
-                                    .algorithm = s->algorithm};
+                                    .algorithm = s->algorithm,
+                                    .order = s->options.order};
 
     return braid_allreduce(s->comm, group->memory, group->memory, group->count, s->options.type,
                            s->options.reduction, &options, &s->ops[g]);

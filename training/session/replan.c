@@ -39,7 +39,7 @@ struct decision {
 static int replan_start_all(struct braid_session *s, uint8_t *memory, size_t bytes,
                             struct braid_op *ops[AT_ONCE])
 {
-    struct braid_options options = {.algorithm = s->algorithm};
+    struct braid_options options = {.algorithm = s->algorithm, .order = s->options.order};
     int rc = 0;
 
     for (size_t i = 0; i < AT_ONCE && !rc; i++)
@@ -113,7 +113,8 @@ static int measure_cost(struct braid_session *s)
  * nothing disturbs. */
 static int time_overtaking(struct braid_session *s, uint8_t *memory, size_t bytes, double *seconds)
 {
-    struct braid_options urgent = {.priority = 1, .algorithm = s->algorithm};
+    struct braid_options urgent = {
+        .priority = 1, .algorithm = s->algorithm, .order = s->options.order};
     int rc = 0;
 
     *seconds = INFINITY;

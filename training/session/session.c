@@ -26,6 +26,8 @@ static int check_options(const struct braid_session_options *o)
 
     if (rc)
         return rc;
+    if ((unsigned)o->order > BRAID_ORDER_RANKS)
+        return br_error(EINVAL, "braid_session_create: there is no order %d", (int)o->order);
     if (o->warmup < 0)
         return br_error(EINVAL, "braid_session_create: warmup is %d; it must not be negative",
                         o->warmup);
@@ -187,6 +189,7 @@ static uint64_t session_digest(const struct braid_session *s)
                         (uint64_t)o->replan,
                         o->bucket_bytes,
                         (uint64_t)o->priority,
+                        (uint64_t)o->order,
                         (uint64_t)(o->a * 1e12),
                         (uint64_t)(o->b * 1e18),
                         br_digest_bytes(s->algorithm, strlen(s->algorithm))};
@@ -202,7 +205,7 @@ static uint64_t session_digest(const struct braid_session *s)
 /* Whether there is such an algorithm, all ranks find alike by using it. */
 static int try_algorithm(struct braid_session *s)
 {
-    struct braid_options options = {.algorithm = s->algorithm};
+    struct braid_options options = {.algorithm = s->algorithm, .order = s->options.order};
     float nothing = 0;
 
     if (!s->algorithm[0])

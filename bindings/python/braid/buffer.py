@@ -25,7 +25,8 @@ class _Names(dict):
 
     def __init__(self, enum: str, what: str) -> None:
         members = ffi.typeof(f"enum {enum}").relements
-        super().__init__(sorted(((name[len("BRAID_"):].lower(), value) for name, value in members.items()), key=lambda item: item[1]))
+        super().__init__(sorted(((name[len("BRAID_"):].lower(), value) for name, value in members.items()
+                                 if name != "BRAID_REDUCTION_USER"), key=lambda item: item[1]))
         self.what = what
 
     def __missing__(self, name: Any) -> int:

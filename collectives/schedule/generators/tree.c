@@ -151,13 +151,18 @@ static void tree_broadcast(const struct family *f)
 /* sources: room for n_children + 1. */
 static void tree_reduce(const struct family *f, struct br_span *sources)
 {
+    /* then all are in the order of the ranks (br_algorithm_by_rank()) */
+    bool all = f->tree == BR_TREE_FLAT && f->own == 0;
     struct br_span sum = input;
-    uint32_t n = 0;
+    uint32_t n = 1;
 
-    sources[n++] = input;
-    for (uint32_t i = f->n_children; i-- > 0;) /* the smallest subtree is ready first */
-        sources[n++] = br_builder_recv_scratch(f->b, tree_rank_of(f, f->children[i]),
-                                               tree_level_of(f, f->children[i]), input);
+    sources[all ? f->head->rank : 0] = input;
+    for (uint32_t i = f->n_children; i-- > 0; n++) { /* the smallest subtree is ready first */
+        uint32_t from = tree_rank_of(f, f->children[i]);
+
+        sources[all ? from : n] =
+            br_builder_recv_scratch(f->b, from, tree_level_of(f, f->children[i]), input);
+    }
     if (n > 1) {
         sum = f->own == 0 ? output : br_builder_scratch(f->b, 1);
         br_builder_reduce(f->b, sum, sources, n, f->own == 0);

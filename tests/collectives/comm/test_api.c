@@ -23,26 +23,30 @@
 
 static void collective__arguments(void **state)
 {
-    enum braid_type no_type = (enum braid_type)10, negative = (enum braid_type) - 1;
-    enum braid_reduction none = (enum braid_reduction)5;
+    enum braid_type no_type = (enum braid_type)77, negative = (enum braid_type) - 1;
+    enum braid_reduction none = (enum braid_reduction)99;
 
     (void)state;
     SAYS(-EINVAL, "braid_allreduce|communicator",
          braid_allreduce(NULL, in, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "send|NULL", braid_allreduce(comm, NULL, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "recv|NULL", braid_allreduce(comm, in, NULL, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "data type 10", braid_allreduce(comm, in, out, 8, no_type, SUM, NULL, NULL));
+    SAYS(-EINVAL, "data type 77", braid_allreduce(comm, in, out, 8, no_type, SUM, NULL, NULL));
     SAYS(-EINVAL, "data type -1", braid_allreduce(comm, in, out, 8, negative, SUM, NULL, NULL));
-    SAYS(-EINVAL, "reduction 5", braid_allreduce(comm, in, out, 8, I32, none, NULL, NULL));
+    SAYS(-EINVAL, "reduction 99", braid_allreduce(comm, in, out, 8, I32, none, NULL, NULL));
+    SAYS(-EINVAL, "braid_allreduce|bxor|float32",
+         braid_allreduce(comm, in, out, 8, BRAID_FLOAT32, BRAID_BXOR, NULL, NULL));
+    SAYS(-EINVAL, "reduction",
+         braid_allreduce(comm, in, out, 8, I32, BRAID_REDUCTION_USER, NULL, NULL));
     SAYS(-EINVAL, "memory", braid_allreduce(comm, in, out, SIZE_MAX, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatter: send",
          braid_reduce_scatter(comm, NULL, out, 8, I32, SUM, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatter: recv",
          braid_reduce_scatter(comm, in, NULL, 8, I32, SUM, NULL, NULL));
-    SAYS(-EINVAL, "reduction 5", braid_reduce_scatter(comm, in, out, 8, I32, none, NULL, NULL));
+    SAYS(-EINVAL, "reduction 99", braid_reduce_scatter(comm, in, out, 8, I32, none, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: send", braid_allgather(comm, NULL, out, 8, I32, NULL, NULL));
     SAYS(-EINVAL, "braid_allgather: recv", braid_allgather(comm, in, NULL, 8, I32, NULL, NULL));
-    SAYS(-EINVAL, "data type 10", braid_allgather(comm, in, out, 8, no_type, NULL, NULL));
+    SAYS(-EINVAL, "data type 77", braid_allgather(comm, in, out, 8, no_type, NULL, NULL));
     SAYS(-EINVAL, "root|1|0 to 0", braid_broadcast(comm, in, out, 8, I32, 1, NULL, NULL));
     SAYS(-EINVAL, "root|-1", braid_broadcast(comm, in, out, 8, I32, -1, NULL, NULL));
     SAYS(-EINVAL, "braid_broadcast: send", braid_broadcast(comm, NULL, out, 8, I32, 0, NULL, NULL));

@@ -48,7 +48,8 @@ static void every_call(struct job *job, const size_t *counts, int n_counts)
                                     .reduction =
                                         (enum braid_reduction)(turn / 3 % BRAID_REDUCTIONS)};
 
-                while (!br_type_has_reduction(call.type, call.reduction))
+                while (!br_type_has_reduction(call.type, call.reduction) ||
+                       (call.reduction == BRAID_AVG && c >= BR_SCAN)) /* scans have no average */
                     call.reduction = (call.reduction + 1) % BRAID_REDUCTIONS;
                 if (br_collective_rooted(call.collective))
                     call.root = turn % job->n;

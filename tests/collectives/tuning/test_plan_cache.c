@@ -190,9 +190,43 @@ static void plan_cache_choose__like_another(void **state)
     br_plan_cache_destroy(&first);
 }
 
+/* In the order of the ranks: by direct exchange or at once, whatever the size; and not by an
+ * algorithm that was named and has another order. What does not combine has any. */
+static void plan_cache_choose__by_rank(void **state)
+{
+    const struct br_plan_tuning *tuning;
+    struct br_plan_cache cache;
+    int flat = 0;
+
+    (void)state;
+    init(&cache, 5);
+    for (size_t bytes = 8; bytes <= 64 << 20; bytes *= 8)
+        for (int by_rank = 1; by_rank >= 0; by_rank--) {
+            cache.by_rank = by_rank;
+            assert_int_equal(
+                br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "", bytes, &tuning), 0);
+            if (!by_rank)
+                continue;
+            assert_true(br_algorithm_by_rank(tuning->config->config.algorithm, BR_ALLREDUCE));
+            flat += tuning->config->config.algorithm == BR_FLAT;
+        }
+    assert_in_range(flat, 1, 7); /* small ones only */
+    cache.by_rank = true;
+    assert_int_equal(
+        br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "ring", 8, &tuning), -EINVAL);
+    assert_says(br_error_message(), "ring|direct");
+    assert_int_equal(
+        br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "flat", 8, &tuning), 0);
+    cache.by_rank = false;
+    assert_int_equal(
+        br_plan_cache_choose(&cache, BR_ALLREDUCE, BR_COST_4_BYTES, "ring", 8, &tuning), 0);
+    br_plan_cache_destroy(&cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_cache_choose__by_rank),
         cmocka_unit_test(plan_cache_get__builds_once),
         cmocka_unit_test(plan_cache_get__keeps_what_is_held),
         cmocka_unit_test(plan_cache_get__refuses_what_does_not_apply),
