@@ -73,7 +73,7 @@ works() {
     says ' 2097152 .*float'
     says 'Out of bounds values : 0 OK'
     run 0 "$ranks" "$@" -- "$braid" info
-    says "^(\[[0-9]+\])? *$name, by [A-Z_]+: rank [0-9]+ of $ranks[;:,]?" "$ranks"
+    says "^(\[[0-9]+\])? *$name, by [A-Z_]+: rank [0-9]+ of ${ranks}(\W|$)" "$ranks"
 }
 
 # A rank that never calls braid_init(): the others end with words, and the launcher with them.

@@ -24,7 +24,7 @@ set +e
 # is still being tidied up.
 for mpi in none pmi2 pmix; do
     name=${mpi/none/slurm} name=${name/pmi2/pmi1}
-    launcher=(srun -Q -w n1,n2 -N 2 -n {} "--mpi=$mpi")
+    launcher=(srun -Q -w "n1,n2" -N 2 -n {} "--mpi=$mpi")
     works "$name" 4 "${launcher[@]}"
     run 0 4 "${launcher[@]}" -- "$hello"
     says 'on n1' 3
@@ -40,7 +40,7 @@ for mpi in none pmi2 pmix; do
 done
 
 # Ranks dealt out in turn: rank 0 and 2 are on n1.
-run 0 4 srun -Q -w n1,n2 -N 2 -n {} --mpi=none --distribution=cyclic -- "$hello"
+run 0 4 srun -Q -w "n1,n2" -N 2 -n {} --mpi=none --distribution=cyclic -- "$hello"
 says 'rank 2 of 4 on n1'
 
 # The batch script itself is one process, and what it starts by srun are jobs.
@@ -50,7 +50,7 @@ $hello
 srun -Q --mpi=pmix $hello
 srun -Q --mpi=pmi2 $hello
 SCRIPT
-run 0 4 sbatch -Q --wait -w n1,n2 -N 2 -n {} -o "$work/batch" -e "$work/batch" "$work/script" --
+run 0 4 sbatch -Q --wait -w "n1,n2" -N 2 -n {} -o "$work/batch" -e "$work/batch" "$work/script" --
 cat "$work/batch" >> "$work/out"
 says 'rank 0 of 1 on n1' 1
 says 'rank . of 4 on n1' 6
@@ -60,7 +60,7 @@ says 'rank . of 4 on n2' 2
 if command -v torchrun > /dev/null; then
     for mpi in pmix pmi2; do
         # shellcheck disable=SC2016 # a variable of the node's
-        run 0 2 srun -Q -w n1,n2 -N 2 -n {} --mpi=$mpi -- sh -c 'exec torchrun -r 9:1 -t 9:1 --monitor_interval 0.1 --nnodes 2 --nproc_per_node 2 \
+        run 0 2 srun -Q -w "n1,n2" -N 2 -n {} --mpi=$mpi -- sh -c 'exec torchrun -r 9:1 -t 9:1 --monitor_interval 0.1 --nnodes 2 --nproc_per_node 2 \
             --node_rank $SLURM_NODEID --master_addr 10.77.0.11 --no_python "$0"' "$hello"
         says 'rank [0-3] of 4 on n1' 2
         says 'rank [0-3] of 4 on n2' 2
