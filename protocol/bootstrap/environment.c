@@ -118,8 +118,9 @@ static int environment_read_address(const struct braid_config *config, struct br
         return br_error(
             EINVAL,
             "MASTER_ADDR is not set, but the job has %u processes: set it to the name or address "
-            "of the host of rank 0 (or BRAID_MASTER_ADDR)",
-            out->size);
+            "of the host of rank 0 (or BRAID_MASTER_ADDR)%s",
+            out->size,
+            out->launcher ? "" : ", or give braid_config the id that braid_id_create() made there");
     if (strlen(value) >= sizeof out->address)
         return br_error(EINVAL, "MASTER_ADDR has %zu characters, at most %zu are allowed",
                         strlen(value), sizeof out->address - 1);

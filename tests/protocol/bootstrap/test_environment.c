@@ -123,6 +123,10 @@ static void environment_read__config_overrides_all(void **state)
     config.rank = 3;
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
     assert_says(br_error_message(), "rank=3|size=3");
+    unsetenv("MASTER_ADDR");
+    config = (struct braid_config){.size = 2};
+    assert_int_equal(br_environment_read(&config, &e), -EINVAL);
+    assert_says(br_error_message(), "MASTER_ADDR|braid_config|braid_id_create");
     config = (struct braid_config){.size = -1};
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
     config = (struct braid_config){.master_port = 65536};
