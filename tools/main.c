@@ -25,6 +25,8 @@ static const struct br_command commands[] = {
     {"alltoall", br_tool_collective, "the same for alltoall"},
     {"gather", br_tool_collective, "the same for gather"},
     {"scatter", br_tool_collective, "the same for scatter"},
+    {"scan", br_tool_collective, "the same for scan, over the ranks up to each"},
+    {"exscan", br_tool_collective, "the same for exscan, over the ranks before each"},
     {"barrier", br_tool_collective, "the same for barrier"},
     {"sendrecv", br_tool_collective, "the same for messages from each rank to the next"},
     {"perf", br_tool_perf,

@@ -61,6 +61,11 @@ for backend in shm tcp; do
         all_right "$collective $backend"
         [[ $(rows) -eq 134 ]] || fail "8 types with 11 reductions, 6 with 5, 1 with 10, 2 with 3: 134 rows"
     done
+    for collective in scan exscan; do
+        run 3 "$collective" -b 1020 -e 1020 -n 1 -w 0 -d all -o all --backend "$backend"
+        all_right "$collective $backend"
+        [[ $(rows) -eq 118 ]] || fail "all but the averages of 16 types: 118 rows, not $(rows)"
+    done
     for collective in allgather broadcast alltoall gather scatter; do
         run 3 "$collective" -b 1020 -e 1020 -n 1 -w 0 -d all --backend "$backend"
         all_right "$collective $backend"

@@ -209,13 +209,15 @@ static int all_kinds(struct bench *bench)
 {
     const struct br_coll_settings *s = bench->settings;
     bool all_roots = s->kind->rooted && s->root < 0;
+    bool scans = s->kind->id == BR_COLL_SCAN || s->kind->id == BR_COLL_EXSCAN; /* no averages */
     int last = all_roots ? braid_size(bench->comm) - 1 : s->kind->rooted ? s->root : 0, rc = 0;
     bool list = s->type_count > 1 || s->reduction_count > 1; /* of those that go together */
     for (int t = 0; t < s->type_count && !rc; t++)
         for (int o = 0; o < s->reduction_count && !rc; o++)
             for (int root = all_roots ? 0 : last; root <= last && !rc; root++) {
                 if (list && s->kind->reduces &&
-                    !br_type_has_reduction(s->types[t], s->reductions[o]))
+                    (!br_type_has_reduction(s->types[t], s->reductions[o]) ||
+                     (scans && s->reductions[o] == BRAID_AVG)))
                     continue;
                 struct br_coll_call call = {
                     .coll = s->kind,

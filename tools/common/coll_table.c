@@ -44,6 +44,8 @@ static const struct br_coll kinds[] = {
      .in_place = true,
      .sends_all = true,
      .bus_steps = 1},
+    {.id = BR_COLL_SCAN, .name = "scan", .reduces = true, .in_place = true},
+    {.id = BR_COLL_EXSCAN, .name = "exscan", .reduces = true, .in_place = true},
     {.id = BR_COLL_SENDRECV, .name = "sendrecv"},
 };
 
@@ -135,6 +137,10 @@ int br_coll_submit(struct braid_comm *comm, const struct br_coll_call *call, con
         return braid_gather(comm, send, recv, count, type, call->root, o, ops);
     if (coll->id == BR_COLL_SCATTER)
         return braid_scatter(comm, send, recv, count, type, call->root, o, ops);
+    if (coll->id == BR_COLL_SCAN)
+        return braid_scan(comm, send, recv, count, type, reduction, o, ops);
+    if (coll->id == BR_COLL_EXSCAN)
+        return braid_exscan(comm, send, recv, count, type, reduction, o, ops);
     return submit_sendrecv(comm, call, send, recv, ops);
 }
 
@@ -163,7 +169,9 @@ size_t br_coll_wrong(struct braid_comm *comm, const struct br_coll_call *call, c
     bool to_root = coll->id == BR_COLL_REDUCE || coll->id == BR_COLL_GATHER;
     /* where the block for this rank starts */
     size_t own = coll->sends_all ? (size_t)rank * count : 0;
-    if (coll->id == BR_COLL_BARRIER || (to_root && rank != call->root))
+    if (coll->id == BR_COLL_SCAN || coll->id == BR_COLL_EXSCAN)
+        ranks = rank + (coll->id == BR_COLL_SCAN); /* whose values are in it */
+    if (coll->id == BR_COLL_BARRIER || (to_root && rank != call->root) || !ranks)
         return 0;
     if (coll->recvs_all) {
         size_t wrong = 0, block = count * br_type_size(data->type);

@@ -24,6 +24,8 @@ enum br_coll_id {
     BR_COLL_ALLTOALL,
     BR_COLL_GATHER,
     BR_COLL_SCATTER,
+    BR_COLL_SCAN,
+    BR_COLL_EXSCAN,
     BR_COLL_SENDRECV, /* every rank to the next one of a ring */
 };
 
