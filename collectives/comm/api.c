@@ -49,6 +49,11 @@ int br_api_check_options(const char *name, const struct braid_options **options,
             return rc;
         *options = copy;
     }
+    if ((*options)->wait_ms < 0)
+        return br_error(EINVAL, "%s: wait_ms is %d; it must not be negative (0: only submit)", name,
+                        (*options)->wait_ms);
+    if ((*options)->wait_ms && (rc = br_completion_may_block(name)))
+        return rc;
     if ((*options)->timeout_ms < 0)
         return br_error(EINVAL,
                         "%s: timeout_ms is %d; it must not be negative (0: the communicator's)",
@@ -145,6 +150,7 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
         return;
     op->priority = options->priority;
     op->tag = options->tag;
+    op->wait = (uint64_t)options->wait_ms * BR_MS;
     op->done = options->done;
     op->done_context = options->context;
     op->by_rank |= options->order == BRAID_ORDER_RANKS;
@@ -159,9 +165,13 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
     return !out && !(options && options->done);
 }
 
-/* Submits; blocks if nobody else will hear of the end. */
+/* Submits; blocks if nobody else will hear of the end, or for as long as options.wait_ms says. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
+    struct br_context *context = op->comm->context;
+    uint64_t wait = op->wait;
+    struct braid_op *handle;
+
     if (br_call_group_is_open())
         return br_call_group_add(op, out);
     if (!out && !op->done) {
@@ -171,8 +181,12 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
     op->released = !out;
     if (out) /* before: `done` may be called by another thread at once */
         *out = br_operation_handle(op);
+    handle = out ? *out : NULL;
     br_progress_submit(op);
-    return 0;
+    if (!handle || !wait || !br_progress_wait(context, op, (uintptr_t)handle, wait))
+        return 0;
+    *out = NULL;
+    return braid_wait(handle, -1);
 }
 
 static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
@@ -192,11 +206,35 @@ static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
     op->recv_bytes = bytes->recv;
 }
 
-/* The short way for small collectives of one host; the operation lives on the stack. */
+/* A call on the short way that may have to go on without its caller. */
+struct api_short_call {
+    struct br_going_on going_on;
+    struct braid_comm *comm;
+    const struct br_api_even *call;
+    const struct call_bytes *bytes;
+    const struct braid_options *options;
+};
+
+static struct br_operation *api_go_on(struct br_going_on *going_on)
+{
+    const struct api_short_call *short_call =
+        br_container_of(going_on, struct api_short_call, going_on);
+    struct br_operation *op = br_comm_get_operation(short_call->comm);
+
+    if (op) {
+        api_fill(short_call->comm, short_call->call, short_call->bytes, short_call->options, op);
+        br_operation_handle(op);
+    }
+    return op;
+}
+
+/* The short way for small collectives of one host; the operation lives on the stack, but in the
+ * pool when *out is its handle. */
 static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
                          const struct call_bytes *bytes, const struct braid_options *options,
-                         int *rc)
+                         struct braid_op **out, int *rc)
 {
+    struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options};
     struct br_operation op;
 
     memset(&op, 0, offsetof(struct br_operation, message)); /* what follows is the engine's */
@@ -204,8 +242,11 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
     op.group = comm->group;
     api_fill(comm, c, bytes, options, &op);
     *rc = br_comm_probe_memory("", &op);
-    if (*rc || br_operation_is_staged(&op) || !br_progress_shm(comm, &op))
+    if (*rc || br_operation_is_staged(&op) ||
+        !br_progress_shm(comm, &op, out ? &short_call.going_on : NULL))
         return false;
+    if (short_call.going_on.op)
+        *out = (struct braid_op *)(uintptr_t)atomic_load(&short_call.going_on.op->handle);
     *rc = op.status ? br_error(-op.status, "%s", op.message) : 0;
     return true;
 }
@@ -259,7 +300,7 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
 {
     BR_DISABLE_CANCELLATION;
     struct braid_options copy;
-    bool blocks;
+    bool blocks, waits;
     struct call_bytes bytes;
     struct br_operation *op;
     int rc = check_call(comm, name, c, &bytes);
@@ -275,8 +316,9 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
     blocks = br_api_blocks(options, out);
     if (blocks)
         rc = br_completion_may_block(name);
-    if (rc || (blocks && comm->shm && !br_call_group_is_open() &&
-               api_call_shm(comm, c, &bytes, options, &rc)))
+    waits = blocks || (out && !persistent && options && options->wait_ms && !options->done);
+    if (rc || (waits && comm->shm && !br_call_group_is_open() &&
+               api_call_shm(comm, c, &bytes, options, out, &rc)))
         return rc;
     rc = api_make(comm, name, c, &bytes, options, &op);
     return rc ? rc : br_api_begin(op, persistent, out);

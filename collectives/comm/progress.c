@@ -423,9 +423,29 @@ void br_progress_signal(struct br_context *context)
     wake_waiters(context);
 }
 
-/* Asks the shared segment until op is complete; now and then everything else is served, and
- * deadlines are looked at. */
-static int check_shm(struct braid_comm *comm, struct br_operation *op)
+/* The caller does not wait any longer: an operation of the pool takes the place of op. */
+static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
+                             struct br_going_on *going_on)
+{
+    struct br_operation *next = going_on->make(going_on);
+
+    if (!next)
+        return false;
+    next->sequence = op->sequence;
+    next->order = op->order;
+    next->deadline = op->deadline;
+    next->shm_role = BR_SHM_ROLE_COLLECTIVE;
+    br_comm_use_memory(comm, next);
+    atomic_fetch_add(&comm->outstanding, 1);
+    atomic_store(&next->state, BR_OPERATION_SUBMITTED);
+    br_shm_executor_go_on(comm->shm, next);
+    going_on->op = next;
+    return true;
+}
+
+/* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
+ * else is served, and deadlines are looked at. */
+static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
 {
     struct br_context *context = comm->context;
     bool yield = context->settings.oversubscribed;
@@ -458,6 +478,11 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
         br_completion_tell(context, true);
         br_shm_executor_watch(comm->shm, op, now);
         br_progress_yield(context, now - started > BACK_OFF_AFTER ? BACK_OFF_NS : 0);
+        if (going_on && now - started > op->wait && !context->worker->failed &&
+            progress_goes_on(comm, op, going_on)) {
+            rc = 1;
+            break;
+        }
     }
     if (started) {
         br_comm_unuse_memory(comm, op);
@@ -467,10 +492,11 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op)
     return rc;
 }
 
-static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op)
+static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
+                              struct br_going_on *going_on)
 {
     struct br_worker *w = comm->context->worker;
-    int rc = check_shm(comm, op);
+    int rc = check_shm(comm, op, going_on);
 
     if (rc > 0)
         return;
@@ -481,7 +507,7 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op)
     snprintf(op->message, sizeof op->message, "%s", w->message);
 }
 
-bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
 {
     struct br_context *context = comm->context;
     bool taken = false;
@@ -495,14 +521,16 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op)
         br_shm_executor_begin(comm->shm, op)) {
         taken = true;
         br_comm_next_sequence(comm);
-        context->next_order++;
-        progress_loop_shm(comm, op);
+        op->order = context->next_order++;
+        progress_loop_shm(comm, op, going_on);
         /* Under the lock nobody else writes it; the progress thread sees that somebody drives. */
         atomic_store_explicit(&context->caller_waits,
                               atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
                                   1,
                               memory_order_relaxed);
-        if (op->status)
+        if (going_on && going_on->op)
+            ; /* it counts when it has ended */
+        else if (op->status)
             comm->failed_operations++;
         else
             comm->operations++;

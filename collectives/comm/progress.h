@@ -54,8 +54,18 @@ uint64_t br_progress_event_count(const struct br_context *context);
 void br_progress_wait_event(struct br_context *context, uint64_t seen, uint64_t most);
 void br_progress_signal(struct br_context *context);
 
+/* For a caller of br_progress_shm() that does not wait for longer than op->wait. */
+struct br_going_on {
+    /* under the lock: an operation of the pool that is the same call; NULL: there is none, so wait
+     * on */
+    struct br_operation *(*make)(struct br_going_on *going_on);
+    struct br_operation *op; /* made, and under way; NULL: the operation has ended */
+};
+
 /* Runs a small collective of one host in the calling thread (executor.h). Returns false when that
- * is not possible now; then the operation is submitted like any other. */
-bool br_progress_shm(struct braid_comm *comm, struct br_operation *op);
+ * is not possible now; then the operation is submitted like any other. going_on: NULL if the caller
+ * waits for as long as it takes. */
+bool br_progress_shm(struct braid_comm *comm, struct br_operation *op,
+                     struct br_going_on *going_on);
 
 #endif

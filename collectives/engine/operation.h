@@ -138,6 +138,7 @@ struct br_operation {
     struct br_notify notify;
     struct br_operands operands; /* of atomics; `recv` is for the value from before */
     uint64_t timeout, deadline;  /* ns: as the call gave it; as a time */
+    uint64_t wait;               /* ns: braid_options.wait_ms */
     /* number of the collective in its group: the same on all its ranks, without gaps */
     uint64_t sequence;
     /* all-reduce: the topology epoch of its group that it is planned for (epochs.h); it waits until

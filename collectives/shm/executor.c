@@ -289,6 +289,14 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
+void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op)
+{
+    br_list_init(&op->node);
+    br_list_push_front(&shm->queue, &op->node);
+    shm->published = true;
+    shm->busy = false;
+}
+
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op)

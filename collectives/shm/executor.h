@@ -85,6 +85,9 @@ int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
  * disagree. */
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op);
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op);
+/* Leaves the short way: op, an operation of the pool, has published in place of the one that was on
+ * it, and is the head of the queue from now on. */
+void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op);
 /* The lowest rank that op, which has published, still waits for; -1: there is none. */
 int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br_operation *op);
 /* The lowest rank that has not published what op, on the short way, or (NULL) the head of the queue

@@ -346,6 +346,12 @@ struct braid_options {
     /* BRAID_ORDER_RANKS: values are combined in the order of the ranks (types.h). Default: as
      * BRAID_ORDER says, which is any order where it is unset. The same on every rank */
     enum braid_order order;
+    /* With `op`, but not of persistent operations: the call itself waits for up to this long, ms.
+     * If the operation has ended then, *op is NULL and its result is returned, as if op had been
+     * NULL; else it goes on and *op is its handle. For callers that must look at something else now
+     * and then, as an interpreter at its signals: a small collective of one host takes the short
+     * way of a blocking call. 0: only submits */
+    int wait_ms;
 };
 
 /*

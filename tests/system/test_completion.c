@@ -180,12 +180,88 @@ static void fd__event_loop(void **state)
     ranks_everywhere(RANKS_KINDS, 3, event_loop);
 }
 
+/* ---- braid_options.wait_ms ------------------------------------------------------------------- */
+
+/* Rank 0 comes first and does not wait for the others, which come only when it has said that it
+ * goes on; all collectives have the same results as if it had. */
+static int waits_for_a_while(struct braid_comm *comm, void *context)
+{
+    static const size_t counts[] = {1, 700, 120000};
+    const struct braid_options brief = {.struct_size = sizeof brief, .wait_ms = 20},
+                               patient = {.struct_size = sizeof patient, .wait_ms = RANKS_PATIENCE},
+                               wrong = {.struct_size = sizeof wrong, .wait_ms = -1};
+    int rank = braid_rank(comm), size = braid_size(comm);
+    int32_t sum = size * (size - 1) / 2, *data = malloc(120000 * sizeof *data), go = 1, one = 1;
+    struct braid_op *op, *second = NULL;
+
+    (void)context;
+    for (int c = 0; c < 3; c++) {
+        for (size_t k = 0; k < counts[c]; k++)
+            data[k] = rank;
+        if (rank == 0) {
+            RETURNS(0, braid_allreduce(comm, data, data, counts[c], BRAID_INT32, BRAID_SUM, &brief,
+                                       &op));
+            CHECK(op, "%zu elements: nobody else has come, but it has ended", counts[c]);
+            RETURNS(0, braid_allreduce(comm, &one, &one, 1, BRAID_INT32, BRAID_SUM, NULL, &second));
+            for (int r = 1; r < size; r++)
+                RETURNS(0, braid_send(comm, &go, sizeof go, r, NULL, NULL));
+            RETURNS(0, braid_wait(second, -1));
+            RETURNS(0, braid_wait(op, -1));
+        } else {
+            RETURNS(0, braid_recv(comm, &go, sizeof go, 0, &patient, &op));
+            CHECK(!op, "a handle of what has ended");
+            RETURNS(0, braid_allreduce(comm, data, data, counts[c], BRAID_INT32, BRAID_SUM,
+                                       &patient, &op));
+            CHECK(!op, "a handle of what has ended");
+            RETURNS(0, braid_allreduce(comm, &one, &one, 1, BRAID_INT32, BRAID_SUM, NULL, NULL));
+        }
+        for (size_t k = 0; k < counts[c]; k++)
+            CHECK(data[k] == sum, "element %zu of %zu is %d", k, counts[c], data[k]);
+        CHECK(one == size, "the one behind is %d", one);
+        one = 1;
+    }
+    RETURNS(-EINVAL, braid_barrier(comm, &wrong, &op));
+    free(data);
+    return 0;
+}
+
+static void wait_ms__goes_on_behind_it(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 3, waits_for_a_while);
+}
+
+/* The deadline passes first: the result is that, and there is no handle. */
+static int misses_its_deadline(struct braid_comm *comm, void *context)
+{
+    const struct braid_options options = {
+        .struct_size = sizeof options, .timeout_ms = 100, .wait_ms = RANKS_PATIENCE};
+    struct braid_op *op = NULL;
+    int rc;
+
+    (void)context;
+    if (braid_rank(comm) == 0) {
+        RETURNS(-ETIMEDOUT, braid_barrier(comm, &options, &op));
+        CHECK(!op, "a handle of what has ended");
+        return 0;
+    }
+    while (!(rc = braid_comm_error(comm))) /* rank 0 tells */
+        sched_yield();
+    return 0;
+}
+
+static void wait_ms__deadline_first(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, misses_its_deadline);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(done__of_all_kinds),
-        cmocka_unit_test(done__after_an_abort),
-        cmocka_unit_test(fd__event_loop),
+        cmocka_unit_test(done__of_all_kinds),      cmocka_unit_test(done__after_an_abort),
+        cmocka_unit_test(fd__event_loop),          cmocka_unit_test(wait_ms__goes_on_behind_it),
+        cmocka_unit_test(wait_ms__deadline_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
