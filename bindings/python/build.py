@@ -6,7 +6,7 @@ field or enumerator that is new there is in the module after the next build, and
 tests/python/test_api.py.
 
 Two things are added. For each function whose last parameter is `struct braid_op **op`, or a stream, call_NAME() takes addresses as numbers, which is
-much faster than cffi's pointers, and waits for the first slice of time without a second call (native.c). And native.c itself.
+much faster than cffi's pointers, and returns OP_RUNS for what goes on (native.c). And native.c itself.
 """
 import os
 import re
@@ -82,14 +82,14 @@ def calls(declarations):
                 parameters.append(parameter)
                 arguments.append(re.search(r"(\w+)$", parameter)[1])
         call = f"braid_{name}({', '.join(arguments)}, &op)"
-        head = f"int call_{name}(int wait_ms, {', '.join(parameters)})"
+        head = f"int call_{name}(int later, {', '.join(parameters)})"
         heads.append(f"{head};\n")
         if streams:
-            bodies.append(f"static {head}\n{{\n    (void)wait_ms;\n    return braid_{name}({', '.join(arguments)});\n}}\n")
+            bodies.append(f"static {head}\n{{\n    (void)later;\n    return braid_{name}({', '.join(arguments)});\n}}\n")
         else:
             bodies.append(
-                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc;\n\n    if (wait_ms < 0)\n        OP_LATER(options, {call});\n"
-                f"    rc = {call};\n    return rc ? rc : op_begun(op, wait_ms);\n}}\n"
+                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc;\n\n    if (later)\n        OP_LATER(options, {call});\n"
+                f"    rc = {call};\n    return rc ? rc : op_begun(op);\n}}\n"
             )
     return "".join(heads), "".join(bodies)
 

@@ -30,14 +30,11 @@ static struct braid_op *op_running(void)
     return running;
 }
 
-/* An operation was submitted: waits for at most wait_ms, or not at all if that is negative. A
- * collective of a few bytes takes less than a microsecond, so it must not take a second call. */
-static int op_begun(struct braid_op *op, int wait_ms)
+/* A call has returned 0 and op; NULL: it has waited for the end (braid_options.wait_ms). */
+static int op_begun(struct braid_op *op)
 {
-    int rc = wait_ms < 0 ? OP_RUNS : op_wait(op, wait_ms);
-
     running = op;
-    return rc;
+    return op ? OP_RUNS : 0;
 }
 
 /* ---- await ---- */
@@ -92,7 +89,7 @@ static void op_forget(struct completion *completion)
 
 static _Thread_local struct completion *submitted;
 
-/* That of the operation for which call_NAME() has just returned OP_RUNS, having waited for nothing.
+/* That of the operation for which call_NAME() has just returned OP_RUNS, with `later`.
  */
 static struct completion *op_completion(void)
 {
@@ -117,7 +114,7 @@ static struct completion *op_completion(void)
         rc = call;                                                                                 \
         if (rc)                                                                                    \
             free(submitted);                                                                       \
-        return rc ? rc : op_begun(op, -1);                                                         \
+        return rc ? rc : op_begun(op);                                                         \
     } while (0)
 
 /* ---- arrays ---- */

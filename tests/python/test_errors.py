@@ -86,9 +86,11 @@ def test_wait__longer_than_the_program_has(comm):
         comm.barrier()
         h.wait()
         assert x[0] == 5
+        comm.send(x, 1)
     else:
         comm.barrier()
         comm.send(np.array([5.0]), 0)
+        comm.recv(x, 0)
 
 
 def test_abort__with_its_reason_on_all_ranks(comm):

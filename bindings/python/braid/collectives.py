@@ -38,16 +38,26 @@ class CollectiveOptions(Options, total=False):
 _settings: Dict[Any, Any] = {}  # structs of options, as programs use few different ones
 
 
-def settings(options: Dict[str, Any]) -> Any:
-    """struct braid_options of keyword arguments, or NULL."""
+def settings(options: Dict[str, Any], wait: bool = False) -> Any:
+    """struct braid_options of keyword arguments, or NULL. wait: for an operation that the call waits for, for a slice of time."""
     if not options:
-        return NULL
-    key = tuple(options.items())
+        return _WAIT if wait else NULL
+    key = wait, *options.items()
     if key not in _settings:
         if len(_settings) >= 256:
             _settings.clear()
-        _settings[key] = structs.new("braid_options", options)
+        _settings[key] = _made(options, wait)
     return _settings[key][0]
+
+
+def _made(options: Dict[str, Any], wait: bool) -> Any:
+    made = structs.new("braid_options", options)
+    made[0].wait_ms = SLICE_MS if wait else 0
+    return made
+
+
+_ALONE = _made({}, True)
+_WAIT = _ALONE[0]  # of a call without options
 
 
 class Form:
@@ -86,7 +96,7 @@ class Collectives:
             agree(found, count, kind, "out")
             keep = keep, found[3]
         if wait and not options:
-            rc = _call_allreduce(SLICE_MS, self._comm, address, result, count, kind, REDUCTIONS[op], NULL)
+            rc = _call_allreduce(False, self._comm, address, result, count, kind, REDUCTIONS[op], _WAIT)
             return None if rc == 0 else self._finish(rc, True, keep)
         return self._run(_ALLREDUCE, (address, result, count, kind, REDUCTIONS[op]), keep, wait=wait, **options)
 
@@ -191,11 +201,11 @@ class Collectives:
             if function is None:
                 raise TypeError(f"{form.name} has no form {'in a stream' if stream is not None else 'that is persistent'}")
             if stream is None:
-                self._check(function(-1, self._comm, *arguments, settings(options)))
+                self._check(function(True, self._comm, *arguments, settings(options)))
                 return Operation(self, lib.op_running(), lib.op_completion(), keep, value, True)
-            self._check(function(0, self._comm, *arguments, settings(options), stream_handle(stream)))
+            self._check(function(False, self._comm, *arguments, settings(options), stream_handle(stream)))
             return None
-        return self._finish(form.call(SLICE_MS if wait else -1, self._comm, *arguments, settings(options), *behind), wait, keep, value)
+        return self._finish(form.call(not wait, self._comm, *arguments, settings(options, wait), *behind), wait, keep, value)
 
     @staticmethod
     def _check(rc: int) -> None:

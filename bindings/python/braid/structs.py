@@ -10,7 +10,7 @@ from braid.buffer import REDUCTIONS, TYPES
 from braid.errors import check
 
 # What the package sets itself, or has another form for.
-_HIDDEN = ("struct_size", "reserved", "done", "context", "id")
+_HIDDEN = ("struct_size", "reserved", "done", "context", "id", "wait_ms")
 _NAMES = {"enum braid_type": TYPES, "enum braid_reduction": REDUCTIONS}
 
 
