@@ -163,14 +163,15 @@ static int look_at_stream(const struct br_cuda *cuda, struct CUstream_st *stream
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Passages without memory, and their words. */
-static int make_chunk(struct br_stream_ops *ops, struct CUctx_st *primary)
+/* Passages without memory, and their words. *out: NULL where it fails. */
+static int make_chunk(struct br_stream_ops *ops, struct CUctx_st *primary, struct chunk **out)
 {
     size_t bytes = BR_STREAM_OPS_CHUNK * sizeof(struct words);
     struct chunk *chunk = calloc(1, sizeof *chunk);
     br_cuda_result result;
     void *memory = NULL;
 
+    *out = NULL;
     if (!chunk)
         return br_error(ENOMEM, "no memory for passages of streams");
     result = ops->cuda->host_alloc(&memory, bytes, BR_CUDA_HOST_PORTABLE | BR_CUDA_HOST_MAPPED);
@@ -180,7 +181,7 @@ static int make_chunk(struct br_stream_ops *ops, struct CUctx_st *primary)
     }
     memset(memory, 0, bytes);
     *chunk = (struct chunk){.next = ops->chunks, .words = memory, .context = primary};
-    ops->chunks = chunk;
+    *out = ops->chunks = chunk;
     return 0;
 }
 
@@ -255,35 +256,38 @@ static struct br_stream_op *stream_op_choose(struct br_stream_ops *ops, size_t b
     return best;
 }
 
-/* One that has not been used yet. */
-static int stream_op_add(struct br_stream_ops *ops, struct CUctx_st *primary,
-                         struct br_stream_op **out)
+/* One that has not been used yet; NULL: *rc says why. */
+static struct br_stream_op *stream_op_add(struct br_stream_ops *ops, struct CUctx_st *primary,
+                                          int *rc)
 {
     struct chunk *chunk = ops->chunks;
-    int rc = chunk && chunk->n < BR_STREAM_OPS_CHUNK ? 0 : make_chunk(ops, primary);
+    struct br_stream_op *op;
 
-    if (rc)
-        return rc;
-    chunk = ops->chunks;
-    *out = &chunk->ops[chunk->n];
-    (*out)->words = &chunk->words[chunk->n++];
-    return 0;
+    if (!chunk || chunk->n == BR_STREAM_OPS_CHUNK)
+        *rc = make_chunk(ops, primary, &chunk);
+    if (!chunk)
+        return NULL;
+    op = &chunk->ops[chunk->n];
+    op->words = &chunk->words[chunk->n++];
+    return op;
 }
 
-static int stream_op_take(struct br_stream_ops *ops, struct CUctx_st *primary, size_t bytes,
-                          struct br_stream_op **out)
+/* One with so much memory; NULL: *rc says why. */
+static struct br_stream_op *stream_op_take(struct br_stream_ops *ops, struct CUctx_st *primary,
+                                           size_t bytes, int *rc)
 {
-    int rc = br_cuda_enter(ops->cuda, primary);
+    struct br_stream_op *op;
 
-    if (rc)
-        return rc;
-    *out = stream_op_choose(ops, bytes);
-    if (!*out)
-        rc = stream_op_add(ops, primary, out);
-    if (!rc)
-        rc = make_memory(ops, *out, primary, bytes);
+    *rc = br_cuda_enter(ops->cuda, primary);
+    if (*rc)
+        return NULL;
+    op = stream_op_choose(ops, bytes);
+    if (!op)
+        op = stream_op_add(ops, primary, rc);
+    if (op)
+        *rc = make_memory(ops, op, primary, bytes);
     br_cuda_leave(ops->cuda);
-    return rc;
+    return *rc ? NULL : op;
 }
 
 /* ---- passages -------------------------------------------------------------------------------- */
@@ -383,9 +387,8 @@ int br_stream_op_begin(struct br_stream_ops *ops, const struct br_stream_op_plan
         rc = check_capture(ops->cuda, plan->stream);
     if (!rc)
         rc = look_at_stream(ops->cuda, plan->stream, &context, &primary);
-    if (!rc)
-        rc = stream_op_take(ops, primary, bytes, out);
-    return rc ? rc : stream_op_begin(ops, plan, context, *out);
+    *out = rc ? NULL : stream_op_take(ops, primary, bytes, &rc);
+    return *out ? stream_op_begin(ops, plan, context, *out) : rc;
 }
 
 void *br_stream_op_memory(const struct br_stream_op *op)
