@@ -52,16 +52,27 @@ says() {
     fi
 }
 
-# The program that a user would write first, and one for what goes wrong; linked with the shared library.
+# The program that a user would write first, in C and in Python, and one for what goes wrong; linked with the shared library. Without the
+# Python package (BRAID_PYTHON) or numpy, `python` is empty.
 hello=$work/hello
 rank=$work/rank
-for source in "$BRAID_SOURCE"/{examples/hello,tests/launchers/rank}.c; do
-    program=${source##*/}
-    cc -I "$BRAID_SOURCE/include" "$source" -o "$work/${program%.c}" -L "$BRAID_BUILD" -lbraid "-Wl,-rpath,$BRAID_BUILD" || exit 1
-done
-chmod 755 "$work"
+python=
+programs() {
+    local source program
+    for source in "$BRAID_SOURCE"/{examples/hello,tests/launchers/rank}.c; do
+        program=${source##*/}
+        cc -I "$BRAID_SOURCE/include" "$source" -o "$work/${program%.c}" -L "$BRAID_BUILD" -lbraid "-Wl,-rpath,$BRAID_BUILD" || exit 1
+    done
+    chmod 755 "$work"
+    for program in python3 /usr/bin/python3; do
+        if PYTHONPATH=$BRAID_BUILD/python "$program" -c 'import braid, numpy' 2> /dev/null; then
+            python=$program
+            return
+        fi
+    done
+}
 
-# works NAME RANKS LAUNCHER...: a program, the command, and what the command says of the launcher, whose name in braid is NAME.
+# works NAME RANKS LAUNCHER...: the programs, the command, and what the command says of the launcher, whose name in braid is NAME.
 works() {
     local name=$1 ranks=$2 i
     shift 2
@@ -69,6 +80,12 @@ works() {
     for ((i = 0; i < ranks; i++)); do
         says "rank $i of $ranks on .* = $((ranks * (ranks + 1) / 2))$" 1
     done
+    if [[ -n $python ]]; then
+        run 0 "$ranks" "$@" -- env "PYTHONPATH=$BRAID_BUILD/python" "$python" "$BRAID_SOURCE/examples/hello.py"
+        for ((i = 0; i < ranks; i++)); do
+            says "rank $i of $ranks: .* $((ranks * (ranks + 1) / 2))$" 1
+        done
+    fi
     run 0 "$ranks" "$@" -- "$braid" allreduce -b 8 -e 2M -f 64 -n 3 -w 1
     says ' 2097152 .*float'
     says 'Out of bounds values : 0 OK'

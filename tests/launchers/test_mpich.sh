@@ -4,6 +4,7 @@
 # shellcheck source=tests/launchers/lib.sh
 . "$BRAID_SOURCE/tests/launchers/lib.sh"
 needs mpiexec.mpich mpich
+programs
 launcher=(mpiexec.mpich -n {})
 
 works pmi1 4 "${launcher[@]}"

@@ -8,6 +8,7 @@ if [[ ! -f $BRAID_BUILD/braid_pmix.so ]]; then
     echo "braid was built without PMIx: apt-get install libpmix-dev, then build it again"
     exit 77
 fi
+programs
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 launcher=(mpirun.openmpi --oversubscribe -n {})
 

@@ -19,6 +19,7 @@ fi
 # shellcheck source=tests/launchers/cluster.sh
 . "$BRAID_SOURCE/tests/launchers/cluster.sh" --functions
 set +e
+programs
 
 # Every way in which srun lets processes speak, over two hosts with 3 and 1 ranks. Without -w Slurm would take n3 for a node on which an earlier job
 # is still being tidied up.

@@ -4,6 +4,7 @@
 # shellcheck source=tests/launchers/lib.sh
 . "$BRAID_SOURCE/tests/launchers/lib.sh"
 needs torchrun python3-torch
+programs
 # It looks its own host name up. -r and -t: without them Debian 12's, which runs on a newer Python than it was made for, ends with an error of Python's.
 echo "127.0.0.1 localhost $(hostname)" > "$work/hosts"
 [[ -z ${BRAID_TEST_ISOLATED:-} ]] || mount --bind "$work/hosts" /etc/hosts
