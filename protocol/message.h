@@ -90,7 +90,8 @@ struct br_body_ready {
     uint32_t slot; /* what the sender puts into the header of every DATA frame */
     /* 0, or the number that the slot had so far, about which the sender has asked */
     uint32_t renews;
-    /* point to point: bytes of the whole message, of which this may be a part; else 0 */
+    /* bytes of the whole message, point to point, or of the whole block, where a collective's ranks
+     * do not know all of them; this may be a part. Else 0 */
     uint64_t total;
     uint64_t have; /* renews: bit i: slice i is complete; else 0 */
 };
