@@ -264,3 +264,19 @@ def test_scan(comm):
             call(x)
             if last:
                 assert np.array_equal(out, expected) and np.array_equal(x, expected)
+
+
+def test_reduction__of_the_program(comm):
+    def larger_magnitude(a, b):
+        b[:] = np.where(abs(a) > abs(b), a, b)
+
+    mine = comm.reduction(larger_magnitude)
+    x = np.array([comm.rank, -comm.rank, 5.0])
+    comm.allreduce(x, op=mine)
+    assert np.array_equal(x, [comm.size - 1, 1 - comm.size, 5])
+    comm.free_reduction(mine)
+    x = np.arange(1000, dtype="f4")
+    comm.allreduce(x, order="ranks")
+    assert np.array_equal(x, comm.size * np.arange(1000))
+    with pytest.raises(ValueError, match="ranks"):
+        comm.allreduce(x, order="sorted")

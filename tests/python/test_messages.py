@@ -149,3 +149,38 @@ def test_init__from_one_blob(comm):
     with pytest.raises(ValueError, match="128"):
         braid.init(id=b"short", rank=0, size=2)
     braid.free_id(braid.create_id())
+
+
+def test_put__told_to_the_other_side(comm):
+    memory = comm.empty(8, "u8")
+    theirs = bytearray(32)
+    h = comm.recv(theirs, 1 - comm.rank, wait=False)
+    comm.send(bytes(comm.key(memory)), 1 - comm.rank)
+    h.wait()
+    key = braid.Key(theirs)
+    comm.put_notify(np.array([7 + comm.rank], "u8"), key, 8, value=99)
+    assert comm.notification(timeout=None) == (99, 1 - comm.rank) and memory[1] == 8 - comm.rank
+    assert comm.notification() is None
+    comm.put_signal(np.array([5], "u8"), key, 16, signal=key, signal_offset=24, value=2)
+    comm.flush()
+    comm.barrier()
+    assert list(memory[2:4]) == [5, 2]
+
+
+def test_wait_any__and_groups(comm):
+    parts = [np.zeros(1) for _ in range(4)]
+    with braid.group():
+        receives = [comm.recv(part, 1 - comm.rank, tag=i, wait=False) for i, part in enumerate(parts)]
+        sends = [comm.send(np.array([i + 1.0]), 1 - comm.rank, tag=i, wait=False) for i in range(3)]
+    left = receives[:3]
+    while left:
+        left.remove(braid.wait_any(left))
+    assert [part[0] for part in parts] == [1, 2, 3, 0]
+    with pytest.raises(braid.Error):
+        braid.wait_any(receives[3:], timeout=0.01)
+    for h in sends:
+        h.wait()
+    comm.barrier()
+    comm.send(np.array([4.0]), 1 - comm.rank, tag=3)
+    assert braid.wait_any(receives[3:]) is receives[3] and parts[3][0] == 4
+    assert comm.fileno() == comm.fileno()

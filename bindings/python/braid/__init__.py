@@ -9,13 +9,13 @@
 doc/python.md has the rest, and include/braid/braid.h what each operation promises.
 """
 from braid._braid import ffi as _ffi, lib as _lib
-from braid.buffer import REDUCTIONS as _REDUCTIONS, TYPES as _TYPES
+from braid.buffer import REDUCTIONS as _REDUCTIONS, TYPES as _TYPES, Reduction
 from braid.collectives import Options
 from braid.comm import Comm, Peer, Rail, Stats, create_id, free_id, init
 from braid.errors import Error
 from braid.memory import Key, Region
-from braid.messages import Claimed, Received
-from braid.op import Operation
+from braid.messages import Claimed, Notification, Received
+from braid.op import Operation, group, wait_any
 from braid.parameters import Parameters
 from braid.session import Session
 
@@ -23,4 +23,4 @@ __version__: str = _ffi.string(_lib.braid_version()).decode()
 types = tuple(_TYPES)  #: of elements, by name
 reductions = tuple(_REDUCTIONS)  #: by name
 
-__all__ = ["Claimed", "Comm", "Error", "Key", "Operation", "Options", "Parameters", "Peer", "Rail", "Received", "Region", "Session", "Stats", "create_id", "free_id", "init", "reductions", "types"]
+__all__ = ["Claimed", "Comm", "Error", "Key", "Notification", "Operation", "Options", "Parameters", "Peer", "Rail", "Received", "Reduction", "Region", "Session", "Stats", "create_id", "free_id", "group", "init", "reductions", "types", "wait_any"]

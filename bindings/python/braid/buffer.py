@@ -23,17 +23,28 @@ except ImportError:  # everything but Comm.empty() and sessions works without
 class _Names(dict):
     """The enumerators of an enum of the headers, by the names that Python gives them; an unknown name is an error with words."""
 
-    def __init__(self, enum: str, what: str) -> None:
+    def __init__(self, enum: str, what: str, prefix: str = "BRAID_") -> None:
         members = ffi.typeof(f"enum {enum}").relements
-        super().__init__(sorted(((name[len("BRAID_"):].lower(), value) for name, value in members.items()
+        super().__init__(sorted(((name[len(prefix):].lower(), value) for name, value in members.items()
                                  if name != "BRAID_REDUCTION_USER"), key=lambda item: item[1]))
         self.what = what
 
     def __missing__(self, name: Any) -> int:
+        if isinstance(name, Reduction) and self is REDUCTIONS:
+            return name.number
         raise ValueError(f"there is no {self.what} {name!r}; there are {', '.join(self)}")
 
 
+class Reduction:
+    """A reduction of the program's own, of Comm.reduction(), to be given as op=. It lives as long as its communicator."""
+
+    def __init__(self, number: int, function: Any) -> None:
+        self.number, self._function = number, function
+
+
 TYPES = _Names("braid_type", "type")
+ORDERS = _Names("braid_order", "order", "BRAID_ORDER_")
+SIGNALS = _Names("braid_signal", "change of a number", "BRAID_SIGNAL_")
 REDUCTIONS = _Names("braid_reduction", "reduction")
 TYPE_NAMES = {value: name for name, value in TYPES.items()}
 

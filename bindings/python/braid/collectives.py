@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
 
     priority: int  #: larger is more urgent; default 0
     algorithm: str  #: "ring", "direct", ...; the same on every rank
+    order: str  #: "ranks": values are combined in the order of the ranks, the same bits whatever size and algorithm
     timeout: float  #: deadline in seconds, from submission; default: the communicator's
     order: int  #: 1 (BRAID_ORDER_RANKS): values are combined in the order of the ranks
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Set, 
 
 from braid import structs
 from braid._braid import ffi, lib
-from braid.buffer import TYPES
+from braid.buffer import SIZES, TYPE_NAMES, TYPES, Reduction, numpy
 from braid.collectives import Collectives
 from braid.errors import Error, check, last_error
 from braid.memory import allocate
@@ -54,6 +54,12 @@ def interruptible(call: Callable[[], Result]) -> Result:
     return value
 
 
+def _dtype_name(kind: int) -> str:
+    """numpy's name of a type; bytes where it has none."""
+    name = TYPE_NAMES[kind]
+    return f"V{SIZES[kind]}" if name.startswith(("bfloat", "float8")) else name
+
+
 class Comm(Collectives, Vectors, Messages):
     """A group of ranks, and this process's rank in it. braid.init() makes the first one, split() others.
 
@@ -68,6 +74,7 @@ class Comm(Collectives, Vectors, Messages):
         self._comm = handle
         self._root: Comm = parent._root if parent else self
         self._held: set = set()  # operations that run, or are persistent; they keep their buffers
+        self._reductions: List[Reduction] = []
         self._dependents: set = set()  # sessions and parameter servers
         self._blocks = 0  # pieces of memory of empty() that arrays lie in
         self._ending = False
@@ -182,6 +189,35 @@ class Comm(Collectives, Vectors, Messages):
         from braid.parameters import Parameters
 
         return Parameters(self, layers, **options)
+
+    # ---- reductions of the program's own ---------------------------------------------------------
+
+    def reduction(self, function: Any, commutative: bool = True) -> Reduction:
+        """A reduction to be given as op=. function(a, b) combines arrays, b[:] = a combined with b, where a is of lower ranks; or the address of a C
+        function as include/braid/reduction.h has it. It may run in any thread, and the job stands still meanwhile. On all ranks, in the same order."""
+        def call(context: Any, a: Any, b: Any, count: int, kind: int) -> None:
+            dtype = numpy.dtype(_dtype_name(kind))
+            given = numpy.frombuffer(ffi.buffer(a, count * SIZES[kind]), dtype)
+            given.flags.writeable = False
+            function(given, numpy.frombuffer(ffi.buffer(b, count * SIZES[kind]), dtype))
+
+        if isinstance(function, int):
+            held = ffi.cast("braid_reduce_function *", function)
+        else:
+            held = ffi.callback("braid_reduce_function", call)
+        out = ffi.new("enum braid_reduction *")
+        check(lib.braid_reduction_create(self._comm, held, ffi.NULL, commutative, out))
+        made = Reduction(int(out[0]), held)
+        self._reductions.append(made)
+        return made
+
+    def free_reduction(self, reduction: Reduction) -> None:
+        """Forgets it; operations that were submitted with it are not touched."""
+        check(lib.braid_reduction_free(self._comm, reduction.number))
+
+    def fileno(self) -> int:
+        """A descriptor that becomes readable when an operation has ended, for event loops of the program's own; braid_comm_fd() says how. The same each time."""
+        return check(lib.braid_comm_fd(self._comm))
 
     # ---- insight ---------------------------------------------------------------------------------
 

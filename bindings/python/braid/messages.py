@@ -2,11 +2,11 @@
 """Messages between two ranks, and memory of others."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional
 
 from braid import structs
 from braid._braid import ffi, lib
-from braid.buffer import span
+from braid.buffer import SIGNALS, span
 from braid.collectives import Form, Options, settings
 from braid.errors import check
 from braid.memory import Key, Region, key_of
@@ -15,6 +15,7 @@ from braid.op import SLICE_MS, Operation
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+_PUT_NOTIFY, _PUT_SIGNAL, _FLUSH = Form("put_notify"), Form("put_signal"), Form("flush")
 _RECV_ANY, _RECV_CLAIMED = Form("recv_any"), Form("recv_claimed")
 _SEND, _RECV, _PUT, _GET = Form("send"), Form("recv"), Form("put"), Form("get")
 _FETCH_ADD, _COMPARE_SWAP = Form("fetch_add"), Form("compare_swap")
@@ -39,6 +40,13 @@ class Received(NamedTuple):
     bytes: int  #: its length
     peer: int  #: its sender
     tag: int
+
+
+class Notification(NamedTuple):
+    """What another rank's put_notify() has brought."""
+
+    value: int
+    peer: int  #: who has put
 
 
 class Claimed:
@@ -99,18 +107,22 @@ class Messages:
         return Claimed(self, struct) if struct is not None else None
 
     def _look(self, function: Any, peer: Optional[int], tag: Optional[int], timeout: Optional[float]) -> Any:
-        """In slices, so that signals are heard."""
         struct, _ = structs.new("braid_received")
+        source = lib.BRAID_ANY_SOURCE if peer is None else peer
+        found = self._sliced(lambda ms, found: function(self._comm, source, settings(_matching(tag, {})), ms, found, struct), timeout)
+        return struct if found else None
+
+    @staticmethod
+    def _sliced(call: Callable[[int, Any], int], timeout: Optional[float]) -> bool:
+        """Has it found something? In slices, so that signals are heard."""
         found, left = ffi.new("int *"), None if timeout is None else round(timeout * 1000)
         while True:
             ms = SLICE_MS if left is None else min(SLICE_MS, left)
-            check(function(self._comm, lib.BRAID_ANY_SOURCE if peer is None else peer, settings(_matching(tag, {})), ms, found, struct))
-            if found[0]:
-                return struct
+            check(call(ms, found))
             if left is not None:
                 left -= ms
-                if left <= 0:
-                    return None
+            if found[0] or (left is not None and left <= 0):
+                return bool(found[0])
 
     def register(self, x: Any) -> Region:
         """Memory that other ranks put to and get from; arrays of empty() need no registration."""
@@ -124,6 +136,28 @@ class Messages:
         """Writes x to the remote region, from byte `offset` on; ends when it stands there."""
         address, size, keep = _bytes(x, False)
         return self._run(_PUT, (address, size, key._key, offset), (keep, key), **options)
+
+    def put_notify(self, x: Any, key: Key, offset: int = 0, *, value: int, **options: "Unpack[MessageOptions]") -> Optional[Operation]:
+        """put(), and once all bytes stand there the target's notification() gets the value, exactly once."""
+        address, size, keep = _bytes(x, False)
+        return self._run(_PUT_NOTIFY, (address, size, key._key, offset, value), (keep, key), **options)
+
+    def notification(self, timeout: Optional[float] = 0) -> Optional[Notification]:
+        """Takes the oldest notification that has come, or None: there is none. timeout: seconds to wait for one; None: until one comes."""
+        struct, _ = structs.new("braid_notification")
+        found = self._sliced(lambda ms, found: lib.braid_notification(self._comm, ms, found, struct), timeout)
+        return Notification(struct.value, struct.peer) if found else None
+
+    def put_signal(self, x: Any, key: Key, offset: int = 0, *, signal: Key, signal_offset: int = 0, value: int = 1, how: str = "add",
+                   **options: "Unpack[MessageOptions]") -> Optional[Operation]:
+        """put(), and once all bytes stand there the 64-bit number at byte `signal_offset` of the region `signal` changes: how "add" or "set"."""
+        address, size, keep = _bytes(x, False)
+        arguments = address, size, key._key, offset, signal._key, signal_offset, SIGNALS[how], value % 2**64
+        return self._run(_PUT_SIGNAL, arguments, (keep, key, signal), **options)
+
+    def flush(self, peer: Optional[int] = None, **options: "Unpack[MessageOptions]") -> Optional[Operation]:
+        """Ends when every put, get and atomic to this peer, or to any, that was submitted before has ended."""
+        return self._run(_FLUSH, (lib.BRAID_ANY_SOURCE if peer is None else peer,), None, **options)
 
     def get(self, x: Any, key: Key, offset: int = 0, **options: "Unpack[MessageOptions]") -> Optional[Operation]:
         """Reads the remote region, from byte `offset` on, into x."""

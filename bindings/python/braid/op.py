@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
+from typing import TYPE_CHECKING, Any, Callable, Generator, Iterable, Optional
 
 from braid._braid import ffi, lib
 from braid.awaiting import future_of
@@ -16,6 +16,38 @@ if TYPE_CHECKING:
 SLICE_MS = 100
 # What call_NAME() of native.c and op_wait() return for an operation that goes on.
 RUNS = 1
+
+
+def wait_any(operations: Iterable["Operation"], timeout: Optional[float] = None) -> "Operation":
+    """The first of these operations that has ended, well or not: its own wait() says, and returns at once. timeout as of Operation.wait()."""
+    listed = list(operations)
+    for operation in listed:
+        if not operation._runs:
+            return operation
+    handles, index = ffi.new("struct braid_op *[]", [operation._handle for operation in listed]), ffi.new("size_t *")
+    left = None if timeout is None else max(0, round(timeout * 1000))
+    while True:
+        ms = SLICE_MS if left is None else min(SLICE_MS, left)
+        rc = lib.braid_wait_any(handles, len(listed), index, ms)
+        if index[0] < len(listed):
+            listed[index[0]]._ended(rc)
+            return listed[index[0]]
+        if rc != -errno.ETIMEDOUT:
+            raise last_error(rc) if rc else ValueError("there is no operation to wait for")
+        if left is not None:
+            left -= ms
+            if left <= 0:
+                fail(rc)
+
+
+class group:
+    """`with braid.group():` records this thread's operations, all with wait=False, and submits them together at its end, in the order of the calls."""
+
+    def __enter__(self) -> None:
+        check(lib.braid_group_start())
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        check(lib.braid_group_end())
 
 
 class Operation:

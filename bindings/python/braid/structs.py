@@ -6,12 +6,12 @@ from collections import namedtuple
 from typing import Any, Callable, Dict, List, Tuple
 
 from braid._braid import ffi
-from braid.buffer import REDUCTIONS, TYPES
+from braid.buffer import ORDERS, REDUCTIONS, TYPES
 from braid.errors import check
 
 # What the package sets itself, or has another form for.
 _HIDDEN = ("struct_size", "reserved", "done", "context", "id", "wait_ms")
-_NAMES = {"enum braid_type": TYPES, "enum braid_reduction": REDUCTIONS}
+_NAMES = {"enum braid_type": TYPES, "enum braid_reduction": REDUCTIONS, "enum braid_order": ORDERS}
 
 
 def new(name: str, given: Dict[str, Any] = {}) -> Tuple[Any, List[Any]]:
@@ -36,7 +36,7 @@ def new(name: str, given: Dict[str, Any] = {}) -> Tuple[Any, List[Any]]:
 def _field(kind: Any, setting: Any, keep: List[Any]) -> Any:
     """A keyword argument as a field of that C type takes it."""
     if kind.kind == "enum":
-        return _NAMES.get(kind.cname, {}).get(setting, setting) if not isinstance(setting, str) else _NAMES[kind.cname][setting]
+        return _NAMES[kind.cname][setting]
     if kind.kind == "pointer":
         held = ffi.new("char[]", setting.encode()) if kind.item.cname == "char" else ffi.new(f"{kind.item.cname}[]", list(setting))
         keep.append(held)
