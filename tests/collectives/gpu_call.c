@@ -71,7 +71,7 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
     size_t size = c->count * br_type_size(c->type);
     uint8_t *device = allocate(room(c, job));
     bool reads = !br_collective_from_root(c->collective) || rank == c->root,
-         writes = !br_collective_to_root(c->collective) || rank == c->root;
+         writes = br_collective_writes(c->collective, (uint32_t)rank, (uint32_t)c->root);
 
     memcpy(bytes_of(device), c->memory[rank], room(c, job));
     op->send_bytes =

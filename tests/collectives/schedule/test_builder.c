@@ -182,7 +182,7 @@ static void br_builder_finish__refuses_broken_rules(void **state)
     refused(builder, "INPUT");
     builder = begin(BR_REDUCE, false, 1);
     br_builder_recv(builder, 0, BR_LEVEL_ANY, output);
-    refused(builder, "root");
+    refused(builder, "no OUTPUT");
     builder = begin(BR_ALLREDUCE, false, 1);
     br_builder_send(builder, 1, BR_LEVEL_ANY, input);
     refused(builder, "peer");
