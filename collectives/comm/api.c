@@ -168,22 +168,23 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
 /* Submits; blocks if nobody else will hear of the end, or for as long as options.wait_ms says. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
-    struct br_context *context = op->comm->context;
-    uint64_t wait = op->wait;
     struct braid_op *handle;
 
     if (br_call_group_is_open())
         return br_call_group_add(op, out);
     if (!out && !op->done) {
-        br_progress_run(op);
+        br_progress_run(op, 0, UINT64_MAX);
         return br_comm_finish_operation(op);
     }
     op->released = !out;
     if (out) /* before: `done` may be called by another thread at once */
         *out = br_operation_handle(op);
     handle = out ? *out : NULL;
-    br_progress_submit(op);
-    if (!handle || !wait || !br_progress_wait(context, op, (uintptr_t)handle, wait))
+    if (!handle || !op->wait) {
+        br_progress_submit(op);
+        return 0;
+    }
+    if (!br_progress_run(op, (uintptr_t)handle, op->wait))
         return 0;
     *out = NULL;
     return braid_wait(handle, -1);

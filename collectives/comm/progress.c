@@ -379,22 +379,30 @@ static bool progress_wait_for(struct br_context *context, const struct goal *goa
     return is_reached(context, goal);
 }
 
-void br_progress_run(struct br_operation *op)
+bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
 {
     struct br_context *context = op->comm->context;
-    const struct goal goal = {.op = op};
+    const struct goal goal = {.op = op, .handle = handle};
     bool locked = br_progress_trylock(context);
+    uint64_t now = locked || most != UINT64_MAX ? br_clock_now() : 0;
+    uint64_t until = most == UINT64_MAX ? UINT64_MAX : now + most;
 
-    hand_in(op, locked, locked ? br_clock_now() : 0);
+    hand_in(op, locked, now);
     if (locked) {
         atomic_fetch_add(&context->callers, 1);
-        if (progress_loop(context, &goal, UINT64_MAX)) { /* else another drives */
+        if (progress_loop(context, &goal, until)) { /* else another drives */
             atomic_fetch_add(&context->caller_waits, 1);
             br_progress_unlock(context);
         }
         atomic_fetch_sub(&context->callers, 1);
     }
-    progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
+    if (most == UINT64_MAX)
+        return progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
+    now = br_clock_now();
+    if (progress_wait_for(context, &goal, now < until ? until - now : 0))
+        return true;
+    br_progress_wake(context); /* the progress thread has not heard of it */
+    return false;
 }
 
 bool br_progress_wait(struct br_context *context, struct br_operation *op, uint64_t handle,

@@ -35,8 +35,10 @@ void br_progress_submit(struct br_operation *op);
 /* The same for n operations of one context, in one turn of the lock. */
 void br_progress_submit_all(struct br_operation *const *ops, uint32_t n);
 
-/* Submits an operation and drives until it has ended. */
-void br_progress_run(struct br_operation *op);
+/* Submits an operation and drives until it has ended, or its handle (0: it has none) is another, as
+ * br_progress_wait() says; or until `most` ns have passed (UINT64_MAX: there is no limit): false.
+ */
+bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most);
 
 /* Drives until the operation of this handle has ended or has another handle, because another thread
  * has taken its result (returns true), or `most` ns have passed (UINT64_MAX: there is no limit). */
