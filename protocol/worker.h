@@ -133,12 +133,12 @@ struct br_worker {
     struct br_device_config device_configs[BR_MAX_DEVICES];
     int n_devices;
     struct br_slot_table slots;
-    struct br_peer *peers;    /* [size]; those without rails, as our own, are nothing but zeroes */
-    struct br_list known;     /* the peers with rails, in the order in which they got them */
-    int n_waited;             /* peers not yet UP for the first time */
-    struct br_table receives; /* (tag, peer) -> posted receive, or unexpected message (match.c) */
-    struct br_table sends;    /* (tag, peer) -> send that waits for READY, or unexpected READY */
-    struct br_table confirms; /* (slot number, peer) -> send that waits for DONE */
+    struct br_peer *peers;     /* [size]; those without rails, as our own, are nothing but zeroes */
+    struct br_list known;      /* the peers with rails, in the order in which they got them */
+    int n_waited;              /* peers not yet UP for the first time */
+    struct br_table receives;  /* (tag, peer) -> posted receive, or unexpected message (match.c) */
+    struct br_table sends;     /* (tag, peer) -> send that waits for READY, or unexpected READY */
+    struct br_table confirms;  /* (slot number, peer) -> send that waits for DONE */
     uint64_t late_allocations; /* of the first two */
     struct br_pool unexpected, flights, services;
     /* unexpected messages point to point, as they came; those that have given their credit back */

@@ -114,7 +114,7 @@ static struct completion *op_completion(void)
         rc = call;                                                                                 \
         if (rc)                                                                                    \
             free(submitted);                                                                       \
-        return rc ? rc : op_begun(op);                                                         \
+        return rc ? rc : op_begun(op);                                                             \
     } while (0)
 
 /* ---- arrays ---- */

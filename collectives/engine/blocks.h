@@ -61,9 +61,9 @@ uint64_t br_blocks_digest(const struct br_operation *op, uint32_t n);
 /* Elements of all blocks; 0 where not all ranks know that. */
 uint64_t br_blocks_total(const struct br_operation *op, uint32_t n);
 
-/* By which algorithm: as in op->algorithm, or a ring for a few large blocks. *count: the elements of a block, for the choice; the
- * mean, rounded up to a power of two. Where not all ranks know the sizes, none may depend on them,
- * and messages go straight to where they belong. */
+/* By which algorithm: as in op->algorithm, or a ring for a few large blocks. *count: the elements
+ * of a block, for the choice; the mean, rounded up to a power of two. Where not all ranks know the
+ * sizes, none may depend on them, and messages go straight to where they belong. */
 const char *br_blocks_choice(const struct br_operation *op, uint32_t n, size_t *count);
 
 /* Sets op->part and the number of fragments. chunk_bytes: target size of a fragment of a block;

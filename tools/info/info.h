@@ -11,8 +11,8 @@
 void br_info_gather_gpus(cJSON *root);
 void br_info_print_gpus(const cJSON *root);
 
-/* Adds "launcher": which one has started this process ("name"), the variable that shows it ("sign"),
- * the names of others that are there as well ("also"), and what it says: "rank", "size",
+/* Adds "launcher": which one has started this process ("name"), the variable that shows it
+ * ("sign"), the names of others that are there as well ("also"), and what it says: "rank", "size",
  * "local_rank" and "local_size" where it knows them, and how the ranks would find each other
  * ("meeting"); or "error". A launcher whose variables do not say the size is asked. */
 void br_info_gather_launcher(cJSON *root);

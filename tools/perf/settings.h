@@ -14,9 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BR_PERF_MAX_BYTES (1ll << 30)
+#define BR_PERF_MAX_BYTES      (1ll << 30)
 #define BR_PERF_MAX_DEPTH      1000 /* operations under way */
-#define BR_PERF_MAX_RX_WINDOW  500 /* receives posted ahead, all rails together */
+#define BR_PERF_MAX_RX_WINDOW  500  /* receives posted ahead, all rails together */
 #define BR_PERF_MIN_ITERATIONS 5
 #define BR_PERF_MAX_ITERATIONS 1000000000
 #define BR_PERF_MAX_SECONDS    86400
