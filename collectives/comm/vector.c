@@ -54,7 +54,7 @@ struct extent {
 static int vector_copy(const struct vector_call *c, const struct side *side, size_t *to,
                        struct extent *extent)
 {
-    const size_t limit = SIZE_MAX / 8 / br_type_size(c->type);
+    const size_t limit = SIZE_MAX / 8 / BR_TYPE_BYTES_MAX;
     size_t *offsets = to + side->blocks, end = 0, last = 0;
 
     *extent = (struct extent){0, 0, 0};

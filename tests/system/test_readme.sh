@@ -55,6 +55,8 @@ cat > table << 'END'
 - is what runs this test
 ./dev test --all
 - the same
+./dev test --launchers
+- installs packages; the tests of tests/launchers do
 ./dev test --gpu
 - needs a GPU
 ./dev bench
@@ -69,8 +71,16 @@ cmake --install build --prefix /usr/local
 cmake --install "$BRAID_BUILD" --prefix "$PWD/prefix" && [ -x prefix/bin/braid ]
 cc main.c $(pkg-config --cflags --libs braid)
 lib=$(dirname "$(find "$PWD/prefix" -name libbraid.so)"); export PKG_CONFIG_PATH=$lib/pkgconfig; cc main.c $(pkg-config --cflags --libs braid) -Wl,-rpath,"$lib"
-braid run -n 4 -- ./a.out
-=
+braid run -n 4 -- ./hello
+lib=$(dirname "$(find "$PWD/prefix" -name libbraid.so)"); export PKG_CONFIG_PATH=$lib/pkgconfig; cc "$BRAID_SOURCE/examples/hello.c" -o hello $(pkg-config --cflags --libs braid) -Wl,-rpath,"$lib" && braid run -n 4 -- ./hello
+mpirun -n 4 ./hello
+- launchers/openmpi does
+mpiexec -n 4 ./hello
+- launchers/mpich does
+srun -n 4 ./hello
+- launchers/slurm does
+torchrun --nproc_per_node 4 --no_python ./hello
+- launchers/torchrun does
 pip install ./bindings/python
 - python/install does
 braid run -n 4 -- python3 examples/hello.py
