@@ -94,9 +94,21 @@ static bool is_in_place(const struct vector_call *c, const struct br_blocks bloc
 
     if (c->collective == BR_ALLTOALL)
         return send == recv;
-    if (c->send.blocks == 1)
-        return send == recv + blocks[BR_OUTPUT].offsets[c->recv.blocks > 1 ? rank : 0] * size;
+    if (c->collective == BR_ALLGATHER || c->collective == BR_GATHER)
+        return send == recv + blocks[BR_OUTPUT].offsets[rank] * size;
     return recv == send + blocks[BR_INPUT].offsets[rank] * size;
+}
+
+/* Of an all-to-all, to this rank itself. Nobody sends it, so nobody else compares both ends. */
+static int check_own_block(const struct vector_call *c, const struct br_blocks blocks[], int rank)
+{
+    size_t sent = blocks[BR_INPUT].counts[rank], received = blocks[BR_OUTPUT].counts[rank];
+
+    return sent == received ? 0
+                            : br_error(EINVAL,
+                                       "%s: block %d, which rank %d sends to itself, has %zu "
+                                       "elements in send and %zu in recv",
+                                       c->name, rank, rank, sent, received);
 }
 
 static int check_overlap(const struct vector_call *c, const struct br_blocks blocks[],
@@ -149,6 +161,8 @@ static int vector_fill(const struct vector_call *c, struct br_operation *op)
         if (sides[i]->blocks)
             op->blocks[i] = (struct br_blocks){arrays, arrays + sides[i]->blocks};
     }
+    if (!rc && c->collective == BR_ALLTOALL)
+        rc = check_own_block(c, op->blocks, op->comm->rank);
     if (!rc)
         rc = check_overlap(c, op->blocks, extents, op->comm->rank);
     if (rc)

@@ -14,7 +14,7 @@
 #define I32 BRAID_INT32
 #define SUM BRAID_SUM
 
-static const size_t three[] = {3}, two[] = {2}, huge[] = {SIZE_MAX}, zero[] = {0};
+static const size_t three[] = {3}, two[] = {2}, one[] = {1}, huge[] = {SIZE_MAX}, zero[] = {0};
 
 static void vector__arguments(void **state)
 {
@@ -42,6 +42,11 @@ static void vector__arguments(void **state)
          braid_alltoallv(comm, in, three, NULL, out, three, NULL, I32, &timeout, NULL));
     SAYS(-EINVAL, "overlap|rank 0",
          braid_alltoallv(comm, in, three, NULL, in + 1, three, NULL, I32, NULL, NULL));
+    SAYS(-EINVAL, "block 0|itself|2 elements|3",
+         braid_alltoallv(comm, in, two, NULL, out, three, NULL, I32, NULL, NULL));
+    SAYS(-EINVAL, "overlap", /* in place would be in + 1 */
+         braid_reduce_scatterv(comm, in, three, one, in, I32, SUM, NULL, NULL));
+    SAYS(-EINVAL, "overlap", braid_scatterv(comm, in, three, one, in, 3, I32, 0, NULL, NULL));
     SAYS(-EINVAL, "send_count is 2|counts[0]|3",
          braid_allgatherv(comm, in, 2, out, three, NULL, I32, NULL, NULL));
     SAYS(-EINVAL, "braid_reduce_scatterv|counts",
@@ -71,6 +76,22 @@ static void vector__nothing(void **state)
     assert_int_equal(braid_scatterv(comm, NULL, zero, NULL, NULL, 0, I32, 0, NULL, NULL), 0);
 }
 
+/* The own block of send, wherever it lies, is the place of the result. */
+static void vector__in_place(void **state)
+{
+    int32_t memory[] = {7, 1, 2, 3};
+
+    (void)state;
+    assert_int_equal(
+        braid_reduce_scatterv(comm, memory, three, one, memory + 1, I32, SUM, NULL, NULL), 0);
+    assert_int_equal(braid_scatterv(comm, memory, three, one, memory + 1, 3, I32, 0, NULL, NULL),
+                     0);
+    assert_int_equal(braid_allgatherv(comm, memory + 1, 3, memory, three, one, I32, NULL, NULL), 0);
+    assert_int_equal(memory[0], 7);
+    for (int i = 1; i < 4; i++)
+        assert_int_equal(memory[i], i);
+}
+
 /* A persistent one keeps its own copy of the arrays. */
 static void vector__arrays_are_copied(void **state)
 {
@@ -98,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vector__arguments),
         cmocka_unit_test(vector__nothing),
+        cmocka_unit_test(vector__in_place),
         cmocka_unit_test(vector__arrays_are_copied),
     };
 
