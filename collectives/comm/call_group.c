@@ -27,26 +27,36 @@
 
 _Thread_local __attribute__((tls_model("initial-exec"))) int br_call_group_depth;
 
-struct recorded {
+struct br_recorded {
     struct braid_op *handle;
     bool waits; /* the end of the group waits for it */
 };
 
-/* few, or from malloc() until the end of the group. */
-static _Thread_local struct recorded few[FEW], *calls;
+/* few, if no outer group has them, or from malloc() until the end of the group. */
+static _Thread_local struct br_recorded few[FEW], *calls;
+static _Thread_local bool few_are_taken;
 static _Thread_local uint32_t n_calls, room;
+
+static void call_group_free(void)
+{
+    if (calls == few)
+        few_are_taken = false;
+    else
+        free(calls);
+    calls = NULL;
+}
 
 static int call_group_grow(void)
 {
     uint32_t more = room ? 2 * room : FEW;
-    struct recorded *grown = room ? malloc(more * sizeof *grown) : few;
+    struct br_recorded *grown = room || few_are_taken ? malloc(more * sizeof *grown) : few;
 
     if (!grown)
         return br_error(ENOMEM, "no memory for a group of %u calls", more);
     if (n_calls)
         memcpy(grown, calls, n_calls * sizeof *grown);
-    if (calls != few)
-        free(calls);
+    call_group_free();
+    few_are_taken = few_are_taken || grown == few;
     calls = grown;
     room = more;
     return 0;
@@ -62,7 +72,7 @@ int br_call_group_add(struct br_operation *op, struct braid_op **out)
         return rc;
     }
     handle = br_operation_handle(op);
-    calls[n_calls++] = (struct recorded){handle, !out && !op->done};
+    calls[n_calls++] = (struct br_recorded){handle, !out && !op->done};
     op->released = !out && op->done;
     if (out)
         *out = handle;
@@ -77,11 +87,12 @@ int br_call_group_refuse(const char *name)
 }
 
 /* Submits what has been recorded, in this order; operations of one job under one lock. -EINVAL with
- * a message: some are gone. */
+ * a message: some are gone; -EPERM: they are the parent's of this fork. */
 static int call_group_submit(void)
 {
     struct br_operation *ops[AT_ONCE];
     uint32_t gone = 0;
+    int rc = 0;
 
     for (uint32_t i = 0, n; i < n_calls; i += n) {
         uint32_t found = 0;
@@ -91,12 +102,15 @@ static int call_group_submit(void)
 
             if (op && found && op->comm->context != ops[0]->comm->context)
                 break;
-            if (op)
+            rc = op && !rc ? br_comm_check(op->comm, "braid_group_end") : rc;
+            if (op && !rc)
                 ops[found++] = op;
             gone += !op;
         }
         br_progress_submit_all(ops, found);
     }
+    if (rc) /* a fork has the group of its parent */
+        return rc;
     return gone ? br_error(EINVAL,
                            "braid_group_end: %u of %u operations are gone: freed, or their "
                            "communicator was finalized, before the group ended",
@@ -133,9 +147,29 @@ int braid_group_end(void)
         first = rc;
         snprintf(text, sizeof text, "%s", br_error_message());
     }
-    if (calls != few)
-        free(calls);
-    calls = NULL;
+    call_group_free();
     n_calls = room = 0;
     return first ? br_error(-first, "%s", text) : 0;
+}
+
+/* ---- within a `done` ------------------------------------------------------------------------- */
+
+void br_call_group_set_aside(struct br_call_group *group)
+{
+    *group = (struct br_call_group){calls, n_calls, room, br_call_group_depth};
+    calls = NULL;
+    n_calls = room = 0;
+    br_call_group_depth = 0;
+}
+
+void br_call_group_restore(const struct br_call_group *group)
+{
+    if (br_call_group_is_open()) {
+        br_call_group_depth = 1;
+        braid_group_end();
+    }
+    calls = group->calls;
+    n_calls = group->n;
+    room = group->room;
+    br_call_group_depth = group->depth;
 }

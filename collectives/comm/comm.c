@@ -509,6 +509,8 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
     if (!out)
         return br_error(EINVAL, "braid_init: nowhere to store the communicator");
     *out = NULL;
+    if ((rc = br_call_group_refuse("braid_init")) || (rc = br_completion_may_block("braid_init")))
+        return rc;
     context = calloc(1, sizeof *context);
     if (!context)
         return br_error(ENOMEM, "braid_init: no memory");

@@ -14,7 +14,9 @@
  *    persistent one startable again. The state BR_OPERATION_TELLING is what shows afterwards that
  *    this has not happened: an operation that was taken has another state by then, whoever has its
  *    place in the pool, because no other is being told.
- * 5. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
+ * 5. What ends while a thread calls `done` is for the next pass of whoever drives: a chain of
+ *    operations each of which submits the next one would keep a thread of the program for good.
+ * 6. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
  *    which something has ended, and read by the program before it looks: an end after that look
  *    makes it readable again. Rejected: to write only when the program has asked for the next event
  *    (ucp_worker_arm()), which saves a system call a pass and costs one more rule for programs.
@@ -29,6 +31,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
@@ -58,25 +61,32 @@ int br_completion_may_block(const char *name)
                : 0;
 }
 
+/* `done` may look at operations of another job, whose `done` is then called within it. */
 static void completion_call(struct br_operation *op)
 {
+    const struct br_operation *outer = own;
+    struct br_call_group group;
+
     if (op->status)
         br_error(-op->status, "%s", op->message);
+    br_call_group_set_aside(&group);
     own = op;
     op->done(op->done_context, op->status);
-    own = NULL;
+    own = outer;
+    br_call_group_restore(&group);
 }
 
-void br_completion_tell(struct br_context *context, bool caller)
+bool br_completion_tell(struct br_context *context, bool caller)
 {
-    struct br_list *node;
+    const struct br_list *last = context->untold.prev;
+    struct br_list *node = NULL;
 
     if (br_list_empty(&context->untold) || context->telling)
-        return;
+        return false;
     context->telling = true;
     if (caller) /* the progress thread drives meanwhile */
         atomic_fetch_sub(&context->callers, 1);
-    while ((node = br_list_pop_front(&context->untold))) {
+    while (node != last && (node = br_list_pop_front(&context->untold))) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
         struct braid_comm *comm = op->comm;
 
@@ -90,6 +100,9 @@ void br_completion_tell(struct br_context *context, bool caller)
     if (caller)
         atomic_fetch_add(&context->callers, 1);
     context->telling = false;
+    if (!br_list_empty(&context->untold)) /* and this thread may leave */
+        br_progress_wake(context);
+    return true;
 }
 
 /* ---- the descriptor -------------------------------------------------------------------------- */

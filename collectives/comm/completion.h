@@ -18,12 +18,12 @@ struct br_operation;
 void br_completion_add(struct br_operation *op);
 
 /*
- * Calls `done` of all operations that have ended, those that end meanwhile included, and lets a
- * caller take their results then. Under the lock, which is free while `done` runs. Does nothing in
- * a thread that drives inside a `done`, or while another thread calls them: that one goes on.
+ * Calls `done` of all operations that have ended so far, and lets a caller take their results then.
+ * Under the lock, which is free while `done` runs. Returns whether it called any. Does nothing in a
+ * thread that drives inside a `done`, or while another thread calls them: that one goes on.
  * caller: this thread counts in context->callers, and does not while it is the program's.
  */
-void br_completion_tell(struct br_context *context, bool caller);
+bool br_completion_tell(struct br_context *context, bool caller);
 
 /* Operations have ended: makes the descriptor of braid_comm_fd() readable, once for all of them.
  * Under the lock. */

@@ -142,6 +142,8 @@ int br_handle_look(struct braid_op *handle, const char *name, struct br_context 
 
     if (rc)
         return rc;
+    if (atomic_load(&op->state) == BR_OPERATION_IDLE && !op->persistent)
+        return br_error(EINVAL, "%s: the operation has not been started: its group is open", name);
     *context = br_handle_context((uintptr_t)handle);
     *state = has_ended(op)                                  ? BR_HANDLE_ENDED
              : atomic_load(&op->state) == BR_OPERATION_IDLE ? BR_HANDLE_IDLE

@@ -44,6 +44,7 @@ static int probe_once(struct braid_comm *comm, int peer, const struct braid_opti
 
     br_progress_lock(context);
     br_progress_once(context, br_comm_now(comm));
+    br_completion_tell(context, false);
     rc = br_engine_probe(context->engine, comm->group, peer, options->tag, options->tag_ignore,
                          claim, received);
     br_progress_unlock(context);
@@ -108,6 +109,7 @@ static int take_notification(struct braid_comm *comm, struct braid_notification 
 
     br_progress_lock(context);
     br_progress_once(context, br_comm_now(comm));
+    br_completion_tell(context, false);
     rc = br_engine_notified(context->engine, comm->group, taken);
     if (!rc && w->failed)
         rc = br_error(-w->failed, "braid_notification: %s", w->message);

@@ -181,7 +181,7 @@ static void *progress_thread_main(void *argument)
         now = br_clock_now();
         worked = br_progress_once(context, now) > 0;
         progress_account(context, br_clock_now() - now, worked);
-        br_completion_tell(context, false);
+        worked = br_completion_tell(context, false) || worked;
         if (worked)
             idle_since = 0;
         else if (!idle_since)
@@ -336,7 +336,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
 
         now = br_clock_now();
         progress_account(context, now - began, worked);
-        br_completion_tell(context, true);
+        worked = br_completion_tell(context, true) || worked;
         if (worked || is_reached(context, goal)) {
             idle_since = now;
         } else if (now - idle_since > context->settings.spin) {
@@ -544,6 +544,8 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
             comm->operations++;
     }
     br_progress_unlock(context);
+    if (taken && going_on && going_on->op) /* the progress thread has not heard of it */
+        br_progress_wake(context);
     return taken;
 }
 

@@ -289,10 +289,18 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
     return rc;
 }
 
+/* The queue has one more whose deadline is looked at. */
+static void executor_expect(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    if (op->deadline < shm->next_deadline)
+        shm->next_deadline = op->deadline;
+}
+
 void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op)
 {
     br_list_init(&op->node);
     br_list_push_front(&shm->queue, &op->node);
+    executor_expect(shm, op);
     shm->published = true;
     shm->busy = false;
 }
@@ -303,8 +311,7 @@ void br_shm_executor_submit(struct br_shm_executor *shm, struct br_operation *op
 {
     br_list_init(&op->node);
     br_list_push_back(&shm->queue, &op->node);
-    if (op->deadline < shm->next_deadline)
-        shm->next_deadline = op->deadline;
+    executor_expect(shm, op);
 }
 
 static struct br_operation *executor_head(const struct br_shm_executor *shm)

@@ -256,12 +256,37 @@ static void wait_ms__deadline_first(void **state)
     ranks_everywhere(RANKS_KINDS, 2, misses_its_deadline);
 }
 
+/* It passes after the wait: the operation still has one. */
+static int misses_it_later(struct braid_comm *comm, void *context)
+{
+    const struct braid_options options = {
+        .struct_size = sizeof options, .timeout_ms = 200, .wait_ms = 20};
+    struct braid_op *op = NULL;
+
+    (void)context;
+    if (braid_rank(comm) == 0) {
+        RETURNS(0, braid_barrier(comm, &options, &op));
+        CHECK(op, "no handle of what goes on");
+        RETURNS(-ETIMEDOUT, braid_wait(op, -1));
+        return 0;
+    }
+    while (!braid_comm_error(comm)) /* rank 0 tells */
+        sched_yield();
+    return 0;
+}
+
+static void wait_ms__deadline_later(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_KINDS, 2, misses_it_later);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(done__of_all_kinds),      cmocka_unit_test(done__after_an_abort),
         cmocka_unit_test(fd__event_loop),          cmocka_unit_test(wait_ms__goes_on_behind_it),
-        cmocka_unit_test(wait_ms__deadline_first),
+        cmocka_unit_test(wait_ms__deadline_first), cmocka_unit_test(wait_ms__deadline_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,6 +242,77 @@ static void done__submits_the_next_without_nesting(void **state)
     assert_int_equal(told.got[0], 0);
 }
 
+static void submit_until_stopped(void *context, int result)
+{
+    struct told *told = context;
+    const struct braid_options options = tells(told, submit_until_stopped);
+
+    told->got[0] |= result;
+    told->times++;
+    if (told->last != 1)
+        told->got[0] |= braid_allreduce(comm, in, out, 8, I32, SUM, &options, NULL);
+    else
+        sem_post(&told->told);
+}
+
+/* A thread that looks in between comes back, though there is always one more to tell. */
+static void done__a_chain_keeps_nobody(void **state)
+{
+    struct told told = told_new();
+    const struct braid_options options = tells(&told, submit_until_stopped);
+    struct braid_op *op;
+    int ended = 0;
+
+    (void)state;
+    assert_int_equal(braid_allreduce(comm, in, out, 8, I32, SUM, &options, NULL), 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(braid_recv(comm, told.message, 0, 0, NULL, &op), 0);
+        assert_int_equal(braid_send(comm, in, 0, 0, NULL, NULL), 0);
+        for (ended = 0; !ended;)
+            assert_int_equal(braid_test(op, &ended), 0);
+    }
+    told.last = 1;
+    await(&told);
+    assert_int_equal(told.got[0], 0);
+}
+
+static void look_at_another_job(void *context, int result)
+{
+    struct told *told = context;
+    struct told inner = told_new();
+    const struct braid_options options = tells(&inner, note);
+    struct braid_comm *other = (struct braid_comm *)told->other;
+    struct braid_op *op;
+    int ended = 0;
+
+    told->got[0] = result | braid_barrier(other, &options, &op);
+    while (!ended)
+        told->got[0] |= braid_test(op, &ended);
+    told->got[1] = inner.times;
+    told->got[2] = braid_barrier(comm, NULL, NULL);
+    told->got[3] = braid_wait(told->op, -1);
+    sem_post(&told->told);
+}
+
+/* Whose `done` is then called within this one, which stays what it is. */
+static void done__looks_at_another_job(void **state)
+{
+    struct told told = told_new();
+    const struct braid_options options = tells(&told, look_at_another_job);
+    struct braid_comm *other;
+
+    (void)state;
+    assert_int_equal(braid_init(&(struct braid_config){.size = 1}, &other), 0);
+    told.other = (struct braid_op *)other;
+    assert_int_equal(braid_barrier(comm, &options, &told.op), 0);
+    await(&told);
+    assert_int_equal(told.got[0], 0);
+    assert_int_equal(told.got[1], 1);
+    assert_int_equal(told.got[2], -EDEADLK);
+    assert_int_equal(told.got[3], 0);
+    assert_int_equal(braid_finalize(other), 0);
+}
+
 static void block(void *context, int result)
 {
     struct told *told = context;
@@ -356,6 +427,8 @@ int main(void)
         EACH(done__may_start_its_persistent_operation_again),
         EACH(done__may_free_its_operation),
         EACH(done__submits_the_next_without_nesting),
+        EACH(done__a_chain_keeps_nobody),
+        EACH(done__looks_at_another_job),
         EACH(done__must_not_block),
         EACH(done__is_told_an_error_which_then_is_no_longer_the_communicators),
         EACH(done__is_not_called_when_the_call_fails),
