@@ -738,12 +738,14 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
  * A call in a group checks its arguments and returns an error at once, without being recorded; the
  * others stay. With op its handle is set at once; it can be waited for and tested when the group
  * has ended (-EINVAL before). Buffers belong to braid from the call on. Deadlines count from
- * braid_group_end(). Groups may contain groups: the outermost end counts.
+ * braid_group_end(). Groups may contain groups: the outermost end counts. What a `done` calls that
+ * runs in this thread is no part of its group.
  *
  * Not recorded, but done at once: braid_start(), the *_init forms, the forms in streams,
- * braid_wait() and all that makes no operation. braid_comm_split(), braid_comm_group() and
- * braid_finalize() return -EINVAL in a group. Functions of sessions and parameter servers
- * (training.h, parameters.h), which call collectives themselves, must not be used in one.
+ * braid_wait() and all that makes no operation. braid_init(), braid_comm_split(),
+ * braid_comm_group() and braid_finalize() return -EINVAL in a group. Functions of sessions and
+ * parameter servers (training.h, parameters.h), which call collectives themselves, must not be used
+ * in one.
  */
 int braid_group_start(void); /* 0 */
 
