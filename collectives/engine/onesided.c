@@ -325,7 +325,7 @@ int br_onesided_submit(struct br_engine *engine, struct br_operation *op)
     return 0;
 }
 
-/* The target has refused the part under way, so its data does not move. */
+/* The target has refused the part under way: its data does not move, or has ended. */
 static void engine_onesided_refused(struct br_engine *engine, struct br_operation *op)
 {
     br_staging_parts_put(engine, op);
@@ -371,7 +371,9 @@ void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *o
             return; /* it will come */
         br_transfer_withdraw(engine->worker, status);
     } else if (!(*back & 1u << DATA)) {
-        if (!op->parts.answer.status || data->state == BR_TRANSFER_ENDED)
+        /* Where only the notification was refused the data has left, and ends by itself. */
+        if (!op->parts.answer.status ||
+            (data->state != BR_TRANSFER_QUEUED && data->state != BR_TRANSFER_MATCHING))
             return; /* it will come */
         br_transfer_withdraw(engine->worker, data);
     }

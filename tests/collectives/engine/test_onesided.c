@@ -191,12 +191,54 @@ static void put__notifies_once_when_rails_are_lost(void **state)
     }
 }
 
+/* The answer of a large put whose number is refused may overtake the confirmation of its data. */
+static void put__number_refused_while_data_is_confirmed(void **state)
+{
+    enum { PUTS = 20, BYTES = 20000 };
+    static uint8_t from[BYTES];
+    static struct br_operation puts[PUTS];
+
+    (void)state;
+    memset(from, 9, sizeof from);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct job_options options = three;
+        uint8_t *there;
+        struct job job;
+
+        options.network.seed = seed;
+        options.network.bits_per_second = 10000000000;
+        options.network.latency_ns = 20 * BR_US;
+        options.network.loss_ppm = 20000;
+        options.network.unordered = seed % 2;
+        job_create(&job, &options);
+        there = job_expose(&job, 1, PUTS * BYTES);
+        for (int i = 0; i < PUTS; i++) {
+            puts[i] = job_put(1, from, BYTES, (uint64_t)i * BYTES);
+            puts[i].notifies = true;
+            puts[i].notify = (struct br_notify){.value = 1, .offset = 12, .region = 1};
+            job_submit(&job, 0, &puts[i]);
+        }
+        job_run(&job, PUTS);
+        for (int i = 0; i < PUTS; i++) {
+            assert_int_equal(puts[i].status, -EINVAL);
+            assert_int_equal(puts[i].parts.transfers[BR_PART_DATA].state, BR_TRANSFER_ENDED);
+        }
+        assert_true(is_all(there, PUTS * BYTES, 9));
+        assert_true(br_list_empty(&job.ranks[0].worker->peers[1].moving));
+        assert_int_equal(job.ranks[0].worker->confirms.count, 0);
+        assert_int_equal(job.ranks[0].worker->failed, 0);
+        job_destroy(&job);
+        free(there);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put__notifies),
         cmocka_unit_test(put__changes_a_number),
         cmocka_unit_test(put__refused),
+        cmocka_unit_test(put__number_refused_while_data_is_confirmed),
         cmocka_unit_test(put__notifies_once_when_rails_are_lost),
     };
 
