@@ -268,8 +268,8 @@ int braid_comm_split(struct braid_comm *parent, int color, int key, struct braid
     return rc;
 }
 
-/* Nothing of the communicator is on its way when its number is given to another: an announcement
- * may come after its message (doc/design/receives.md, section 5). */
+/* Nothing that we have sent in the communicator is on its way when its number is given to another:
+ * an announcement may come after its message (doc/design/receives.md, section 5). */
 static void split_drain(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
@@ -282,8 +282,6 @@ static void split_drain(struct braid_comm *comm)
             if (r != comm->rank &&
                 !br_worker_all_arrived(context->worker, br_group_in_job(comm->group, r)))
                 drained = false;
-        if (drained)
-            br_engine_forget_group(context->engine, comm->group);
         br_progress_unlock(context);
         if (!drained)
             br_progress_try_once(context);
@@ -313,6 +311,9 @@ int br_comm_leave(struct braid_comm *comm)
         br_log_warn("%lld messages of communicator %u were sent and never received",
                     (long long)unreceived, group->number);
     br_progress_lock(context);
+    /* not before: until the all-reduce the other ranks may have sent announcements and
+     * notifications, which would be taken for those of the next communicator with this number */
+    br_engine_forget_group(context->engine, group);
     br_comm_put_operations(comm);
     br_comm_destroy(comm);
     if (!rc && !unreceived)

@@ -404,6 +404,38 @@ static void finalize__unreceived_message(void **state)
     ranks_everywhere(RANKS_STREAMS, 2, unreceived);
 }
 
+/* The first rank ends a communicator while the others still notify it: nothing of that comes to the
+ * next one, which has the same number. */
+static int notified_while_ending(struct braid_comm *comm, void *context)
+{
+    enum { ROUNDS = 20, PUTS = 100 };
+    uint64_t *word = braid_alloc(comm, sizeof *word), one = 1;
+    struct braid_notification n = {0};
+    struct braid_comm *part;
+    struct braid_key keys[RANKS_MOST], key;
+    int found;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, word, &key));
+    RETURNS(0, braid_allgather(comm, &key, keys, sizeof key, BRAID_UINT8, NULL, NULL));
+    for (int i = 0; i < ROUNDS; i++) {
+        RETURNS(0, braid_comm_split(comm, 0, 0, &part));
+        RETURNS(0, braid_notification(part, 0, &found, &n));
+        CHECK(!found, "%llu of rank %d", (unsigned long long)n.value, n.peer);
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+        for (uint64_t k = 0; braid_rank(comm) && k < PUTS; k++)
+            RETURNS(0, braid_put_notify(part, &one, sizeof one, &keys[0], 0, k, NULL, NULL));
+        RETURNS(0, braid_finalize(part));
+    }
+    return 0;
+}
+
+static void finalize__notifications_end_with_it(void **state)
+{
+    (void)state;
+    ranks_everywhere(RANKS_STREAMS, 2, notified_while_ending);
+}
+
 /* 767 besides the first; then none, on any rank, and everything goes on. The family's end frees
  * them all. */
 static int too_many(struct braid_comm *comm, void *context)
@@ -496,6 +528,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(split__memory_is_the_family_s),
         cmocka_unit_test(finalize__numbers_are_used_again),
         cmocka_unit_test(finalize__unreceived_message),
+        cmocka_unit_test(finalize__notifications_end_with_it),
         cmocka_unit_test(split__too_many),
         cmocka_unit_test(split__wrong_color),
         cmocka_unit_test(split__failure_ends_the_family),
