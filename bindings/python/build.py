@@ -6,7 +6,8 @@ field or enumerator that is new there is in the module after the next build, and
 tests/python/test_api.py.
 
 Two things are added. For each function whose last parameter is `struct braid_op **op`, or a stream, call_NAME() takes addresses as numbers, which is
-much faster than cffi's pointers, and returns OP_RUNS for what goes on (native.c). And native.c itself.
+much faster than cffi's pointers, and returns OP_RUNS for what goes on (native.c). With `later` it only submits; `ticket` is the call's own number.
+And native.c itself.
 """
 import os
 import re
@@ -21,9 +22,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # What native.c offers.
 NATIVE = """
 int op_wait(struct braid_op *op, int timeout_ms);
-struct braid_op *op_running(void);
+int op_test(struct braid_op *op);
 struct completion;
-struct completion *op_completion(void);
+struct begun { long long ticket; struct braid_op *op; struct completion *completion; };
+struct begun *op_begun(long long ticket);
+void op_adopted(long long ticket);
+int group_start(void);
+int group_end(void);
+int group_is_open(void);
 int op_has_ended(struct completion *);
 void op_begins(struct completion *);
 void op_forget(struct completion *);
@@ -82,14 +88,14 @@ def calls(declarations):
                 parameters.append(parameter)
                 arguments.append(re.search(r"(\w+)$", parameter)[1])
         call = f"braid_{name}({', '.join(arguments)}, &op)"
-        head = f"int call_{name}(int later, {', '.join(parameters)})"
+        head = f"int call_{name}(int later, long long ticket, {', '.join(parameters)})"
         heads.append(f"{head};\n")
         if streams:
-            bodies.append(f"static {head}\n{{\n    (void)later;\n    return braid_{name}({', '.join(arguments)});\n}}\n")
+            bodies.append(f"static {head}\n{{\n    (void)later, (void)ticket;\n    return braid_{name}({', '.join(arguments)});\n}}\n")
         else:
             bodies.append(
-                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc;\n\n    if (later)\n        OP_LATER(options, {call});\n"
-                f"    rc = {call};\n    return rc ? rc : op_begun(op);\n}}\n"
+                f"static {head}\n{{\n    struct braid_op *op = NULL;\n    int rc = op_may_begin(later);\n\n    if (rc)\n        return rc;\n"
+                f"    if (later)\n        OP_LATER(ticket, options, {call});\n    rc = {call};\n    return rc ? rc : op_goes_on(ticket, op, NULL);\n}}\n"
             )
     return "".join(heads), "".join(bodies)
 

@@ -6,35 +6,113 @@
  */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Of call_NAME(): the operation still runs. No error number of braid's is positive. */
-#define OP_RUNS 1
+/* What the functions here return besides 0 and braid's error numbers, which are negative. */
+enum {
+    OP_RUNS = 1,     /* the operation goes on */
+    OP_IN_GROUP = 2, /* a call that blocks, in an open group: nothing was recorded */
+    OP_NESTED = 3, /* too many calls that signal handlers have interrupted: nothing was submitted */
+    OP_REFUSED = 1000 /* + errno: the question was refused, and the operation is what it was */
+};
 
-static _Thread_local struct braid_op *running;
+/* As long as an operation has not been started, or in the function of a reduction. */
+static int op_ended(int rc)
+{
+    bool idle = rc == -EINVAL && strstr(braid_last_error(), "has not been started");
+
+    return idle || rc == -EDEADLK ? OP_REFUSED - rc : rc;
+}
 
 /* braid_wait(), but OP_RUNS where that says "still running": then op lives on. */
 static int op_wait(struct braid_op *op, int timeout_ms)
 {
     int rc = braid_wait(op, timeout_ms);
 
-    return rc == -ETIMEDOUT && strstr(braid_last_error(), "still running") ? OP_RUNS : rc;
+    return rc == -ETIMEDOUT && strstr(braid_last_error(), "still running") ? OP_RUNS : op_ended(rc);
 }
 
-/* The operation for which call_NAME() has just returned OP_RUNS in this thread. */
-static struct braid_op *op_running(void)
+static int op_test(struct braid_op *op)
 {
-    return running;
+    int done = 0, rc = braid_test(op, &done);
+
+    return rc || done ? op_ended(rc) : OP_RUNS;
+}
+
+/*
+ * Operations that call_NAME() has begun in this thread and that no Operation of Python's stands for
+ * yet. More than one where signal handlers, which run as soon as call_NAME() has returned, call
+ * braid themselves. ticket: the call's, from Python; it finds what a call has begun that such a
+ * handler has ended with an exception.
+ */
+struct begun {
+    long long ticket;
+    struct braid_op *op;
+    struct completion *completion; /* of an operation that is not waited for at once; else NULL */
+};
+
+static _Thread_local struct {
+    int groups; /* that are open, one in the other */
+    int n;
+    struct begun at[16];
+} thread;
+
+/* What the call with this ticket has begun; NULL: nothing, or it has been adopted. */
+static struct begun *op_begun(long long ticket)
+{
+    for (int i = thread.n; i-- > 0;)
+        if (thread.at[i].ticket == ticket)
+            return &thread.at[i];
+    return NULL;
+}
+
+/* An Operation stands for it. */
+static void op_adopted(long long ticket)
+{
+    struct begun *found = op_begun(ticket);
+
+    if (found)
+        *found = thread.at[--thread.n];
+}
+
+/* Before anything is submitted: 0, OP_IN_GROUP or OP_NESTED. later: the call will not block. */
+static int op_may_begin(int later)
+{
+    if (thread.groups && !later)
+        return OP_IN_GROUP;
+    return (size_t)thread.n < sizeof thread.at / sizeof *thread.at ? 0 : OP_NESTED;
 }
 
 /* A call has returned 0 and op; NULL: it has waited for the end (braid_options.wait_ms). */
-static int op_begun(struct braid_op *op)
+static int op_goes_on(long long ticket, struct braid_op *op, struct completion *completion)
 {
-    running = op;
-    return op ? OP_RUNS : 0;
+    if (!op)
+        return 0;
+    thread.at[thread.n++] = (struct begun){ticket, op, completion};
+    return OP_RUNS;
+}
+
+static int group_start(void)
+{
+    int rc = braid_group_start();
+
+    thread.groups += !rc;
+    return rc;
+}
+
+static int group_end(void)
+{
+    thread.groups -= thread.groups > 0;
+    return braid_group_end();
+}
+
+static int group_is_open(void)
+{
+    return thread.groups > 0;
 }
 
 /* ---- await ---- */
@@ -87,34 +165,25 @@ static void op_forget(struct completion *completion)
     free(completion);
 }
 
-static _Thread_local struct completion *submitted;
-
-/* That of the operation for which call_NAME() has just returned OP_RUNS, with `later`.
- */
-static struct completion *op_completion(void)
-{
-    return submitted;
-}
-
 /* Submits by `call`, with `options` changed so that op_done() is called; op: the caller's variable.
  */
-#define OP_LATER(options, call)                                                                    \
+#define OP_LATER(ticket, options, call)                                                            \
     do {                                                                                           \
-        struct braid_options later = {.struct_size = sizeof later};                                \
-        int rc;                                                                                    \
+        struct completion *completion = calloc(1, sizeof *completion);                             \
+        struct braid_options changed = {.struct_size = sizeof changed};                            \
+        int failed;                                                                                \
                                                                                                    \
-        if (options)                                                                               \
-            later = *options;                                                                      \
-        submitted = calloc(1, sizeof *submitted);                                                  \
-        if (!submitted)                                                                            \
+        if (!completion)                                                                           \
             return -ENOMEM;                                                                        \
-        later.done = op_done;                                                                      \
-        later.context = submitted;                                                                 \
-        options = &later;                                                                          \
-        rc = call;                                                                                 \
-        if (rc)                                                                                    \
-            free(submitted);                                                                       \
-        return rc ? rc : op_begun(op);                                                             \
+        if (options)                                                                               \
+            changed = *options;                                                                    \
+        changed.done = op_done;                                                                    \
+        changed.context = completion;                                                              \
+        options = &changed;                                                                        \
+        failed = call;                                                                             \
+        if (failed)                                                                                \
+            free(completion);                                                                      \
+        return failed ? failed : op_goes_on(ticket, op, completion);                               \
     } while (0)
 
 /* ---- arrays ---- */

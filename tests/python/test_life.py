@@ -100,15 +100,17 @@ def test_threads__wait_beside_each_other(comm):
     assert [part[0] for part in parts] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("after", [0.05, 0.3], ids=["first slice", "later"])  # of 100 ms
 @pytest.mark.parametrize("call", [lambda comm, x: comm.recv(x, 1), lambda comm, x: comm.recv(x, 1, wait=False).wait()], ids=["blocking", "handle"])
-def test_signals__ctrl_c_while_waiting(comm, call):
+def test_signals__ctrl_c_while_waiting(comm, call, after):
     """Rank 0 waits for a message that comes only after its KeyboardInterrupt; the operation goes on."""
     x = np.zeros(1)
     if comm.rank == 0:
         main = threading.get_ident()
-        threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+        threading.Timer(after, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             call(comm, x)
+        assert any(operation._keep is x for operation in comm._held)
         comm.barrier()
         while x[0] == 0:  # the receive is still posted, and its array lives
             time.sleep(0.001)
@@ -119,21 +121,42 @@ def test_signals__ctrl_c_while_waiting(comm, call):
     comm.barrier()
 
 
-def test_signals__a_handler_runs_while_waiting(comm):
-    x, heard = np.zeros(1), []
+def test_signals__ctrl_c_in_an_allreduce(comm):
+    """The call that is quickest where it does not wait keeps its array like any other."""
+    x = np.ones(1)
+    if comm.rank == 0:
+        threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            comm.allreduce(x)
+        assert any(operation._keep is x for operation in comm._held)
+        comm.send(x, 1)
+    else:
+        comm.recv(x, 0)
+        comm.allreduce(x)
+    comm.barrier()
+
+
+@pytest.mark.parametrize("after", [0.05, 0.2], ids=["first slice", "later"])
+def test_signals__a_handler_runs_while_waiting(comm, after):
+    x, y, heard = np.zeros(1), np.zeros(1), []
     if comm.rank == 0:
         def handler(*_):
-            heard.append(1)
+            heard.append(comm.recv(y, 1, tag=5, wait=False))  # goes on behind the handler
             comm.send(np.array([1.0]), 1)  # what rank 1 waits for before it sends
 
         before = signal.signal(signal.SIGUSR1, handler)
-        threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
+        threading.Timer(after, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)).start()
         comm.recv(x, 1)
         signal.signal(signal.SIGUSR1, before)
-        assert heard == [1] and x[0] == 8
+        assert len(heard) == 1 and x[0] == 8
+        comm.barrier()
+        heard[0].wait()
+        assert y[0] == 9
     else:
         comm.recv(x, 0)
         comm.send(np.array([8.0]), 0)
+        comm.barrier()
+        comm.send(np.array([9.0]), 0, tag=5)
 
 
 def test_signals__ctrl_c_while_joining():

@@ -4,6 +4,7 @@
 import array
 import mmap
 import pickle
+import threading
 
 import braid
 import numpy as np
@@ -184,3 +185,56 @@ def test_wait_any__and_groups(comm):
     comm.send(np.array([4.0]), 1 - comm.rank, tag=3)
     assert braid.wait_any(receives[3:]) is receives[3] and parts[3][0] == 4
     assert comm.fileno() == comm.fileno()
+
+
+def test_group__operations_wait_for_its_end(comm):
+    """More than are held before what has ended is let go; nothing of them is, and none is given up, before they run."""
+    peer, parts, gone = 1 - comm.rank, [np.zeros(1) for _ in range(100)], []
+    with braid.group():
+        for i, part in enumerate(parts):
+            comm.send(np.array([i + 1.0]), peer, tag=i, wait=False)
+            comm.recv(part, peer, tag=i, wait=False)
+        h = comm.recv(np.zeros(1), peer, tag=100, wait=False)
+        other = threading.Thread(target=lambda: (comm._reap(), gone.append(h.test())))
+        other.start()
+        other.join()
+        assert gone == [False] and not h.test() and len(comm._held) >= 201
+        with pytest.raises(braid.Error, match="not been started"):
+            h.wait()
+        with pytest.raises(braid.Error):
+            comm.finalize()
+        for call in lambda: comm.send(np.zeros(1), peer, tag=101), lambda: comm.allreduce(np.zeros(1)), comm.barrier:
+            with pytest.raises(ValueError, match="wait=False"):
+                call()
+    comm.send(np.zeros(1), peer, tag=100)
+    h.wait()
+    comm.barrier()
+    while any(part[0] == 0 for part in parts):
+        comm._reap()
+    assert [part[0] for part in parts] == list(range(1, 101))
+
+
+def test_timeouts__of_the_past(comm):
+    for timeout in -0.0004, -0.001, -5:
+        assert comm.notification(timeout=timeout) is None and comm.probe(timeout=timeout) is None and comm.claim(timeout=timeout) is None
+
+
+def test_options__of_many_threads(comm):
+    """So many different ones that structs of options are made anew all the time."""
+    from braid.collectives import settings
+    from braid._braid import ffi
+
+    wrong = []
+
+    def work(first):
+        for i in range(2000):
+            name = f"algorithm{first}_{i % 300}"
+            if ffi.string(settings({"algorithm": name, "priority": i % 7}).algorithm).decode() != name:
+                wrong.append(name)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

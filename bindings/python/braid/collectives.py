@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from itertools import count as counter
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, TypedDict
+from weakref import WeakKeyDictionary
 
 from braid import structs
 from braid._braid import ffi, lib
 from braid.buffer import REDUCTIONS, SIZES, Span, span, stream_handle
-from braid.errors import Error, fail
-from braid.op import RUNS, SLICE_MS, Operation
+from braid.errors import Error, check
+from braid.op import IN_GROUP, NESTED, RUNS, SLICE_MS, Operation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -24,7 +26,6 @@ class Options(TypedDict, total=False):
     algorithm: str  #: "ring", "direct", ...; the same on every rank
     order: str  #: "ranks": values are combined in the order of the ranks, the same bits whatever size and algorithm
     timeout: float  #: deadline in seconds, from submission; default: the communicator's
-    order: int  #: 1 (BRAID_ORDER_RANKS): values are combined in the order of the ranks
 
 
 class CollectiveOptions(Options, total=False):
@@ -37,6 +38,7 @@ class CollectiveOptions(Options, total=False):
 
 
 _settings: Dict[Any, Any] = {}  # structs of options, as programs use few different ones
+_strings: Any = WeakKeyDictionary()  # what they point to, which lives as long as they do
 
 
 def settings(options: Dict[str, Any], wait: bool = False) -> Any:
@@ -44,21 +46,24 @@ def settings(options: Dict[str, Any], wait: bool = False) -> Any:
     if not options:
         return _WAIT if wait else NULL
     key = wait, *options.items()
-    if key not in _settings:
+    made = _settings.get(key)  # other threads may clear it meanwhile
+    if made is None:
+        made = _made(options, wait)
         if len(_settings) >= 256:
             _settings.clear()
-        _settings[key] = _made(options, wait)
-    return _settings[key][0]
-
-
-def _made(options: Dict[str, Any], wait: bool) -> Any:
-    made = structs.new("braid_options", options)
-    made[0].wait_ms = SLICE_MS if wait else 0
+        _settings[key] = made
     return made
 
 
-_ALONE = _made({}, True)
-_WAIT = _ALONE[0]  # of a call without options
+def _made(options: Dict[str, Any], wait: bool) -> Any:
+    made, strings = structs.new("braid_options", options)
+    made.wait_ms = SLICE_MS if wait else 0
+    _strings[made] = strings
+    return made
+
+
+_WAIT = _made({}, True)  # of a call without options
+next_ticket = counter(1).__next__  # a number for each call, by which native.c knows what it has begun
 
 
 class Form:
@@ -97,8 +102,13 @@ class Collectives:
             agree(found, count, kind, "out")
             keep = keep, found[3]
         if wait and not options:
-            rc = _call_allreduce(False, self._comm, address, result, count, kind, REDUCTIONS[op], _WAIT)
-            return None if rc == 0 else self._finish(rc, True, keep)
+            ticket = next_ticket()
+            try:
+                rc = _call_allreduce(False, ticket, self._comm, address, result, count, kind, REDUCTIONS[op], _WAIT)
+                return None if rc == 0 else self._finish(ticket, rc, True, keep)
+            except BaseException:
+                self._adopt(ticket, keep)
+                raise
         return self._run(_ALLREDUCE, (address, result, count, kind, REDUCTIONS[op]), keep, wait=wait, **options)
 
     def reduce_scatter(self, x: Any, out: Any = None, op: str = "sum", *, type: Optional[str] = None,
@@ -201,27 +211,43 @@ class Collectives:
             function = form.init if stream is None else form.on_stream
             if function is None:
                 raise TypeError(f"{form.name} has no form {'in a stream' if stream is not None else 'that is persistent'}")
-            if stream is None:
-                self._check(function(True, self._comm, *arguments, settings(options)))
-                return Operation(self, lib.op_running(), lib.op_completion(), keep, value, True)
-            self._check(function(False, self._comm, *arguments, settings(options), stream_handle(stream)))
-            return None
-        return self._finish(form.call(not wait, self._comm, *arguments, settings(options, wait), *behind), wait, keep, value)
+            if stream is not None:
+                check(function(False, 0, self._comm, *arguments, settings(options), stream_handle(stream)))
+                return None
+        ticket = next_ticket()
+        try:
+            if persistent:
+                rc, wait = function(True, ticket, self._comm, *arguments, settings(options)), False
+            else:
+                rc = form.call(not wait, ticket, self._comm, *arguments, settings(options, wait), *behind)
+            return self._finish(ticket, rc, wait, keep, value, persistent)
+        except BaseException:
+            self._adopt(ticket, keep, value, persistent)
+            raise
 
-    @staticmethod
-    def _check(rc: int) -> None:
-        if rc < 0:
-            fail(rc)
-
-    def _finish(self, rc: int, wait: bool, keep: Any, value: Optional[Callable[[], Any]] = None) -> Any:
+    def _finish(self, ticket: int, rc: int, wait: bool, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> Any:
         """Behind call_NAME() of native.c: an error, the end, or an operation that goes on."""
-        if rc != RUNS:
-            self._check(rc)
-            return value() if value else None
-        if len(self._held) >= 64:
-            self._reap()
-        operation = Operation(self, lib.op_running(), None if wait else lib.op_completion(), keep, value)
-        return operation.wait() if wait else operation
+        if rc == RUNS:
+            operation = Operation(self, lib.op_begun(ticket), keep, value, persistent)
+            lib.op_adopted(ticket)
+            if len(self._held) >= 64:
+                self._reap()
+            return operation.wait() if wait else operation
+        if rc == IN_GROUP:
+            raise ValueError("in `with braid.group():` every call has wait=False: what it returns can be waited for behind the group")
+        if rc == NESTED:
+            raise RecursionError("too many calls have been interrupted by signal handlers that call braid, one in the other")
+        check(rc)
+        return value() if value else None
+
+    def _adopt(self, ticket: int, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
+        """A call ends with an exception. If that is of a signal's handler, which runs as soon as native.c has returned, the operation goes on, and has to
+        keep its buffers."""
+        begun = lib.op_begun(ticket)
+        if begun != NULL:
+            if all(operation._handle != begun.op for operation in list(self._held)):  # it may have come so far
+                Operation(self, begun, keep, value, persistent)
+            lib.op_adopted(ticket)
 
     def _reap(self) -> None:
         """Lets go of operations that have ended and that the program has forgotten: nobody but _held, the list and the loop knows them."""

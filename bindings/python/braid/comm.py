@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import sys
 import threading
@@ -93,6 +94,8 @@ class Comm(Collectives, Vectors, Messages):
         """
         if self._ending:
             return
+        if lib.group_is_open():
+            raise Error(errno.EINVAL, "finalize: not within `with braid.group():`, whose operations run at its end")
         first: Optional[Error] = None
         for end in [d.free for d in self._dependents] + [o.wait for o in self._held]:
             try:
@@ -102,7 +105,8 @@ class Comm(Collectives, Vectors, Messages):
         self._ending = True
         handle, self._comm = self._comm, ffi.NULL
         _open.discard(self)
-        for operation in list(self._held):  # persistent, or lost to an error
+        for operation in list(self._held):  # persistent, or recorded by another thread's group, which does not start it any more
+            lib.braid_op_free(operation._handle)
             operation._freed()
         if self is self._root:
             self._handle = handle

@@ -115,7 +115,7 @@ class Messages:
     @staticmethod
     def _sliced(call: Callable[[int, Any], int], timeout: Optional[float]) -> bool:
         """Has it found something? In slices, so that signals are heard."""
-        found, left = ffi.new("int *"), None if timeout is None else round(timeout * 1000)
+        found, left = ffi.new("int *"), None if timeout is None else max(0, round(timeout * 1000))
         while True:
             ms = SLICE_MS if left is None else min(SLICE_MS, left)
             check(call(ms, found))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # The longest that Python hears no signal: handlers, Ctrl-C's among them, run between two slices of a wait.
 SLICE_MS = 100
-# What call_NAME() of native.c and op_wait() return for an operation that goes on.
-RUNS = 1
+# What native.c returns; it says of each what it means.
+RUNS, IN_GROUP, NESTED, REFUSED = 1, 2, 3, 1000
 
 
 def wait_any(operations: Iterable["Operation"], timeout: Optional[float] = None) -> "Operation":
@@ -41,13 +41,14 @@ def wait_any(operations: Iterable["Operation"], timeout: Optional[float] = None)
 
 
 class group:
-    """`with braid.group():` records this thread's operations, all with wait=False, and submits them together at its end, in the order of the calls."""
+    """`with braid.group():` records this thread's operations, all with wait=False, and submits them together at its end, in the order of the calls. They
+    can be waited for then; within the group wait() raises Error with EINVAL, and a call that would block ValueError."""
 
     def __enter__(self) -> None:
-        check(lib.braid_group_start())
+        check(lib.group_start())
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        check(lib.braid_group_end())
+        check(lib.group_end())
 
 
 class Operation:
@@ -59,8 +60,9 @@ class Operation:
 
     __slots__ = ("_comm", "_handle", "_completion", "_keep", "_value", "_persistent", "_runs", "_error")
 
-    def __init__(self, comm: "Comm", handle: Any, completion: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
-        self._comm, self._handle, self._completion, self._keep, self._value = comm, handle, completion, keep, value
+    def __init__(self, comm: "Comm", begun: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
+        self._comm, self._handle, self._keep, self._value = comm, begun.op, keep, value
+        self._completion = begun.completion if begun.completion != ffi.NULL else None
         self._persistent, self._runs = persistent, not persistent
         self._error: Optional[Error] = None
         comm._held.add(self)
@@ -72,6 +74,8 @@ class Operation:
         while self._runs:
             ms = SLICE_MS if left is None else min(SLICE_MS, left)
             rc = lib.op_wait(self._handle, ms)
+            if rc >= REFUSED:
+                fail(REFUSED - rc)
             if rc != RUNS:
                 self._ended(rc)
             elif left is not None:
@@ -85,9 +89,8 @@ class Operation:
     def test(self) -> bool:
         """Has it ended? Raises its error if it ended with one. Does not wait."""
         if self._runs:
-            done = ffi.new("int *")
-            rc = lib.braid_test(self._handle, done)
-            if rc == 0 and not done[0]:
+            rc = lib.op_test(self._handle)
+            if rc == RUNS or rc >= REFUSED:
                 return False
             self._ended(rc)
         if self._error:
@@ -110,9 +113,14 @@ class Operation:
         """Begins a persistent operation, which must not be running; returns it."""
         if not self._persistent or self._handle is None:
             raise ValueError("only an operation made with persistent=True, before its free(), can be started")
-        lib.op_begins(self._completion)
-        check(lib.braid_start(self._handle))
-        self._error, self._runs = None, True
+        before = self._runs
+        if not before:
+            lib.op_begins(self._completion)
+        self._error, self._runs = None, True  # before the call, behind which a signal's handler may raise
+        rc = lib.braid_start(self._handle)
+        if rc < 0:
+            self._runs = before
+            fail(rc)
         return self
 
     def free(self) -> None:
