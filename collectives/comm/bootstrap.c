@@ -305,7 +305,7 @@ static int bootstrap_exchange(struct br_context *context, struct local *local, u
     int rc = early ? offer_devices(context, local, &offer, &devices, &known) : 0;
 
     if (!rc)
-        rc = br_store_open(&s->environment, &s->secret, &context->store);
+        rc = br_store_open(&s->environment, &s->secret, context->init_deadline, &context->store);
     if (!rc)
         rc = find_local_ranks(context, until);
     if (!rc && !early)

@@ -483,7 +483,7 @@ int braid_id_create(struct braid_id *id)
 {
     BR_DISABLE_CANCELLATION;
 
-    return id ? br_id_open(false, id)
+    return id ? br_id_open(false, 0, id)
               : br_error(EINVAL, "braid_id_create: nowhere to store the id");
 }
 
@@ -531,7 +531,7 @@ int braid_init(const struct braid_config *config, struct braid_comm **out)
     }
     context->rank = (int)context->settings.environment.rank;
     context->size = (int)context->settings.environment.size;
-    context->init_deadline = br_clock_now() + context->settings.environment.init_timeout;
+    context->init_deadline = context->settings.environment.init_deadline;
     br_log_set_rank(context->rank);
     for (int i = 0; i < N_PHASES; i++) {
         rc = phases[i].begin ? phases[i].begin(context) : 0;
@@ -644,7 +644,10 @@ int braid_comm_error(struct braid_comm *comm)
 static int comm_share_shm(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
-    uint64_t until = br_clock_now() + context->settings.environment.init_timeout;
+    /* the first one is made in braid_init() */
+    uint64_t until = comm->group->number
+                         ? br_clock_now() + context->settings.environment.init_timeout
+                         : context->init_deadline;
     struct timespec nap = {0, 50000};
     char name[80];
     int rc;

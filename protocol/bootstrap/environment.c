@@ -14,6 +14,8 @@
 
 #define TIMEOUT_DEFAULT 60
 #define TIMEOUT_MAX     86400
+/* of the whole time at least an eighth, and at most this, is left for what follows the launcher */
+#define AFTER_LAUNCHER (2 * BR_SEC)
 
 bool br_environment_is_set(const char *name)
 {
@@ -142,18 +144,21 @@ static int read_run_id(struct br_environment *out)
 
 static int read_timeout(const struct braid_config *config, struct br_environment *out)
 {
-    int64_t seconds;
-    int rc;
+    uint64_t start = br_clock_now(), after;
+    int64_t seconds = 0;
+    int rc = 0;
 
     if (config->init_timeout_ms < 0)
         return br_error(EINVAL, "braid_config: init_timeout_ms=%d is negative",
                         config->init_timeout_ms);
     out->init_timeout = (unsigned)config->init_timeout_ms * BR_MS;
-    if (out->init_timeout)
-        return 0;
-    rc = br_env_number("BRAID_INIT_TIMEOUT", 1, TIMEOUT_MAX, TIMEOUT_DEFAULT, &seconds);
-    if (rc == 0)
+    if (!out->init_timeout) {
+        rc = br_env_number("BRAID_INIT_TIMEOUT", 1, TIMEOUT_MAX, TIMEOUT_DEFAULT, &seconds);
         out->init_timeout = (uint64_t)seconds * BR_SEC;
+    }
+    after = out->init_timeout / 8 < AFTER_LAUNCHER ? out->init_timeout / 8 : AFTER_LAUNCHER;
+    out->init_deadline = start + out->init_timeout;
+    out->launcher_deadline = out->init_deadline - after;
     return rc;
 }
 
@@ -208,7 +213,7 @@ static int ask_launcher(struct br_environment *out)
 
     if (rc < 0 || !out->launcher)
         return rc;
-    rc = out->launcher->fill(out, br_clock_now() + out->init_timeout);
+    rc = out->launcher->fill(out, out->launcher_deadline);
     return rc < 0 ? rc : check_launcher(out);
 }
 
@@ -242,7 +247,9 @@ int br_environment_read(const struct braid_config *config, struct br_environment
         return rc;
     if (out->launcher && out->launcher->share && !gives_address(config)) {
         out->id_comes = true;
-        return 0;
+        return config->master_port || br_environment_is_set("BRAID_PORT")
+                   ? environment_read_port(config, out)
+                   : 0;
     }
     rc = environment_read_address(config, out);
     return rc < 0 ? rc : environment_read_port(config, out);

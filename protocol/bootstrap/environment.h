@@ -40,10 +40,15 @@ struct br_environment {
     bool local_known;                /* the launcher said local_rank and local_size */
     /* NULL: the caller gave size and rank, or there is no launcher and one process */
     const struct br_launcher *launcher;
-    const char *sign;      /* the variable that shows the launcher, static; "": none */
-    bool torchrun;         /* TORCHELASTIC_RUN_ID is set */
-    uint16_t port;         /* 0 when size is 1, and until the id has come */
-    uint64_t init_timeout; /* ns */
+    const char *sign; /* the variable that shows the launcher, static; "": none */
+    bool torchrun;    /* TORCHELASTIC_RUN_ID is set */
+    /* 0 when size is 1; while the id has not come, the one that rank 0 shall listen on, 0: any */
+    uint16_t port;
+    uint64_t init_timeout;  /* ns */
+    uint64_t init_deadline; /* init_timeout from br_environment_read() on; ns of br_clock_now() */
+    /* All talk with the launcher ends by then: an eighth of the time, at most 2 s, before
+     * init_deadline, so that the store can still say who is missing. */
+    uint64_t launcher_deadline;
     /* The id of braid_config, or of rank 0 as the launcher carried it (br_launcher_meet()): where
      * the store is and what the secret is. Then address is "". */
     bool has_id, id_comes; /* it is known; the launcher will carry it */

@@ -197,10 +197,10 @@ static int list_addresses(bool local, struct br_id *out)
 
 /* ---- open ids -------------------------------------------------------------------------------- */
 
-int br_id_open(bool local, struct braid_id *out)
+int br_id_open(bool local, uint16_t port, struct braid_id *out)
 {
     struct open_id *place = &open_ids[0];
-    struct br_id id = {0};
+    struct br_id id = {.port = port};
     int fd = -1, old = -1, rc = br_process_watch();
 
     memset(out, 0, sizeof *out);

@@ -46,12 +46,13 @@ void br_id_write(const struct br_id *id, struct braid_id *out);
 void br_id_text(const struct br_id *id, char text[BR_ID_TEXT]);
 
 /*
- * Makes an id: listens on a free port, on loopback only with `local` (all ranks are on this host),
- * else on all addresses; finds the addresses of this host (those of NICs with hardware behind them
- * first, then IPv4 before IPv6; loopback where there is no other) and draws a key. Returns 0, or a
- * negative errno with a message. From any thread.
+ * Makes an id: listens on the port (0: a free one), on loopback only with `local` (all ranks are on
+ * this host), else on all addresses; finds the addresses of this host (those of NICs with hardware
+ * behind them first, then IPv4 before IPv6; loopback where there is no other) and draws a key.
+ * Returns 0, or a negative errno with a message (-EADDRINUSE: another program has the port). From
+ * any thread.
  */
-int br_id_open(bool local, struct braid_id *out);
+int br_id_open(bool local, uint16_t port, struct braid_id *out);
 
 /* Takes the listening socket of an id out of the table; *fd is the caller's. Returns 0; -EINVAL
  * with a message: this process has not made the id, or it has been used or closed before; -EPERM

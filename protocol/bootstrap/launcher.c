@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "protocol/bootstrap/launcher.h"
 
-#include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "protocol/bootstrap/environment.h"
@@ -107,13 +106,13 @@ int br_launcher_meet(struct br_environment *environment, struct br_secret *secre
         return 0;
     /* if that fails, the others get an empty id, so that they do not wait for rank 0 */
     if (environment->rank == 0) {
-        made = br_id_open(local, &id);
+        made = br_id_open(local, environment->port, &id);
         if (made == 0)
             made = br_id_read(&id, &environment->id);
         if (made < 0)
             snprintf(text, sizeof text, "%s", br_error_message());
     }
-    rc = launcher->share(environment, &id, sizeof id, br_clock_now() + environment->init_timeout);
+    rc = launcher->share(environment, &id, sizeof id, environment->launcher_deadline);
     if (rc == 0 && environment->rank > 0)
         rc = br_id_read(&id, &environment->id);
     sodium_memzero(&id, sizeof id);

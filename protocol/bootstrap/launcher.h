@@ -82,7 +82,8 @@ int br_launcher_find(const struct br_launcher **out, const char **sign);
 /*
  * Where the launcher carries the id of rank 0 (environment->id_comes): makes it at rank 0, and
  * everywhere fills id, has_id and port of *environment by it, and *secret, unless the user has
- * given one. Collective; blocks up to environment->init_timeout. Does nothing otherwise. Returns 0,
+ * given one. Rank 0 listens on environment->port, 0: on any. Collective; blocks up to
+ * environment->launcher_deadline. Does nothing otherwise. Returns 0,
  * or a negative errno with a message; rank 0's id is closed then.
  */
 int br_launcher_meet(struct br_environment *environment, struct br_secret *secret);

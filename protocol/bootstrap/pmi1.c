@@ -102,6 +102,7 @@ static int pmi1_receive(struct br_pmi1 *pmi, char line[BR_PMI1_LINE], uint64_t d
             line[n] = 0;
             pmi->used -= n + 1;
             memmove(pmi->in, end + 1, pmi->used);
+            sodium_memzero(pmi->in + pmi->used, n + 1); /* it may have held an id, with its key */
             return 0;
         }
         if (pmi->used == sizeof pmi->in)
@@ -240,15 +241,24 @@ int br_pmi1_share(struct br_pmi1 *pmi, bool gives, const char *key, void *bytes,
     }
     if (rc == 0)
         rc = pmi1_ask(pmi, "cmd=barrier_in\n", "barrier_out", line, deadline);
-    if (rc < 0 || gives)
-        return rc;
-    snprintf(line, sizeof line, "cmd=get kvsname=%s key=%s\n", pmi->name, key);
-    rc = pmi1_ask(pmi, line, "get_result", line, deadline);
-    if (rc == 0 && (!br_pmi1_value(line, "value", value, sizeof value) ||
-                    sodium_hex2bin(bytes, n, value, strlen(value), NULL, &got, NULL) || got != n))
-        rc = pmi1_unexpected(line, "the value that rank 0 gave");
+    if (rc == 0 && !gives) {
+        snprintf(line, sizeof line, "cmd=get kvsname=%s key=%s\n", pmi->name, key);
+        rc = pmi1_ask(pmi, line, "get_result", line, deadline);
+        /* the line stays unsaid: there may be a key in it */
+        if (rc == 0 &&
+            (!br_pmi1_value(line, "value", value, sizeof value) ||
+             sodium_hex2bin(bytes, n, value, strlen(value), NULL, &got, NULL) || got != n))
+            rc = br_error(EPROTO,
+                          "the launcher does not hand over the %zu bytes that rank 0 gave; does "
+                          "rank 0 run another version of braid?",
+                          n);
+        sodium_memzero(value, sizeof value);
+    }
     sodium_memzero(line, sizeof line);
-    sodium_memzero(value, sizeof value);
+    if (rc < 0) { /* the beginning of a line may be left */
+        sodium_memzero(pmi->in, sizeof pmi->in);
+        pmi->used = 0;
+    }
     return rc;
 }
 static_assert(BR_PMI1_NAME + 512 < BR_PMI1_LINE, "a put of 256 bytes fits");

@@ -310,9 +310,8 @@ static int explain_taken_port(struct br_store *store, const struct br_environmen
 }
 
 int br_store_open(const struct br_environment *environment, const struct br_secret *secret,
-                  struct br_store **out)
+                  uint64_t deadline, struct br_store **out)
 {
-    uint64_t deadline = br_clock_now() + environment->init_timeout;
     struct br_store *store = calloc(1, sizeof *store);
     int rc = 0;
 

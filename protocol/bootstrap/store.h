@@ -37,13 +37,13 @@ struct br_store_counters {
 
 /*
  * Joins the store at environment->address and port, or at the addresses of its id, waits until all
- * ranks have; rank 0 starts the server first. The time limit is environment->init_timeout from now.
+ * ranks have, until the deadline (ns of br_clock_now()) at most; rank 0 starts the server first.
  * On success *out is the caller's until br_store_close(). Rank 0 of an environment with an id takes
  * its socket (br_id_take()). Besides the common errors: -ENXIO (MASTER_ADDR does not resolve),
  * -ECONNREFUSED and others of connect(), -EADDRINUSE.
  */
 int br_store_open(const struct br_environment *environment, const struct br_secret *secret,
-                  struct br_store **out);
+                  uint64_t deadline, struct br_store **out);
 
 /* Stores bytes (at most BR_STORE_VALUE_MAX) under a key (printable, 1 to BR_STORE_KEY_MAX bytes),
  * over what stood there. -EINVAL, -ENOSPC. */

@@ -166,14 +166,20 @@ static socklen_t store_socket_address(const struct in6_addr *address, uint16_t p
 int br_socket_listen_anywhere(const struct in6_addr *loopback, uint16_t *port, int *fd)
 {
     struct sockaddr_storage address;
-    socklen_t bytes = loopback ? store_socket_address(loopback, 0, &address) : 0;
-    int rc = loopback ? bind_at((struct sockaddr *)&address, bytes, fd) : bind_everywhere(0, fd);
+    socklen_t bytes = loopback ? store_socket_address(loopback, *port, &address) : 0;
+    int rc =
+        loopback ? bind_at((struct sockaddr *)&address, bytes, fd) : bind_everywhere(*port, fd);
 
     if (rc == 0 && listen(*fd, BACKLOG) < 0) {
         rc = -errno;
         close(*fd);
         *fd = -1;
     }
+    if (rc < 0 && *port)
+        return br_error(-rc, "rank 0 cannot listen on port %u: %s%s", *port, strerror(-rc),
+                        rc == -EADDRINUSE ? ": another program uses it, choose another BRAID_PORT "
+                                            "(or master_port of braid_config)"
+                                          : "");
     if (rc < 0)
         return br_error(-rc, "no free port on this host: %s", strerror(-rc));
     return store_socket_port(fd, port);

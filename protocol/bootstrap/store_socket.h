@@ -20,8 +20,9 @@
  * others know it by (NAT, containers). -EADDRINUSE, -EACCES. */
 int br_socket_listen(const char *address, uint16_t port, bool local, int *fd);
 
-/* Listens on a free port of the kernel's choice, at the address of loopback (IPv4 as
- * ::ffff:a.b.c.d) or, with NULL, on all of the host; *fd is the caller's. */
+/* Listens on *port (0: a free one of the kernel's choice, which *port is then), at the address of
+ * loopback (IPv4 as ::ffff:a.b.c.d) or, with NULL, on all of the host; *fd is the caller's.
+ * -EADDRINUSE. */
 int br_socket_listen_anywhere(const struct in6_addr *loopback, uint16_t *port, int *fd);
 
 /*

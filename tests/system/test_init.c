@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How long braid_init() takes when it fails, and what it says then. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +17,8 @@
 
 #include "protocol/bootstrap/store_socket.h"
 #include "tests/system/ranks.h"
+
+#define HELD_UP 1000 /* ms that a launcher's barrier takes */
 
 static struct braid_config config_of(int rank, int port)
 {
@@ -54,6 +60,69 @@ static void init__ends_at_about_the_time_asked(void **state)
         fail_msg("braid_init() took %.0f ms or more, but was asked for %d", least, ASKED);
 }
 
+/* A launcher by PMI-1 that holds rank 0 up in its barrier; then the other rank does not join. */
+static void *hold_up(void *argument)
+{
+    int fd = *(int *)argument;
+    FILE *in = fdopen(fd, "r");
+    char line[2048];
+
+    while (in && fgets(line, sizeof line, in)) {
+        const char *say = !strncmp(line, "cmd=init ", 9)        ? "cmd=response_to_init rc=0\n"
+                          : !strncmp(line, "cmd=get_maxes", 13) ? "cmd=maxes vallen_max=1024\n"
+                          : !strncmp(line, "cmd=get_my", 10)    ? "cmd=my_kvsname kvsname=k\n"
+                          : !strncmp(line, "cmd=put", 7)        ? "cmd=put_result rc=0\n"
+                                                                : "cmd=barrier_out\n";
+
+        if (!strncmp(line, "cmd=barrier", 11))
+            usleep(HELD_UP * 1000);
+        send(fd, say, strlen(say), MSG_NOSIGNAL);
+    }
+    return NULL;
+}
+
+/* 0: braid_init() has taken about as long as it was asked to. */
+static int ends_in_time(void)
+{
+    struct braid_config config = {.backend = "tcp", .init_timeout_ms = HELD_UP * 2};
+    double start = ranks_now_ms();
+    struct braid_comm *comm;
+    pthread_t launcher;
+    char text[16];
+    int fds[2];
+
+    CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds), "socketpair");
+    CHECK(!pthread_create(&launcher, NULL, hold_up, &fds[0]), "pthread_create");
+    snprintf(text, sizeof text, "%d", fds[1]);
+    setenv("BRAID_LAUNCHER", "pmi1", 1);
+    setenv("PMI_FD", text, 1);
+    setenv("PMI_RANK", "0", 1);
+    setenv("PMI_SIZE", "2", 1);
+    SAYS(-ETIMEDOUT, "rank 1", braid_init(&config, &comm));
+    CHECK(ranks_now_ms() - start < HELD_UP * 2.75,
+          "braid_init() took %.0f ms, but was asked for %d", ranks_now_ms() - start, HELD_UP * 2);
+    return 0;
+}
+
+/* What the launcher takes counts. */
+static void init__ends_at_about_the_time_asked_under_a_launcher(void **state)
+{
+    enum { ROUNDS = 4 };
+    int status = -1;
+
+    (void)state;
+    for (int round = 0; round < ROUNDS && status; round++) {
+        pid_t pid = fork(); /* a process speaks with its launcher once */
+
+        if (!pid) {
+            alarm(RANKS_LIMIT);
+            _exit(ends_in_time());
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    assert_int_equal(status, 0);
+}
+
 static int is_refused(const struct braid_config *config)
 {
     struct braid_comm *comm;
@@ -91,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(init__ends_at_about_the_time_asked),
+        cmocka_unit_test(init__ends_at_about_the_time_asked_under_a_launcher),
         cmocka_unit_test(init__other_back_ends_are_named),
     };
 

@@ -32,7 +32,7 @@ static int be_rank(void)
     if (rc == 0)
         rc = br_secret_read(&environment, NULL, &secret);
     if (rc == 0)
-        rc = br_store_open(&environment, &secret, &store);
+        rc = br_store_open(&environment, &secret, environment.init_deadline, &store);
     mine = environment.rank * environment.rank;
     if (rc == 0)
         rc = br_store_gather(store, "squares", &mine, sizeof mine, all,

@@ -13,9 +13,13 @@ static const char *meeting(const struct br_environment *e, char *text, size_t by
 {
     if (e->size == 1)
         return "one process: nobody to meet";
-    if (e->id_comes)
+    if (e->id_comes && !e->port)
         return "the launcher carries rank 0's addresses and the secret";
-    snprintf(text, bytes, "rank 0 is at %.200s port %u", e->address, e->port);
+    if (e->id_comes)
+        snprintf(text, bytes, "the launcher carries rank 0's addresses, port %u and the secret",
+                 e->port);
+    else
+        snprintf(text, bytes, "rank 0 is at %.200s port %u", e->address, e->port);
     return text;
 }
 

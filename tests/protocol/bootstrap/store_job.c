@@ -43,7 +43,8 @@ static void *run_rank(void *argument)
     struct br_store *store = NULL;
 
     usleep((useconds_t)(self->late / BR_US));
-    self->rc = br_store_open(&self->environment, &self->secret, &store);
+    self->rc = br_store_open(&self->environment, &self->secret,
+                             store_soon(self->environment.init_timeout), &store);
     if (self->rc == 0 && self->body)
         self->rc = self->body(store, self);
     snprintf(self->message, sizeof self->message, "%s", br_error_message());

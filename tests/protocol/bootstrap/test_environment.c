@@ -133,6 +133,22 @@ static void environment_read__config_overrides_all(void **state)
     assert_int_equal(br_environment_read(&config, &e), -EINVAL);
 }
 
+static void environment_read__one_deadline_for_all(void **state)
+{
+    static const uint64_t after[][2] = {{1000, 125}, {8000, 1000}, {60000, 2000}}; /* ms */
+    struct br_environment e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof after / sizeof *after; i++) {
+        uint64_t before = br_clock_now(), timeout = after[i][0] * BR_MS;
+        struct braid_config config = {.init_timeout_ms = (int)after[i][0]};
+
+        assert_int_equal(br_environment_read(&config, &e), 0);
+        assert_in_range(e.init_deadline, before + timeout, br_clock_now() + timeout);
+        assert_int_equal(e.init_deadline - e.launcher_deadline, after[i][1] * BR_MS);
+    }
+}
+
 static void environment_read__a_single_process_needs_nothing(void **state)
 {
     struct br_environment e;
@@ -283,6 +299,7 @@ int main(void)
         cmocka_unit_test_setup(environment_read__torchrun_names, setup),
         cmocka_unit_test_setup(environment_read__own_names_override, setup),
         cmocka_unit_test_setup(environment_read__config_overrides_all, setup),
+        cmocka_unit_test_setup(environment_read__one_deadline_for_all, setup),
         cmocka_unit_test_setup(environment_read__a_single_process_needs_nothing, setup),
         cmocka_unit_test_setup(environment_read__torchrun_owns_its_port, setup),
         cmocka_unit_test_setup(environment_read__missing_values_are_named, setup),

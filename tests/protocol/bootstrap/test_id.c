@@ -29,7 +29,7 @@ static struct br_id made(bool local)
     struct braid_id id;
     struct br_id read;
 
-    assert_int_equal(br_id_open(local, &id), 0);
+    assert_int_equal(br_id_open(local, 0, &id), 0);
     assert_int_equal(br_id_read(&id, &read), 0);
     return read;
 }
@@ -92,6 +92,29 @@ static void id_open__listens_until_taken(void **state)
     assert_int_equal(br_socket_connect_address(&other.addresses[0], other.port, BR_SEC,
                                                br_clock_now() + BR_SEC, &fd),
                      -ECONNREFUSED);
+}
+
+static void id_open__on_a_port(void **state)
+{
+    struct braid_id id, other;
+    struct br_id read;
+    uint16_t port;
+    char text[8];
+    int reserved;
+
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
+        assert_int_equal(br_id_open(local, port, &id), 0);
+        assert_int_equal(br_id_read(&id, &read), 0);
+        assert_int_equal(read.port, port);
+        assert_int_equal(br_id_open(local, port, &other), -EADDRINUSE);
+        snprintf(text, sizeof text, "%u", port);
+        assert_says(br_error_message(), text);
+        assert_says(br_error_message(), "BRAID_PORT|master_port");
+        assert_true(br_id_close(&read));
+        close(reserved);
+    }
 }
 
 static void id_open__the_oldest_makes_room(void **state)
@@ -198,7 +221,7 @@ static void environment_read__id_replaces_the_address(void **state)
     clearenv();
     setenv("MASTER_ADDR", "nowhere", 1);
     setenv("BRAID_SECRET", "0123456789abcdef", 1);
-    assert_int_equal(br_id_open(true, &id), 0);
+    assert_int_equal(br_id_open(true, 0, &id), 0);
     config.id = &id;
     assert_int_equal(br_environment_read(&config, &e), 0);
     assert_true(e.has_id);
@@ -226,7 +249,7 @@ static int carry_error;
 static int carry(const struct br_environment *e, void *bytes, size_t n, uint64_t deadline)
 {
     assert_int_equal(n, sizeof carried);
-    assert_true(deadline > br_clock_now());
+    assert_int_equal(deadline, e->launcher_deadline);
     if (e->rank == 0)
         memcpy(carried, bytes, n);
     else
@@ -249,7 +272,7 @@ static void launcher_meet__all_have_the_id(void **state)
                                     .launcher = &pigeon,
                                     .sign = "WINGS",
                                     .id_comes = true,
-                                    .init_timeout = BR_SEC};
+                                    .launcher_deadline = 4711};
         assert_int_equal(br_launcher_meet(&e, &secrets[i]), 0);
         assert_true(e.has_id);
         assert_int_equal(e.port, e.id.port);
@@ -259,10 +282,27 @@ static void launcher_meet__all_have_the_id(void **state)
     assert_int_equal(own.key[0], 1);
 }
 
+static void launcher_meet__on_the_port_of_the_user(void **state)
+{
+    struct br_environment e = {.size = 2, .launcher = &pigeon, .sign = "WINGS", .id_comes = true};
+    struct br_secret secret = {0};
+    uint16_t port;
+    int reserved;
+
+    (void)state;
+    carry_error = 0;
+    assert_int_equal(br_socket_reserve(NULL, &port, &reserved), 0);
+    e.port = port;
+    assert_int_equal(br_launcher_meet(&e, &secret), 0);
+    assert_int_equal(e.id.port, port);
+    assert_int_equal(e.port, port);
+    assert_true(br_id_close(&e.id));
+    close(reserved);
+}
+
 static void launcher_meet__a_launcher_that_fails(void **state)
 {
-    struct br_environment e = {
-        .size = 2, .launcher = &pigeon, .sign = "WINGS", .id_comes = true, .init_timeout = BR_SEC};
+    struct br_environment e = {.size = 2, .launcher = &pigeon, .sign = "WINGS", .id_comes = true};
     struct br_secret secret = {0};
 
     (void)state;
@@ -283,6 +323,7 @@ int main(void)
         cmocka_unit_test(id_read__what_was_written),
         cmocka_unit_test(id_read__every_changed_byte_is_found),
         cmocka_unit_test(id_open__listens_until_taken),
+        cmocka_unit_test(id_open__on_a_port),
         cmocka_unit_test(id_open__the_oldest_makes_room),
         cmocka_unit_test(id_take__not_in_a_fork),
         cmocka_unit_test(store_open__by_an_id),
@@ -290,6 +331,7 @@ int main(void)
         cmocka_unit_test(store_open__an_id_whose_maker_is_gone),
         cmocka_unit_test(environment_read__id_replaces_the_address),
         cmocka_unit_test(launcher_meet__all_have_the_id),
+        cmocka_unit_test(launcher_meet__on_the_port_of_the_user),
         cmocka_unit_test(launcher_meet__a_launcher_that_fails),
     };
 

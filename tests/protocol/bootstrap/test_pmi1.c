@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <pthread.h>
+#include <sodium.h>
 
 #include <cmocka.h>
 
@@ -167,6 +168,8 @@ static void *converse(void *argument)
         memset(client->bytes, client->rank == 0 ? 40 + i : 0, sizeof client->bytes);
         client->rc = br_pmi1_share(&pmi, client->rank == 0, key, client->bytes,
                                    sizeof client->bytes, deadline);
+        if (!sodium_is_zero((unsigned char *)pmi.in, sizeof pmi.in))
+            client->rc = -EEXIST; /* the value stays in memory */
         for (size_t b = 0; b < sizeof client->bytes && !client->rc; b++)
             client->rc = client->bytes[b] == 40 + i ? 0 : -EBADMSG;
     }
@@ -228,6 +231,8 @@ static int against(const char *words, bool closes)
     rc = br_pmi1_begin(&pmi, deadline);
     if (!rc)
         rc = br_pmi1_share(&pmi, false, "id", bytes, sizeof bytes, deadline);
+    if (rc && pmi.value_max)
+        assert_true(sodium_is_zero((unsigned char *)pmi.in, sizeof pmi.in));
     close(fds[0]);
     close(fds[1]);
     return rc;
@@ -250,6 +255,7 @@ static void pmi1_begin__broken_launchers(void **state)
         BEGUN "cmd=barrier_out\ncmd=get_result rc=0 value=4242\n",
         BEGUN "cmd=barrier_out\ncmd=get_result rc=0 value=zz\n",
         BEGUN "cmd=barrier_out\ncmd=get_result rc=0\n",
+        BEGUN "cmd=barrier_out\ncmd=get_result rc=0 value=42\ncmd=get_result rc=0 value=43",
     };
     static char endless[BR_PMI1_LINE + 100];
 
@@ -359,6 +365,7 @@ static void launcher_pmi1__local_ranks(void **state)
     set_descriptor(3, fds[0]);
     assert_int_equal(br_environment_read(NULL, &e), 0);
     assert_true(e.id_comes);
+    assert_int_equal(e.port, 0);
     assert_string_equal(e.sign, "PMI_FD");
     assert_false(e.local_known);
     setenv("MPI_LOCALRANKID", "1", 1);
@@ -367,9 +374,21 @@ static void launcher_pmi1__local_ranks(void **state)
     assert_true(e.local_known);
     assert_int_equal(e.local_rank, 1);
     assert_int_equal(e.local_size, 2);
+    /* a port alone is the one where rank 0 listens; MASTER_PORT may be PyTorch's */
+    setenv("MASTER_PORT", "29500", 1);
+    assert_int_equal(br_environment_read(&(struct braid_config){.master_port = 3999}, &e), 0);
+    assert_true(e.id_comes);
+    assert_int_equal(e.port, 3999);
+    setenv("BRAID_PORT", "4001", 1);
+    assert_int_equal(br_environment_read(NULL, &e), 0);
+    assert_true(e.id_comes);
+    assert_int_equal(e.port, 4001);
+    setenv("BRAID_PORT", "http", 1);
+    assert_int_equal(br_environment_read(NULL, &e), -EINVAL);
+    assert_says(br_error_message(), "BRAID_PORT");
+    unsetenv("BRAID_PORT");
     /* where the user says where rank 0 is, nobody needs to carry an id */
     setenv("BRAID_MASTER_ADDR", "10.0.0.1", 1);
-    setenv("MASTER_PORT", "29500", 1);
     assert_int_equal(br_environment_read(NULL, &e), -EINVAL); /* MASTER_PORT is not ours */
     assert_says(br_error_message(), "BRAID_PORT");
     setenv("BRAID_PORT", "4000", 1);

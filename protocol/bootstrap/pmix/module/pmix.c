@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A call of place() or share(), owned by its caller until `abandoned`, then by its thread. */
+/* A call of place() or share(), owned by its caller until `abandoned`, then by its thread. It may
+ * hold an id, with its key, and is wiped before it goes. */
 struct request {
     int (*run)(struct request *request);
     int result;
@@ -24,6 +25,12 @@ struct request {
     size_t n;
     char text[BR_PMIX_MESSAGE];
 };
+
+static void request_free(struct request *request)
+{
+    explicit_bzero(request, sizeof *request);
+    free(request);
+}
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards busy, ended and abandoned */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -165,6 +172,8 @@ static int get(const char *key, struct request *request)
                  request->n);
         rc = -EPROTO;
     }
+    if (value->type == PMIX_BYTE_OBJECT && value->data.bo.bytes)
+        explicit_bzero(value->data.bo.bytes, value->data.bo.size); /* a copy for us */
     PMIX_VALUE_RELEASE(value);
     return rc;
 }
@@ -201,7 +210,7 @@ static void *request_thread(void *argument)
     request->ended = true;
     busy = false;
     if (request->abandoned)
-        free(request);
+        request_free(request);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -269,7 +278,7 @@ static int call(struct request *form, uint64_t timeout, const char *what, char *
         *form = *request;
     }
     if (kept)
-        free(request);
+        request_free(request);
     return rc;
 }
 
@@ -292,6 +301,7 @@ static int share(void *bytes, size_t n, uint64_t timeout, char *text)
     rc = call(&form, timeout, "not all processes of the launcher called braid_init()", text);
     if (rc == 0)
         memcpy(bytes, form.bytes, n);
+    explicit_bzero(&form, sizeof form);
     return rc;
 }
 

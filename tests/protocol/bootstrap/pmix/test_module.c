@@ -30,6 +30,7 @@ static int inits, fences, puts_;
 static char last_key[PMIX_MAX_KEYLEN + 1];
 static unsigned char kept[BR_PMIX_BYTES];
 static size_t n_kept;
+static int readable; /* values that PMIx gets back unwiped */
 
 pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t ninfo)
 {
@@ -107,6 +108,9 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 
 void PMIx_Value_destruct(pmix_value_t *value)
 {
+    if (value->type == PMIX_BYTE_OBJECT)
+        for (size_t i = 0; i < value->data.bo.size; i++)
+            readable += value->data.bo.bytes[i] != 0;
     if (value->type == PMIX_BYTE_OBJECT)
         free(value->data.bo.bytes);
 }
@@ -193,6 +197,7 @@ static void share__other_length(void **state)
     n_kept = 8;
     refused(br_pmix_module.share(bytes, sizeof bytes, SECOND * 60, text), EPROTO, text,
             "16 bytes|version");
+    assert_int_equal(readable, 0);
 }
 
 static void share__errors(void **state)
