@@ -30,6 +30,7 @@ void op_adopted(long long ticket);
 int group_start(void);
 int group_end(void);
 int group_is_open(void);
+void reduction_raised(void);
 int op_has_ended(struct completion *);
 void op_begins(struct completion *);
 void op_forget(struct completion *);

@@ -17,6 +17,7 @@ enum {
     OP_RUNS = 1,     /* the operation goes on */
     OP_IN_GROUP = 2, /* a call that blocks, in an open group: nothing was recorded */
     OP_NESTED = 3, /* too many calls that signal handlers have interrupted: nothing was submitted */
+    OP_RAISED = 4, /* the operation has ended well, but functions of reductions have raised */
     OP_REFUSED = 1000 /* + errno: the question was refused, and the operation is what it was */
 };
 
@@ -87,11 +88,18 @@ static int op_may_begin(int later)
     return (size_t)thread.n < sizeof thread.at / sizeof *thread.at ? 0 : OP_NESTED;
 }
 
+static _Atomic int raised; /* the function of a reduction has raised an exception */
+
+static void reduction_raised(void)
+{
+    atomic_store(&raised, 1);
+}
+
 /* A call has returned 0 and op; NULL: it has waited for the end (braid_options.wait_ms). */
 static int op_goes_on(long long ticket, struct braid_op *op, struct completion *completion)
 {
     if (!op)
-        return 0;
+        return atomic_load_explicit(&raised, memory_order_relaxed) ? OP_RAISED : 0;
     thread.at[thread.n++] = (struct begun){ticket, op, completion};
     return OP_RUNS;
 }

@@ -13,6 +13,7 @@ import pytest
     (np.zeros((4, 4)).T, ValueError, "contiguous"),
     (np.broadcast_to(np.zeros(1), 4), ValueError, "contiguous"),
     (np.zeros(4, "O"), TypeError, "object"),
+    (memoryview(np.zeros(4, "O")), TypeError, "objects"),
     (np.zeros(4, "M8[s]"), TypeError, "datetime"),
     (np.zeros(4, ">f4"), ValueError, "byte order"),
     (bytearray(8)[::-1] and memoryview(bytearray(8))[::2], ValueError, "one behind the other"),
@@ -28,6 +29,29 @@ def test_allreduce__of_what_is_no_buffer(comm, x, kind, words):
     if x is not None:
         with pytest.raises(kind, match=words):
             comm.allreduce(np.zeros(4), x)
+
+
+@pytest.mark.parametrize("x", [np.zeros(4, "O"), np.zeros(4, [("a", "i4"), ("b", "O")]), memoryview(np.zeros(4, "O"))], ids=["array", "struct", "view"])
+def test_buffers__of_objects(comm, x):
+    """Whatever the type does not matter for, addresses of objects are no values."""
+    for call in lambda: comm.send(x, 1 - comm.rank), lambda: comm.recv(x, 1 - comm.rank), lambda: comm.allreduce(x, type="uint64"), lambda: comm.register(x):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_types__float8_of_others():
+    """The type of ml_dtypes that is called as braid's has infinities, and braid's has none."""
+    from braid.buffer import DTYPES, TYPES
+
+    class Dtype:
+        isnative = True
+
+        def __init__(self, name):
+            self.name = name
+
+    assert DTYPES[Dtype("float8_e4m3fn")] == TYPES["float8_e4m3"] and DTYPES[Dtype("float8_e5m2")] == TYPES["float8_e5m2"]
+    with pytest.raises(TypeError, match="float8"):
+        DTYPES[Dtype("float8_e4m3")]
 
 
 def test_allreduce__read_only(comm):

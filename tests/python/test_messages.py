@@ -238,3 +238,37 @@ def test_options__of_many_threads(comm):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["blocking", "handle"])
+def test_reduction__that_raises(comm, wait):
+    """In a job of its own, which it ends: who has combined hears of the exception, the other one that the job is over."""
+    blob = bytearray(braid.create_id()) if comm.rank == 0 else bytearray(128)
+    comm.broadcast(blob)
+    other = braid.init(id=bytes(blob), rank=comm.rank, size=2)
+
+    def broken(a, b):
+        raise ZeroDivisionError("out of luck")
+
+    mine = other.reduction(broken)
+    with pytest.raises((ZeroDivisionError, braid.Error), match="out of luck") as caught:
+        x = np.ones(4)
+        h = other.allreduce(x, op=mine, wait=wait)
+        if not wait:
+            h.wait()
+        other.barrier()
+    raised = np.array([caught.type is ZeroDivisionError])
+    comm.allreduce(raised, op="lor")
+    assert raised[0] and other.error() is not None
+    with pytest.raises(braid.Error):
+        other.barrier()
+    try:
+        other.finalize()
+    except braid.Error:
+        pass
+
+
+def test_reduction__without_numpy(comm, monkeypatch):
+    monkeypatch.setattr("braid.comm.numpy", None)
+    with pytest.raises(ImportError):
+        comm.reduction(lambda a, b: None)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ranks: 2
 """Gradient sessions and parameter servers."""
+import subprocess
+import sys
+
 import braid
 import numpy as np
 import pytest
@@ -65,3 +68,29 @@ def test_parameters__sgd_on_the_servers(comm):
     del weight
     assert parameters.report().iterations == 3
     parameters.free()
+
+
+@pytest.mark.parametrize("end, left", [
+    ("with c: pass", "1"),
+    ("c.finalize(); del w", "0"),
+    ("d = c.split(0); q = d.parameters([3]); v = q.weight(0); d.finalize(); c.finalize(); del w, v", "0"),
+    ("d = c.split(0); q = d.parameters([3]); v = q.weight(0); d.finalize(); c.finalize()", "2"),
+], ids=["with", "later", "part", "part at exit"])
+def test_parameters__arrays_outlive_finalize(comm, end, left):
+    """In a job of its own. Another one of the same process is left in good order whatever the first one does."""
+    if comm.rank:
+        return
+    code = f"""
+import braid
+c, other = braid.init(size=1, rank=0), braid.init(size=1, rank=0)
+p = c.parameters([4])
+w = p.weight(0)
+{end}
+print(len(braid.comm._late))
+braid.comm.atexit.unregister(braid.comm._at_exit)
+braid.comm._at_exit()
+assert not braid.comm._late and not braid.comm._open and other._ending
+print("well")
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr, ran.returncode) == (f"{left}\nwell\n", "", 0)

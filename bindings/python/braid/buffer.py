@@ -63,8 +63,9 @@ for _letter in "bhilqn":
                                "q": ctypes.c_longlong, "n": ctypes.c_ssize_t}[_letter])
     _FORMATS[_letter], _FORMATS[_letter.upper()] = f"int{_bits}", f"uint{_bits}"
 
-# Of ml_dtypes' numpy types, which jax and torch's users have.
-_ALIASES = {"float8_e4m3fn": "float8_e4m3"}
+# Of ml_dtypes' numpy types, which jax and torch's users have. braid's float8_e4m3 is OCP's, which has no infinities; ml_dtypes' own of this name has them.
+_ALIASES = {"float8_e4m3fn": "float8_e4m3", "float8_e4m3": "float8_e4m3 of IEEE's kind"}
+_OBJECTS = "the elements are Python objects, that is addresses, which mean nothing to other ranks"
 
 
 class _Dtypes(dict):
@@ -142,6 +143,8 @@ def _find(x: Any, written: bool, raw: bool) -> Span:
         raise ValueError("the elements of the buffer do not lie one behind the other; copy it first: braid copies nothing behind your back")
     if written and view.readonly:
         raise ValueError(f"the buffer is read-only, and the call writes it ({type(x).__name__})")
+    if "O" in re.sub(":[^:]*:", "", view.format):  # between colons are names of fields
+        raise TypeError(f"format {view.format!r}: {_OBJECTS}")
     name = _FORMATS.get(view.format.lstrip("@="))
     if name not in TYPES and not raw:
         raise TypeError(f"braid has no elements of format {view.format!r}; type= says what bytes stand for")
@@ -155,6 +158,8 @@ def _of_array(x: Any, written: bool, raw: bool) -> Span:
         raise ValueError("the array is not contiguous in C's order; numpy.ascontiguousarray(x) makes a copy that is: braid copies nothing behind your back")
     if written and not x.flags.writeable:
         raise ValueError("the array is read-only, and the call writes it")
+    if x.dtype.hasobject:
+        raise TypeError(f"dtype {x.dtype}: {_OBJECTS}")
     kind = DTYPES[x.dtype] if not raw else -x.dtype.itemsize
     return (x.__array_interface__["data"][0], x.size, kind, x)
 
@@ -166,6 +171,8 @@ def _of_cuda(x: Any, written: bool, raw: bool) -> Span:
     shape, strides = interface["shape"], interface.get("strides")
     code, bits = interface["typestr"][1], 8 * int(interface["typestr"][2:])
     name = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "bool"}.get(code, code) + (str(bits) if code != "b" else "")
+    if code == "O":
+        raise TypeError(f"type {interface['typestr']}: {_OBJECTS}")
     if interface["typestr"][0] == ">":
         raise ValueError(f"elements of type {interface['typestr']} are in the other byte order")
     if name not in TYPES and not raw:
@@ -181,6 +188,7 @@ def _of_cuda(x: Any, written: bool, raw: bool) -> Span:
 
 
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool", 10: "float8_e4m3", 12: "float8_e5m2"}
+_DLPACK_HANDLE = 3
 _DLPACK_HOST, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
 
 
@@ -198,6 +206,8 @@ def _of_dlpack(x: Any, written: bool, raw: bool) -> Span:
     address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = ffi.cast("struct dl_tensor *", address(capsule, b"dltensor"))
     kind, shape = tensor.dtype, [tensor.shape[i] for i in range(tensor.ndim)]
+    if kind.code == _DLPACK_HANDLE:
+        raise TypeError("the elements of the DLPack tensor are handles, which mean nothing to other ranks")
     name = _DLPACK.get(kind.code, f"code {kind.code} ")
     if kind.code not in (6, 10, 12):
         name += str(kind.bits)

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 from braid import structs
 from braid._braid import ffi, lib
 from braid.buffer import REDUCTIONS, SIZES, Span, span, stream_handle
-from braid.errors import Error, check
-from braid.op import IN_GROUP, NESTED, RUNS, SLICE_MS, Operation
+from braid.errors import check
+from braid.op import IN_GROUP, NESTED, RAISED, RUNS, SLICE_MS, Operation
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -91,6 +91,7 @@ class Collectives:
     size: int
     _comm: Any
     _held: set
+    _raised: Optional[BaseException]
 
     def allreduce(self, x: Any, out: Any = None, op: str = "sum", *, wait: bool = True, type: Optional[str] = None,
                   **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
@@ -237,8 +238,18 @@ class Collectives:
             raise ValueError("in `with braid.group():` every call has wait=False: what it returns can be waited for behind the group")
         if rc == NESTED:
             raise RecursionError("too many calls have been interrupted by signal handlers that call braid, one in the other")
+        if rc == RAISED:
+            error = self._reduced()
+            if error:
+                raise error
         check(rc)
         return value() if value else None
+
+    def _reduced(self) -> Optional[BaseException]:
+        """An operation has ended: the exception of a reduction's function, if there was one. All ranks are told then, as the result is wrong."""
+        if self._raised is not None:
+            lib.braid_comm_abort(self._comm, f"a reduction raised {type(self._raised).__name__}: {self._raised}".encode())
+        return self._raised
 
     def _adopt(self, ticket: int, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
         """A call ends with an exception. If that is of a signal's handler, which runs as soon as native.c has returned, the operation goes on, and has to
@@ -255,7 +266,7 @@ class Collectives:
             if sys.getrefcount(operation) <= 4 and not operation._persistent:
                 try:
                     operation.test()
-                except Error:
+                except Exception:
                     pass  # the communicator has failed, as its next call says
 
     def _block(self, whole: Span, what: str) -> Tuple[int, int]:

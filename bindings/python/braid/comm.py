@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from braid import structs
 from braid._braid import ffi, lib
@@ -76,8 +76,9 @@ class Comm(Collectives, Vectors, Messages):
         self._root: Comm = parent._root if parent else self
         self._held: set = set()  # operations that run, or are persistent; they keep their buffers
         self._reductions: List[Reduction] = []
-        self._dependents: set = set()  # sessions and parameter servers
-        self._blocks = 0  # pieces of memory of empty() that arrays lie in
+        self._raised: Optional[BaseException] = None  # the first exception of a reduction's function
+        self._dependents: Dict[Any, None] = {}  # sessions and parameter servers, in the order in which all ranks made them
+        self._blocks = 0  # of the first communicator: pieces of memory, of empty() and parameter servers, that arrays lie in
         self._ending = False
         self.rank: int = lib.braid_rank(handle)  #: of this process, from 0
         self.size: int = lib.braid_size(handle)  #: how many ranks there are
@@ -89,45 +90,48 @@ class Comm(Collectives, Vectors, Messages):
     def finalize(self) -> None:
         """Leaves the job, as braid_finalize() does: ends sessions, waits for operations that are under way, raises the first error. Again: nothing.
 
-        Of a communicator of split() it is collective. Memory of empty() in which arrays still lie stays until the last of them is gone, and only
-        then do the other ranks see that this one has left.
+        Of a communicator of split() it is collective. Memory of empty() and of parameter servers in which arrays still lie stays until the last of them
+        is gone, and only then do the other ranks see that this one has left.
         """
         if self._ending:
             return
         if lib.group_is_open():
             raise Error(errno.EINVAL, "finalize: not within `with braid.group():`, whose operations run at its end")
-        first: Optional[Error] = None
-        for end in [d.free for d in self._dependents] + [o.wait for o in self._held]:
+        first: Optional[Exception] = None
+        dependents = list(self._dependents)
+        for end in [d.free for d in dependents if not d._views] + [o.wait for o in self._held]:
             try:
                 end()
-            except Error as error:
+            except Exception as error:
                 first = first or error
         self._ending = True
-        handle, self._comm = self._comm, ffi.NULL
+        self._handle, self._comm = self._comm, ffi.NULL
         _open.discard(self)
         for operation in list(self._held):  # persistent, or recorded by another thread's group, which does not start it any more
             lib.braid_op_free(operation._handle)
             operation._freed()
-        if self is self._root:
-            self._handle = handle
-            if self._blocks:
-                _late.add(self)
-                handle = None
-        if handle is not None:
-            rc = lib.braid_finalize(handle)
-            if rc and not first:
-                first = last_error(rc)
+        _late.add(self)
+        for dependent in list(self._dependents):  # whose arrays are gone by now
+            dependent._let_go()
+        rc = self._last()
+        if rc and not first:
+            first = last_error(rc)
         if first:
             raise first
+
+    def _last(self) -> int:
+        """Leaves the job if that was asked for and no array lies in memory that would go."""
+        if self not in _late or self._dependents or (self is self._root and self._blocks):
+            return 0
+        _late.discard(self)
+        return lib.braid_finalize(self._handle)
 
     def _release(self, memory: Any) -> None:
         """The last array over a piece of memory is gone."""
         self._blocks -= 1
         if not self._ending:
             lib.braid_free(self._comm, memory)  # EBUSY: a peer is at it; finalize() frees it
-        elif self._blocks == 0 and self in _late:
-            _late.discard(self)
-            lib.braid_finalize(self._handle)
+        self._last()
 
     def abort(self, reason: str = "") -> None:
         """Ends every operation of the whole job with ECANCELED, here and at all peers, and tells them the reason. Does not wait."""
@@ -198,17 +202,26 @@ class Comm(Collectives, Vectors, Messages):
 
     def reduction(self, function: Any, commutative: bool = True) -> Reduction:
         """A reduction to be given as op=. function(a, b) combines arrays, b[:] = a combined with b, where a is of lower ranks; or the address of a C
-        function as include/braid/reduction.h has it. It may run in any thread, and the job stands still meanwhile. On all ranks, in the same order."""
+        function as include/braid/reduction.h has it. It may run in any thread, and the job stands still meanwhile. On all ranks, in the same order.
+
+        An exception of the function ends the communicator: operations of this rank raise it when they end, and other ranks' end with ECANCELED and its words.
+        Those that have ended by then may have a wrong result there."""
         def call(context: Any, a: Any, b: Any, count: int, kind: int) -> None:
             dtype = numpy.dtype(_dtype_name(kind))
             given = numpy.frombuffer(ffi.buffer(a, count * SIZES[kind]), dtype)
             given.flags.writeable = False
             function(given, numpy.frombuffer(ffi.buffer(b, count * SIZES[kind]), dtype))
 
+        def failed(kind: Any, error: BaseException, trace: Any) -> None:
+            self._raised = self._raised or error
+            lib.reduction_raised()
+
         if isinstance(function, int):
             held = ffi.cast("braid_reduce_function *", function)
+        elif numpy is None:
+            raise ImportError("the function of a reduction is given numpy arrays, and numpy is not installed")
         else:
-            held = ffi.callback("braid_reduce_function", call)
+            held = ffi.callback("braid_reduce_function", call, onerror=failed)
         out = ffi.new("enum braid_reduction *")
         check(lib.braid_reduction_create(self._comm, held, ffi.NULL, commutative, out))
         made = Reduction(int(out[0]), held)
@@ -310,11 +323,11 @@ def init(*, id: Optional[bytes] = None, rank: Optional[int] = None, size: Option
 
 def _leave(comm: Comm, error: Any) -> None:
     """Leaves the job because of an exception, which goes on and says more than any error here."""
-    try:
-        comm.abort(f"{type(error).__name__}: {error}")
-        comm.finalize()
-    except Error:
-        pass
+    for end in (lambda: comm.abort(f"{type(error).__name__}: {error}"), comm.finalize):
+        try:
+            end()
+        except Exception:
+            pass
 
 
 @atexit.register
@@ -327,11 +340,13 @@ def _at_exit() -> None:
             continue
         try:
             comm.finalize()
-        except Error as failure:
+        except Exception as failure:
             print(f"braid: rank {comm.rank} leaves the job: {failure}", file=sys.stderr)
-    for comm in list(_late):
-        _late.discard(comm)
-        lib.braid_finalize(comm._handle)
+    for comm in sorted(_late, key=lambda comm: comm is comm._root):  # parts before the whole; nobody reads the arrays any more
+        for dependent in list(comm._dependents):
+            dependent._let_go(at_exit=True)
+        comm._root._blocks = 0
+        comm._last()
 
 
 def _forget() -> None:

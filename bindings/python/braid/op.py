@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The longest that Python hears no signal: handlers, Ctrl-C's among them, run between two slices of a wait.
 SLICE_MS = 100
 # What native.c returns; it says of each what it means.
-RUNS, IN_GROUP, NESTED, REFUSED = 1, 2, 3, 1000
+RUNS, IN_GROUP, NESTED, RAISED, REFUSED = 1, 2, 3, 4, 1000
 
 
 def wait_any(operations: Iterable["Operation"], timeout: Optional[float] = None) -> "Operation":
@@ -64,7 +64,7 @@ class Operation:
         self._comm, self._handle, self._keep, self._value = comm, begun.op, keep, value
         self._completion = begun.completion if begun.completion != ffi.NULL else None
         self._persistent, self._runs = persistent, not persistent
-        self._error: Optional[Error] = None
+        self._error: Optional[BaseException] = None
         comm._held.add(self)
 
     def wait(self, timeout: Optional[float] = None) -> Any:
@@ -98,7 +98,7 @@ class Operation:
         return True
 
     def _ended(self, rc: int) -> None:
-        self._error = last_error(rc) if rc < 0 else None
+        self._error = last_error(rc) if rc < 0 else self._comm._reduced()
         self._runs = False
         if not self._persistent:
             self._freed()

@@ -51,7 +51,7 @@ class Parameters:
         out = ffi.new("struct braid_parameters **")
         interruptible(lambda: check(lib.braid_parameters_create(comm._comm, structure, len(layers), settings, out)))
         self._parameters = out[0]
-        comm._dependents.add(self)
+        comm._dependents[self] = None
         self._arrays: Dict[int, Any] = {}
 
     def _view(self, memory: Any, layer: int, written: bool) -> Any:
@@ -65,6 +65,7 @@ class Parameters:
             shape = self._shapes[layer]
             count = shape if isinstance(shape, int) else math.prod(shape)
             self._views += 1
+            self._comm._root._blocks += 1
             held = ffi.gc(memory, self._release)
             array = numpy.frombuffer(ffi.buffer(held, 4 * count), "f4").reshape(shape)
             array.flags.writeable = written
@@ -73,7 +74,20 @@ class Parameters:
 
     def _release(self, memory: Any) -> None:
         """The last array over this memory is gone."""
+        comm = self._comm
         self._views -= 1
+        comm._root._blocks -= 1
+        if comm._ending:
+            self._let_go()
+            comm._last()
+            comm._root._last()
+
+    def _let_go(self, at_exit: bool = False) -> None:
+        """Behind the communicator's finalize(), which cannot end it while arrays lie in its memory: ends it if there are none."""
+        if not self._views or at_exit:
+            parameters, self._parameters = self._parameters, ffi.NULL
+            self._comm._dependents.pop(self, None)
+            lib.braid_parameters_free(parameters)
 
     def weight(self, layer: int) -> Any:
         """The layer's weights as this worker computes with them, a read-only array; to be read from wait() to push()."""
@@ -106,5 +120,5 @@ class Parameters:
         if self._views:
             raise BufferError(f"{self._views} arrays of weight() and gradient() are still in use, and their memory would go: delete them first")
         parameters, self._parameters = self._parameters, ffi.NULL
-        self._comm._dependents.discard(self)
+        self._comm._dependents.pop(self, None)
         check(lib.braid_parameters_free(parameters))

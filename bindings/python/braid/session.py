@@ -35,6 +35,8 @@ class Session:
     by side, so that merged layers need no copy; arrays that were given are kept alive. One thread at a time uses a session.
     """
 
+    _views = 0  # no arrays lie in memory that free() would give back
+
     def __init__(self, comm: "Comm", layers: Sequence[Any], **options: Any) -> None:
         from braid.comm import interruptible
 
@@ -60,7 +62,7 @@ class Session:
         out = ffi.new("struct braid_session **")
         interruptible(lambda: check(lib.braid_session_create(comm._comm, structure, len(spans), settings, out)))
         self._session = out[0]
-        comm._dependents.add(self)
+        comm._dependents[self] = None
 
     def ready(self, layer: int) -> None:
         """The backward pass has written the layer's gradient: it is the session's until wait(layer) or step(). Does not wait."""
@@ -92,7 +94,7 @@ class Session:
     def free(self) -> None:
         """Waits for what is under way and ends the session; the gradients stay."""
         session, self._session = self._session, ffi.NULL
-        self._comm._dependents.discard(self)
+        self._comm._dependents.pop(self, None)
         check(lib.braid_session_free(session))
 
     def __enter__(self) -> "Session":
