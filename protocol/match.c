@@ -273,7 +273,7 @@ bool br_worker_arrived_before(struct br_worker *w, int rank, uint32_t sequence)
 {
     struct br_stream *stream = &w->peers[rank].streams[1];
 
-    if ((int32_t)(stream->seen_top - stream->seen_all) > (int32_t)BR_SEEN)
+    if (stream->seen_top - stream->seen_all > BR_SEEN)
         stream->seen_all = stream->seen_top - BR_SEEN; /* what is older has arrived (section 5) */
     while (stream->seen_all != stream->seen_top &&
            stream->seen[stream->seen_all % BR_SEEN / 64] >> (stream->seen_all % 64) & 1)

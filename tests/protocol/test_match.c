@@ -400,6 +400,22 @@ static void arrivals__in_the_order_in_which_they_left(void **state)
     }
 }
 
+/* Nobody has asked for so long that the numbers are half of their range further. */
+static void arrived_before__after_many_messages(void **state)
+{
+    struct wired *x = *state;
+    struct br_stream *stream = &x->w->peers[1].streams[1];
+
+    stream->seen_top = (1u << 31) + 5;
+    memset(stream->seen, 0xff, sizeof stream->seen);
+    eager(x, 0, stream->seen_top + 1, br_tag_p2p(0, 1, 7), 8);
+    wired_turn(x, 0);
+    assert_false(br_worker_arrived_before(x->w, 1, stream->seen_top - 1));
+    eager(x, 0, stream->seen_top - 2, br_tag_p2p(0, 0, 7), 8);
+    wired_turn(x, 0);
+    assert_true(br_worker_arrived_before(x->w, 1, stream->seen_top - 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +424,7 @@ int main(void)
         WIRED_TEST(eager__two_receives_with_one_tag, .rails = 1, .up = true),
         WIRED_TEST(sequence__seen_twice, .rails = 2, .up = true),
         WIRED_TEST(sequence__in_any_order, .rails = 1, .up = true),
+        WIRED_TEST(arrived_before__after_many_messages, .rails = 1, .up = true),
         WIRED_TEST(sequence__wraps, .rails = 1, .up = true),
         cmocka_unit_test(sequence__far_ahead_fails_the_rail),
         WIRED_TEST(sequence__point_to_point_apart, .rails = 1, .up = true),
