@@ -18,6 +18,7 @@ struct wanted {
     struct br_group *group;
     int peer; /* rank of the group, or BRAID_ANY_SOURCE */
     uint32_t tag, ignore;
+    const struct br_operation *op; /* behind those in `receives` before it; NULL: behind all */
 };
 
 /* A message that was found. */
@@ -37,6 +38,29 @@ static uint64_t next_number(const struct br_group *group, int peer, uint32_t tag
     return br_tag_sequences_next(&group->tag_sequences, peer, false, tag);
 }
 
+static bool fits(const struct br_operation *op, const struct br_group *group, int peer,
+                 uint32_t tag)
+{
+    return op->group == group && (op->peer == peer || op->peer == BRAID_ANY_SOURCE) &&
+           tags_match(tag, op->tag, op->tag_ignore);
+}
+
+/* A receive before this one has declined the message because an earlier one may still come, and
+ * gets it when that is for another. */
+static bool is_for_earlier(const struct br_engine *engine, const struct wanted *w, int peer,
+                           uint32_t tag)
+{
+    br_list_for_each (node, &engine->receives) {
+        const struct br_operation *op = br_container_of(node, struct br_operation, node);
+
+        if (op == w->op)
+            break;
+        if (fits(op, w->group, peer, tag))
+            return true;
+    }
+    return false;
+}
+
 /* Not one behind a message of the same peer and tag that is not here yet; nor, where the tag may be
  * any, behind one of another tag. */
 static bool is_wanted(struct br_engine *engine, const struct wanted *w, const struct br_arrival *a,
@@ -50,7 +74,8 @@ static bool is_wanted(struct br_engine *engine, const struct wanted *w, const st
     if (*peer < 0 || (w->peer != BRAID_ANY_SOURCE && w->peer != *peer) ||
         br_tag_number(a->tag) != next_number(w->group, *peer, tag) % BR_OPERATIONS)
         return false;
-    return !w->ignore || br_worker_arrived_before(engine->worker, a->peer, a->sequence);
+    return (!w->ignore || br_worker_arrived_before(engine->worker, a->peer, a->sequence)) &&
+           !is_for_earlier(engine, w, *peer, tag);
 }
 
 static bool find_of_others(struct br_engine *engine, const struct wanted *w, struct found *found)
@@ -62,7 +87,8 @@ static bool find_of_others(struct br_engine *engine, const struct wanted *w, str
 
         found->peer = w->peer;
         return br_worker_find_arrival(engine->worker, br_tag_p2p(w->group->number, number, w->tag),
-                                      br_group_in_job(w->group, w->peer), &found->arrival);
+                                      br_group_in_job(w->group, w->peer), &found->arrival) &&
+               !is_for_earlier(engine, w, w->peer, w->tag);
     }
     while (br_worker_next_arrival(engine->worker, &at, &found->arrival))
         if (is_wanted(engine, w, &found->arrival, &found->peer))
@@ -144,19 +170,20 @@ static void receives_take(struct br_engine *engine, struct br_operation *op,
 static struct wanted wanted_of(const struct br_operation *op)
 {
     return (struct wanted){
-        .group = op->group, .peer = op->peer, .tag = op->tag, .ignore = op->tag_ignore};
+        .group = op->group, .peer = op->peer, .tag = op->tag, .ignore = op->tag_ignore, .op = op};
 }
 
-/* A message for it may wait for a credit that others hold which nobody receives. */
-static void make_room(struct br_engine *engine, const struct br_operation *op)
+/* A message that is wanted may wait for a credit that others hold which nobody receives. */
+static void make_room(struct br_engine *engine, const struct wanted *wanted)
 {
+    const struct br_group *group = wanted->group;
     struct br_worker *w = engine->worker;
 
     if (w->unexpected.n_free == w->unexpected.count)
         return;
-    for (int r = 0; r < op->group->size && !w->failed; r++)
-        if (r != op->group->rank && (op->peer == BRAID_ANY_SOURCE || op->peer == r))
-            br_worker_set_aside(w, br_group_in_job(op->group, r));
+    for (int r = 0; r < group->size && !w->failed; r++)
+        if (r != group->rank && (wanted->peer == BRAID_ANY_SOURCE || wanted->peer == r))
+            br_worker_set_aside(w, br_group_in_job(group, r));
 }
 
 static int receives_try(struct br_engine *engine, struct br_operation *op)
@@ -165,7 +192,7 @@ static int receives_try(struct br_engine *engine, struct br_operation *op)
     struct found found;
 
     if (!receives_find(engine, &w, &found)) {
-        make_room(engine, op);
+        make_room(engine, &w);
         return 0;
     }
     receives_take(engine, op, &found);
@@ -260,10 +287,7 @@ bool br_receives_before(const struct br_engine *engine, const struct br_operatio
     if (op->kind != BR_OPERATION_RECV || op->claimed)
         return false;
     br_list_for_each (node, &engine->receives) {
-        const struct br_operation *first = br_container_of(node, struct br_operation, node);
-
-        if (first->group == op->group && tags_match(op->tag, first->tag, first->tag_ignore) &&
-            (first->peer == op->peer || first->peer == BRAID_ANY_SOURCE))
+        if (fits(br_container_of(node, struct br_operation, node), op->group, op->peer, op->tag))
             return true;
     }
     return false;
@@ -290,11 +314,16 @@ int br_engine_probe(struct br_engine *engine, struct br_group *group, int peer, 
     struct wanted w = {
         .group = group ? group : &engine->all, .peer = peer, .tag = tag, .ignore = ignore};
     struct found found;
+    bool any;
     int rc;
 
+    br_receives_match(engine); /* those that wait go first */
+    any = receives_find(engine, &w, &found);
+    if (!any)
+        make_room(engine, &w);
     if (engine->worker->failed)
         return br_error(-engine->worker->failed, "%s", engine->worker->message);
-    if (!receives_find(engine, &w, &found))
+    if (!any)
         return 0;
     tell(received, &found);
     if (!claim)

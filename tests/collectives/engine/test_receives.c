@@ -220,6 +220,48 @@ static void receive_any__order_of_receives(void **state)
     job_destroy(&job);
 }
 
+/* A receive of one tag does not take a message that one before it gets as soon as messages of
+ * another tag are here, which left first over a slow rail and hold its credits. */
+static void receive_any__order_of_receives_over_rails(void **state)
+{
+    (void)state;
+    for (int others = 20; others <= (int)BR_CREDITS; others++) {
+        struct br_sim_fault slow = {.kind = BR_SIM_PORT_RATE, .bits_per_second = 1000000};
+        struct job_options options = two;
+        struct braid_received r;
+        struct sent s[BR_CREDITS + 2];
+        struct got g[BR_CREDITS + 2];
+        struct job job;
+        int before;
+
+        options.rails = 2;
+        job_create(&job, &options);
+        before = job.ended;
+        assert_int_equal(br_sim_add_fault(job.sim, &slow), 0);
+        job_step(&job);
+        receive(&job, &g[0], 1, 8, BRAID_ANY_SOURCE, 0, 0xf);
+        receive(&job, &g[1], 1, 8, 0, 5, 0);
+        for (int i = 0; i < others; i++)
+            send_to(&job, &s[i], 0, 1, 8, 0x20, 0);
+        for (int i = 0; i < 2; i++)
+            send_to(&job, &s[others + i], 0, 1, 8, 5, 1 + (unsigned)i);
+        while (job.ended < before + others + 4) {
+            assert_true(job_step(&job));
+            if (g[1].received.peer < 0) /* nor does a probe */
+                assert_int_equal(br_engine_probe(job.ranks[1].engine, NULL, 0, 5, 0, false, &r), 0);
+        }
+        is_message(&g[0], 0, 5, 8, 1);
+        is_message(&g[1], 0, 5, 8, 2);
+        for (int i = 0; i < others; i++)
+            receive(&job, &g[2 + i], 1, 8, 0, 0x20, 0);
+        job_run(&job, before + 2 * others + 4);
+        settle(&job);
+        is_clean(&job);
+        drop(s, others + 2, g, others + 2);
+        job_destroy(&job);
+    }
+}
+
 /* Of the tag some bits count. */
 static void receive_any__bits_of_a_tag(void **state)
 {
@@ -469,6 +511,63 @@ static void probe__looks_and_claims(void **state)
         }
 }
 
+/* Messages that nobody receives hold all credits, and nobody but the probe asks for the last one.
+ */
+static void probe__behind_messages_of_others(void **state)
+{
+    enum { OTHERS = 100 };
+    static struct sent s[OTHERS + 1];
+    static struct got g[OTHERS + 1];
+    struct braid_received r = {0};
+    struct job job;
+    int rc;
+
+    (void)state;
+    job_create(&job, &two);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        send_to(&job, &s[i], 0, 1, i % 3 ? 100 : 5000, i, i);
+    while (!(rc = br_engine_probe(job.ranks[1].engine, NULL, 0, OTHERS, 0, false, &r)))
+        assert_true(job_step(&job));
+    assert_int_equal(rc, 1);
+    assert_int_equal(r.tag, OTHERS);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        receive(&job, &g[i], 1, 5000, 0, i, 0);
+    job_run(&job, 2 * OTHERS + 2);
+    for (uint32_t i = 0; i <= OTHERS; i++)
+        is_message(&g[i], 0, i, i % 3 ? 100 : 5000, i);
+    settle(&job);
+    is_clean(&job);
+    drop(s, OTHERS + 1, g, OTHERS + 1);
+    job_destroy(&job);
+}
+
+/* A message that has come since the engine's last look is the one of the receive that waits. */
+static void probe__behind_a_receive(void **state)
+{
+    struct braid_received r = {0};
+    struct br_worker *w;
+    struct job job;
+    struct sent s;
+    struct got g;
+
+    (void)state;
+    job_create(&job, &two);
+    w = job.ranks[1].worker;
+    receive(&job, &g, 1, 8, BRAID_ANY_SOURCE, 0, BRAID_ANY_TAG);
+    send_to(&job, &s, 0, 1, 8, 3, 1);
+    while (br_list_empty(&w->arrivals)) {
+        br_engine_progress(job.ranks[0].engine, br_sim_now(job.sim));
+        assert_int_not_equal(br_sim_next(job.sim), BR_SIM_NEVER);
+        br_sim_advance_to(job.sim, br_sim_next(job.sim));
+        br_worker_poll(w, br_sim_now(job.sim));
+    }
+    assert_int_equal(br_engine_probe(job.ranks[1].engine, NULL, 0, 3, 0, true, &r), 0);
+    job_run(&job, 2);
+    is_message(&g, 0, 3, 8, 1);
+    drop(&s, 1, &g, 1);
+    job_destroy(&job);
+}
+
 /* ---- anything, with rails that are lost ------------------------------------------------------ */
 
 enum { RANKS = 4, MESSAGES = 40, TAGS = 3, LONGEST = 40000 };
@@ -638,6 +737,7 @@ int main(void)
         cmocka_unit_test(receive_any__shorter_messages),
         cmocka_unit_test(receive_any__order_over_tags),
         cmocka_unit_test(receive_any__order_of_receives),
+        cmocka_unit_test(receive_any__order_of_receives_over_rails),
         cmocka_unit_test(receive_any__bits_of_a_tag),
         cmocka_unit_test(receive_any__too_long),
         cmocka_unit_test(receive_any__behind_messages_of_others),
@@ -645,6 +745,8 @@ int main(void)
         cmocka_unit_test(receive_any__peer_has_left),
         cmocka_unit_test(receive_any__deadline_and_death),
         cmocka_unit_test(probe__looks_and_claims),
+        cmocka_unit_test(probe__behind_messages_of_others),
+        cmocka_unit_test(probe__behind_a_receive),
         cmocka_unit_test(receive_any__seeds),
     };
 
