@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""pip install bindings/python: builds libbraid and the module by CMake from the sources that this folder lies in, and puts both into the package,
-which needs no installed braid then. BRAID_BUILD names a build folder to take them from instead."""
+"""pip install bindings/python: builds libbraid and the module by CMake from the sources that this folder lies in, and puts both, and the
+library's modules, into the package, which needs no installed braid then. BRAID_BUILD names a build folder to take them from instead."""
 import os
 import re
 import shutil
@@ -12,6 +12,8 @@ from setuptools.command.build_ext import build_ext
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+# Parts of libbraid that it loads when they are needed: for launchers with PMIx, and DPDK. Built where those are installed.
+MODULES = ("braid_pmix", "braid_dpdk")
 
 
 def version():
@@ -27,7 +29,9 @@ class Build(build_ext):
         if not os.environ.get("BRAID_BUILD"):
             subprocess.run(["cmake", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", "-DBRAID_PYTHON=ON",
                             f"-DBRAID_PYTHON_EXECUTABLE={sys.executable}"], check=True)
-        subprocess.run(["cmake", "--build", build, "--parallel", "--target", "braid_python"], check=True)
+        targets = subprocess.run(["cmake", "--build", build, "--target", "help"], stdout=subprocess.PIPE, check=True, text=True).stdout
+        modules = [module for module in MODULES if re.search(rf"\b{module}\b(?!\.)", targets)]
+        subprocess.run(["cmake", "--build", build, "--parallel", "--target", "braid_python", *modules], check=True)
         package = os.path.dirname(os.path.abspath(self.get_ext_fullpath(ext.name)))
         os.makedirs(package, exist_ok=True)
         # Installing writes the path into the module by which it finds the library beside it.
@@ -38,6 +42,8 @@ class Build(build_ext):
                 shutil.copy(os.path.join(folder, "_braid.abi3.so"), self.get_ext_fullpath(ext.name))
         library = os.path.realpath(os.path.join(build, "libbraid.so"))
         shutil.copy(library, os.path.join(package, soname(library)))
+        for module in modules:  # which libbraid looks for beside itself
+            shutil.copy(os.path.join(build, f"{module}.so"), package)
 
 
 def soname(library):

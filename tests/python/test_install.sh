@@ -25,7 +25,8 @@ runs() {
 cmake --install "$BRAID_BUILD" --prefix "$scratch/prefix" > "$scratch/install.log"
 runs "$(dirname "$(dirname "$(find "$scratch/prefix" -name _braid.abi3.so)")")"
 
-if ! "$BRAID_PYTHON" -c 'import pip, setuptools, wheel' 2> /dev/null; then
+# Debian's pip before its setuptools cannot be imported.
+if ! "$BRAID_PYTHON" -c 'import setuptools, wheel, pip' 2> /dev/null; then
     echo "without pip: apt-get install python3-pip python3-setuptools python3-wheel"
     exit 0
 fi
@@ -36,6 +37,12 @@ cp -r "$BRAID_SOURCE/bindings/python" "$scratch/source/bindings/python"
 "$BRAID_PYTHON" -m pip install -q --no-build-isolation --no-deps --no-index --disable-pip-version-check --root-user-action ignore \
     --target "$scratch/pip" "$scratch/source/bindings/python"
 runs "$scratch/pip"
+for module in braid_pmix braid_dpdk; do # beside the library, which looks for them there
+    if [[ -e $BRAID_BUILD/$module.so && ! -e $scratch/pip/braid/$module.so ]]; then
+        echo "the wheel lacks $module.so"
+        exit 1
+    fi
+done
 find "$scratch/pip" -name WHEEL -exec grep -q '^Tag: cp39-abi3-' {} + || {
     echo "the wheel is not for every Python from 3.9 on"
     exit 1
