@@ -2,6 +2,7 @@
 # ranks: 2
 """Messages, puts, gets, atomics; buffers of every kind."""
 import array
+import errno
 import mmap
 import pickle
 import threading
@@ -248,6 +249,9 @@ def test_reduction__that_raises(comm, wait):
     other = braid.init(id=bytes(blob), rank=comm.rank, size=2)
 
     def broken(a, b):
+        with pytest.raises(braid.Error) as refused:
+            other.finalize()
+        assert refused.value.errno == errno.EDEADLK and not other._ending
         raise ZeroDivisionError("out of luck")
 
     mine = other.reduction(broken)

@@ -13,7 +13,7 @@ from braid import structs
 from braid._braid import ffi, lib
 from braid.buffer import SIZES, TYPE_NAMES, TYPES, Reduction, numpy
 from braid.collectives import Collectives
-from braid.errors import Error, check, last_error
+from braid.errors import Error, check, fail, last_error
 from braid.memory import allocate
 from braid.messages import Messages
 from braid.op import SLICE_MS
@@ -97,6 +97,8 @@ class Comm(Collectives, Vectors, Messages):
             return
         if lib.group_is_open():
             raise Error(errno.EINVAL, "finalize: not within `with braid.group():`, whose operations run at its end")
+        if lib.braid_rank(self._comm) == -errno.EDEADLK:  # in the function of a reduction: operations are under way, which keep their buffers
+            fail(-errno.EDEADLK)
         first: Optional[Exception] = None
         dependents = list(self._dependents)
         for end in [d.free for d in dependents if not d._views] + [o.wait for o in self._held]:
