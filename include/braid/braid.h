@@ -581,14 +581,17 @@ struct braid_received {
  * Order, as MPI's "non-overtaking": messages that one rank sends one after the other on a
  * communicator with equal priority are received in that order by receives that fit them all,
  * whatever their sizes and tags and whichever rails they take; messages of one peer and tag also
- * with different priorities. Of messages of different ranks the one goes first that has arrived
- * here first, large ones by their announcement. Of several receives that a message fits the one
- * gets it that was submitted first, among them those of braid_recv().
+ * with different priorities. Except that a message from memory of a GPU that is copied to the host
+ * first takes its place when that copy is through: later ones with other tags may overtake it,
+ * unless the program waits for its send before it sends them. Of messages of different ranks the
+ * one goes first that has arrived here first, large ones by their announcement. Of several receives
+ * that a message fits the one gets it that was submitted first, among them those of braid_recv().
  *
  * A message longer than the eager limit begins to move when it has been announced and its receive
  * has answered: braid_recv(), which need not wait for the announcement, takes a trip less. While
- * such a receive waits, messages that nobody receives are copied to memory of the heap when they
- * hold so many of the 32 places a rail that what it waits for could not come. -ECONNRESET: `peer`,
+ * such a receive waits, and when a probe finds nothing, messages that nobody receives are copied to
+ * memory of the heap when they hold so many of the 32 places a rail that what it waits for could
+ * not come. -ECONNRESET: `peer`,
  * or every other rank, has left the job.
  */
 int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,
