@@ -29,6 +29,7 @@ struct br_unexpected {
     struct br_list node;    /* the rail's `unexpected`; or the worker's `aside` */
     struct br_list arrival; /* EAGER and ANNOUNCE of point to point: the worker's `arrivals` */
     uint64_t number;        /* of the arrival in this process */
+    uint32_t place;         /* in w->unexpected */
     int peer;               /* rank */
     bool aside; /* it is in no table, and allocated with its payload (br_match_set_aside) */
     struct br_message message;
@@ -84,7 +85,7 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     }
     free(u->copy);
     u->copy = NULL;
-    br_pool_put(&w->unexpected, u);
+    br_growing_pool_put(&w->unexpected, u->place);
 }
 
 static void match_deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
@@ -335,18 +336,20 @@ int br_worker_set_aside(struct br_worker *w, int rank)
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
                        const struct br_event *event, const struct br_message *m)
 {
-    struct br_unexpected *u = br_pool_get(&w->unexpected);
+    uint32_t place;
+    struct br_unexpected *u = br_growing_pool_get(&w->unexpected, &place);
 
     if (!u || match_add(w, table, m->tag, rail->peer->rank, match_tagged(u))) {
         /* Within the credits this cannot happen: the peer breaks the protocol, or there is no
          * memory. */
         if (u)
-            br_pool_put(&w->unexpected, u);
+            br_growing_pool_put(&w->unexpected, place);
         br_rail_lost(w, rail, EPROTO,
                      "the peer sent a message twice or more than it has credits for");
         return;
     }
-    *u = (struct br_unexpected){.message = *m,
+    *u = (struct br_unexpected){.place = place,
+                                .message = *m,
                                 .peer = rail->peer->rank,
                                 .payload = event->payload,
                                 .length = event->length,
@@ -515,13 +518,18 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
     }
 }
 
+/* Of a free place, which is zeroed or has been in use: copy is NULL there. */
+static void match_free_copy(void *unexpected, void *context)
+{
+    (void)context;
+    free(((struct br_unexpected *)unexpected)->copy);
+}
+
 void br_match_destroy(struct br_worker *w)
 {
     struct br_list *node;
 
     while ((node = br_list_pop_front(&w->aside)))
         free(br_container_of(node, struct br_unexpected, node));
-    for (uint32_t i = 0; i < w->unexpected.count;
-         i++) /* free places are zeroed or have been: copy is NULL there */
-        free(((struct br_unexpected *)br_pool_at(&w->unexpected, i))->copy);
+    br_growing_pool_visit(&w->unexpected, match_free_copy, NULL);
 }

@@ -26,6 +26,7 @@
 #include "base/error.h"
 
 struct br_service {
+    uint32_t place; /* in w->services */
     struct br_transfer data, status;
     struct br_notify notify; /* of a put that `notifies` */
     bool notifies;
@@ -53,7 +54,7 @@ static void onesided_answer(struct br_worker *w, struct br_service *s, int32_t s
         .owner = &w->services,
     };
     if (br_transfer_send(w, &s->status))
-        br_pool_put(&w->services, s);
+        br_growing_pool_put(&w->services, s->place);
 }
 
 static void let_go(struct br_worker *w, struct br_service *s)
@@ -66,10 +67,15 @@ static void let_go(struct br_worker *w, struct br_service *s)
     s->data.region = NULL;
 }
 
+/* A free one has let go. */
+static void forget_service(void *service, void *worker)
+{
+    let_go(worker, service);
+}
+
 void br_onesided_forget(struct br_worker *w)
 {
-    for (uint32_t i = 0; i < br_pool_used(&w->services); i++) /* free ones have let go */
-        let_go(w, br_pool_at(&w->services, i));
+    br_growing_pool_visit(&w->services, forget_service, w);
 }
 
 /* The span that the request names; held until let_go(). */
@@ -218,20 +224,22 @@ static bool begin_target(struct br_worker *w, struct br_service *s)
 void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct br_message *m,
                          const uint8_t *payload, uint32_t length)
 {
-    struct br_service *s = br_pool_get(&w->services);
+    uint32_t place;
+    struct br_service *s = br_growing_pool_get(&w->services, &place);
     bool arrives = m->type == BR_MESSAGE_PUT;
-    char text[160];
+    char text[240];
     int rc;
 
     if (!s) {
         snprintf(text, sizeof text,
-                 "rank %d: peers have more than %u puts, gets and atomics under way here: wait for "
-                 "earlier ones",
-                 w->config.rank, w->services.count);
+                 "rank %d: peers have %llu puts, gets and atomics under way here: wait for earlier "
+                 "ones (%s)",
+                 w->config.rank, (unsigned long long)w->services.n_used, br_error_message());
         br_worker_fail(w, ENOBUFS, text);
         return;
     }
     memset(s, 0, sizeof *s);
+    s->place = place;
     if (arrives && m->flags & BR_PUT_NOTIFIES) {
         s->notifies = true;
         memcpy(&s->notify, payload, sizeof s->notify);
@@ -274,7 +282,7 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
         return false;
     if (br_tag_with_part(t->tag, BR_PART_STATUS) == t->tag) {
         s = br_container_of(t, struct br_service, status);
-        br_pool_put(&w->services, s);
+        br_growing_pool_put(&w->services, s->place);
     } else {
         s = br_container_of(t, struct br_service, data);
         if (t->is_send) {
@@ -282,7 +290,7 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
             if (t->status)
                 onesided_answer(w, s, t->status, BR_ANSWER_BYTES);
             else
-                br_pool_put(&w->services, s);
+                br_growing_pool_put(&w->services, s->place);
         } else {
             onesided_arrived(w, s);
         }

@@ -20,6 +20,8 @@
 /* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */
 #define ASK_PART       4
 #define RELAY_ASK_PART 16
+/* Pools that grow have room for so many times max_transfers at most. */
+#define CHUNKS 64
 
 static int worker_create_pools(struct br_worker *w)
 {
@@ -28,9 +30,9 @@ static int worker_create_pools(struct br_worker *w)
 
     if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) ||
         (rc = br_table_init(&w->confirms, n)) ||
-        (rc = br_pool_init(&w->unexpected, br_match_unexpected_bytes(), n)) ||
+        (rc = br_growing_pool_init(&w->unexpected, br_match_unexpected_bytes(), n, CHUNKS)) ||
         (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
-        (rc = br_pool_init(&w->services, br_onesided_service_bytes(), n)) ||
+        (rc = br_growing_pool_init(&w->services, br_onesided_service_bytes(), n, CHUNKS)) ||
         (rc = br_slot_table_init(&w->slots, w->config.max_slots)))
         return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank,
                         n);
@@ -113,9 +115,9 @@ void br_worker_destroy(struct br_worker *w)
     free(w->peers);
     free(w->deferred);
     br_slot_table_destroy(&w->slots);
-    br_pool_destroy(&w->services);
+    br_growing_pool_destroy(&w->services);
     br_pool_destroy(&w->flights);
-    br_pool_destroy(&w->unexpected);
+    br_growing_pool_destroy(&w->unexpected);
     br_table_destroy(&w->confirms);
     br_table_destroy(&w->sends);
     br_table_destroy(&w->receives);

@@ -22,6 +22,7 @@
 #define BR_PROTOCOL_WORKER_H
 
 #include "base/clock.h"
+#include "base/growing_pool.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/random.h"
@@ -53,8 +54,8 @@ struct br_worker_config {
     bool own_nic_only; /* as in br_device_config */
     /* br_device_config.gid, in the order in which devices are opened */
     uint32_t gids[BR_MAX_DEVICES];
-    /* how many of each may be outstanding: unexpected messages, frames, requests of peers that are
-     * being served. There is room for so many posted transfers, too, and more when more come */
+    /* how many frames may be outstanding. There is room for so many posted transfers, unexpected
+     * messages and requests of peers that are being served, too, and more when more come */
     uint32_t max_transfers;
     uint64_t seed;          /* of the simulator; 0: real time */
     struct br_trace *trace; /* borrowed; NULL: nobody wants a timeline */
@@ -140,7 +141,8 @@ struct br_worker {
     struct br_table sends;     /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms;  /* (slot number, peer) -> send that waits for DONE */
     uint64_t late_allocations; /* of the first two */
-    struct br_pool unexpected, flights, services;
+    struct br_pool flights;
+    struct br_growing_pool unexpected, services;
     /* unexpected messages point to point, as they came; those that have given their credit back */
     struct br_list arrivals, aside;
     uint64_t next_arrival; /* number of the next of them */

@@ -179,7 +179,7 @@ static void make_room(struct br_engine *engine, const struct wanted *wanted)
     const struct br_group *group = wanted->group;
     struct br_worker *w = engine->worker;
 
-    if (w->unexpected.n_free == w->unexpected.count)
+    if (!w->unexpected.n_used)
         return;
     for (int r = 0; r < group->size && !w->failed; r++)
         if (r != group->rank && (wanted->peer == BRAID_ANY_SOURCE || wanted->peer == r))

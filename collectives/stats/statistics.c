@@ -100,7 +100,8 @@ static void take_stats(struct braid_comm *comm, struct braid_stats *out)
         .gpu_reduced_bytes = gpu.reduced_bytes,
         .gpu_peer_bytes = gpu.peer_bytes,
         .late_allocations = br_engine_late_allocations(context->engine, comm->group) +
-                            context->worker->late_allocations + grown_operations(context),
+                            context->worker->late_allocations + context->worker->unexpected.grown +
+                            context->worker->services.grown + grown_operations(context),
         .unregistered = context->unregistered,
         .progress_calls = context->progress.calls,
         .busy_ns = context->progress.busy,

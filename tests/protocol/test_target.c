@@ -123,7 +123,7 @@ static void expect_clean(struct wired *x)
     assert_int_equal(x->w->failed, 0);
     assert_int_equal(held, 0);
     assert_int_equal(begun, 0);
-    assert_int_equal(x->w->services.n_free, x->w->services.count);
+    assert_int_equal(x->w->services.n_used, 0);
     assert_int_equal(x->w->sends.count, 0);
     assert_int_equal(x->wires[0].buffers, 0);
     wired_destroy(x);

@@ -102,12 +102,11 @@ static void look_at_rank(struct storm *s, int rank)
     if (w->slots.n_free != w->slots.count || !br_list_empty(&w->slotless))
         storm_wrong(s, "rank %d: %u slots are not given back", rank,
                     w->slots.count - w->slots.n_free);
-    if (w->flights.n_free != w->flights.count || w->unexpected.n_free != w->unexpected.count ||
-        w->services.n_free != w->services.count)
+    if (w->flights.n_free != w->flights.count || w->unexpected.n_used || w->services.n_used)
         storm_wrong(
-            s, "rank %d: %u flights, %u unexpected messages, %u services are not given back", rank,
-            w->flights.count - w->flights.n_free, w->unexpected.count - w->unexpected.n_free,
-            w->services.count - w->services.n_free);
+            s, "rank %d: %u flights, %llu unexpected messages, %llu services are not given back",
+            rank, w->flights.count - w->flights.n_free, (unsigned long long)w->unexpected.n_used,
+            (unsigned long long)w->services.n_used);
     if (w->receives.count || w->sends.count || w->confirms.count)
         storm_wrong(s, "rank %d: %u receives, %u sends, %u confirmations are left", rank,
                     w->receives.count, w->sends.count, w->confirms.count);

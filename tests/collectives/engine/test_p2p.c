@@ -370,7 +370,7 @@ static void access__refused(void **state)
     }
     for (int r = 0; r < 2; r++) {
         assert_int_equal(job.ranks[r].worker->slots.n_free, job.ranks[r].worker->slots.count);
-        assert_int_equal(job.ranks[r].worker->services.n_free, job.ranks[r].worker->services.count);
+        assert_int_equal(job.ranks[r].worker->services.n_used, 0);
         assert_int_equal(job.ranks[r].worker->sends.count, 0);
     }
     one(&job, 1, 1000, true);

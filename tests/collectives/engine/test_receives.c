@@ -107,7 +107,7 @@ static void is_clean(const struct job *job)
         const struct br_worker *w = job->ranks[r].worker;
 
         assert_int_equal(w->failed, 0);
-        assert_int_equal(w->unexpected.n_free, w->unexpected.count);
+        assert_int_equal(w->unexpected.n_used, 0);
         assert_true(br_list_empty(&w->arrivals) && br_list_empty(&w->aside));
         assert_int_equal(w->receives.count, 0);
         assert_int_equal(w->sends.count, 0);
