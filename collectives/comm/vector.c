@@ -161,10 +161,10 @@ static int vector_fill(const struct vector_call *c, struct br_operation *op)
         if (sides[i]->blocks)
             op->blocks[i] = (struct br_blocks){arrays, arrays + sides[i]->blocks};
     }
-    if (!rc && c->collective == BR_ALLTOALL)
-        rc = check_own_block(c, op->blocks, op->comm->rank);
     if (!rc)
         rc = check_overlap(c, op->blocks, extents, op->comm->rank);
+    if (!rc && c->collective == BR_ALLTOALL)
+        rc = check_own_block(c, op->blocks, op->comm->rank);
     if (rc)
         return rc;
     for (int i = 0; i < BR_SCRATCH; i++) {
