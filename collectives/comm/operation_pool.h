@@ -50,7 +50,7 @@ int br_comm_prepare_operation(struct br_operation *op);
 
 /* The functions below are called under the context's lock. */
 
-/* Makes the engine an executor, the only one so far (executor.h). */
+/* Makes the engine an executor, which ends every chain (executor.h). */
 void br_engine_executor_init(struct br_context *context);
 
 /* Gives the operation its place in the order and a deadline. It begins, which gives it a sequence

@@ -12,8 +12,6 @@ FOLDER = os.path.dirname(os.path.realpath(braid.__file__))
 # What Python has by other means.
 NOT_NEEDED = {
     "braid_gradient": "Session.gradients, of memory that the package gives",
-    "braid_reduction_create": "it would run under the library's lock, in any thread, for every 4 KiB: functions of C only",
-    "braid_reduction_free": "the same",
     "braid_stats_name": "names of the fields of Stats, Rail and Peer",
     "braid_test_any": "wait_any() with timeout=0",
     "braid_wait_all": "Operation.wait() of each",
