@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/collectives/call.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "collectives/schedule/type.h"
+#include "tests/says.h"
 
 static struct collective_case case_of(const struct call *c)
 {
@@ -112,4 +114,26 @@ void call_run(struct job *job, struct call c)
     job_run(job, job->ended + job->n);
     call_check(&c, job);
     call_destroy(&c, job);
+}
+
+int call_run_disagreeing(struct job *job, struct call calls[2], uint64_t timeout)
+{
+    int noticed = 0;
+
+    for (int r = 0; r < 2; r++) {
+        call_create(&calls[r], job);
+        call_prepare(&calls[r], job, r);
+        calls[r].ops[r].timeout = timeout;
+        job_submit(job, r, &calls[r].ops[r]);
+    }
+    job_run(job, 2);
+    for (int r = 0; r < 2; r++) {
+        const struct br_operation *op = &calls[r].ops[r];
+
+        assert_true(op->status < 0);
+        noticed += op->status == -EPROTO && says_all(op->message, "disagree");
+    }
+    for (int r = 0; r < 2; r++)
+        call_destroy(&calls[r], job);
+    return noticed;
 }

@@ -35,5 +35,8 @@ void call_submit(struct call *c, struct job *job);
 void call_check(const struct call *c, const struct job *job);
 /* All of these. */
 void call_run(struct job *job, struct call c);
+/* Each of the two ranks makes another call; fails the test unless both end with an error. Returns
+ * how many of them say that the ranks disagree. */
+int call_run_disagreeing(struct job *job, struct call calls[2], uint64_t timeout);
 
 #endif

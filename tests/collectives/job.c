@@ -261,3 +261,11 @@ struct br_operation job_put(int rank, const uint8_t *from, size_t bytes, uint64_
                                  .key = {.rank = (uint32_t)rank, .id = 1, .check = 77},
                                  .offset = offset};
 }
+
+bool job_is_all(const uint8_t *memory, size_t bytes, uint8_t value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != value)
+            return false;
+    return true;
+}

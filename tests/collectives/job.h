@@ -48,6 +48,8 @@ int job_try_submit(struct job *job, int rank, struct br_operation *op);
 uint8_t *job_expose(struct job *job, int rank, size_t bytes);
 /* A put to that memory. */
 struct br_operation job_put(int rank, const uint8_t *from, size_t bytes, uint64_t offset);
+/* Has every byte of such memory this value? */
+bool job_is_all(const uint8_t *memory, size_t bytes, uint8_t value);
 
 /* One turn of every rank, then on to the next event. false: nothing will ever happen. */
 bool job_step(struct job *job);

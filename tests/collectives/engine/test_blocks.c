@@ -262,26 +262,11 @@ static void failure__ranks_disagree(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         struct call calls[2] = {pairs[i][0], pairs[i][1]};
-        int noticed = 0;
         struct job job;
 
         create(&job, 2, 1);
-        for (int r = 0; r < 2; r++) {
-            call_create(&calls[r], &job);
-            call_prepare(&calls[r], &job, r);
-            calls[r].ops[r].timeout = 3 * BR_SEC;
-            job_submit(&job, r, &calls[r].ops[r]);
-        }
-        job_run(&job, 2);
-        for (int r = 0; r < 2; r++) {
-            assert_true(calls[r].ops[r].status < 0);
-            noticed +=
-                calls[r].ops[r].status == -EPROTO && says_all(calls[r].ops[r].message, "disagree");
-        }
-        if (!noticed)
-            fail_msg("pair %zu: %s", i, calls[0].ops[0].message);
-        for (int r = 0; r < 2; r++)
-            call_destroy(&calls[r], &job);
+        if (!call_run_disagreeing(&job, calls, 3 * BR_SEC))
+            fail_msg("pair %zu: nobody says so", i);
         job_destroy(&job);
     }
 }

@@ -18,14 +18,6 @@
 static const struct job_options three = {
     .n = 3, .rails = 2, .network = {.seed = 1, .bits_per_second = 100ull << 30}};
 
-static bool is_all(const uint8_t *memory, size_t bytes, uint8_t value)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (memory[i] != value)
-            return false;
-    return true;
-}
-
 static bool has_ended(const struct br_operation *op)
 {
     return br_list_empty(&op->node);
@@ -67,8 +59,8 @@ static void flush__ends_when_what_came_before_has(void **state)
         assert_true(job_step(&job));
         for (int i = 0; i < PUTS; i++)
             if (has_ended(&one))
-                assert_true(has_ended(&puts[i]) &&
-                            is_all(there[1] + (size_t)i * 100000, puts[i].count, (uint8_t)(i + 1)));
+                assert_true(has_ended(&puts[i]) && job_is_all(there[1] + (size_t)i * 100000,
+                                                              puts[i].count, (uint8_t)(i + 1)));
     }
     for (int i = 0; i < 2 * PUTS; i++)
         assert_true(has_ended(&puts[i]));

@@ -18,14 +18,6 @@
 static const struct job_options three = {
     .n = 3, .rails = 2, .network = {.seed = 1, .bits_per_second = 100ull << 30}};
 
-static bool is_all(const uint8_t *memory, size_t bytes, uint8_t value)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (memory[i] != value)
-            return false;
-    return true;
-}
-
 /* The value comes once, and when it comes the bytes stand there. */
 static void put__notifies(void **state)
 {
@@ -52,7 +44,7 @@ static void put__notifies(void **state)
         job_submit(&job, 0, &put);
         while (!br_engine_notified(job.ranks[to].engine, NULL, &n))
             assert_true(job_step(&job));
-        assert_true(is_all(there + 3, bytes, (uint8_t)(7 + i)));
+        assert_true(job_is_all(there + 3, bytes, (uint8_t)(7 + i)));
         assert_int_equal(n.value, 1000 + i);
         assert_int_equal(n.peer, 0);
         job_run(&job, 1);
@@ -90,7 +82,7 @@ static void put__changes_a_number(void **state)
             job_submit(&job, 0, &put);
             job_run(&job, i + 1);
             assert_int_equal(put.status, 0);
-            assert_true(is_all(there, put.count, (uint8_t)(i + 1)));
+            assert_true(job_is_all(there, put.count, (uint8_t)(i + 1)));
             assert_int_equal(*number, i < 4 ? 5 + 10 * (i + 1) : 10);
         }
         assert_int_equal(br_engine_notifications(job.ranks[to].engine), 0);
@@ -131,7 +123,7 @@ static void put__refused(void **state)
             assert_int_equal(put.status, cases[i].status);
             assert_says(put.message, cases[i].words);
         }
-    assert_true(is_all(there, 100, 0));
+    assert_true(job_is_all(there, 100, 0));
     assert_int_equal(br_engine_notifications(job.ranks[1].engine), 0);
     job_destroy(&job);
     free(there);
@@ -178,7 +170,7 @@ static void put__notifies_once_when_rails_are_lost(void **state)
             if (br_engine_notified(job.ranks[1].engine, NULL, &n)) {
                 assert_true(n.value < PUTS && !seen[n.value]);
                 seen[n.value] = true;
-                assert_true(is_all(there + n.value * 3000, puts[n.value].count, 9));
+                assert_true(job_is_all(there + n.value * 3000, puts[n.value].count, 9));
                 got++;
             } else if (!job_step(&job)) {
                 fail_msg("seed %d, %d have come: %s | %s", (int)seed, got,
@@ -223,7 +215,7 @@ static void put__number_refused_while_data_is_confirmed(void **state)
             assert_int_equal(puts[i].status, -EINVAL);
             assert_int_equal(puts[i].parts.transfers[BR_PART_DATA].state, BR_TRANSFER_ENDED);
         }
-        assert_true(is_all(there, PUTS * BYTES, 9));
+        assert_true(job_is_all(there, PUTS * BYTES, 9));
         assert_true(br_list_empty(&job.ranks[0].worker->peers[1].moving));
         assert_int_equal(job.ranks[0].worker->confirms.count, 0);
         assert_int_equal(job.ranks[0].worker->failed, 0);
