@@ -33,7 +33,7 @@ fi
 mkdir "$scratch/source" # pip leaves folders beside setup.py
 ln -s "$BRAID_SOURCE/include" "$scratch/source/include"
 mkdir "$scratch/source/bindings"
-cp -r "$BRAID_SOURCE/bindings/python" "$scratch/source/bindings/python"
+cp -r "$BRAID_SOURCE/bindings/python" "$BRAID_SOURCE/bindings/cmake_build.py" "$scratch/source/bindings"
 "$BRAID_PYTHON" -m pip install -q --no-build-isolation --no-deps --no-index --disable-pip-version-check --root-user-action ignore \
     --target "$scratch/pip" "$scratch/source/bindings/python"
 runs "$scratch/pip"
