@@ -102,6 +102,10 @@ struct braid_parameters_options {
     /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare
      * with */
     int in_order;
+    /* made before, by parameters whose state goes on here: warm-up, drops and pulls count on from
+     * there. Weights are `initial`, velocities those of braid_parameters_set_velocity(). ssd and
+     * local then want `steps` */
+    uint64_t iterations;
 };
 
 /* Collective; blocks until all ranks have called it. On return all ranks have rank 0's weights.
@@ -139,10 +143,28 @@ int braid_parameters_push(struct braid_parameters *parameters, int layer);
  * weights become the servers' (local: the mean). A pull that was under way is dropped. */
 int braid_parameters_sync(struct braid_parameters *parameters);
 
+/*
+ * Rate, momentum and decay of a layer, in place of the options', from its next push on; the
+ * options' drops count as before. The same on all ranks, in the same iteration; rates that change
+ * in every iteration are well. With asgd a server takes what its own rank has said last. rate 0:
+ * the weights stay, the velocity goes on. -EINVAL: negative numbers, momentum of 1 or more.
+ */
+int braid_parameters_set_rate(struct braid_parameters *parameters, int layer, float rate,
+                              float momentum, float decay);
+
+/* What a program saves beside the weights of braid_parameters_sync(): the layer's velocity, `count`
+ * elements in memory of the host, on all ranks; local behind its warm-up: the mean of the workers'.
+ * Collective, between two iterations, blocks. */
+int braid_parameters_velocity(struct braid_parameters *parameters, int layer, float *velocity);
+
+/* And gives back: before the first push, the same on all ranks. Velocities are 0 without it. */
+int braid_parameters_set_velocity(struct braid_parameters *parameters, int layer,
+                                  const float *velocity);
+
 /* Zero-initialise. */
 struct braid_parameters_report {
-    size_t struct_size; /* sizeof, or 0: as of version 1.0 (braid.h) */
-    uint64_t iterations;
+    size_t struct_size;        /* sizeof, or 0: as of version 1.0 (braid.h) */
+    uint64_t iterations;       /* those of the options included */
     int steps;                 /* k in use; 0: not chosen yet */
     int slices, served_slices; /* in all; on this rank as a server */
     double wait; /* s that braid_parameters_wait() and _gradient() took, all iterations */

@@ -70,6 +70,30 @@ def test_parameters__sgd_on_the_servers(comm):
     parameters.free()
 
 
+def test_parameters__rates_and_a_saved_state(comm):
+    def iterate(parameters, times):
+        for _ in range(times):
+            parameters.set_rate(0, 0.5, momentum=0.5)
+            parameters.gradient(0)[:] = 1
+            parameters.push(0)
+            parameters.wait(0)
+
+    first = comm.parameters([np.zeros((2, 2), "f4")], method="ssgd", rate=9)
+    iterate(first, 2)
+    first.sync()
+    saved, velocity = first.weight(0).copy(), first.velocity(0)
+    assert np.all(velocity == 1.5) and velocity.shape == (2, 2) and np.all(saved == -0.5 - 0.75)
+    second = comm.parameters([saved], method="ssgd", iterations=2)
+    second.set_velocity(0, velocity)
+    with pytest.raises(ValueError, match="shape"):
+        second.set_velocity(0, velocity[0])
+    iterate(first, 1)
+    iterate(second, 1)
+    assert np.all(second.weight(0) == first.weight(0)) and second.report().iterations == 3
+    first.free()
+    second.free()
+
+
 @pytest.mark.parametrize("end, left", [
     ("with c: pass", "1"),
     ("c.finalize(); del w", "0"),

@@ -4,6 +4,7 @@
  * plain loops, and the weights must be the same bits after every iteration. The "network" is a
  * gradient that depends on weights, rank, iteration and element.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -238,9 +239,12 @@ static int wait_all(struct braid_parameters *p)
     return 0;
 }
 
-static int run(struct braid_comm *comm, const struct braid_parameters_options *options)
+/* by_hand: the program says the rates, in every iteration, and the options have no drops. */
+static int run(struct braid_comm *comm, const struct braid_parameters_options *options,
+               bool by_hand)
 {
     static struct job job;
+    struct braid_parameters_options given = *options;
     struct braid_parameters_report report = {0};
     struct braid_parameters *p;
     char what[64];
@@ -251,7 +255,9 @@ static int run(struct braid_comm *comm, const struct braid_parameters_options *o
     snprintf(what, sizeof what, "%s %d %s", options->method, options->steps,
              options->local ? options->local : "");
     start(&job);
-    if (create(comm, options, &p))
+    if (by_hand)
+        memset(given.drops, 0, sizeof given.drops);
+    if (create(comm, &given, &p))
         return 1;
     if (same(p, job.weight, -1, what))
         return 1;
@@ -262,6 +268,9 @@ static int run(struct braid_comm *comm, const struct braid_parameters_options *o
             if (same(p, job.weight, t, what))
                 return 1;
         }
+        for (int l = 0; l < LAYERS && by_hand; l++)
+            RETURNS(0, braid_parameters_set_rate(p, l, rate(&job, t), options->momentum,
+                                                 options->decay));
         step(&job, t);
         if (iterate(comm, p, t) || wait_all(p) || same(p, job.worker[braid_rank(comm)], t, what))
             return 1;
@@ -294,20 +303,20 @@ static int all_methods(struct braid_comm *comm, void *context)
     int last = braid_size(comm) - 1;
 
     (void)context;
-    if (run(comm, &o))
+    if (run(comm, &o, false))
         return 1;
     o.servers = &last;
     o.n_servers = 1;
     o.in_order = 1;
-    if (run(comm, &o))
+    if (run(comm, &o, true))
         return 1;
     for (int k = 1; k <= 4; k++) {
         o = options("ssd", k);
         o.local = k == 3 ? "sgd" : NULL;
-        if (run(comm, &o))
+        if (run(comm, &o, k % 2))
             return 1;
         o = options("local", k);
-        if (run(comm, &o))
+        if (run(comm, &o, k % 2))
             return 1;
     }
     return 0;
@@ -366,6 +375,119 @@ static void parameters__asynchronous_descent(void **state)
     ranks_run(&job, asynchronous, NULL);
 }
 
+/* ---- rates, and a job that goes on
+ * --------------------------------------------------------------- */
+
+#define LONG 150 /* iterations: more than a worker may be ahead of its server, and k */
+
+/* Iterations [from, to), with another rate for each layer and iteration. */
+static int iterate_by_hand(struct braid_comm *comm, struct braid_parameters *p, int from, int to)
+{
+    for (int t = from; t < to; t++) {
+        for (int l = 0; l < LAYERS; l++)
+            RETURNS(0, braid_parameters_set_rate(p, l, 0.01f / (float)(1 + t % 7 + l), 0.5f, 0));
+        if (iterate(comm, p, t))
+            return 1;
+    }
+    return wait_all(p);
+}
+
+/* Two halves, the second by parameters that were made of the saved state of the first, have the
+ * bits of the whole. */
+static int halves(struct braid_comm *comm, const struct braid_parameters_options *options, int all)
+{
+    struct braid_parameters_options half = *options;
+    struct braid_parameter_layer layers[LAYERS] = {0};
+    struct braid_parameters *whole, *second;
+    static float weight[ALL], velocity[ALL];
+
+    if (create(comm, options, &whole) || iterate_by_hand(comm, whole, 0, all / 2))
+        return 1;
+    RETURNS(0, braid_parameters_sync(whole));
+    for (int l = 0; l < LAYERS; l++) {
+        memcpy(weight + offset_of(l), braid_parameters_weight(whole, l), counts[l] * sizeof(float));
+        RETURNS(0, braid_parameters_velocity(whole, l, velocity + offset_of(l)));
+        layers[l] =
+            (struct braid_parameter_layer){.count = counts[l], .initial = weight + offset_of(l)};
+    }
+    half.iterations = (uint64_t)all / 2;
+    RETURNS(0, braid_parameters_create(comm, layers, LAYERS, &half, &second));
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_set_velocity(second, l, velocity + offset_of(l)));
+    if (iterate_by_hand(comm, whole, all / 2, all) || iterate_by_hand(comm, second, all / 2, all))
+        return 1;
+    RETURNS(-EINVAL, braid_parameters_set_velocity(second, 0, velocity));
+    for (int i = 0; i < 2; i++) { /* each worker's, then the servers' */
+        for (int l = 0; l < LAYERS; l++)
+            memcpy(weight + offset_of(l), braid_parameters_weight(whole, l),
+                   counts[l] * sizeof(float));
+        if (same(second, weight, all, options->method))
+            return 1;
+        RETURNS(0, braid_parameters_sync(whole));
+        RETURNS(0, braid_parameters_sync(second));
+    }
+    RETURNS(0, braid_parameters_free(whole));
+    RETURNS(0, braid_parameters_free(second));
+    return 0;
+}
+
+static int goes_on(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = options("ssd", 3);
+
+    (void)context;
+    if (halves(comm, &o, 20))
+        return 1;
+    o.steps = LONG;
+    if (halves(comm, &o, LONG))
+        return 1;
+    o.method = "ssgd";
+    return halves(comm, &o, 8);
+}
+
+static void parameters__go_on_where_others_were(void **state)
+{
+    struct ranks job = {
+        .size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&job, goes_on, NULL);
+}
+
+/* By a rate of 0 nothing moves, with ssd's local update, too, which divides by it. */
+static int stands_still(struct braid_comm *comm, void *context)
+{
+    struct braid_parameters_options o = options("ssd", 2);
+    struct braid_parameters *p;
+    static float weight[ALL];
+
+    (void)context;
+    for (size_t i = 0; i < ALL; i++)
+        weight[i] = initial(i);
+    if (create(comm, &o, &p))
+        return 1;
+    RETURNS(-EINVAL, braid_parameters_set_rate(p, 0, -1, 0, 0));
+    RETURNS(-EINVAL, braid_parameters_set_rate(p, 0, 0, 1, 0));
+    RETURNS(-EINVAL, braid_parameters_set_rate(p, LAYERS, 0, 0, 0));
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_set_rate(p, l, 0, 0.9f, 0));
+    for (int t = 0; t < ITERATIONS; t++)
+        if (iterate(comm, p, t))
+            return 1;
+    if (wait_all(p) || same(p, weight, ITERATIONS, "rate 0"))
+        return 1;
+    RETURNS(0, braid_parameters_free(p));
+    return 0;
+}
+
+static void parameters__rate_of_zero(void **state)
+{
+    struct ranks job = {.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&job, stands_still, NULL);
+}
+
 /* k from the times of the warm-up. */
 static int by_the_model(struct braid_comm *comm, void *context)
 {
@@ -405,6 +527,8 @@ int main(void)
         cmocka_unit_test(parameters__bits_of_the_reference),
         cmocka_unit_test(parameters__asynchronous_descent),
         cmocka_unit_test(parameters__steps_by_the_model),
+        cmocka_unit_test(parameters__go_on_where_others_were),
+        cmocka_unit_test(parameters__rate_of_zero),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,9 @@ static int drain_failure(const struct braid_parameters *p, const char *name)
 /* Has our server done all that the workers pushed? Theirs are as many as ours. */
 static bool drain_is_applied(struct braid_parameters *p)
 {
-    uint64_t pushes = br_parameters_rounds(p, p->iteration) * (uint64_t)p->ranks;
+    uint64_t rounds =
+        br_parameters_rounds(p, p->iteration) - br_parameters_rounds(p, p->options.iterations);
+    uint64_t pushes = rounds * (uint64_t)p->ranks;
 
     for (uint32_t i = 0; i < p->n_slices; i++)
         if (atomic_load(&p->slices[i].applied) < pushes || atomic_load(&p->slices[i].sending))
@@ -60,8 +62,7 @@ static int drain_finish(struct braid_op **ops, uint32_t n)
     return rc;
 }
 
-/* Nothing is under way any more on this rank, but for receives of pushes that nobody has made. */
-static int drain_wait(struct braid_parameters *p, const char *name)
+int br_parameters_drain(struct braid_parameters *p, const char *name)
 {
     int rc = 0;
 
@@ -109,7 +110,7 @@ int braid_parameters_sync(struct braid_parameters *p)
                : br_error(EINVAL, "braid_parameters_sync: parameters is NULL");
 
     if (!rc)
-        rc = drain_wait(p, "braid_parameters_sync");
+        rc = br_parameters_drain(p, "braid_parameters_sync");
     if (rc)
         return rc;
     if (p->method != BR_PARAMETERS_LOCAL || p->iteration <= p->warmup)
@@ -143,7 +144,7 @@ static bool drain_is_empty(struct braid_parameters *p)
  * 4). */
 static int drain_disconnect(struct braid_parameters *p)
 {
-    int rc = drain_wait(p, "braid_parameters_free");
+    int rc = br_parameters_drain(p, "braid_parameters_free");
 
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* all have what they asked for */

@@ -60,6 +60,10 @@ static int check_numbers(const struct braid_parameters_options *o, enum br_param
         o->warmup < 3)
         return br_error(EINVAL,
                         WHO ": steps is 0: to choose it takes a warm-up of 3 iterations or more");
+    if ((method == BR_PARAMETERS_SSD || method == BR_PARAMETERS_LOCAL) && !o->steps &&
+        o->iterations)
+        return br_error(EINVAL, WHO ": iterations is %llu: say steps, too, as it was chosen then",
+                        (unsigned long long)o->iterations);
     if (o->in_order != 0 && o->in_order != 1)
         return br_error(EINVAL, WHO ": in_order is %d; it must be 0 or 1", o->in_order);
     return 0;
@@ -308,7 +312,8 @@ static uint64_t parameters_digest(const struct braid_parameters *p)
                         (uint64_t)o->slice_bytes << 32 | (uint32_t)o->priority,
                         (uint64_t)o->in_order,
                         br_digest_bytes(p->servers, (size_t)p->n_servers * sizeof *p->servers),
-                        br_digest_bytes(o->drops, sizeof o->drops)};
+                        br_digest_bytes(o->drops, sizeof o->drops),
+                        o->iterations};
 
     for (uint32_t l = 0; l < p->n; l++) {
         uint64_t both[] = {words[0], p->layers[l].count};
@@ -340,6 +345,26 @@ void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer)
         return;
     memcpy(l->pulled, l->weight, l->count * sizeof *l->pulled);
     memcpy(l->pre_weight, l->weight, l->count * sizeof *l->pre_weight);
+}
+
+/* What the options say of the time before the first iteration. */
+static void parameters_set_beginning(struct braid_parameters *p)
+{
+    const struct braid_parameters_options *o = &p->options;
+
+    p->iteration = p->report.iterations = o->iterations;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct br_parameters_layer *l = &p->layers[i];
+
+        l->next_rate = (struct br_update_sgd){o->rate, o->momentum, o->decay};
+        for (uint32_t j = 0; j < BR_PARAMETERS_RATES; j++)
+            l->rates[j] = l->next_rate;
+    }
+    for (uint32_t i = 0; i < p->n_slices; i++) {
+        p->slices[i].round = br_parameters_rounds(p, o->iterations);
+        for (int r = 0; r < p->ranks; r++)
+            p->slices[i].pushes[r] = o->iterations;
+    }
 }
 
 /* Rank 0's weights to all workers and servers. */
@@ -396,6 +421,7 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
     rc = br_agree(p->comm, rc ? 0 : parameters_digest(p), rc, WHO, "layers or options");
     if (rc)
         return br_parameters_destroy(p, rc);
+    parameters_set_beginning(p);
     rc = parameters_spread(p);
     if (!rc)
         rc = br_parameters_serve_start(p);
@@ -419,6 +445,7 @@ float *braid_parameters_weight(struct braid_parameters *p, int layer)
 int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_report *report)
 {
     struct braid_parameters_report full;
+    uint64_t start;
     size_t bytes;
     int rc;
 
@@ -428,9 +455,10 @@ int braid_parameters_report(struct braid_parameters *p, struct braid_parameters_
     if (rc)
         return rc;
     full = p->report;
+    start = p->warmup > p->options.iterations ? p->warmup : p->options.iterations;
     full.steps = atomic_load(&p->steps);
-    if (p->iteration > p->warmup)
-        full.local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - p->warmup);
+    if (p->iteration > start)
+        full.local = (double)atomic_load(&p->local_ns) / 1e9 / (double)(p->iteration - start);
     br_sized_write(report, bytes, &full, sizeof full);
     return 0;
 }

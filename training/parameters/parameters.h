@@ -15,8 +15,12 @@
 
 #include "training/session/profiler.h"
 #include "training/parameters/shard.h"
+#include "training/parameters/update.h"
 
 #define BR_PARAMETERS_TEXT 512
+/* Iterations by which a worker may be ahead of its own server, of whose rates it must still know.
+ */
+#define BR_PARAMETERS_RATES 64u
 
 enum br_parameters_method {
     BR_PARAMETERS_SSGD,
@@ -46,6 +50,12 @@ struct br_parameters_layer {
     uint64_t requested;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
+    /* braid_parameters_set_rate(), the program's; and what counted in the last iterations, by their
+     * number: written before the push, read by our thread. `latest` is asgd's, whose servers see
+     * pushes of iterations that this rank has not reached */
+    struct br_update_sgd next_rate;
+    struct br_update_sgd rates[BR_PARAMETERS_RATES];
+    _Atomic uint32_t latest;
 };
 
 /* A slice on its server. */
@@ -105,8 +115,15 @@ struct braid_parameters {
     char message[BR_PARAMETERS_TEXT];
 };
 
+/* rates.c: rate, momentum and decay of a layer in an iteration, the drops counted in. keep: of the
+ * iteration that is about to be pushed. have_room: the server on this rank does not need any more
+ * what keep will overwrite. */
+struct br_update_sgd br_parameters_rate(const struct braid_parameters *p, uint32_t layer,
+                                        uint64_t iteration);
+void br_parameters_keep_rate(struct braid_parameters *p, uint32_t layer);
+bool br_parameters_have_room(const struct braid_parameters *p, uint32_t layer);
+
 /* push_pull.c: what happens in an iteration, or in a round; the same on all ranks. */
-float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration);
 bool br_parameters_pushes(const struct braid_parameters *p, uint64_t iteration);
 bool br_parameters_pulls(const struct braid_parameters *p, uint64_t iteration);
 uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterations);
@@ -134,6 +151,10 @@ int br_parameters_serve_start(struct braid_parameters *p);
 /* parameters.c, ssd: the layer's weights are the servers', as behind a warm-up: the next local
  * updates start with a grad_sync of 0. */
 void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
+
+/* drain.c: nothing is under way any more on this rank, but for receives of pushes that nobody has
+ * made. `name` is the caller's. */
+int br_parameters_drain(struct braid_parameters *p, const char *name);
 
 /* parameters.c: frees everything. drain.c: ends what is under way by force, then frees everything.
  * Both return rc and keep its message. */

@@ -6,16 +6,6 @@
 #include "collectives/comm/handles.h"
 #include "training/parameters/parameters.h"
 
-float br_parameters_rate(const struct braid_parameters *p, uint64_t iteration)
-{
-    float rate = p->options.rate;
-
-    for (int i = 0; i < BRAID_PARAMETERS_DROPS; i++)
-        if (p->options.drops[i] && iteration >= p->options.drops[i])
-            rate *= p->options.drop;
-    return rate;
-}
-
 static bool push_pull_is_delayed(const struct braid_parameters *p, uint64_t iteration)
 {
     return (p->method == BR_PARAMETERS_SSD || p->method == BR_PARAMETERS_LOCAL) &&

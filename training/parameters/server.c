@@ -33,8 +33,7 @@ static int server_answer(struct braid_parameters *p, struct br_parameters_slice 
 static void server_move(struct braid_parameters *p, struct br_parameters_slice *s,
                         uint64_t iteration, const float *gradient)
 {
-    struct br_update_sgd sgd = {br_parameters_rate(p, iteration), p->options.momentum,
-                                p->options.decay};
+    struct br_update_sgd sgd = br_parameters_rate(p, s->shard->layer, iteration);
 
     br_update_sgd(&sgd, s->weight, s->velocity, gradient, 1.0f / (float)p->ranks, s->shard->count);
 }

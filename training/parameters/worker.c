@@ -68,20 +68,20 @@ static void parameters_worker_take(struct braid_parameters *p, struct br_paramet
 static void parameters_worker_update(struct braid_parameters *p, struct br_parameters_layer *l)
 {
     const struct braid_parameters_options *o = &p->options;
-    float rate = br_parameters_rate(p, l->iteration);
+    struct br_update_sgd sgd = br_parameters_rate(p, (uint32_t)(l - p->layers), l->iteration);
     uint64_t start = br_comm_now(p->comm);
 
-    if (p->method == BR_PARAMETERS_SSD)
-        br_update_glu(&(struct br_update_glu){.rate = o->local_rate * rate,
+    if (p->method == BR_PARAMETERS_SSD &&
+        sgd.rate > 0) /* by 0 nothing moves, and factor has none */
+        br_update_glu(&(struct br_update_glu){.rate = o->local_rate * sgd.rate,
                                               .own = o->own,
                                               .sync = o->sync,
-                                              .decay = o->decay,
-                                              .factor = (1 - o->momentum) /
-                                                        (rate * (float)atomic_load(&p->steps))},
+                                              .decay = sgd.decay,
+                                              .factor = (1 - sgd.momentum) /
+                                                        (sgd.rate * (float)atomic_load(&p->steps))},
                       l->weight, l->gradients[l->iteration % 2], l->pre_weight, l->count);
-    else
-        br_update_sgd(&(struct br_update_sgd){rate, o->momentum, o->decay}, l->weight, l->velocity,
-                      l->gradients[l->iteration % 2], 1, l->count);
+    else if (p->method == BR_PARAMETERS_LOCAL)
+        br_update_sgd(&sgd, l->weight, l->velocity, l->gradients[l->iteration % 2], 1, l->count);
     atomic_fetch_add(&p->local_ns, br_comm_now(p->comm) - start);
 }
 
@@ -158,7 +158,8 @@ static int parameters_worker_check(const struct braid_parameters *p, const char 
 
 static bool is_app_owned(struct braid_parameters *p, int layer)
 {
-    return atomic_load(&p->layers[layer].state) == BR_PARAMETERS_READY;
+    return atomic_load(&p->layers[layer].state) == BR_PARAMETERS_READY &&
+           br_parameters_have_room(p, (uint32_t)layer);
 }
 
 /* Until the layer is the program's. */
@@ -247,7 +248,8 @@ static int parameters_worker_choose(struct braid_parameters *p)
 {
     struct br_layer layers[BRAID_PARAMETERS_LAYERS];
     struct br_delay_times t = {0};
-    double mean = p->warmup > 1 ? p->communication / (double)(p->warmup - 1) : 0;
+    uint64_t measured = p->warmup - p->options.iterations;
+    double mean = measured > 1 ? p->communication / (double)(measured - 1) : 0;
     double times[4] = {0, 0, mean, 0};
     int32_t k;
     int rc;
@@ -286,10 +288,12 @@ static int parameters_worker_begin_iteration(struct braid_parameters *p)
 {
     uint64_t first = atomic_load(&p->first_push), last = atomic_load(&p->last_pull);
 
-    if (p->iteration > 1 && p->iteration <= p->warmup && last > first)
+    if (p->iteration > p->options.iterations + 1 && p->iteration <= p->warmup && last > first)
         p->communication += (double)(last - first) / 1e9;
     atomic_store(&p->first_push, br_comm_now(p->comm));
-    return p->iteration == p->warmup && p->warmup > 1 ? parameters_worker_choose(p) : 0;
+    return p->iteration == p->warmup && p->warmup > p->options.iterations + 1
+               ? parameters_worker_choose(p)
+               : 0;
 }
 
 static int parameters_worker_push(struct braid_parameters *p, uint32_t layer)
@@ -299,6 +303,7 @@ static int parameters_worker_push(struct braid_parameters *p, uint32_t layer)
 
     if (rc)
         return rc;
+    br_parameters_keep_rate(p, layer);
     if (p->method != BR_PARAMETERS_LOCAL || p->iteration < p->warmup)
         rc = br_parameters_push_layer(p, layer, p->iteration, l->gradients[p->iteration % 2],
                                       p->pushes[p->iteration % 2]);

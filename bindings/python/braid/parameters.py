@@ -24,7 +24,7 @@ class Parameters:
         for l in range(n): p.wait(l); ...forward with p.weight(l)...
         for l in reversed(range(n)): ...backward into p.gradient(l)...; p.push(l)
 
-    options: method, local, rate, momentum, decay, drops, drop, warmup, steps, own, sync, local_rate, servers, slice_bytes, priority, in_order, as struct
+    options: method, local, rate, momentum, decay, drops, drop, warmup, steps, own, sync, local_rate, servers, slice_bytes, priority, in_order, iterations, as struct
     braid_parameters_options. Every rank is a worker. Arrays of weight() and gradient() lie in memory of the servers', so free() refuses while one
     of them is in use. One thread at a time uses it.
     """
@@ -108,6 +108,24 @@ class Parameters:
     def sync(self) -> None:
         """Between two iterations, collective: all workers' weights become the servers'."""
         check(lib.braid_parameters_sync(self._parameters))
+
+    def set_rate(self, layer: int, rate: float, momentum: float = 0.0, decay: float = 0.0) -> None:
+        """The layer's rate, momentum and decay from its next push on, in place of the options'. The same on all ranks, in the same iteration."""
+        check(lib.braid_parameters_set_rate(self._parameters, layer, rate, momentum, decay))
+
+    def velocity(self, layer: int) -> Any:
+        """The layer's velocity on the servers (local SGD behind its warm-up: the mean of the workers'), a new array. Collective, between two iterations."""
+        velocity = numpy.empty(self._shapes[layer], "f4")
+        check(lib.braid_parameters_velocity(self._parameters, layer, ffi.from_buffer("float[]", velocity, require_writable=True)))
+        return velocity
+
+    def set_velocity(self, layer: int, velocity: Any) -> None:
+        """Gives back what velocity() said, to parameters that go on with a saved state (option `iterations`): before the first push, the same on all ranks."""
+        given = numpy.ascontiguousarray(velocity, "f4")
+        shape = self._shapes[layer]
+        if given.size != (shape if isinstance(shape, int) else math.prod(shape)):
+            raise ValueError(f"layer {layer} has the shape {shape}, and the velocity {given.shape}")
+        check(lib.braid_parameters_set_velocity(self._parameters, layer, ffi.from_buffer("float[]", given)))
 
     def report(self) -> Any:
         """What was measured, as a named tuple."""
