@@ -41,8 +41,8 @@ def resnet(width: int = 24, depth: int = 2, side: int = 32, classes: int = 100):
     return nn.Sequential(*layers), pictures(side, classes), F.cross_entropy
 
 
-def vgg(width: int = 16, dense: int = 512, side: int = 64, classes: int = 100):
-    """VGG-11 (Simonyan and Zisserman, 2015) at a quarter of its width: as there, most of the weights are in the first dense layer."""
+def vgg(width: int = 8, dense: int = 448, side: int = 128, classes: int = 100):
+    """VGG-11 (Simonyan and Zisserman, 2015) at an eighth of its width: as there, most of the weights are in the first dense layer."""
     layers: list[nn.Module] = []
     inputs = 3
     for outputs, pool in ((1, True), (2, True), (4, False), (4, True), (8, False), (8, True), (8, False), (8, True)):
@@ -105,7 +105,7 @@ def next_word(scores, targets):
     return F.cross_entropy(scores.flatten(0, 1), targets.flatten())
 
 
-def gpt(words: int = 512, width: int = 128, depth: int = 4, heads: int = 4, length: int = 64):
+def gpt(words: int = 256, width: int = 128, depth: int = 4, heads: int = 4, length: int = 64):
     return GPT(words, width, depth, heads, length), text(words, length), next_word
 
 
