@@ -43,12 +43,12 @@ on() {
     "${how[@]}" timeout 300 "$@" 2> "$work/words" || { cat "$work/words" >&2; exit 1; }
 }
 
-# Blocking all-reduces of 8 bytes, the C program and PyTorch in jobs by turns.
+# Blocking all-reduces of 8 bytes, the C program and PyTorch in jobs by turns; and PyTorch with its own back end that does nothing.
 overhead() { # TRANSPORT RANKS
     local round
     for ((round = 0; round < overheads; round++)); do
         on "$1" "$2" "$build/bench/python_floor" 8 | sed "s/^8 /$1 $2 8 C /"
-        on "$1" "$2" "$python" "$here/torch_allreduce.py" "$ms" 3 braid 8 | sed "s/^8 braid/$1 $2 8 torch/"
+        on "$1" "$2" "$python" "$here/torch_allreduce.py" "$ms" 3 braid,fake 8 | sed "s/^8 braid/$1 $2 8 torch/; s/^8 fake/$1 $2 8 nothing/"
     done
 }
 
@@ -84,8 +84,9 @@ for (transport, ranks), sizes in got.items():
         ratio = f"{median['gloo'] / median['braid']:.2f}" if {"gloo", "braid"} <= set(median) else ""
         print(f"| {human(size)} | {' | '.join(short(median[name]) for name in backends)} | {ratio} |")
     if "C" in sizes.get(8, {}):
-        c, torch = (statistics.median(sizes[8][name]) for name in ("C", "torch"))
-        print(f"\n8 bytes, {transport}, {ranks} ranks: {c:.2f} us in C, {torch:.2f} us in PyTorch, {torch - c:.2f} us more.")
+        c, torch, nothing = (statistics.median(sizes[8][name]) for name in ("C", "torch", "nothing"))
+        print(f"\n8 bytes, {transport}, {ranks} ranks: {c:.2f} us in C, {torch:.2f} us in PyTorch, {torch - c:.2f} us more; "
+              f"PyTorch's back end that does nothing takes {nothing:.2f} us.")
 if sys.argv[3]:
     json.dump(figures, open(sys.argv[3], "w"), indent=1)
 END
