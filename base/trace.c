@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/titles.h"
 
 #define EVENTS  (1u << 16) /* of the ring: 100 ms of 600,000 a second */
 #define PERIOD  (100 * BR_MS)
@@ -53,6 +54,7 @@ struct br_trace {
                  /* of a sink, which has none of the rest; else NULL */
                  const struct br_trace_event *event);
     void *arg;
+    struct br_titles *titles; /* NULL: none are kept */
     /* who adds events writes them, to the stream of `file`: no ring, thread or lock */
     bool in_virtual_time;
     uint64_t latest;                    /* in virtual time: ns, the last end of an event */
@@ -402,6 +404,7 @@ static int base_trace_start(struct br_trace *t)
 static void base_trace_release(struct br_trace *t)
 {
     br_file_close(&t->file, "BRAID_TRACE", -ECANCELED); /* what is written is published already */
+    br_titles_close(t->titles);
     free(t->buffer);
     free(t->ring);
     free(t);
@@ -439,7 +442,7 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
                            .shift = shift_of_day()};
     t->ring = calloc(EVENTS, sizeof *t->ring);
     t->buffer = malloc(BUFFER);
-    if (!t->ring || !t->buffer) {
+    if (!t->ring || !t->buffer || br_titles_open(&t->titles)) {
         base_trace_release(t);
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
     }
@@ -595,6 +598,11 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
     }
     t->ring[tail % EVENTS] = *event;
     atomic_store_explicit(&t->tail, tail + 1, memory_order_release);
+}
+
+const char *br_trace_title(struct br_trace *t, const char *text)
+{
+    return t->titles ? br_titles_keep(t->titles, text) : NULL;
 }
 
 /* Bars of a row must not overlap: viewers would draw nonsense. */

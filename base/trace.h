@@ -37,8 +37,9 @@ struct br_trace_kind {
 
 struct br_trace_event {
     const struct br_trace_kind *kind;
-    const char *name, *label; /* static; label may be NULL */
-    uint64_t begin, end;      /* ns, as br_clock_now() */
+    /* static, or of br_trace_title(); label may be NULL */
+    const char *name, *label;
+    uint64_t begin, end; /* ns, as br_clock_now() */
     uint32_t row;
     int64_t args[BR_TRACE_ARGS];
 };
@@ -82,6 +83,10 @@ void br_trace_name(struct br_trace *trace, uint32_t row, const char *text);
 bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
+
+/* A text of a caller as the name of events: it is copied (titles.h). NULL: there are too many, or
+ * this timeline, a sink or one in virtual time, keeps none. From any thread. */
+const char *br_trace_title(struct br_trace *trace, const char *text);
 
 /* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end
  * are filled in) is added. Without a free row it is counted as lost, and its end adds nothing. */

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "base/sized.h"
+#include "base/trace.h"
 #include "collectives/comm/api.h"
 #include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
@@ -154,6 +155,8 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
     op->done = options->done;
     op->done_context = options->context;
     op->by_rank |= options->order == BRAID_ORDER_RANKS;
+    if (options->title && comm->context->trace)
+        op->title = br_trace_title(comm->context->trace, options->title);
     if (options->timeout_ms)
         op->timeout = (uint64_t)options->timeout_ms * BR_MS;
     if (options->algorithm && strcmp(options->algorithm, "auto") != 0)

@@ -173,6 +173,7 @@ struct br_operation {
     int status; /* 0 or negative errno, with a message */
     _Atomic int state;
     struct br_trace_span span; /* in the timeline */
+    const char *title;         /* its name there (br_trace_title()); NULL: what it does */
     bool traced;               /* with steps and slices */
 
     /* the engine's */

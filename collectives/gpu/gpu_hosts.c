@@ -43,6 +43,7 @@ static void gpu_hosts_start(struct br_gpu_hosts *hosts, struct br_operation *who
     op->type = type;
     op->reduction = reduction;
     op->priority = priority;
+    op->title = whole->title;
     op->timeout = whole->timeout;
     op->deadline = whole->deadline;
     op->order = whole->order; /* that of the program's calls, whenever it gets here */

@@ -59,7 +59,8 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
     struct br_trace_event event = {
         .kind = &kind,
-        .name = collective                     ? br_collective_name(op->collective)
+        .name = op->title                      ? op->title
+                : collective                   ? br_collective_name(op->collective)
                 : op->kind >= BR_OPERATION_PUT ? br_onesided_name(op)
                                                : names[op->kind],
         .label = collective && op->algorithm_config

@@ -352,6 +352,9 @@ struct braid_options {
      * and then, as an interpreter at its signals: a small collective of one host takes the short
      * way of a blocking call. 0: only submits */
     int wait_ms;
+    /* the operation's name in the timeline (BRAID_TRACE), up to 63 letters, which the call copies;
+     * NULL: what it does, as "allreduce". Only for people */
+    const char *title;
 };
 
 /*

@@ -52,7 +52,7 @@
 extern "C" {
 #endif
 
-#define BRAID_SESSION_LAYERS   1000 /* of a session, at most */
+#define BRAID_SESSION_LAYERS   8192 /* of a session, at most */
 #define BRAID_SESSION_POLICIES 7
 
 struct braid_session;
@@ -98,6 +98,11 @@ struct braid_session_options {
 int braid_session_create(struct braid_comm *comm, const struct braid_layer *layers, int n,
                          const struct braid_session_options *options,
                          struct braid_session **session);
+
+/* What people call the layer, in messages and, as the title of the all-reduce that it travels with,
+ * in the timeline (BRAID_TRACE): at most the last 28 letters. The name is copied. -EINVAL: there is
+ * no such layer; -ENOMEM. */
+int braid_session_name(struct braid_session *session, int layer, const char *name);
 
 /* The memory of a layer's gradient; NULL: there is no such layer. */
 void *braid_gradient(struct braid_session *session, int layer);

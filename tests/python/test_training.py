@@ -35,10 +35,12 @@ def test_session__sums(comm, given):
 
 
 def test_session__unused_and_options(comm):
-    with comm.session([5, 6], policy="single", type="float64", reduction="avg") as session:
+    with comm.session([5, 6], names=["conv", "fc"], policy="single", type="float64", reduction="avg") as session:
         session.step()
         session.gradients[1][:] = comm.rank
         session.ready(1)
+        with pytest.raises(braid.Error, match=r"layer 1 \(fc\)"):
+            session.ready(1)
         session.unused()
         session.step()
         assert np.all(session.gradients[1] == 0.5) and not session.gradients[0].any()

@@ -39,11 +39,13 @@ static int works(struct braid_comm *comm, void *context)
 {
     float *in = calloc(COUNT, sizeof *in), *out = calloc(COUNT, sizeof *out);
     struct braid_op *ops[TIMES];
+    struct braid_options options = {.title = "fc1 to \"fc2\""};
 
     (void)context;
     CHECK(in && out, "no memory");
     for (int i = 0; i < TIMES; i++)
         RETURNS(0, braid_allreduce(comm, in, out, COUNT, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
+    RETURNS(0, braid_allreduce(comm, in, out, COUNT, BRAID_FLOAT32, BRAID_SUM, &options, NULL));
     for (int i = 0; i < TIMES; i++) /* at once */
         RETURNS(0, braid_allreduce(comm, in + 1000 * i, out + 1000 * i, 1000, BRAID_FLOAT32,
                                    BRAID_SUM, NULL, &ops[i]));
@@ -145,16 +147,19 @@ static void lies_within(const struct timeline *t, const struct event *step)
 static void check(int rank)
 {
     struct timeline t;
-    int operations = 0;
+    int operations = 0, titled = 0;
 
     load(rank, &t);
     for (int i = 0; i < t.n; i++) {
         operations +=
             !strcmp(t.events[i].category, "operation") && !strcmp(t.events[i].name, "allreduce");
+        titled +=
+            !strcmp(t.events[i].category, "operation") && !strcmp(t.events[i].name, "fc1 to ?fc2?");
         if (!strcmp(t.events[i].category, "step"))
             lies_within(&t, &t.events[i]);
     }
     assert_int_equal(operations, 2 * TIMES);
+    assert_int_equal(titled, 1);
     assert_true(bytes_of(&t, "step", "send") >= (long)COUNT * 4 * TIMES);
     assert_true(bytes_of(&t, "step", "reduce") >= (long)COUNT * 2 * TIMES);
     assert_int_equal(bytes_of(&t, "slice", "send slice"), bytes_of(&t, "step", "send"));

@@ -7,10 +7,11 @@
 
 #define GAIN 0.01
 
-static bool is_same(const struct br_autotune *autotune, const struct br_autotune_plan *a,
+static bool is_same(struct br_autotune *autotune, const struct br_autotune_plan *a,
                     const struct br_policy_plan *b)
 {
-    return a->urgent == b->urgent && !memcmp(a->joins, b->joins, autotune->layers);
+    return a->urgent == b->urgent &&
+           !memcmp(br_autotune_joins(autotune, a), b->joins, autotune->layers);
 }
 
 void br_autotune_add(struct br_autotune *autotune, enum br_policy policy,
@@ -27,7 +28,7 @@ void br_autotune_add(struct br_autotune *autotune, enum br_policy policy,
     at->iteration = plan->iteration;
     at->exposed = exposed;
     at->urgent = plan->urgent;
-    memcpy(at->joins, plan->joins, autotune->layers);
+    memcpy(br_autotune_joins(autotune, at), plan->joins, autotune->layers);
 }
 
 uint32_t br_autotune_left(const struct br_autotune *autotune)

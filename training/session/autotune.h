@@ -6,6 +6,8 @@
 #ifndef BR_TRAINING_SESSION_AUTOTUNE_H
 #define BR_TRAINING_SESSION_AUTOTUNE_H
 
+#include <stddef.h>
+
 #include <braid/training.h>
 
 #include "training/session/policy.h"
@@ -17,7 +19,7 @@
 struct br_autotune_plan {
     uint32_t policies;         /* a bit for each that makes it (enum br_policy) */
     double iteration, exposed; /* s, predicted */
-    uint8_t urgent, joins[BRAID_SESSION_LAYERS];
+    uint8_t urgent;
 };
 
 struct br_autotune {
@@ -25,7 +27,22 @@ struct br_autotune {
     uint32_t done;      /* iterations */
     struct br_autotune_plan plans[BR_POLICIES];
     double seconds[BR_AUTOTUNE_SAMPLES * BR_POLICIES]; /* of iteration i, by plan (i + i / n) % n */
+    /* of plan p from p * layers on: behind all else, so that its beginning, which is what is in
+     * use, can be sent to other ranks */
+    uint8_t joins[BR_POLICIES * BRAID_SESSION_LAYERS];
 };
+
+static inline uint8_t *br_autotune_joins(struct br_autotune *autotune,
+                                         const struct br_autotune_plan *plan)
+{
+    return autotune->joins + (size_t)(plan - autotune->plans) * autotune->layers;
+}
+
+/* Bytes in use. */
+static inline size_t br_autotune_bytes(const struct br_autotune *autotune)
+{
+    return offsetof(struct br_autotune, joins) + (size_t)BR_POLICIES * autotune->layers;
+}
 
 /* Adds the plan of a policy; one that is there already gets the policy's bit. */
 void br_autotune_add(struct br_autotune *autotune, enum br_policy policy,

@@ -14,7 +14,7 @@
 #include "collectives/comm/memory.h"
 
 #define MOST_NAMED   8 /* layers in an error */
-#define MISSING_TEXT 128
+#define MISSING_TEXT 512
 
 static int gradient_check(const struct braid_session *s, const char *name, int layer)
 {
@@ -35,7 +35,8 @@ static int gradient_submit(struct braid_session *s, uint32_t g)
     const struct br_layer_group *group = &s->groups[g];
     struct braid_options options = {.priority = s->options.priority + group->priority,
                                     .algorithm = s->algorithm,
-                                    .order = s->options.order};
+                                    .order = s->options.order,
+                                    .title = group->title};
 
     return braid_allreduce(s->comm, group->memory, group->memory, group->count, s->options.type,
                            s->options.reduction, &options, &s->ops[g]);
@@ -91,12 +92,14 @@ static int gradient_finish(struct braid_session *s, uint32_t layer)
 {
     uint32_t g = s->gradients[layer].group, first = s->groups[g].first, last = s->groups[g].last;
     int rc = s->ops[g] ? braid_wait(s->ops[g], -1) : 0;
+    char text[2][BR_LAYER_TEXT];
 
     s->ops[g] = NULL;
     if (rc && first == last)
-        br_error_prefix(rc, "the sum of layer %u: ", layer);
+        br_error_prefix(rc, "the sum of layer %s: ", br_session_layer(s, layer, text[0]));
     else if (rc)
-        br_error_prefix(rc, "the sum of layers %u to %u: ", first, last);
+        br_error_prefix(rc, "the sum of layers %s to %s: ", br_session_layer(s, first, text[0]),
+                        br_session_layer(s, last, text[1]));
     else
         rc = gradient_copy(s, layer, true);
     if (rc) {
@@ -107,11 +110,12 @@ static int gradient_finish(struct braid_session *s, uint32_t layer)
     return 0;
 }
 
-/* The layers from `first` on that are not ready in this iteration, for an error: "layer 3", "layers
- * 1, 4, 7 and 12 more". */
+/* The layers from `first` on that are not ready in this iteration, for an error: "layer 3 (conv2)",
+ * "layers 1, 4, 7 and 12 more". */
 static const char *name_missing(const struct braid_session *s, uint32_t first,
                                 char text[MISSING_TEXT])
 {
+    char layer[BR_LAYER_TEXT];
     uint32_t n = 0, named = 0;
     int used;
 
@@ -120,8 +124,8 @@ static const char *name_missing(const struct braid_session *s, uint32_t first,
     used = snprintf(text, MISSING_TEXT, n == 1 ? "layer" : "layers");
     for (uint32_t l = first; l < s->n && named < MOST_NAMED; l++)
         if (s->states[l] == BR_LAYER_WRITTEN)
-            used +=
-                snprintf(text + used, MISSING_TEXT - (size_t)used, "%s %u", named++ ? "," : "", l);
+            used += snprintf(text + used, MISSING_TEXT - (size_t)used, "%s %s", named++ ? "," : "",
+                             br_session_layer(s, l, layer));
     if (n > named)
         snprintf(text + used, MISSING_TEXT - (size_t)used, " and %u more", n - named);
     return text;
@@ -131,14 +135,15 @@ static const char *name_missing(const struct braid_session *s, uint32_t first,
 
 static int make_ready(struct braid_session *s, const char *name, uint32_t layer, bool unused)
 {
+    char text[BR_LAYER_TEXT];
     int rc;
 
     if (s->states[layer] != BR_LAYER_WRITTEN)
         return br_error(
             EINVAL,
-            "%s: layer %u has been made ready in this iteration already; braid_session_step() "
+            "%s: layer %s has been made ready in this iteration already; braid_session_step() "
             "ends it",
-            name, layer);
+            name, br_session_layer(s, layer, text));
     br_profiler_enter(&s->profiler, BR_PROFILER_READY, layer, br_comm_now(s->comm));
     s->states[layer] = BR_LAYER_READY;
     s->missing--;
@@ -178,16 +183,17 @@ int braid_gradient_wait(struct braid_session *s, int layer)
     BR_DISABLE_CANCELLATION;
     int rc = gradient_check(s, "braid_gradient_wait", layer);
     uint32_t l = (uint32_t)layer, g;
-    char text[MISSING_TEXT];
+    char text[MISSING_TEXT], layer_text[BR_LAYER_TEXT];
 
     if (rc)
         return rc;
     g = s->gradients[l].group;
     if (s->missing < s->n && (int)g <= s->next)
         return br_error(EINVAL,
-                        "braid_gradient_wait: layer %u does not travel before %s: "
+                        "braid_gradient_wait: layer %s does not travel before %s: "
                         "braid_gradient_ready() or braid_gradient_unused() comes first",
-                        l, name_missing(s, s->groups[g].first, text));
+                        br_session_layer(s, l, layer_text),
+                        name_missing(s, s->groups[g].first, text));
     br_profiler_enter(&s->profiler, BR_PROFILER_WAIT, l, br_comm_now(s->comm));
     if (s->states[l] == BR_LAYER_READY)
         rc = gradient_finish(s, l);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/titles.h"
+
 /* Memory of a layer's gradient. */
 struct br_gradient {
     void *memory;
@@ -24,8 +26,9 @@ struct br_layer_group {
     uint32_t missing;     /* that are not ready in this iteration; the session's */
     void *memory;         /* what travels */
     size_t count;
-    bool copied;      /* memory is in the buffer */
-    int32_t priority; /* on top of the session's */
+    bool copied;                /* memory is in the buffer */
+    int32_t priority;           /* on top of the session's */
+    char title[BR_TITLE_BYTES]; /* in the timeline; the session's */
 };
 
 /* Bytes of the buffer that a plan (merge.h) needs. */

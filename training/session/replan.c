@@ -31,7 +31,9 @@ struct decision {
     double policies[BRAID_SESSION_POLICIES];
     double iteration, exposed; /* of the present plan */
     uint8_t failed;
-    struct br_autotune autotune; /* without plans: the present one stays */
+    /* Last, as what is behind the plans of our layers is not told. Without plans: the present one
+     * stays. */
+    struct br_autotune autotune;
 };
 
 /* ---- a and b --------------------------------------------------------------------------------- */
@@ -247,7 +249,6 @@ static int replan_decide(struct braid_session *s, struct decision *d, bool drift
     br_timeline_run(&line, &s->work, s->joins, s->urgent);
     d->iteration = line.iteration;
     d->exposed = line.exposed;
-    d->autotune.layers = s->n;
     for (int i = 0; i < BR_POLICIES && !rc; i++) {
         rc = br_policy_make(order[i], &s->work, &plan);
         d->policies[order[i]] = plan.iteration;
@@ -264,7 +265,7 @@ static int replan_take(struct braid_session *s, const struct br_autotune_plan *p
 {
     s->report.predicted_iteration = plan->iteration;
     s->report.predicted_exposed = plan->exposed;
-    return br_session_lay_out(s, plan->joins, plan->urgent);
+    return br_session_lay_out(s, br_autotune_joins(&s->autotune, plan), plan->urgent);
 }
 
 static int replan_follow(struct braid_session *s, const struct decision *d)
@@ -275,7 +276,7 @@ static int replan_follow(struct braid_session *s, const struct decision *d)
     s->report.predicted_iteration = d->iteration;
     s->report.predicted_exposed = d->exposed;
     s->has_plan = true;
-    s->autotune = d->autotune;
+    memcpy(&s->autotune, &d->autotune, br_autotune_bytes(&d->autotune));
     if (!s->autotune.n)
         return 0;
     s->report.plans++;
@@ -306,9 +307,12 @@ int br_session_replan(struct braid_session *s)
     d = calloc(1, sizeof *d);
     if (!d)
         return br_error(ENOMEM, "no memory to plan");
+    d->autotune.layers = s->n;
     if (braid_rank(s->comm) == 0)
         d->failed = replan_decide(s, d, drifted) != 0;
-    rc = braid_broadcast(s->comm, d, d, sizeof *d, BRAID_UINT8, 0, NULL, NULL);
+    rc = braid_broadcast(s->comm, d, d,
+                         offsetof(struct decision, autotune) + br_autotune_bytes(&d->autotune),
+                         BRAID_UINT8, 0, NULL, NULL);
     if (!rc)
         rc = replan_follow(s, d);
     free(d);

@@ -82,13 +82,15 @@ static void session_set_options(struct braid_session *s,
 static int session_allocate(struct braid_session *s)
 {
     s->gradients = calloc(s->n, sizeof *s->gradients);
+    s->names = calloc(s->n, sizeof *s->names);
     s->states = calloc(s->n, sizeof *s->states);
     s->joins = calloc(s->n, sizeof *s->joins);
     s->groups = calloc(s->n, sizeof *s->groups);
     s->ops = calloc(s->n, sizeof(struct braid_op *));
     s->layers = calloc(s->n, sizeof *s->layers);
     s->work.layers = s->layers;
-    if (!s->gradients || !s->states || !s->joins || !s->groups || !s->ops || !s->layers)
+    if (!s->gradients || !s->names || !s->states || !s->joins || !s->groups || !s->ops ||
+        !s->layers)
         return br_error(ENOMEM, "braid_session_create: no memory for %u layers", s->n);
     return br_profiler_open(&s->profiler, s->n);
 }
@@ -120,6 +122,9 @@ static void session_destroy(struct braid_session *s)
         braid_free(s->comm, s->allocated);
     if (s->buffer)
         braid_free(s->comm, s->buffer);
+    for (uint32_t l = 0; s->names && l < s->n; l++)
+        free(s->names[l]);
+    free(s->names);
     free(s->gradients);
     free(s->states);
     free(s->joins);
@@ -157,6 +162,7 @@ int br_session_lay_out(struct braid_session *s, const uint8_t *joins, bool urgen
     s->urgent = urgent;
     s->n_groups =
         br_groups_lay_out(s->gradients, s->n, s->element, joins, urgent, s->buffer, s->groups);
+    br_session_title(s);
     br_session_begin(s);
     return 0;
 }

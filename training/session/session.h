@@ -27,6 +27,7 @@ struct braid_session {
     size_t element;  /* bytes */
     void *allocated; /* the gradients, if the program left that to us; NULL: it did not */
     struct br_gradient *gradients;
+    char **names;     /* [n] of layers; NULL: has none */
     uint8_t *states;  /* [n] enum br_layer_state */
     uint32_t missing; /* layers that are not ready in this iteration; n: it has not begun */
     /* Group that leaves next: from the last one to the first whatever the order in which layers
@@ -58,6 +59,14 @@ struct braid_session {
 
 /* session.c: lays a plan out (group.h) while no operation is under way. -ENOMEM with a message. */
 int br_session_lay_out(struct braid_session *session, const uint8_t *joins, bool urgent);
+
+/* name.c: the layer in words, into text: "3", or "3 (conv1)". Returns text. */
+#define BR_LAYER_TEXT 48
+const char *br_session_layer(const struct braid_session *session, uint32_t layer,
+                             char text[BR_LAYER_TEXT]);
+
+/* name.c: gives each group its title, of the names of its layers. */
+void br_session_title(struct braid_session *session);
 
 /* session.c: an iteration can begin: no layer is ready. */
 void br_session_begin(struct braid_session *session);

@@ -31,13 +31,14 @@ class Session:
         session.step()
         for l in reversed(range(n)): ...backward into session.gradients[l]...; session.ready(l)
 
-    options: policy, type, reduction, priority, warmup, replan, bucket_bytes, a, b, algorithm, as struct braid_session_options. Gradients whose shapes were given lie side
+    options: policy, type, reduction, priority, warmup, replan, bucket_bytes, a, b, algorithm, order, as struct braid_session_options. names: of the layers, for messages and
+    the timeline. Gradients whose shapes were given lie side
     by side, so that merged layers need no copy; arrays that were given are kept alive. One thread at a time uses a session.
     """
 
     _views = 0  # no arrays lie in memory that free() would give back
 
-    def __init__(self, comm: "Comm", layers: Sequence[Any], **options: Any) -> None:
+    def __init__(self, comm: "Comm", layers: Sequence[Any], names: Sequence[str] = (), **options: Any) -> None:
         from braid.comm import interruptible
 
         if shapes_of(layers):
@@ -63,6 +64,8 @@ class Session:
         interruptible(lambda: check(lib.braid_session_create(comm._comm, structure, len(spans), settings, out)))
         self._session = out[0]
         comm._dependents[self] = None
+        for layer, name in enumerate(names):
+            check(lib.braid_session_name(self._session, layer, name.encode()))
 
     def ready(self, layer: int) -> None:
         """The backward pass has written the layer's gradient: it is the session's until wait(layer) or step(). Does not wait."""

@@ -60,7 +60,7 @@ static void autotune_left__one_plan_is_not_tried(void **state)
     assert_int_equal(br_autotune_left(&autotune), 0);
     add(&autotune, BR_POLICY_AUTO, 1, false);
     assert_int_equal(br_autotune_left(&autotune), 0);
-    assert_int_equal(br_autotune_next(&autotune)->joins[2], 1);
+    assert_int_equal(br_autotune_joins(&autotune, br_autotune_next(&autotune))[2], 1);
     add(&autotune, BR_POLICY_P3, 0, true);
     assert_int_equal(br_autotune_left(&autotune), 2 * BR_AUTOTUNE_SAMPLES);
 }
