@@ -71,8 +71,9 @@ class Comm(Collectives, Vectors, Messages):
     exception tells the other ranks what it was.
     """
 
-    def __init__(self, handle: Any, parent: Optional["Comm"] = None) -> None:
+    def __init__(self, handle: Any, parent: Optional["Comm"] = None, leave: Optional[Callable[[], None]] = None) -> None:
         self._comm = handle
+        self._leave = leave
         self._root: Comm = parent._root if parent else self
         self._held: set = set()  # operations that run, or are persistent; they keep their buffers
         self._reductions: List[Reduction] = []
@@ -86,6 +87,12 @@ class Comm(Collectives, Vectors, Messages):
             _open.add(self)
 
     # ---- life ------------------------------------------------------------------------------------
+
+    @classmethod
+    def borrowed(cls, address: int, leave: Callable[[], None]) -> "Comm":
+        """A Comm over a communicator that other C code in this process has made and will end: address is its struct braid_comm *. finalize() does not end
+        it but calls leave(), once nothing of this Comm's is in use any more: sessions, operations, arrays of empty(). It must live until then."""
+        return cls(ffi.cast("struct braid_comm *", address), leave=leave)
 
     def finalize(self) -> None:
         """Leaves the job, as braid_finalize() does: ends sessions, waits for operations that are under way, raises the first error. Again: nothing.
@@ -126,6 +133,9 @@ class Comm(Collectives, Vectors, Messages):
         if self not in _late or self._dependents or (self is self._root and self._blocks):
             return 0
         _late.discard(self)
+        if self._leave:
+            self._leave()
+            return 0
         return lib.braid_finalize(self._handle)
 
     def _release(self, memory: Any) -> None:
