@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Flags of every translation unit. _GNU_SOURCE is empty so that a source may repeat the plain #define.
-add_compile_definitions(_GNU_SOURCE=)
+add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE=>) # g++ defines it itself
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -fno-semantic-interposition -fno-omit-frame-pointer)
 if(BRAID_WERROR)
     add_compile_options(-Werror)

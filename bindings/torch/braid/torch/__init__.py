@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""braid for PyTorch: the backend "braid" of torch.distributed, registered by importing this module.
+
+    import torch.distributed as dist, braid.torch
+    dist.init_process_group("braid")
+
+doc/torch.md has the rest.
+"""
+from __future__ import annotations
+
+import atexit
+import datetime
+import weakref
+from typing import Any, Optional
+
+import torch
+import torch.distributed as dist
+
+import braid
+from braid.comm import Comm
+from braid.torch import _native
+
+# At the end of the program operations that are still under way get this long before their group is given up.
+_GRACE = datetime.timedelta(seconds=2)
+_comms: "weakref.WeakKeyDictionary[Any, Comm]" = weakref.WeakKeyDictionary()  # by backend
+
+
+def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
+    return _native.create(store, rank, size, timeout)
+
+
+def comm(group: Optional[Any] = None) -> Comm:
+    """The braid.Comm over a process group's communicator: for sessions, parameter servers, priorities, empty() and all else of doc/python.md.
+
+    group: None: the default group. The same object each time. Calls of both kinds, the group's and the Comm's, are collectives of one communicator: all
+    ranks make them in one order. finalize() ends sessions and operations of the Comm, but leaves the process group as it is; the communicator of a process
+    group that has been destroyed lives until its Comm is finalized and arrays of empty() are gone.
+    """
+    backend = (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+    while hasattr(backend, "wrapped_pg"):  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        backend = backend.wrapped_pg
+    found = _comms.get(backend)
+    if found is None or found._ending:
+        hold = _native.hold(backend)
+        found = _comms[backend] = Comm.borrowed(hold.address, hold.release)
+    return found
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Programs may end without destroy_process_group()."""
+    for borrowed in list(_comms.values()):
+        try:
+            borrowed.finalize()
+        except braid.Error:
+            pass
+    _native.close_all(_GRACE)
+
+
+dist.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
+
+__all__ = ["comm"]

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "link.hpp"
+#include "work.hpp"
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace braid_torch
+{
+
+namespace
+{
+
+/* All links that have not left. Never destroyed: threads may end after main() has returned. */
+struct Links {
+    std::mutex lock;
+    std::set<std::shared_ptr<Link>> all;
+};
+Links *links = new Links;
+
+constexpr const char *ID_KEY = "braid_id";
+
+} // namespace
+
+Unlocked::Unlocked()
+    : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr)
+{
+}
+
+Unlocked::~Unlocked()
+{
+    if (state_)
+        PyEval_RestoreThread(static_cast<PyThreadState *>(state_));
+}
+
+int milliseconds(std::chrono::milliseconds time)
+{
+    return static_cast<int>(std::clamp<int64_t>(time.count(), 1, INT_MAX));
+}
+
+std::string failure(const std::string &call, int rc)
+{
+    return "braid: " + call + ": " + braid_last_error() + " (" + strerrorname_np(-rc) + ")";
+}
+
+std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+                                 std::chrono::milliseconds timeout)
+{
+    struct braid_config config = {};
+    struct braid_id id;
+    braid_comm *comm;
+    int rc;
+
+    if (rank == 0) {
+        rc = braid_id_create(&id);
+        if (rc)
+            C10_THROW_ERROR(DistBackendError, failure("init", rc));
+        try {
+            store->set(ID_KEY, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
+        } catch (...) {
+            braid_id_free(&id);
+            throw;
+        }
+    } else {
+        const std::vector<uint8_t> bytes = store->get(ID_KEY);
+        TORCH_CHECK(bytes.size() == sizeof id.bytes, "braid: the store's key ", ID_KEY, " has ",
+                    bytes.size(), " bytes, not ", sizeof id.bytes,
+                    ": do all ranks run one version of braid?");
+        std::copy(bytes.begin(), bytes.end(), id.bytes);
+    }
+    config.struct_size = sizeof config;
+    config.rank = rank;
+    config.size = size;
+    config.id = &id;
+    config.init_timeout_ms = milliseconds(timeout);
+    config.timeout_ms = milliseconds(timeout);
+    rc = braid_init(&config, &comm);
+    if (rc)
+        C10_THROW_ERROR(DistBackendError, failure("init", rc));
+    std::shared_ptr<Link> link(new Link(comm, rank, size));
+    {
+        std::lock_guard<std::mutex> guard(link->queue_lock_);
+        link->start_thread();
+    }
+    std::lock_guard<std::mutex> guard(links->lock);
+    links->all.insert(link);
+    return link;
+}
+
+Link::Link(braid_comm *comm, int rank_of, int size_of)
+    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid())
+{
+    sem_init(&ready_, 0, 0);
+}
+
+Link::~Link()
+{
+    sem_destroy(&ready_);
+}
+
+braid_comm *Link::comm() const
+{
+    TORCH_CHECK(!left_.load(std::memory_order_acquire),
+                "braid: this process group has been shut down: it takes no more operations");
+    return comm_;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void Link::hold()
+{
+    std::lock_guard<std::mutex> guard(life_);
+    TORCH_CHECK(!closed_, "braid: this process group has been shut down");
+    holds_++;
+}
+
+void Link::release()
+{
+    if (getpid() != pid_)
+        return;
+    {
+        std::lock_guard<std::mutex> guard(life_);
+        if (--holds_ > 0 || !closed_)
+            return;
+    }
+    finalize();
+}
+
+void Link::close()
+{
+    if (getpid() != pid_)
+        return;
+    {
+        std::lock_guard<std::mutex> guard(life_);
+        closed_ = true;
+        if (holds_ > 0)
+            return;
+    }
+    finalize();
+}
+
+void Link::close_forced(std::chrono::milliseconds grace)
+{
+    const auto end = std::chrono::steady_clock::now() + grace;
+
+    if (getpid() != pid_)
+        return;
+    {
+        std::lock_guard<std::mutex> guard(life_);
+        closed_ = true;
+    }
+    if (!left_.load()) {
+        Unlocked unlocked;
+        while (running_.load() > 0 && std::chrono::steady_clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (running_.load() > 0)
+            braid_comm_abort(comm_, "the process group went away with operations under way");
+    }
+    finalize();
+}
+
+void Link::abort(const std::string &reason)
+{
+    if (!left_.load())
+        braid_comm_abort(comm_, reason.c_str());
+}
+
+/* Leaves the job, which ends all operations, then lets the threads end what they were given. */
+void Link::finalize()
+{
+    Unlocked unlocked;
+
+    if (left_.exchange(true))
+        return;
+    {
+        std::lock_guard<std::mutex> guard(links->lock);
+        links->all.erase(shared_from_this());
+    }
+    const int rc = braid_finalize(comm_);
+    if (rc && rc != -ECANCELED && rc != -ECONNRESET)
+        TORCH_WARN(failure("shutdown", rc));
+    std::vector<std::thread> ending;
+    {
+        std::lock_guard<std::mutex> guard(queue_lock_);
+        stop_ = true;
+        ending.swap(threads_);
+    }
+    for (size_t i = 0; i < ending.size(); i++)
+        sem_post(&ready_);
+    for (std::thread &thread : ending) {
+        if (thread.get_id() == std::this_thread::get_id())
+            thread.detach(); /* a callback has dropped the group */
+        else
+            thread.join();
+    }
+}
+
+void Link::close_all(std::chrono::milliseconds grace)
+{
+    std::set<std::shared_ptr<Link>> all;
+    {
+        std::lock_guard<std::mutex> guard(links->lock);
+        all = links->all;
+    }
+    for (const std::shared_ptr<Link> &link : all)
+        link->close_forced(grace);
+}
+
+void Link::forget_all()
+{
+    links = new Links; /* another thread of the parent's may have held the lock */
+}
+
+/* ---- ends of operations ---------------------------------------------------------------------- */
+
+void Link::began()
+{
+    running_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Link::ended(Operation *operation, bool tell)
+{
+    if (tell) {
+        Operation *head = ends_.load(std::memory_order_relaxed);
+        do
+            operation->next = head;
+        while (!ends_.compare_exchange_weak(head, operation, std::memory_order_release,
+                                            std::memory_order_relaxed));
+        sem_post(&ready_);
+    }
+    running_.fetch_sub(1, std::memory_order_release);
+}
+
+/* The oldest that nobody has taken; NULL: the end. */
+Operation *Link::next()
+{
+    {
+        std::lock_guard<std::mutex> guard(queue_lock_);
+        idle_++;
+    }
+    while (sem_wait(&ready_) && errno == EINTR)
+        ;
+    std::lock_guard<std::mutex> guard(queue_lock_);
+    idle_--;
+    Operation *list = ends_.exchange(nullptr, std::memory_order_acquire);
+    const auto newest = queue_.size();
+    for (; list; list = list->next)
+        queue_.insert(queue_.begin() + static_cast<std::ptrdiff_t>(newest), list);
+    if (queue_.empty())
+        return nullptr;
+    Operation *oldest = queue_.front();
+    queue_.pop_front();
+    if (idle_ == 0 && !stop_)
+        start_thread();
+    return oldest;
+}
+
+void Link::start_thread()
+{
+    try {
+        threads_.emplace_back([link = shared_from_this()] { link->serve(); });
+    } catch (const std::system_error &error) {
+        TORCH_CHECK(!threads_.empty(), "braid: no thread to be had: ", error.what());
+        /* all is told, but callbacks cannot wait for each other */
+    }
+}
+
+void Link::serve()
+{
+    while (Operation *operation = next())
+        operation->tell();
+}
+
+} // namespace braid_torch

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a process group is made of besides its calls: a job of braid's, and threads that tell the
+ * program of ends.
+ *
+ * 1. Each group is a job of its own (braid_init()), found by the group's store: groups are made by
+ *    their members alone, in any order, and what ends one group (a dead rank, a time-out, abort())
+ *    leaves the others as they are. Rejected: braid_comm_group() over the default group. It shares
+ *    links and the worker thread, but then the first error ends all groups at once, the default
+ *    group must be braid's, and it must outlive the others.
+ *
+ * 2. Nothing of Python, no lock that is held for long and no memory's release may happen in
+ *    braid_options.done, which runs in the middle of braid's progress. It only marks the operation,
+ *    and where somebody must be told (a future, a Work that was dropped before its end, copies that
+ *    follow the operation) it puts the operation into a list and posts a semaphore. The threads
+ *    here do the rest.
+ *
+ * 3. A callback of a future may wait for another future (PowerSGD's hook does). So there is always
+ *    a thread that waits for ends: one that begins to work starts another if none is left.
+ */
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <semaphore.h>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <braid/braid.h>
+
+namespace braid_torch
+{
+
+class Operation;
+
+class Link : public std::enable_shared_from_this<Link>
+{
+public:
+    /* Joins the job of these ranks: rank 0 makes the job's id and puts it into the store. Collective;
+     * blocks up to `timeout`, without the interpreter's lock. Throws DistBackendError. */
+    static std::shared_ptr<Link> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
+                                      int size, std::chrono::milliseconds timeout);
+    ~Link(); /* it has left by then */
+    Link(const Link &) = delete;
+    Link &operator=(const Link &) = delete;
+
+    /* Throws when the group has been shut down, or belongs to the parent of this process. */
+    braid_comm *comm() const;
+    const int rank, size;
+
+    /* An operation begins or has ended; ended: it is put to the threads if `tell`. From any
+     * thread, ended() also from braid's. */
+    void began();
+    void ended(Operation *operation, bool tell);
+
+    /* Memory of the communicator's, or a borrowed handle of it, is in use: it lives on. */
+    void hold();
+    void release();
+
+    /* Leaves the job, now or when the last hold is gone. `forced`: now, and after `grace` for the
+     * operations under way they are given up. Again: nothing. */
+    void close();
+    void close_forced(std::chrono::milliseconds grace);
+    void abort(const std::string &reason);
+
+    /* At the end of the program: all links of this process. */
+    static void close_all(std::chrono::milliseconds grace);
+    /* In a child of fork(): those of its parent are none of its own. */
+    static void forget_all();
+
+private:
+    Link(braid_comm *comm, int rank, int size);
+    void finalize();
+    void start_thread(); /* with queue_lock_ */
+    void serve();
+    Operation *next();
+
+    braid_comm *comm_;
+    const int pid_; /* the process that has joined: in a child of fork() there are no threads */
+    std::mutex life_;
+    bool closed_ = false;
+    std::atomic<bool> left_{false};
+    long holds_ = 0;
+    std::atomic<long> running_{0};
+
+    std::atomic<Operation *> ends_{nullptr}; /* newest first */
+    sem_t ready_;                            /* one post an operation in ends_ or queue_, and at the end */
+    std::mutex queue_lock_;
+    std::deque<Operation *> queue_; /* oldest first */
+    std::vector<std::thread> threads_;
+    int idle_ = 0;
+    bool stop_ = false;
+};
+
+/* While it exists other threads may run Python, if this one holds the interpreter's lock. */
+class Unlocked
+{
+public:
+    Unlocked();
+    ~Unlocked();
+    Unlocked(const Unlocked &) = delete;
+    Unlocked &operator=(const Unlocked &) = delete;
+
+private:
+    void *state_;
+};
+
+/* At most INT_MAX; what is not positive becomes 1: braid's 0 is a default of its own. */
+int milliseconds(std::chrono::milliseconds time);
+
+/* What braid says of the calling thread's last error, in words that begin with the call's name. */
+std::string failure(const std::string &call, int rc);
+
+} // namespace braid_torch

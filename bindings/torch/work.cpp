@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "work.hpp"
+
+#include <cerrno>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace braid_torch
+{
+
+namespace
+{
+
+/* The longest that Ctrl-C is not heard. */
+constexpr int SLICE_MS = 100;
+
+/* Only the process's first thread hears signals. */
+bool hears_signals()
+{
+    static thread_local const bool first = getpid() == static_cast<pid_t>(syscall(SYS_gettid));
+
+    return first && Py_IsInitialized();
+}
+
+/* Runs the handlers of signals that have come; throws KeyboardInterrupt, or what else they raise. */
+void run_handlers()
+{
+    pybind11::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals())
+        throw pybind11::error_already_set();
+}
+
+} // namespace
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+Operation::Operation(std::shared_ptr<Link> link, Call call, std::function<void()> profiled)
+    : link_(std::move(link)), call_(std::move(call)), profiled_(std::move(profiled)),
+      parts_(new Part[call_.parts.size()]), left_(call_.parts.size())
+{
+    if (call_.then || profiled_)
+        flags_ = WATCHED;
+}
+
+Operation::~Operation()
+{
+    for (size_t i = 0; i < call_.parts.size(); i++)
+        if (parts_[i].handle)
+            braid_op_free(parts_[i].handle);
+}
+
+void Operation::submit()
+{
+    struct braid_options options = {};
+    const size_t n = call_.parts.size();
+    braid_comm *comm = link_->comm();
+
+    options.struct_size = sizeof options;
+    options.timeout_ms = milliseconds(call_.timeout);
+    options.done = done;
+    link_->began();
+    for (size_t i = 0; i < n; i++) {
+        parts_[i].operation = this;
+        options.context = &parts_[i];
+        const int rc = call_.parts[i](comm, &options, &parts_[i].handle);
+        if (!rc)
+            continue;
+        std::string words = failure(call_.name, rc);
+        /* those before it go on; this one and those behind it have not begun */
+        for (; i < n; i++)
+            part_ended(rc);
+        C10_THROW_ERROR(DistBackendError, words);
+    }
+}
+
+/* Called by braid: see link.hpp, 2. */
+void Operation::done(void *context, int result) noexcept
+{
+    Part *part = static_cast<Part *>(context);
+
+    part->ended.store(true, std::memory_order_release);
+    part->operation->part_ended(result);
+}
+
+void Operation::part_ended(int result) noexcept
+{
+    int none = 0;
+
+    if (result && result_.compare_exchange_strong(none, result)) {
+        try {
+            words_ = failure(call_.name, result);
+        } catch (const std::bad_alloc &) {
+            /* the number says enough */
+        }
+    }
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1)
+        return;
+    /* As soon as ENDED is set the program may free this. The link outlives done: braid_finalize()
+     * waits for it. */
+    Link *link = link_.get();
+    const uint32_t before = flags_.fetch_or(ENDED, std::memory_order_acq_rel);
+    link->ended(this, before & (DROPPED | WATCHED));
+}
+
+bool Operation::has_ended() const
+{
+    return flags_.load(std::memory_order_acquire) & ENDED;
+}
+
+bool Operation::is_over() const
+{
+    if (!has_ended() || !call_.then)
+        return has_ended();
+    std::lock_guard<std::mutex> guard(lock_);
+    return finished_;
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+bool Operation::wait(std::chrono::milliseconds timeout)
+{
+    using clock = std::chrono::steady_clock;
+    const auto end =
+        timeout > std::chrono::milliseconds(0) ? clock::now() + timeout : clock::time_point::max();
+    Unlocked unlocked; /* callbacks of futures may need the interpreter's lock */
+
+    if (!has_ended()) {
+        const bool signals = hears_signals();
+        for (;;) {
+            const auto slice = clock::now() + std::chrono::milliseconds(SLICE_MS);
+            if (wait_parts(signals ? std::min(end, slice) : end))
+                break;
+            if (clock::now() >= end)
+                return false;
+            if (signals)
+                run_handlers();
+        }
+    }
+    finish();
+    return true;
+}
+
+/* Until `end`. Threads that wait for one operation do so one after the other. */
+bool Operation::wait_parts(std::chrono::steady_clock::time_point end)
+{
+    using clock = std::chrono::steady_clock;
+    const bool ever = end == clock::time_point::max();
+    std::unique_lock<std::timed_mutex> mine(waiting_, std::defer_lock);
+
+    if (ever)
+        mine.lock();
+    else if (!mine.try_lock_until(end))
+        return has_ended();
+    for (size_t i = 0; i < call_.parts.size(); i++) {
+        Part &part = parts_[i];
+        if (!part.handle)
+            continue;
+        int ms = -1;
+        if (!ever)
+            ms = std::max(0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count()));
+        braid_wait(part.handle, ms);
+        if (!part.ended.load(std::memory_order_acquire))
+            return false;
+        part.handle = nullptr;
+    }
+    return true;
+}
+
+void Operation::finish()
+{
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (!finished_)
+            finish_once();
+    }
+    mark();
+}
+
+/* With lock_. */
+void Operation::finish_once()
+{
+    const int result = result_.load(std::memory_order_acquire);
+
+    if (result)
+        error_ = std::make_exception_ptr(
+            c10::DistBackendError({__func__, __FILE__, __LINE__}, words_));
+    try {
+        if (!result && call_.then)
+            call_.then();
+    } catch (...) {
+        error_ = std::current_exception();
+    }
+    if (profiled_)
+        profiled_();
+    finished_ = true;
+}
+
+/* Marks the future, if there is one, once; it has its value behind this, and who marks it runs its
+ * callbacks. */
+void Operation::mark()
+{
+    c10::intrusive_ptr<c10::ivalue::Future> future;
+    bool first;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (!future_)
+            return;
+        first = !marked_;
+        marked_ = true;
+        future = future_;
+    }
+    if (!first)
+        future->wait();
+    else if (error_)
+        future->setError(error_);
+    else if (call_.outputs.size() > 1)
+        future->markCompleted(c10::IValue(call_.outputs));
+    else
+        future->markCompleted(
+            c10::IValue(call_.outputs.empty() ? std::vector<at::Tensor>() : call_.outputs[0]));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
+{
+    c10::intrusive_ptr<c10::ivalue::Future> made;
+    {
+        std::lock_guard<std::mutex> guard(lock_);
+        if (future_)
+            return future_;
+        c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+        if (call_.outputs.size() > 1)
+            type = c10::ListType::create(type);
+        made = future_ = c10::make_intrusive<c10::ivalue::Future>(type);
+    }
+    const uint32_t before = flags_.fetch_or(WATCHED, std::memory_order_acq_rel);
+    if (before & ENDED) {
+        if (!(before & WATCHED))
+            flags_.fetch_or(TOLD, std::memory_order_relaxed); /* done has not put it to a thread */
+        finish();
+    }
+    return made;
+}
+
+std::exception_ptr Operation::error() const
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    return error_;
+}
+
+void Operation::drop()
+{
+    const uint32_t before = flags_.fetch_or(DROPPED, std::memory_order_acq_rel);
+
+    if ((before & ENDED) && (!(before & WATCHED) || (before & TOLD)))
+        delete this;
+}
+
+void Operation::tell()
+{
+    finish();
+    if (flags_.fetch_or(TOLD, std::memory_order_acq_rel) & DROPPED)
+        delete this;
+}
+
+/* ---- what the program holds ------------------------------------------------------------------ */
+
+Work::Work(const std::shared_ptr<Link> &link, Call call, const char *title, uint64_t sequence)
+    : c10d::Work(link->rank, call.type, title, call.inputs), link_(link), sequence_(sequence)
+{
+    operation_ = new Operation(link, std::move(call), std::move(recordFunctionEndCallback_));
+}
+
+Work::~Work()
+{
+    operation_->drop();
+}
+
+bool Work::isCompleted()
+{
+    return operation_->is_over();
+}
+
+std::exception_ptr Work::exception() const
+{
+    if (!operation_->has_ended())
+        return nullptr;
+    operation_->finish();
+    return operation_->error();
+}
+
+bool Work::isSuccess() const
+{
+    return operation_->has_ended() && !exception();
+}
+
+int Work::sourceRank() const
+{
+    const Call &call = operation_->call();
+
+    TORCH_CHECK(call.received, "sourceRank() may only be called on work of a receive from any source");
+    TORCH_CHECK(operation_->has_ended(), "sourceRank() may only be called when the receive has ended");
+    return call.received->peer;
+}
+
+std::vector<at::Tensor> Work::result()
+{
+    const Call &call = operation_->call();
+
+    TORCH_CHECK(isCompleted(), "Work needs to be completed before calling result(). "
+                               "Should call wait() before result().");
+    TORCH_CHECK(call.outputs.size() <= 1, "work result does not support list of lists, "
+                                          "use .getFuture() and value()");
+    return call.outputs.empty() ? std::vector<at::Tensor>() : call.outputs[0];
+}
+
+void Work::synchronize()
+{
+}
+
+bool Work::wait(std::chrono::milliseconds timeout)
+{
+    if (!operation_->wait(timeout))
+        C10_THROW_ERROR(DistBackendError,
+                        c10::str("braid: rank ", rank_, ": ", operation_->call().name,
+                                 " still runs after ", timeout.count(), " ms: timed out"));
+    const std::exception_ptr error = operation_->error();
+    if (error)
+        std::rethrow_exception(error);
+    return true;
+}
+
+void Work::abort()
+{
+    link_->abort("Work.abort() was called");
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
+{
+    return operation_->future();
+}
+
+} // namespace braid_torch
