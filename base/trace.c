@@ -63,6 +63,7 @@ struct br_trace {
     /* details of a tenth of a second, and what this one has left; the producer's */
     uint64_t quota, left;
     uint64_t tenth;                     /* which it is; the producer's */
+    bool paused;                        /* the producer's */
     _Atomic uint64_t lost;              /* the ring was full, or all rows were taken */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
@@ -74,6 +75,7 @@ struct br_trace {
     int fd, rank;                    /* fd: of `file` */
     uint32_t n_forms;                /* of `forms` */
     uint64_t shift;                  /* ns: from br_clock_now() to the time in the file */
+    uint64_t midnight;               /* s since 1970, UTC: 0 in the file; not in virtual time */
     uint64_t at, limit;              /* where the next line goes; limit */
     uint64_t logged_lost;            /* of `lost`, and beyond the limit */
     uint64_t beyond;                 /* events that the file has no room for */
@@ -410,11 +412,12 @@ static void base_trace_release(struct br_trace *t)
     free(t);
 }
 
-static uint64_t shift_of_day(void)
+static uint64_t shift_of_day(uint64_t *midnight)
 {
     struct timespec wall;
 
     clock_gettime(CLOCK_REALTIME, &wall);
+    *midnight = (uint64_t)(wall.tv_sec - wall.tv_sec % (time_t)DAY);
     return (uint64_t)wall.tv_sec % DAY * BR_SEC + (uint64_t)wall.tv_nsec - br_clock_now();
 }
 
@@ -425,6 +428,10 @@ static void first_line(struct br_trace *t)
     make_piece(&t->begin, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", t->rank);
     snprintf(text, sizeof text, "rank %d", t->rank);
     name_line(t, 0, "process_name", text);
+    if (t->in_virtual_time)
+        return;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)t->midnight);
+    name_line(t, 0, "midnight", text);
 }
 
 int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
@@ -435,11 +442,9 @@ int br_trace_open(const char *path, int rank, uint64_t most, uint64_t details,
 
     if (!t)
         return br_error(ENOMEM, "BRAID_TRACE: no memory");
-    *t = (struct br_trace){.fd = -1,
-                           .rank = rank,
-                           .limit = most,
-                           .quota = (details + SHARES - 1) / SHARES,
-                           .shift = shift_of_day()};
+    *t = (struct br_trace){
+        .fd = -1, .rank = rank, .limit = most, .quota = (details + SHARES - 1) / SHARES};
+    t->shift = shift_of_day(&t->midnight);
     t->ring = calloc(EVENTS, sizeof *t->ring);
     t->buffer = malloc(BUFFER);
     if (!t->ring || !t->buffer || br_titles_open(&t->titles)) {
@@ -544,6 +549,18 @@ void br_trace_close(struct br_trace *t)
     base_trace_release(t);
 }
 
+void br_trace_pause(struct br_trace *t, bool paused)
+{
+    t->paused = paused;
+}
+
+void br_trace_flush(struct br_trace *t)
+{
+    pthread_mutex_lock(&t->lock);
+    base_trace_drain(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
 void br_trace_name(struct br_trace *t, uint32_t row, const char *text)
 {
     if (t->take)
@@ -565,6 +582,8 @@ bool br_trace_in_detail(struct br_trace *t, uint64_t now)
 
     if (t->take)
         return true;
+    if (t->paused)
+        return false;
 
     if (tenth != t->tenth) {
         t->tenth = tenth;
@@ -613,6 +632,8 @@ void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now,
     uint32_t row;
 
     *span = (struct br_trace_span){.begin = now};
+    if (t->paused)
+        return;
     if (!idle) {
         base_trace_lose(t);
         return;

@@ -75,6 +75,11 @@ int br_trace_close_virtual(struct br_trace *trace, int rc);
  * writes records any more. NULL allowed. */
 void br_trace_close(struct br_trace *trace);
 
+/* paused: nothing new is recorded; what has begun still is. Under the rules of br_trace_add(). */
+void br_trace_pause(struct br_trace *trace, bool paused);
+/* Returns when the file has all that was recorded. Any thread; blocks on the disk. */
+void br_trace_flush(struct br_trace *trace);
+
 /* Names a row of the caller's own. Not on the data path. */
 void br_trace_name(struct br_trace *trace, uint32_t row, const char *text);
 

@@ -76,6 +76,7 @@ struct br_context {
     /* rank 0, with a calibration: is it still right? */
     struct br_calibration_drift calibration_drift;
     struct br_trace *trace; /* NULL: nobody wants a timeline */
+    bool late_trace;        /* braid_trace_start() has opened it, and braid_trace_stop() pauses it */
     /* counters for `braid top`; NULL: switched off, or not possible */
     struct br_http *stats_server;
     char job[BR_JOB_TEXT];  /* what `braid top` calls it */

@@ -3,7 +3,14 @@
  * engine/fragment.c's, slices protocol/tracing.c's. */
 #include "collectives/stats/tracing.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/process.h"
 #include "base/trace.h"
+#include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
@@ -29,6 +36,85 @@ void br_tracing_close(struct br_context *context)
 {
     br_trace_close(context->trace);
     context->trace = NULL;
+}
+
+/* The rank's file by a pattern, as a running job opens it. */
+static int tracing_open_late(struct br_context *context, const char *pattern)
+{
+    char path[BR_TRACE_PATH];
+    struct br_trace *trace;
+    int rc = br_trace_path(pattern, context->rank, context->size, path);
+
+    if (!rc)
+        rc = br_trace_open(path, context->rank, context->settings.trace_bytes,
+                           context->settings.trace_details, &trace);
+    if (rc)
+        return rc;
+    br_progress_lock(context);
+    if (!context->trace) {
+        context->trace = context->worker->config.trace = trace;
+        snprintf(context->settings.trace, sizeof context->settings.trace, "%s", pattern);
+        br_tracing_name(context->worker);
+        trace = NULL;
+    }
+    br_progress_unlock(context);
+    br_trace_close(trace); /* another thread was faster */
+    return 0;
+}
+
+int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes)
+{
+    BR_DISABLE_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_trace_start");
+    struct br_context *context;
+    char own[BR_TRACE_PATH];
+    bool opened;
+
+    if (rc)
+        return rc;
+    if (!file || !file[0] || !path)
+        return br_error(EINVAL, "braid_trace_start: file or path is missing");
+    context = comm->context;
+    if (strlen(file) >= sizeof context->settings.trace)
+        return br_error(ENAMETOOLONG, "braid_trace_start: the name of the file is too long");
+    br_progress_lock(context);
+    opened = context->trace;
+    br_progress_unlock(context);
+    if (!opened)
+        rc = tracing_open_late(context, file);
+    if (!rc)
+        rc = br_trace_path(context->settings.trace, context->rank, context->size, own);
+    if (rc)
+        return rc;
+    if (strlen(own) >= bytes)
+        return br_error(ENAMETOOLONG, "braid_trace_start: the path takes %zu bytes",
+                        strlen(own) + 1);
+    strcpy(path, own);
+    br_progress_lock(context);
+    context->late_trace |= !opened;
+    br_trace_pause(context->trace, false);
+    br_progress_unlock(context);
+    return 0;
+}
+
+int braid_trace_stop(struct braid_comm *comm)
+{
+    BR_DISABLE_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_trace_stop");
+    struct br_context *context;
+    struct br_trace *trace;
+
+    if (rc)
+        return rc;
+    context = comm->context;
+    br_progress_lock(context);
+    trace = context->trace;
+    if (trace && context->late_trace)
+        br_trace_pause(trace, true);
+    br_progress_unlock(context);
+    if (trace)
+        br_trace_flush(trace);
+    return 0;
 }
 
 int br_tracing_rails(struct br_context *context)

@@ -790,6 +790,16 @@ int braid_stats_get(struct braid_comm *comm, const char *name, uint64_t *value);
  * "peer" or "rail". NULL: i is behind the last one, or there is no such list. Static strings, the
  * same in all processes with this library. Any thread, without a communicator. */
 const char *braid_stats_name(const char *of, int i);
+/*
+ * Records the timeline (doc/trace.md) from now on, as BRAID_TRACE does from the beginning of the
+ * job; braid_trace_stop() ends that, and behind it the file has all that was recorded. file: as
+ * BRAID_TRACE, a name, in which %r is the rank. path: becomes the name of this rank's file, `bytes`
+ * are there for it. A process's job has one file: where one was opened already, by BRAID_TRACE or
+ * an earlier call, it goes on in that, and path says so. What BRAID_TRACE has begun goes on behind
+ * braid_trace_stop(). Any thread; not collective. Errors of the file; -ENAMETOOLONG; -ENOMEM.
+ */
+int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes);
+int braid_trace_stop(struct braid_comm *comm);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".
  * Static string, or NULL with a message. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The timeline of a job of two ranks: JSON; every operation is there; steps lie in their
  * operations, frames carry the bytes of the steps, and nothing overlaps in a row. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -207,9 +208,51 @@ static void trace__of_two_ranks(void **state)
     has_operations_alone(0);
 }
 
+static int between(struct braid_comm *comm, void *context)
+{
+    static float x[COUNT];
+    char path[128], again[128];
+
+    for (int i = 0; i < 6; i++) { /* those of 2 and 3 floats, and of 5, are recorded */
+        if (i == 1 || i == 4)
+            RETURNS(0, braid_trace_start(comm, context, path, sizeof path));
+        if (i == 3)
+            RETURNS(0, braid_trace_stop(comm));
+        RETURNS(0,
+                braid_allreduce(comm, x, x, (size_t)i + 1, BRAID_FLOAT32, BRAID_SUM, NULL, NULL));
+    }
+    RETURNS(0, braid_trace_stop(comm));
+    RETURNS(0, braid_trace_start(comm, "/another.json", again, sizeof again));
+    CHECK(!strcmp(path, again), "%s, then %s", path, again);
+    RETURNS(-ENAMETOOLONG, braid_trace_start(comm, context, again, 3));
+    return 0;
+}
+
+static void trace__of_a_while(void **state)
+{
+    struct ranks job = ranks_kinds[1];
+    char pattern[64];
+    struct timeline t;
+    long bytes = 0;
+
+    (void)state;
+    job.size = 2;
+    job.timeout_ms = 60000;
+    snprintf(pattern, sizeof pattern, "%s/job.json", folder);
+    ranks_run(&job, between, pattern);
+    for (int rank = 0; rank < 2; rank++) {
+        load(rank, &t);
+        bytes += bytes_of(&t, "operation", "allreduce");
+        free(t.events);
+        cJSON_Delete(t.root);
+    }
+    assert_int_equal(bytes, 2 * 4 * (2 + 3 + 5 + 6));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(trace__of_two_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(trace__of_two_ranks),
+                                       cmocka_unit_test(trace__of_a_while)};
     char path[64];
     int rc;
 

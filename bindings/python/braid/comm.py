@@ -264,6 +264,17 @@ class Comm(Collectives, Vectors, Messages):
         """What waits for each peer, as named tuples."""
         return structs.rows(lib.braid_peer_stats, self._comm, "braid_peer_stats", _peer)
 
+    def trace_start(self, file: str) -> str:
+        """Records the timeline (doc/trace.md) until trace_stop(), in a file of this rank, whose name is returned: `file`, in which %r is the rank; or the
+        one that BRAID_TRACE or an earlier call has opened. Not collective."""
+        path = ffi.new("char[4096]")
+        check(lib.braid_trace_start(self._comm, os.fsencode(file), path, len(path)))
+        return os.fsdecode(ffi.string(path))
+
+    def trace_stop(self) -> None:
+        """Ends that. Behind it the file has all that was recorded."""
+        check(lib.braid_trace_stop(self._comm))
+
     def algorithm(self, collective: str, count: int, type: str = "float32") -> str:
         """The algorithm that a collective of that many elements would use or used last: comm.algorithm("allreduce", 1000)."""
         name = lib.braid_algorithm(self._comm, collective.encode(), count, TYPES[type])
