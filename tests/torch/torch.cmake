@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Every tests/torch/test_NAME.py is the ctest entry torch/NAME, run as run.sh says.
+# Every tests/torch/test_NAME.py is the ctest entry torch/NAME, and PyTorch's own suite is one for each number of ranks; run.sh runs them.
+function(br_add_torch_test name)
+    add_test(NAME torch/${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/isolated.sh bash ${CMAKE_CURRENT_SOURCE_DIR}/torch/run.sh ${ARGN})
+    br_test_properties(torch/${name} torch)
+    set_property(TEST torch/${name} APPEND PROPERTY ENVIRONMENT BRAID_PEER_TIMEOUT=60 "BRAID_TORCH_WHY=${BRAID_TORCH_WHY}")
+    if(BRAID_TORCH_BUILT)
+        set_property(TEST torch/${name} APPEND PROPERTY ENVIRONMENT "BRAID_TORCH_PYTHON=${torch_python}")
+    endif()
+endfunction()
+
 file(GLOB torch_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/torch/test_*.py)
 foreach(source IN LISTS torch_tests)
     cmake_path(GET source STEM name)
-    string(REPLACE "test_" "torch/" name ${name})
-    add_test(NAME ${name} COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/isolated.sh bash ${CMAKE_CURRENT_SOURCE_DIR}/torch/run.sh ${source})
-    br_test_properties(${name} torch)
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT BRAID_PEER_TIMEOUT=60 "BRAID_TORCH_PYTHON=${torch_python}" "BRAID_TORCH_WHY=${BRAID_TORCH_WHY}")
+    string(REPLACE "test_" "" name ${name})
+    br_add_torch_test(${name} ${source})
+endforeach()
+foreach(ranks RANGE 2 4)
+    br_add_torch_test(suite_${ranks} ${CMAKE_CURRENT_SOURCE_DIR}/torch/suite.py ${ranks})
 endforeach()
