@@ -59,4 +59,6 @@ def _at_exit() -> None:
 
 dist.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
 
-__all__ = ["comm"]
+from braid.torch.ssd import SSD  # noqa: E402, which needs comm()
+
+__all__ = ["SSD", "comm"]
