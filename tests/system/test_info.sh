@@ -14,7 +14,7 @@ fail() {
 
 "$braid" info > "$scratch/text" || fail "exit code $?"
 "$braid" info --json > "$scratch/json" || fail "exit code $?"
-for word in 'Back ends' '  shm ' '  tcp    lo ' Algorithms '  ring ' 'locked memory' RDMA dpdk GPUs Bindings python; do
+for word in 'Back ends' '  shm ' '  tcp    lo ' Algorithms '  ring ' 'locked memory' RDMA dpdk GPUs Bindings python torch; do
     grep -q -- "$word" "$scratch/text" || fail "no '$word' in the text"
 done
 BRAID_PMIX_MODULE=/nonexistent "$braid" info > "$scratch/text" || fail "exit code $?"

@@ -33,7 +33,7 @@ void br_info_print_settings(const cJSON *root);
 void br_info_gather_topology(cJSON *root);
 void br_info_print_topology(const cJSON *root);
 
-/* Adds "bindings", by language: {"python": {"built", "version", "folder", "why_not"}}. */
+/* Adds "bindings": {"python": {"built", "version", "folder", "why_not"}, "torch": {...}}. */
 void br_info_gather_bindings(cJSON *root);
 void br_info_print_bindings(const cJSON *root);
 
