@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ranks: 2
+# environment: BRAID_TIMEOUT=60
+"""One process over the life of its groups: threads, fork, signals, deadlines, groups that are made again."""
+import datetime
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset
+
+import braid.torch  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def group():
+    """Every test has a default group of its own: as many lives of a process."""
+    dist.init_process_group("braid", timeout=datetime.timedelta(seconds=60))
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def peer():
+    return 1 - dist.get_rank()
+
+
+@pytest.mark.parametrize("life", [1, 2])
+def test_init__again_after_destroy(life):
+    x = torch.full((10,), float(life))
+    dist.all_reduce(x)
+    assert torch.all(x == 2 * life)
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return torch.tensor([float(i * i)])
+
+
+def test_fork__data_loaders_work_beside_it():
+    """The workers are forked while an all-reduce is under way, and end while another is."""
+    total = torch.zeros(1)
+    flying = dist.all_reduce(torch.ones(1 << 20), async_op=True)
+    for batch in DataLoader(Squares(), batch_size=8, num_workers=2):
+        flying.wait()
+        part = batch.sum(dim=0)
+        dist.all_reduce(part)
+        total += part
+        flying = dist.all_reduce(torch.ones(1 << 16), async_op=True)
+    flying.wait()
+    assert total.item() == 2 * sum(i * i for i in range(64))
+
+
+def test_fork__a_child_is_refused_and_the_parent_goes_on():
+    x = torch.ones(4)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            dist.all_reduce(x)
+        except RuntimeError as error:
+            code = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    dist.all_reduce(x)
+    assert torch.all(x == 2)
+
+
+def test_threads__each_with_a_group():
+    groups = [dist.new_group() for _ in range(4)]
+    wrong = []
+
+    def work(i):
+        for _ in range(50):
+            x = torch.full((100,), float(i + 1))
+            dist.all_reduce(x, group=groups[i])
+            if not torch.all(x == 2 * (i + 1)):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+def test_threads__one_waits_for_what_another_sends():
+    """In one group: a thread that waits holds neither the interpreter nor the group."""
+    parts = [torch.zeros(1) for _ in range(4)]
+    threads = [threading.Thread(target=dist.recv, args=(part, peer()), kwargs={"tag": i}) for i, part in enumerate(parts)]
+    for thread in threads:
+        thread.start()
+    for i in range(4):
+        dist.send(torch.tensor([i + 1.0]), peer(), tag=i)
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert [part.item() for part in parts] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("call", [lambda x: dist.recv(x, 1), lambda x: dist.irecv(x, 1).wait()], ids=["blocking", "work"])
+def test_signals__ctrl_c_while_waiting(call):
+    """Rank 0 waits for a message that comes only after its KeyboardInterrupt; the receive itself goes on."""
+    x = torch.zeros(1)
+    if dist.get_rank() == 0:
+        threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            call(x)
+        dist.barrier()
+        while x[0] == 0:
+            time.sleep(0.001)
+        assert x[0] == 4
+    else:
+        dist.barrier()
+        dist.send(torch.tensor([4.0]), 0)
+
+
+def test_timeout__a_rank_that_does_not_call():
+    """The exception comes within the group's timeout, and names who is missing. Only this group has failed."""
+    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    dist.all_reduce(torch.ones(1), group=late)
+    if dist.get_rank() == 0:
+        before = time.monotonic()
+        with pytest.raises(RuntimeError, match="rank 1"):
+            dist.all_reduce(torch.ones(1), group=late)
+        assert time.monotonic() - before >= 1
+        with pytest.raises(RuntimeError, match="rank 1"):  # later calls say why
+            dist.all_reduce(torch.ones(1), group=late)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    assert x.item() == 2
+
+
+def test_timeout__of_one_call():
+    x = torch.zeros(1)
+    quick = dist.new_group()
+    if dist.get_rank() == 0:
+        work = dist.irecv(x, 1, group=quick)
+        with pytest.raises(RuntimeError):
+            work.wait(datetime.timedelta(milliseconds=200))
+    dist.barrier()
