@@ -136,6 +136,11 @@ int braid_gradient_unused(struct braid_session *session, int layer);
  */
 int braid_gradient_wait(struct braid_session *session, int layer);
 
+/* The same for at most timeout_ms (0: does not wait; negative: until the end), for programs that
+ * must look at something else now and then, as an interpreter at its signals. *done is 1, or 0
+ * while the layer's all-reduce is under way, which is no error. */
+int braid_gradient_test(struct braid_session *session, int layer, int timeout_ms, int *done);
+
 /*
  * Ends an iteration: waits for all gradients that nobody has waited for. Once between two backward
  * passes; before the first one it does nothing. -EINVAL with a message that names them: some layers

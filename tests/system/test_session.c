@@ -359,7 +359,7 @@ static int missing(struct braid_comm *comm, void *context)
     struct braid_layer layers[3] = {{.count = 40}, {.count = 40}, {.count = 40}};
     struct braid_session_options options = {.policy = "layerwise"};
     struct braid_session *session;
-    int rc;
+    int rc, done;
 
     (void)context;
     RETURNS(0, braid_session_create(comm, layers, 3, &options, &session));
@@ -368,6 +368,9 @@ static int missing(struct braid_comm *comm, void *context)
     SAYS(-EINVAL, "no layer 3", braid_session_name(session, 3, "fc"));
     RETURNS(0, braid_session_name(session, 1, "stem"));
     RETURNS(0, braid_session_name(session, 1, "encoder.blocks.11.attention.projection.conv2"));
+    SAYS(-EINVAL, "done is NULL", braid_gradient_test(session, 2, 0, NULL));
+    for (done = 0; !done;)
+        RETURNS(0, braid_gradient_test(session, 2, 10, &done));
     if (braid_rank(comm) == 0) {
         RETURNS(0, braid_gradient_wait(session, 2));
         SAYS(-EINVAL, "layer 0|before layer 1|projection.conv2", braid_gradient_wait(session, 0));
@@ -378,7 +381,8 @@ static int missing(struct braid_comm *comm, void *context)
         return 0;
     }
     RETURNS(0, braid_gradient_ready(session, 1));
-    RETURNS(0, braid_gradient_wait(session, 2));
+    RETURNS(0, braid_gradient_test(session, 1, 1, &done));
+    CHECK(!done, "layer 1 is there without rank 0's");
     rc = braid_gradient_wait(session, 1);
     CHECK(rc == -ETIMEDOUT, "%d", rc);
     CHECK(says_all(braid_last_error(), "layer 1|projection.conv2"),

@@ -87,14 +87,17 @@ static int gradient_clear(struct braid_session *s, uint32_t layer)
     return rc;
 }
 
-/* The layer's group is under way, or its all-reduce has ended. */
-static int gradient_finish(struct braid_session *s, uint32_t layer)
+/* The layer's group is under way, or its all-reduce has ended. It stays under way, and 0 is
+ * returned, if it does not end within timeout_ms; negative: waits for the end. */
+static int gradient_finish(struct braid_session *s, uint32_t layer, int timeout_ms)
 {
     uint32_t g = s->gradients[layer].group, first = s->groups[g].first, last = s->groups[g].last;
-    int rc = s->ops[g] ? braid_wait(s->ops[g], -1) : 0;
     char text[2][BR_LAYER_TEXT];
+    size_t index = 0;
+    int rc = s->ops[g] ? braid_wait_any(&s->ops[g], 1, &index, timeout_ms) : 0;
 
-    s->ops[g] = NULL;
+    if (index)
+        return 0;
     if (rc && first == last)
         br_error_prefix(rc, "the sum of layer %s: ", br_session_layer(s, layer, text[0]));
     else if (rc)
@@ -178,10 +181,9 @@ int braid_gradient_unused(struct braid_session *s, int layer)
     return rc;
 }
 
-int braid_gradient_wait(struct braid_session *s, int layer)
+static int gradient_await(struct braid_session *s, const char *name, int layer, int timeout_ms)
 {
-    BR_DISABLE_CANCELLATION;
-    int rc = gradient_check(s, "braid_gradient_wait", layer);
+    int rc = gradient_check(s, name, layer);
     uint32_t l = (uint32_t)layer, g;
     char text[MISSING_TEXT], layer_text[BR_LAYER_TEXT];
 
@@ -190,14 +192,35 @@ int braid_gradient_wait(struct braid_session *s, int layer)
     g = s->gradients[l].group;
     if (s->missing < s->n && (int)g <= s->next)
         return br_error(EINVAL,
-                        "braid_gradient_wait: layer %s does not travel before %s: "
+                        "%s: layer %s does not travel before %s: "
                         "braid_gradient_ready() or braid_gradient_unused() comes first",
-                        br_session_layer(s, l, layer_text),
+                        name, br_session_layer(s, l, layer_text),
                         name_missing(s, s->groups[g].first, text));
     br_profiler_enter(&s->profiler, BR_PROFILER_WAIT, l, br_comm_now(s->comm));
     if (s->states[l] == BR_LAYER_READY)
-        rc = gradient_finish(s, l);
+        rc = gradient_finish(s, l, timeout_ms);
     br_profiler_leave(&s->profiler, br_comm_now(s->comm));
+    return rc;
+}
+
+int braid_gradient_wait(struct braid_session *s, int layer)
+{
+    BR_DISABLE_CANCELLATION;
+
+    return gradient_await(s, "braid_gradient_wait", layer, -1);
+}
+
+int braid_gradient_test(struct braid_session *s, int layer, int timeout_ms, int *done)
+{
+    BR_DISABLE_CANCELLATION;
+    int rc;
+
+    if (!done)
+        return br_error(EINVAL, "braid_gradient_test: done is NULL");
+    *done = 0;
+    rc = gradient_await(s, "braid_gradient_test", layer, timeout_ms);
+    if (!rc)
+        *done = s->states[layer] != BR_LAYER_READY;
     return rc;
 }
 
@@ -227,7 +250,7 @@ int braid_session_step(struct braid_session *s)
     br_profiler_enter(&s->profiler, BR_PROFILER_STEP, 0, br_comm_now(s->comm));
     for (uint32_t l = 0; l < s->n && !rc; l++)
         if (s->states[l] == BR_LAYER_READY)
-            rc = gradient_finish(s, l);
+            rc = gradient_finish(s, l, -1);
     br_profiler_leave(&s->profiler, br_comm_now(s->comm));
     if (rc || s->missing)
         return rc;

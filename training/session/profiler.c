@@ -14,7 +14,9 @@ int br_profiler_open(struct br_profiler *profiler, uint32_t n)
     profiler->sums = calloc(n, sizeof *profiler->sums);
     profiler->forwards = calloc(n, sizeof *profiler->forwards);
     profiler->backwards = calloc(n, sizeof *profiler->backwards);
-    if (profiler->sums && profiler->forwards && profiler->backwards)
+    profiler->last = calloc(n, sizeof *profiler->last);
+    profiler->turn = 1;
+    if (profiler->sums && profiler->forwards && profiler->backwards && profiler->last)
         return 0;
     br_profiler_close(profiler);
     return br_error(ENOMEM, "no memory for the times of %u layers", n);
@@ -25,6 +27,7 @@ void br_profiler_close(struct br_profiler *profiler)
     free(profiler->sums);
     free(profiler->forwards);
     free(profiler->backwards);
+    free(profiler->last);
     memset(profiler, 0, sizeof *profiler);
 }
 
@@ -33,6 +36,7 @@ void br_profiler_reset(struct br_profiler *profiler)
     memset(profiler->sums, 0, profiler->n * sizeof *profiler->sums);
     memset(profiler->forwards, 0, profiler->n * sizeof *profiler->forwards);
     memset(profiler->backwards, 0, profiler->n * sizeof *profiler->backwards);
+    memset(profiler->last, 0, profiler->n * sizeof *profiler->last);
     profiler->call = BR_PROFILER_NONE;
     profiler->began = 0;
     profiler->ready = 0;
@@ -48,7 +52,8 @@ static void profiler_attribute(struct br_profiler *profiler, enum br_profiler_ca
 
     if (profiler->call == BR_PROFILER_WAIT && (other_waits || call == BR_PROFILER_STEP)) {
         profiler->sums[profiler->layer].forward += seconds;
-        profiler->forwards[profiler->layer]++;
+        profiler->forwards[profiler->layer] += profiler->last[profiler->layer] != profiler->turn;
+        profiler->last[profiler->layer] = profiler->turn;
     } else if (call == BR_PROFILER_READY &&
                (profiler->call == BR_PROFILER_READY || profiler->call == BR_PROFILER_STEP)) {
         profiler->sums[layer].backward += seconds;
@@ -69,6 +74,7 @@ void br_profiler_enter(struct br_profiler *profiler, enum br_profiler_call call,
         }
         profiler->began = now;
         profiler->waited = 0;
+        profiler->turn++;
     }
     if (call == BR_PROFILER_READY)
         profiler->ready = (profiler->ready + 1) % profiler->n;

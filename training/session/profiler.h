@@ -6,6 +6,8 @@
  * The time between two calls is a layer's: between wait(l) and the wait of another layer, or the
  * step, it is the forward pass of l; between the ready of another layer, or the step, and ready(l)
  * it is the backward pass of l, in whatever order the layers come. Any other time is not counted.
+ * A layer may be waited for several times in an iteration, as where all layers that have travelled
+ * together are: its times are added up.
  * Time inside wait and step is exposed communication. In an iteration each layer is ready once.
  */
 #ifndef BR_TRAINING_SESSION_PROFILER_H
@@ -18,7 +20,9 @@ enum br_profiler_call { BR_PROFILER_NONE, BR_PROFILER_READY, BR_PROFILER_WAIT, B
 struct br_profiler {
     uint32_t n;
     struct br_layer *sums;          /* [n] seconds since the reset; bytes are not used */
-    uint32_t *forwards, *backwards; /* [n] how many */
+    uint32_t *forwards, *backwards; /* [n] iterations that had them */
+    uint64_t *last;                 /* [n] the iteration of the last forward pass; from 1 */
+    uint64_t turn;                  /* this iteration */
     enum br_profiler_call call;     /* the last one, and its layer */
     uint32_t layer;
     uint64_t entered, left;          /* ns: the last call */

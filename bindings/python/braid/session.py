@@ -9,6 +9,7 @@ from braid import structs
 from braid._braid import ffi, lib
 from braid.buffer import DTYPES, TYPE_NAMES, numpy, span
 from braid.errors import check
+from braid.op import SLICE_MS
 
 if TYPE_CHECKING:
     from braid.comm import Comm
@@ -62,7 +63,7 @@ class Session:
         self._comm, self._spans = comm, spans
         out = ffi.new("struct braid_session **")
         interruptible(lambda: check(lib.braid_session_create(comm._comm, structure, len(spans), settings, out)))
-        self._session = out[0]
+        self._session, self._done = out[0], ffi.new("int *")
         comm._dependents[self] = None
         for layer, name in enumerate(names):
             check(lib.braid_session_name(self._session, layer, name.encode()))
@@ -76,8 +77,11 @@ class Session:
         check(lib.braid_gradient_unused(self._session, layer))
 
     def wait(self, layer: int) -> None:
-        """Returns when the layer's gradient is the sum over all ranks and belongs to the program again."""
-        check(lib.braid_gradient_wait(self._session, layer))
+        """Returns when the layer's gradient is the sum over all ranks and belongs to the program again. Signal handlers run meanwhile."""
+        done = self._done
+        done[0] = 0
+        while not done[0]:
+            check(lib.braid_gradient_test(self._session, layer, SLICE_MS, done))
 
     def step(self) -> None:
         """Ends an iteration: waits for all gradients that nobody has waited for. Now and then it plans anew."""

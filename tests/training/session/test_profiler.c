@@ -51,6 +51,30 @@ static void iteration(struct program *p)
     compute(p, 100); /* the program's own affair */
 }
 
+/* All layers are waited for at once, and again when their turn comes. */
+static void pace__of_a_program_that_waits_for_several(void **state)
+{
+    struct br_layer layers[2];
+    struct program p;
+
+    (void)state;
+    start(&p, 2);
+    for (int i = 0; i < 3; i++) {
+        call(&p, BR_PROFILER_WAIT, 1, 5);
+        call(&p, BR_PROFILER_WAIT, 0, 0);
+        compute(&p, 1);
+        call(&p, BR_PROFILER_WAIT, 1, 0);
+        compute(&p, 2);
+        call(&p, BR_PROFILER_STEP, 0, 0);
+        call(&p, BR_PROFILER_READY, 1, 0);
+        call(&p, BR_PROFILER_READY, 0, 0);
+    }
+    br_profiler_times(&p.profiler, layers);
+    NEAR(layers[0].forward, 1);
+    NEAR(layers[1].forward, 2);
+    br_profiler_close(&p.profiler);
+}
+
 static void pace__of_a_program_that_overlaps(void **state)
 {
     struct br_layer layers[2];
@@ -162,6 +186,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pace__of_a_program_that_overlaps),
+        cmocka_unit_test(pace__of_a_program_that_waits_for_several),
         cmocka_unit_test(pace__of_a_program_that_does_not),
         cmocka_unit_test(pace__of_layers_in_any_order),
         cmocka_unit_test(pace_reset__forgets),
