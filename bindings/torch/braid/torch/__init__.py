@@ -59,7 +59,7 @@ def _at_exit() -> None:
 
 dist.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
 
-from braid.torch.ssd import SSD  # noqa: E402, which needs comm()
-from braid.torch.timeline import merge_traces, trace  # noqa: E402
+from braid.torch.session import Session  # noqa: E402, which needs comm()
+from braid.torch.ssd import SSD  # noqa: E402
 
-__all__ = ["SSD", "comm", "merge_traces", "trace"]
+__all__ = ["SSD", "Session", "comm"]
