@@ -4,8 +4,8 @@
 
 The tests are those of torch.testing._internal.distributed.distributed_test, which is part of the package torch. All run (of these the TESTs named
 if any, and every Nth, beginning with the Ith, with --shard) that a backend for the CPU can run, with RANKS ranks. With 4 ranks only those run that
-skipped.txt says need 4. What is skipped has to be what skipped.txt names with a reason each: the run fails if a test is skipped that is not
-listed, and if one passes that is.
+skipped.txt says need 4. What is skipped, or cannot pass whatever braid does, has to be what skipped.txt names with a reason each: the run fails if
+a test is skipped that is not listed, and if one passes that is.
 
 Whether a test is run PyTorch's decorators decide by the name of the backend: some want "gloo", some "mpi", some ask sets of names. A backend for
 the CPU should pass all of these, so that while the tests are imported BACKEND is a name that equals all of them (CpuBackend).
@@ -140,11 +140,12 @@ def load(backend, ranks):
 
 
 class Result(unittest.TestResult):
-    """One line a test, and which passed."""
+    """One line a test, and which passed. Those that are expected to fail count as skipped."""
 
-    def __init__(self):
+    def __init__(self, expected):
         super().__init__()
         self.passed = set()
+        self.expected = expected
 
     def startTest(self, test):
         super().startTest(test)
@@ -163,6 +164,9 @@ class Result(unittest.TestResult):
         self.say(test, f"skipped, {reason}")
 
     def addFailure(self, test, error):
+        if test._testMethodName in self.expected:
+            self.addSkip(test, "failed as skipped.txt says")
+            return
         super().addFailure(test, error)
         self.say(test, f"FAILED\n{self._exc_info_to_string(error, test)}")
 
@@ -191,7 +195,7 @@ def main():
         names = [name for name in names if name in few and name not in expected]
     names = [name for name in names if not arguments.tests or name in arguments.tests][shard - 1 :: shards]
     gc.freeze()  # what is there is shared with the forked processes, which shall not copy it to count references
-    result = Result()
+    result = Result(expected)
     begin = time.monotonic()
     unittest.TestSuite(map(suite, names)).run(result)
     skipped = {test._testMethodName: reason for test, reason in result.skipped}

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Every tests/torch/test_NAME.py is the ctest entry torch/NAME, and PyTorch's own suite is one for each number of ranks; run.sh runs them.
 function(br_torch_test_environment name)
-    set_property(TEST torch/${name} APPEND PROPERTY ENVIRONMENT BRAID_PEER_TIMEOUT=60 "BRAID_TORCH_PYTHON=${torch_python}" "BRAID_TORCH_WHY=${BRAID_TORCH_WHY}"
+    set(python "")
+    if(BRAID_TORCH_BUILT)
+        set(python ${torch_python})
+    endif()
+    set_property(TEST torch/${name} APPEND PROPERTY ENVIRONMENT BRAID_PEER_TIMEOUT=60 "BRAID_TORCH_PYTHON=${python}" "BRAID_TORCH_WHY=${BRAID_TORCH_WHY}"
         BRAID_FAKE_DEVICE=${CMAKE_BINARY_DIR}/tests/torch_fake_device.so)
 endfunction()
 function(br_add_torch_test name)
