@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <unistd.h>
 
@@ -25,7 +26,27 @@ struct Links {
 };
 Links *links = new Links;
 
-constexpr const char *ID_KEY = "braid_id";
+/*
+ * Where the store has the job's id while its ranks join. A launcher may keep the store when it starts
+ * ranks anew, as torchrun does: a rank that finds the id of an earlier job would wait for that one.
+ * So rank 0 takes it away when all have joined. Where they have not it stays, as late ranks have to
+ * find an error rather than wait; torchrun's next attempt looks under another name.
+ */
+std::string id_key()
+{
+    const char *attempt = getenv("TORCHELASTIC_RESTART_COUNT");
+
+    return std::string("braid_id") + (attempt ? std::string("_") + attempt : "");
+}
+
+void forget_id(c10d::Store &store)
+{
+    try {
+        store.deleteKey(id_key());
+    } catch (const std::exception &) {
+        /* a store that cannot: it is none of torchrun's */
+    }
+}
 
 } // namespace
 
@@ -60,19 +81,22 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
 
     if (rank == 0) {
         rc = braid_id_create(&id);
-        if (rc)
-            C10_THROW_ERROR(DistBackendError, failure("init", rc));
+        if (rc) {
+            const std::string words = failure("init", rc);
+            store->set(id_key(), std::vector<uint8_t>(words.begin(), words.end()));
+            C10_THROW_ERROR(DistBackendError, words);
+        }
         try {
-            store->set(ID_KEY, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
+            store->set(id_key(), std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
         } catch (...) {
             braid_id_free(&id);
             throw;
         }
     } else {
-        const std::vector<uint8_t> bytes = store->get(ID_KEY);
-        TORCH_CHECK(bytes.size() == sizeof id.bytes, "braid: the store's key ", ID_KEY, " has ",
-                    bytes.size(), " bytes, not ", sizeof id.bytes,
-                    ": do all ranks run one version of braid?");
+        const std::vector<uint8_t> bytes = store->get(id_key());
+        if (bytes.size() != sizeof id.bytes)
+            C10_THROW_ERROR(DistBackendError, "braid: init: rank 0 could not begin: " +
+                                                  std::string(bytes.begin(), bytes.end()));
         std::copy(bytes.begin(), bytes.end(), id.bytes);
     }
     config.struct_size = sizeof config;
@@ -82,6 +106,8 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
     config.init_timeout_ms = milliseconds(timeout);
     config.timeout_ms = milliseconds(timeout);
     rc = braid_init(&config, &comm);
+    if (rank == 0 && rc == 0)
+        forget_id(*store);
     if (rc)
         C10_THROW_ERROR(DistBackendError, failure("init", rc));
     std::shared_ptr<Link> link(new Link(comm, rank, size));

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Careless and hostile scripts: what they get is right, or an exception on every rank that says what to do, and never a hang or the end of the process."""
+import datetime
+import gc
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from forked import Failed, job
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of torch: of experimental types, of forks
+
+
+def seconds(count: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=count)
+
+
+def fails(results, words: str) -> None:
+    """Every rank ended with an exception that says one of the words, which | separates."""
+    for rank, result in enumerate(results):
+        assert isinstance(result, Failed) and any(word in result for word in words.split("|")), f"rank {rank}: {result}"
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "list_too_long": lambda rank: dist.all_gather([torch.zeros(3) for _ in range(3)], torch.ones(3)),
+    "list_of_other_type": lambda rank: dist.all_gather([torch.zeros(3, dtype=torch.int32) for _ in range(2)], torch.ones(3)),
+    "gathered_too_long": lambda rank: dist.all_gather_into_tensor(torch.zeros(7), torch.ones(3)),
+    "gathered_of_other_type": lambda rank: dist.all_gather_into_tensor(torch.zeros(6, dtype=torch.float64), torch.ones(3)),
+    "scattered_too_long": lambda rank: dist.reduce_scatter_tensor(torch.zeros(3), torch.ones(7)),
+    "splits_too_long": lambda rank: dist.all_to_all_single(torch.zeros(4), torch.ones(4), [3, 3], [2, 2]),
+    "splits_negative": lambda rank: dist.all_to_all_single(torch.zeros(4), torch.ones(4), [-1, 5], [-1, 5]),
+    "root": lambda rank: dist.broadcast(torch.ones(3), 5),
+    "peer": lambda rank: dist.send(torch.ones(3), 5),
+    "tag": lambda rank: dist.send(torch.ones(3), 1 - rank, tag=2**40),
+    "bits_of_floats": lambda rank: dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND),
+}
+
+
+def test_arguments__are_refused_and_the_group_goes_on():
+    def body(rank):
+        for name, call in REFUSED.items():
+            try:
+                call(rank)
+            except (RuntimeError, ValueError, TypeError, OverflowError):
+                continue
+            raise AssertionError(f"{name} was not refused")
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        return x.tolist()
+    assert job(2, body) == [[2.0] * 3] * 2
+
+
+# ---- ranks that disagree ---------------------------------------------------------------------------------------------------------------------
+
+def _order(rank):
+    def one(): dist.all_reduce(torch.ones(4))
+    def other(): dist.broadcast(torch.ones(4), 0)
+    for call in (one, other) if rank == 0 else (other, one):
+        call()
+
+
+DISAGREE = {
+    "shapes": lambda rank: dist.all_reduce(torch.ones(3 + rank)),
+    "long_shapes": lambda rank: dist.all_reduce(torch.ones(1_000_000 + rank)),
+    "types": lambda rank: dist.all_reduce(torch.ones(4, dtype=(torch.float32, torch.int32)[rank])),
+    "reductions": lambda rank: dist.all_reduce(torch.ones(4), (dist.ReduceOp.SUM, dist.ReduceOp.MAX)[rank]),
+    "order": _order,
+}
+
+
+@pytest.mark.parametrize("how", DISAGREE)
+def test_ranks__disagree(how):
+    begin = time.monotonic()
+    fails(job(2, DISAGREE[how], timeout=20), "rank")
+    assert time.monotonic() - begin < 15  # they hear of it at once, not by the timeout
+
+
+# ---- many ------------------------------------------------------------------------------------------------------------------------------------
+
+def test_works__thousands_under_way_and_dropped():
+    def body(rank):
+        kept = [torch.full((10,), float(i)) for i in range(3000)]
+        for x in kept:
+            dist.all_reduce(x, async_op=True)
+            dist.all_reduce(torch.ones(100), async_op=True)  # nobody keeps the tensor
+        dist.barrier()
+        assert all((x == 2 * i).all() for i, x in enumerate(kept))
+        works = [dist.barrier(async_op=True) for _ in range(1000)]
+        return all(work.wait() for work in reversed(works))
+    assert job(2, body) == [True, True]
+
+
+def held():
+    """File descriptors, threads and resident KiB of this process."""
+    gc.collect()
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), int(status["VmRSS"].split()[0])
+
+
+def test_groups__made_and_destroyed_200_times():
+    def body(rank):
+        def turns(count):
+            for _ in range(count):
+                group = dist.new_group([0, 1])
+                x = torch.ones(1000)
+                dist.all_reduce(x, group=group)
+                dist.all_reduce(x, group=group, async_op=True)  # under way when the group goes
+                dist.destroy_process_group(group)
+        turns(20)
+        before = held()
+        turns(180)
+        after = held()
+        return before, after
+    for before, after in job(2, body, limit=120):
+        assert after[:2] == before[:2] and after[2] < before[2] + 8192, (before, after)
+
+
+# ---- the environment -------------------------------------------------------------------------------------------------------------------------
+
+def total(rank):
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    return x.tolist()
+
+
+@pytest.mark.parametrize("name,value", [("BRAID_BACKEND", "carrier-pigeon"), ("BRAID_DEVICES", "nosuch0"), 
+                                        ("BRAID_PEER_TIMEOUT", "-1")])
+def test_environment__wrong_settings_are_named(name, value):
+    fails(job(2, total, timeout=20, **{name: value}), f"{name}|{value}")
+
+
+def test_environment__of_launchers_does_not_count():
+    """torch says rank and size; what a launcher of another job left in the environment is not asked."""
+    stale = {"BRAID_RANK": "7", "BRAID_WORLD_SIZE": "9", "BRAID_LOCAL_RANK": "3", "BRAID_MASTER_ADDR": "192.0.2.1", "BRAID_PORT": "1",
+             "PMIX_NAMESPACE": "x", "PMIX_RANK": "3", "PMI_FD": "99", "PMI_RANK": "3", "PMI_SIZE": "5", "SLURM_STEP_ID": "0", "SLURM_PROCID": "4",
+             "SLURM_NTASKS": "8", "SLURM_STEP_NODELIST": "nowhere[1-4]", "SLURM_JOB_ID": "1", "OMPI_COMM_WORLD_RANK": "5", "RANK": "4",
+             "WORLD_SIZE": "6", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "1", "BRAID_SECRET": "of another job"}
+    assert job(2, total, **stale) == [[2.0] * 3] * 2
+
+
+def test_jobs__beside_each_other():
+    """Two on one machine, each with a store of its own and no port in common."""
+    results = {}
+
+    def start(name):
+        results[name] = job(2, total)
+    threads = [threading.Thread(target=start, args=(name,)) for name in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(result == [[2.0] * 3] * 2 for result in results.values()), results
+
+
+def test_store__of_an_earlier_attempt():
+    """torchrun restarts ranks over the store of those that have died: what they left in it is not taken for the new job's."""
+    agent = dist.TCPStore("127.0.0.1", 0, is_master=True)
+
+    def attempt(late):
+        def body(rank):
+            if late and rank == 0:
+                time.sleep(0.5)  # the other looks into the store first
+            dist.init_process_group("braid", store=dist.TCPStore("127.0.0.1", agent.port), rank=rank, world_size=2, timeout=seconds(10))
+            return total(rank)
+        return job(2, body, initialize=False)
+    assert attempt(False) == attempt(True) == [[2.0] * 3] * 2
+
+
+MPI = """
+import os, torch, torch.distributed as dist
+import braid.torch
+me, n = (int(os.environ["OMPI_COMM_WORLD_" + name]) for name in ("RANK", "SIZE"))
+dist.init_process_group("braid", init_method=f"file://{os.environ['STORE']}", rank=me, world_size=n)
+x = torch.ones(3)
+dist.all_reduce(x)
+print(f"sum {x[0]}\\n", end="")
+dist.destroy_process_group()
+"""
+
+
+def test_mpirun(tmp_path):
+    """Its PMIx server does not count either."""
+    mpirun = shutil.which("mpirun.openmpi")
+    if not mpirun:
+        pytest.skip("apt-get install openmpi-bin")
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", "-x", f"STORE={tmp_path}/store", sys.executable, "-c", MPI]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.count("sum 2.0") == 2, run.stdout + run.stderr
