@@ -30,7 +30,7 @@ class Tree:
         """Builds a target, and of the others those that this build folder has: their names are returned."""
         listing = self._cmake("--build", self.folder, "--target", "help", stdout=subprocess.PIPE).stdout
         found = [name for name in optional if re.search(rf"\b{name}\b(?!\.)", listing)]
-        self._cmake("--build", self.folder, "--parallel", "--target", target, *found)
+        self._cmake("--build", self.folder, "--parallel", str(os.cpu_count()), "--target", target, *found)
         return found
 
     def install(self, component, prefix):
