@@ -30,7 +30,8 @@ class Tree:
         """Builds a target, and of the others those that this build folder has: their names are returned."""
         listing = self._cmake("--build", self.folder, "--target", "help", stdout=subprocess.PIPE).stdout
         found = [name for name in optional if re.search(rf"\b{name}\b(?!\.)", listing)]
-        self._cmake("--build", self.folder, "--parallel", str(os.cpu_count()), "--target", target, *found)
+        processors = len(os.sched_getaffinity(0))  # without a number make starts everything at once
+        self._cmake("--build", self.folder, "--parallel", str(processors), "--target", target, *found)
         return found
 
     def install(self, component, prefix):
