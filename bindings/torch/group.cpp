@@ -19,11 +19,14 @@ Group::~Group()
 
 /* ---- submission ------------------------------------------------------------------------------ */
 
+thread_local int32_t Group::priority = 0;
+
 WorkPtr Group::run(Call call, const char *title, std::chrono::milliseconds timeout)
 {
     std::lock_guard<std::mutex> guard(order_);
 
     call.timeout = timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
+    call.priority = priority;
     if (!c10d::isP2POp(call.type))
         sequence_++;
     auto work = c10::make_intrusive<Work>(link_, std::move(call), title, sequence_);

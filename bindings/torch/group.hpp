@@ -56,6 +56,10 @@ public:
     void abort() override;
     void shutdown() override;
 
+    /* Of the operations that the calling thread submits, to any group: torch's calls have no argument
+     * for it. 0 until it is set. */
+    static thread_local int32_t priority;
+
     const std::shared_ptr<Link> &link() const
     {
         return link_;

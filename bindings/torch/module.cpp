@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* braid.torch._native: what braid/torch/__init__.py registers with torch.distributed. */
 #include <pthread.h>
+#include <utility>
 
 #include <torch/csrc/utils/pybind.h>
 #include <pybind11/chrono.h>
@@ -72,6 +73,9 @@ PYBIND11_MODULE(_native, m)
         .def("release", &Hold::release);
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
           py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+    m.def(
+        "set_priority", [](int32_t priority) { return std::exchange(Group::priority, priority); },
+        py::arg("priority"));
     m.def("hold", &hold, py::arg("backend"));
     m.def(
         "close_all", [](std::chrono::milliseconds grace) { Link::close_all(grace); },

@@ -59,6 +59,7 @@ void Operation::submit()
 
     options.struct_size = sizeof options;
     options.timeout_ms = milliseconds(call_.timeout);
+    options.priority = call_.priority;
     options.done = done;
     link_->began();
     for (size_t i = 0; i < n; i++) {

@@ -47,6 +47,7 @@ struct Call {
     /* copies that follow; in the thread that finds the end, without the interpreter's lock */
     std::function<void()> then;
     std::chrono::milliseconds timeout{0};
+    int32_t priority = 0; /* as braid_options.priority */
     std::unique_ptr<braid_received> received; /* of any source: who has sent it */
 };
 

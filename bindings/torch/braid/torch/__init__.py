@@ -59,7 +59,11 @@ def _at_exit() -> None:
 
 dist.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
 
-from braid.torch.session import Session  # noqa: E402, which needs comm()
+from braid.torch.fsdp import FSDPPlan, fsdp_hook  # noqa: E402, these need comm()
+from braid.torch.hooks import DDPState, ddp_hook  # noqa: E402
+from braid.torch.session import Session  # noqa: E402
 from braid.torch.ssd import SSD  # noqa: E402
+from braid.torch.timeline import merge_traces, trace  # noqa: E402
+from braid.torch.urgency import priority  # noqa: E402
 
-__all__ = ["SSD", "Session", "comm"]
+__all__ = ["DDPState", "FSDPPlan", "SSD", "Session", "comm", "ddp_hook", "fsdp_hook", "merge_traces", "priority", "trace"]
