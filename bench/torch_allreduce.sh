@@ -6,7 +6,6 @@ here=$(dirname "$(realpath "$0")")
 build=$(realpath "${BRAID_BUILD:-$here/../build/release}")
 rounds=7 ms=60 ranks="2 4" transports="shm veth" backends="gloo braid" json='' overheads=5
 sizes="8 64 512 4096 32768 65536 262144 1048576 4194304 16777216 67108864 268435456"
-python=${PYTHON:-python3}
 
 usage() {
     cat << END
@@ -20,14 +19,15 @@ Usage: bench/torch_allreduce.sh [options]
   --overheads N              rounds of 8 bytes in C and in PyTorch by turns (default $overheads)
   --quick                    fewer rounds and sizes: a minute
   --json FILE                all figures
-PYTHON names a Python with torch, BRAID_BUILD the build directory (default build/release) with braid.torch in it. TCP needs root, for network namespaces.
+PYTHON names a Python with torch (default build/torch/bin/python), BRAID_BUILD the build directory (default build/release) with braid.torch in it. TCP needs root, for network namespaces.
 END
 }
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 [[ " $* " != *" --quick "* ]] || { rounds=3 ms=20 overheads=2 sizes="8 4096 65536 1048576 16777216"; }
 take_options "rounds ms ranks transports backends sizes overheads json quick!" "$@"
-export OMP_NUM_THREADS=1 PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
+# shellcheck source=bench/lib/torch.sh
+. "$here/lib/torch.sh"
 # shellcheck source=bench/lib/hosts.sh
 . "$here/lib/hosts.sh"
 
@@ -43,12 +43,13 @@ on() {
     "${how[@]}" timeout 300 "$@" 2> "$work/words" || { cat "$work/words" >&2; exit 1; }
 }
 
-# Blocking all-reduces of 8 bytes, the C program and PyTorch in jobs by turns; and PyTorch with its own back end that does nothing.
+# Blocking all-reduces of 8 bytes, the C program and PyTorch in jobs by turns; PyTorch's own back end that does nothing; and without its flight recorder.
 overhead() { # TRANSPORT RANKS
     local round
     for ((round = 0; round < overheads; round++)); do
         on "$1" "$2" "$build/bench/python_floor" 8 | sed "s/^8 /$1 $2 8 C /"
         on "$1" "$2" "$python" "$here/torch_allreduce.py" "$ms" 3 braid,fake 8 | sed "s/^8 braid/$1 $2 8 torch/; s/^8 fake/$1 $2 8 nothing/"
+        TORCH_FR_BUFFER_SIZE=0 on "$1" "$2" "$python" "$here/torch_allreduce.py" "$ms" 3 braid 8 | sed "s/^8 braid/$1 $2 8 unrecorded/"
     done
 }
 
@@ -84,9 +85,9 @@ for (transport, ranks), sizes in got.items():
         ratio = f"{median['gloo'] / median['braid']:.2f}" if {"gloo", "braid"} <= set(median) else ""
         print(f"| {human(size)} | {' | '.join(short(median[name]) for name in backends)} | {ratio} |")
     if "C" in sizes.get(8, {}):
-        c, torch, nothing = (statistics.median(sizes[8][name]) for name in ("C", "torch", "nothing"))
-        print(f"\n8 bytes, {transport}, {ranks} ranks: {c:.2f} us in C, {torch:.2f} us in PyTorch, {torch - c:.2f} us more; "
-              f"PyTorch's back end that does nothing takes {nothing:.2f} us.")
+        c, torch, unrecorded, nothing = (statistics.median(sizes[8][name]) for name in ("C", "torch", "unrecorded", "nothing"))
+        print(f"\n8 bytes, {transport}, {ranks} ranks: {c:.2f} us in C, {torch:.2f} us in PyTorch, {torch - c:.2f} us more; without PyTorch's flight recorder "
+              f"(TORCH_FR_BUFFER_SIZE=0) {unrecorded:.2f} us, {unrecorded - c:.2f} us more. PyTorch's back end that does nothing takes {nothing:.2f} us.")
 if sys.argv[3]:
     json.dump(figures, open(sys.argv[3], "w"), indent=1)
 END

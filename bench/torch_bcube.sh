@@ -6,7 +6,6 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 build=$(realpath "${BRAID_BUILD:-$here/../build/release}")
 shape=3,2 rate=100mbit sizes="8 65536 1048576 4194304 16777216" rounds=3 ms=300 models="vgg" json=''
-python=${PYTHON:-python3}
 
 usage() {
     cat << END
@@ -19,13 +18,15 @@ Usage: bench/torch_bcube.sh [options]
   --models "..."     of torch_models.py that DistributedDataParallel trains, small batches (default $models); "": none
   --quick            fewer sizes and rounds: a minute
   --json FILE        all figures
-PYTHON names a Python with torch, BRAID_BUILD the build directory (default build/release) with braid.torch in it. Needs root, for network namespaces.
+PYTHON names a Python with torch (default build/torch/bin/python), BRAID_BUILD the build directory (default build/release) with braid.torch in it. Needs root, for network namespaces.
 END
 }
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 [[ " $* " != *" --quick "* ]] || { sizes="65536 4194304" rounds=1 models=''; }
 take_options "shape rate sizes ms rounds models json quick!" "$@"
+# shellcheck source=bench/lib/torch.sh
+. "$here/lib/torch.sh"
 [[ $(id -u) == 0 ]] || { echo "needs root for network namespaces: run it with sudo" >&2; exit 2; }
 name=tbc$$ work=$(mktemp -d) begin=$SECONDS
 trap '"$build/braid" bcube down --name "$name" > /dev/null; rm -rf "$work"' EXIT
@@ -43,7 +44,7 @@ for space in $(ip netns list | awk -v name="$name-h" 'index($1, name) == 1 {prin
     # shellcheck disable=SC2086 # the route's words
     ip -n "$space" route replace $route dev mgmt0 congctl cubic
 done
-export OMP_NUM_THREADS=1 PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} GLOO_SOCKET_IFNAME=mgmt0 BRAID_TCP_CONGESTION=cubic
+export GLOO_SOCKET_IFNAME=mgmt0 BRAID_TCP_CONGESTION=cubic
 
 # in_cube COMMAND...: a rank on each host.
 in_cube() {

@@ -56,7 +56,7 @@ class Session:
 
         self.model, self.loss = model, loss
         self.optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM)
-        self.session = braid.torch.Session(model, self.optimizer, group=group, bucket_bytes=bucket_bytes)
+        self.session = braid.torch.Session(model, self.optimizer, group=group, bucket_bytes=bucket_bytes, broadcast_buffers=False)
 
     def iterate(self, inputs, targets):
         self.optimizer.zero_grad()

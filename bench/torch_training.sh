@@ -6,7 +6,6 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 build=$(realpath "${BRAID_BUILD:-$here/../build/release}")
 ranks="2 4" rates="100mbit 1gbit" nics=2 models="resnet vgg gpt lstm" ratios="0.1 1" ways="gloo ddp hook bf16 session" rounds=3 iterations=4 bucket=500000 json=''
-python=${PYTHON:-python3}
 
 usage() {
     cat << END
@@ -22,14 +21,15 @@ Usage: bench/torch_training.sh [options]
   --bucket BYTES       of DistributedDataParallel's buckets: 25 MiB, scaled as the networks are (default $bucket)
   --quick              two networks, 2 ranks, one round: a minute
   --json FILE          all figures
-PYTHON names a Python with torch, BRAID_BUILD the build directory (default build/release) with braid.torch in it. Needs root, for network namespaces.
+PYTHON names a Python with torch (default build/torch/bin/python), BRAID_BUILD the build directory (default build/release) with braid.torch in it. Needs root, for network namespaces.
 END
 }
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 [[ " $* " != *" --quick "* ]] || { ranks=2 models="vgg gpt" rounds=1; }
 take_options "ranks rates nics models ratios ways rounds iterations bucket json quick!" "$@"
-export OMP_NUM_THREADS=1 PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH}
+# shellcheck source=bench/lib/torch.sh
+. "$here/lib/torch.sh"
 # shellcheck source=bench/lib/hosts.sh
 . "$here/lib/hosts.sh"
 

@@ -21,7 +21,7 @@ def draw(count, random):
     classes = torch.randint(CLASSES, (count,), generator=random)
     moves = torch.randint(SIDE, (count, 2), generator=random).tolist()
     moved = torch.stack([PATTERNS[c].roll(move, (1, 2)) for c, move in zip(classes, moves)])
-    return moved + 2 * torch.randn(moved.shape, generator=random), classes
+    return moved + torch.randn(moved.shape, generator=random), classes
 
 
 def network():
@@ -42,7 +42,7 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(0)  # the first weights are the same on all ranks
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     if options.session:
         session = braid.torch.Session(model, optimizer)
     else:
