@@ -259,6 +259,17 @@ static void sleep_until(uint64_t then)
         ;
 }
 
+/* At rank 0: its store cannot take even its own connection. Files that are closed later would help
+ * this job, but the one that opened too many has to hear of it. */
+static bool is_starved(const struct br_store *store)
+{
+    struct br_store_counters counters = {0};
+
+    if (store->server)
+        br_store_server_counters(store->server, &counters);
+    return counters.starved;
+}
+
 static int store_join(struct br_store *store, const struct br_environment *environment,
                       const struct br_secret *secret, uint64_t deadline)
 {
@@ -273,6 +284,9 @@ static int store_join(struct br_store *store, const struct br_environment *envir
             return 0;
         if (store->store_failed || !is_passing(rc))
             return rc;
+        if (is_starved(store))
+            return br_error(EMFILE, "rank 0 has no file descriptor left for its store: raise the "
+                                    "limit (`ulimit -n`), or use fewer groups at once");
         if (now >= deadline)
             return br_error_prefix(-ETIMEDOUT, "no store of rank 0 at %s after %u s; %s? ",
                                    store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC),

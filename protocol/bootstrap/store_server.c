@@ -45,7 +45,7 @@ struct br_store_server {
     struct br_store_connection **polled; /* beside polls */
     _Atomic uint64_t linger;             /* ns, from the moment of stopping */
     struct {
-        _Atomic uint64_t accepted, refused, malformed, timed_out, pushed_out;
+        _Atomic uint64_t accepted, refused, malformed, timed_out, pushed_out, starved;
     } counters;
 };
 
@@ -213,8 +213,13 @@ static void accept_some(struct br_store_server *server, uint64_t now)
         int fd = accept4(server->listen_fd, (struct sockaddr *)&address, &bytes,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+            br_log_limited(&server->drops, now, BR_LOG_WARN,
+                           "store: ranks cannot connect: %s; does `ulimit -n` allow enough files?",
+                           strerror(errno));
+            atomic_fetch_add(&server->counters.starved, 1);
             server->accept_again = now + ACCEPT_PAUSE;
+        }
         if (fd < 0)
             return;
         br_socket_tune(fd);
@@ -432,5 +437,6 @@ void br_store_server_counters(const struct br_store_server *server, struct br_st
         .malformed = atomic_load(&server->counters.malformed),
         .timed_out = atomic_load(&server->counters.timed_out),
         .pushed_out = atomic_load(&server->counters.pushed_out),
+        .starved = atomic_load(&server->counters.starved),
     };
 }

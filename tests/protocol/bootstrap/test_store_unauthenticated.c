@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -164,6 +165,30 @@ static void store_request__two_at_once(void **state)
     store_says(&store_ranks[0], ECONNRESET, "rank 1 (process 4711 on byhand)");
 }
 
+/* ---- what the process lacks ------------------------------------------------------------------ */
+
+/* Rank 0 has two descriptors for the store and one for its own connection, but none to take it. */
+static void store_open__no_file_descriptors_left(void **state)
+{
+    struct rlimit before, few;
+    int next;
+
+    (void)state;
+    store_make(2);
+    store_ranks[0].environment.init_timeout = 1 * BR_SEC;
+    next = dup(STDERR_FILENO);
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)next + 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    store_start(0, 1);
+    store_finish(0, 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    store_says(&store_ranks[0], EMFILE, "rank 0|ulimit -n");
+}
+
 /* ---- ports of others ------------------------------------------------------------------------- */
 
 static void store_open__port_is_taken(void **state)
@@ -320,6 +345,7 @@ int main(void)
         cmocka_unit_test(store_open__requests_without_proof),
         cmocka_unit_test(store_open__a_hello_of_another_version),
         cmocka_unit_test(store_request__two_at_once),
+        cmocka_unit_test(store_open__no_file_descriptors_left),
         cmocka_unit_test(store_open__port_is_taken),
         cmocka_unit_test(store_open__another_server),
         cmocka_unit_test(store_open__a_long_answer_before_the_proof),
