@@ -357,6 +357,8 @@ static void parameters_set_beginning(struct braid_parameters *p)
         struct br_parameters_layer *l = &p->layers[i];
 
         l->next_rate = (struct br_update_sgd){o->rate, o->momentum, o->decay};
+        snprintf(l->push_title, sizeof l->push_title, "push layer %u", i);
+        snprintf(l->pull_title, sizeof l->pull_title, "pull layer %u", i);
         for (uint32_t j = 0; j < BR_PARAMETERS_RATES; j++)
             l->rates[j] = l->next_rate;
     }

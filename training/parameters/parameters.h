@@ -50,6 +50,7 @@ struct br_parameters_layer {
     uint64_t requested;
     uint64_t iteration; /* in which it was handed over */
     bool pulling;       /* receives of a pull are posted */
+    char push_title[24], pull_title[24]; /* in the timeline */
     /* braid_parameters_set_rate(), the program's; and what counted in the last iterations, by their
      * number: written before the push, read by our thread. `latest` is asgd's, whose servers see
      * pushes of iterations that this rank has not reached */

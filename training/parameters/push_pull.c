@@ -63,8 +63,12 @@ static int32_t push_pull_priority(const struct braid_parameters *p, uint32_t sli
 static struct braid_options push_pull_options(const struct braid_parameters *p, uint32_t slice,
                                               bool pull, int32_t urgent)
 {
-    return (struct braid_options){
-        .priority = p->options.priority + urgent, .tag = 2 * slice + pull, .timeout_ms = INT_MAX};
+    const struct br_parameters_layer *l = &p->layers[p->shards.list[slice].layer];
+
+    return (struct braid_options){.priority = p->options.priority + urgent,
+                                  .tag = 2 * slice + pull,
+                                  .timeout_ms = INT_MAX,
+                                  .title = pull ? l->pull_title : l->push_title};
 }
 
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
