@@ -58,6 +58,68 @@ def test_arguments__are_refused_and_the_group_goes_on():
     assert job(2, body) == [[2.0] * 3] * 2
 
 
+# ---- tensors ---------------------------------------------------------------------------------------------------------------------------------
+
+def test_tensors__of_no_elements_and_of_no_dimension():
+    def body(rank):
+        def none(): return torch.zeros(0, 3)
+        dist.all_reduce(none())
+        dist.broadcast(none(), 1)
+        dist.reduce(none(), 1)
+        dist.all_gather([none(), none()], none())
+        dist.all_gather_into_tensor(none(), none())
+        dist.reduce_scatter_tensor(none(), none())
+        dist.all_to_all_single(none(), none())
+        dist.gather(none(), [none(), none()] if rank == 0 else None)
+        dist.scatter(none(), [none(), none()] if rank == 0 else None)
+        (dist.send if rank == 0 else dist.recv)(none(), 1 - rank)
+        got = torch.zeros(3 * rank)
+        dist.all_to_all_single(got, torch.arange(3. * (1 - rank)), [3 * rank, 0], [0, 3 * (1 - rank)])
+        x, y, rows, part = torch.tensor(1.5 + rank), torch.tensor(rank), torch.zeros(2), torch.tensor(0.)
+        dist.all_reduce(x)
+        dist.broadcast(y, 1)
+        dist.all_gather_into_tensor(rows, torch.tensor(float(rank)))
+        out = [torch.tensor(0.), torch.tensor(0.)]
+        dist.all_gather(out, torch.tensor(float(rank)))
+        dist.reduce_scatter(part, [torch.tensor(1.), torch.tensor(2.)])
+        return got.tolist(), x.item(), y.item(), rows.tolist(), [o.item() for o in out], part.item()
+    assert job(2, body) == [([], 4.0, 1, [0.0, 1.0], [0.0, 1.0], 2.0), ([0.0, 1.0, 2.0], 4.0, 1, [0.0, 1.0], [0.0, 1.0], 4.0)]
+
+
+def test_tensors__that_need_gradients_or_lie_in_each_other():
+    def body(rank):
+        p = torch.nn.Parameter(torch.full((3,), float(rank)))
+        dist.all_reduce(p)
+        dist.broadcast(p * 2, 1)
+        rows = torch.zeros(2, 4)
+        rows[rank] = rank + 1
+        dist.all_gather_into_tensor(rows, rows[rank])
+        for of_list in (False, True):
+            other = torch.zeros(2, 4)
+            other[1 - rank] = rank + 1  # lies where the other's comes to
+            try:
+                dist.all_gather(list(other), other[1 - rank]) if of_list else dist.all_gather_into_tensor(other, other[1 - rank])
+            except RuntimeError as error:
+                assert "overlap" in str(error)
+            else:
+                assert torch.equal(rows, other)
+        ends = []
+        for at in (rank, 1 - rank):
+            whole = torch.arange(8.) + rank
+            try:
+                dist.reduce_scatter_tensor(whole[4 * at:4 * at + 4], whole)
+                ends.append(whole[4 * at:4 * at + 4].tolist())
+            except RuntimeError as error:
+                assert "overlap" in str(error) and at != rank
+        assert len(ends) == 1 or ends[0] == ends[1]
+        exchanged = torch.arange(8.) + 10 * rank
+        dist.all_to_all_single(exchanged, exchanged)
+        return p.tolist(), rows.tolist(), ends[0], exchanged.tolist()
+    rows = [[1.0] * 4, [2.0] * 4]
+    assert job(2, body) == [([1.0] * 3, rows, [1.0, 3.0, 5.0, 7.0], [0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.0, 13.0]),
+                            ([1.0] * 3, rows, [9.0, 11.0, 13.0, 15.0], [4.0, 5.0, 6.0, 7.0, 14.0, 15.0, 16.0, 17.0])]
+
+
 # ---- ranks that disagree ---------------------------------------------------------------------------------------------------------------------
 
 def _order(rank):
@@ -73,6 +135,7 @@ DISAGREE = {
     "types": lambda rank: dist.all_reduce(torch.ones(4, dtype=(torch.float32, torch.int32)[rank])),
     "reductions": lambda rank: dist.all_reduce(torch.ones(4), (dist.ReduceOp.SUM, dist.ReduceOp.MAX)[rank]),
     "order": _order,
+    "splits": lambda rank: dist.all_to_all_single(torch.zeros(4), torch.ones(4), [1 + rank, 3 - rank], [2, 2]),
 }
 
 
