@@ -39,9 +39,14 @@ def test_session__unused_and_options(comm):
         session.step()
         session.gradients[1][:] = comm.rank
         session.ready(1)
+        with pytest.raises(braid.Error, match="comes first"):
+            session.test(1)  # travels with layer 0
         with pytest.raises(braid.Error, match=r"layer 1 \(fc\)"):
             session.ready(1)
         session.unused()
+        while not session.test(0):
+            pass
+        assert session.test(1)
         session.step()
         assert np.all(session.gradients[1] == 0.5) and not session.gradients[0].any()
         assert session.groups() == [0]

@@ -360,6 +360,29 @@ def test_session__any_order_of_layers(comm, group):
 
 
 @two
+def test_session__a_layer_waits_for_its_own_gradient_only(comm):
+    """Rank 1 keeps its gradient of the first layer back until rank 0 has gone through optimizer.step() and the forward pass of the last layer."""
+    model = mlp()
+    optimizer = sgd(model.parameters())
+    with Session(model, optimizer, comm=comm, policy="layerwise") as session:
+        plain(model, optimizer, comm, 0)
+        session.synchronize()
+        first, last = (model[i].weight.detach().clone() for i in (0, 4))
+        word = torch.zeros(1)
+        if comm.rank == 1:
+            hold = model[0].weight.register_hook(lambda gradient: comm.recv(word, 0))
+        plain(model, optimizer, comm, 1)
+        if comm.rank == 0:
+            model[4](torch.zeros(1, 20))
+            assert not torch.equal(last, model[4].weight) and torch.equal(first, model[0].weight)
+            comm.send(word, 1)
+        else:
+            hold.remove()
+        session.synchronize()
+        assert not torch.equal(first, model[0].weight)
+
+
+@two
 def test_session__several_types(comm, group):
     """bfloat16 and float32 in one session: all travel as float32."""
     model = mlp()

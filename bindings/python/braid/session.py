@@ -83,6 +83,11 @@ class Session:
         while not done[0]:
             check(lib.braid_gradient_test(self._session, layer, SLICE_MS, done))
 
+    def test(self, layer: int) -> bool:
+        """Is it, by now? Does not wait."""
+        check(lib.braid_gradient_test(self._session, layer, 0, self._done))
+        return bool(self._done[0])
+
     def step(self) -> None:
         """Ends an iteration: waits for all gradients that nobody has waited for. Now and then it plans anew."""
         check(lib.braid_session_step(self._session))

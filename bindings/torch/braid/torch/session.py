@@ -337,9 +337,11 @@ class Session:
                     slot.param.grad = None  # as if there had been no communication
         return used
 
-    def _apply(self, layers: List[Layer]) -> None:
-        """Steps pending layers."""
+    def _apply(self, layers: List[Layer], first: Optional[Layer] = None) -> None:
+        """Steps pending layers. first: the one whose forward pass is next, as the session learns by waiting for it last."""
         used = [slot for layer in layers for slot in self._arrive(layer)]
+        if first is not None:
+            self._session.wait(first.index)
         params: List[List[Any]] = [[] for _ in self._settings]
         kept = []
         for slot in used:
@@ -409,13 +411,25 @@ class Session:
             self._finish()  # evaluation may take other ways, as a Transformer's does, which calls no forward of its linear layers
         elif self._owes_step and self._state != BACKWARD:
             for layer in self._needed(module):
-                if layer.pending:  # with those that have come with it
-                    self._apply([other for other in self._groups[layer.group] if other.pending and other is not layer] + [layer])
+                if layer.pending:
+                    self._apply(self._come(layer), layer)
                 elif layer.module is module:
                     self._session.wait(layer.index)  # it is there; the session learns that its forward pass begins
         if self._any_stale:
             for layer in self._needed(module):
                 layer.stale = False
+
+    def _come(self, layer: Layer) -> List[Layer]:
+        """Waits for a layer. Returns the pending layers that have come by then: those that travelled with it, and those behind it. They are stepped by one call of the
+        optimizer, whose cost does not depend on how much it steps: on a fast network one call an iteration is left."""
+        self._session.wait(layer.index)
+        come = []
+        for group in self._groups[layer.group :]:
+            some = [other for other in group if other.pending]
+            if some and not self._session.test(some[0].index):
+                break
+            come += some
+        return come
 
     def _needed(self, module: Module) -> List[Layer]:
         if not self._needs:
