@@ -104,7 +104,7 @@ def test_same_as_gloo(groups, size, backward, arguments):
 
 
 @pytest.mark.parametrize("compress", WIRES)
-@pytest.mark.parametrize("backward", [plain, accumulated, sideways])
+@pytest.mark.parametrize("size, backward", [(2, plain), (3, plain), (2, accumulated), (2, sideways)], indirect=["size"])
 def test_compressed(groups, size, backward, compress):
     """Training goes where it goes without compression."""
     group, side = groups["braid", size], backward is sideways
@@ -129,7 +129,7 @@ def error_of_mean(group: Any, state: braid.torch.DDPState, steps: int, backward:
 
 
 @pytest.mark.parametrize("compress", WIRES)
-@pytest.mark.parametrize("backward", [plain, accumulated])
+@pytest.mark.parametrize("size, backward", [(2, plain), (3, plain), (2, accumulated)], indirect=["size"])
 def test_error_feedback(groups, size, backward, compress):
     """With it the error of the mean is that of one rounding by the number of steps, through the buckets' change behind the first; without it stays."""
     rounding, group = torch.finfo(WIRES[compress]).eps / 2, groups["braid", size]
@@ -189,6 +189,7 @@ def test_checkpoint(groups, size, by):
     assert again.state_dict()["residuals"] == []
 
 
+@pytest.mark.parametrize("size", [2], indirect=True)
 def test_overflow_leaves_no_trace(groups, size):
     """Infinities and NaNs are shown to all, as a gradient scaler wants it, and are gone in the next iteration."""
     group = groups["braid", size]
@@ -201,6 +202,7 @@ def test_overflow_leaves_no_trace(groups, size):
     assert all(torch.isfinite(parameter.grad).all() for parameter in ddp.parameters())
 
 
+@pytest.mark.parametrize("size", [2], indirect=True)
 def test_other_types_stay(groups, size):
     """Gradients that are of 16 bits already travel as they are."""
     group = groups["braid", size]

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
-from braid.torch.urgency import memory, priority
+from braid.torch.urgency import Pool, priority
 
 
 def _backward() -> int:
@@ -40,7 +40,7 @@ class _Comm:
     def allocate(self, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         """A flat buffer of a collective. Its group is known from the first call on; before that it is ordinary memory."""
         group = self._plan.group
-        return torch.empty(*size, dtype=dtype, device=device) if group is None else memory(group, int(size[0]), dtype, device)
+        return torch.empty(*size, dtype=dtype, device=device) if group is None else self._plan.pool.take(group, int(size[0]), dtype, device)
 
 
 class _Gather(_Comm):
@@ -81,6 +81,7 @@ class FSDPPlan:
         if prefetch < 0:
             raise ValueError(f"fsdp_hook: prefetch is {prefetch}; it is at least 0")
         self.group: Any = None  # of the collectives
+        self.pool = Pool()  # their buffers
         self.order: List[int] = []  #: numbers of the modules, as they were used in the last forward pass
         self._prefetch = prefetch
         self._modules: List[Any] = []  # one for each group of weights that travels as one
@@ -198,7 +199,7 @@ def fsdp_hook(model: Any, optimizer: Any = None, *, prefetch: int = 1) -> FSDPPl
       operation is waited for as without: with a reduce_dtype that is not the gradients', gradients that are accumulated in more than one
       synchronised pass, replicas (HSDP), all-reduce hooks and post-accumulate hooks.)
     - Priorities: weights before gradients; among weights what is used first, among gradients those of the layers that the next forward pass uses first.
-    - Buffers are in memory of braid_alloc(), which ranks of a host read in place.
+    - Buffers are in memory of braid_alloc(), which ranks of a host read in place, and are kept: as much as was in use at once.
     - With `optimizer`, the first weights of the next forward pass are gathered as soon as its step() ends. Then nothing else may change weights before
       that pass, but load_state_dict() of the model, which drops what was gathered.
 
