@@ -383,6 +383,20 @@ def test_session__a_layer_waits_for_its_own_gradient_only(comm):
 
 
 @two
+@pytest.mark.parametrize("overlap", [True, False])
+def test_session__compiled(comm, overlap):
+    def losses(compiled):
+        torch.manual_seed(7)
+        model = mlp()
+        optimizer = sgd(model.parameters())
+        with Session(model, optimizer, comm=comm, overlap=overlap):
+            called = torch.compile(model, backend="aot_eager") if compiled else model
+            return [plain(called, optimizer, comm, i) for i in range(5)]
+
+    assert losses(True) == losses(False)
+
+
+@two
 def test_session__several_types(comm, group):
     """bfloat16 and float32 in one session: all travel as float32."""
     model = mlp()

@@ -54,17 +54,27 @@ def _travelling(session: "Session") -> type:
     return Travelling
 
 
+_compiler = getattr(torch, "compiler", None)
+_is_compiling = getattr(_compiler, "is_compiling", lambda: True)
+
+
+def _untraced(function: Any) -> Any:
+    """torch.compile calls it between two graphs: traced, it would be done once and for all. Costs some us, so nobody else calls it."""
+    return _compiler.disable(function) if hasattr(_compiler, "disable") else function
+
+
 class _Hook:
     """A method of the session as a hook of a module. A copy of the module has one without a session, which does nothing; so has one that is unpickled."""
 
-    __slots__ = ("session", "method")
+    __slots__ = ("session", "method", "untraced")
 
     def __init__(self, session: Optional["Session"] = None, method: str = "") -> None:
-        self.session, self.method = session, method
+        self.session, self.method = session, getattr(session, method) if session is not None else None
+        self.untraced = _untraced(self.method) if session is not None else None
 
     def __call__(self, *args: Any) -> None:
-        if self.session is not None:
-            getattr(self.session, self.method)(*args)
+        if self.method is not None:
+            (self.untraced if _is_compiling() else self.method)(*args)
 
     def __deepcopy__(self, memo: Any) -> "_Hook":
         return _Hook()
