@@ -64,6 +64,7 @@ function(br_add_torch)
     # torch's libraries are loaded by `import torch`, which comes before; braid's lies beside the Python package, or in the prefix.
     set_target_properties(braid_torch PROPERTIES PREFIX "" OUTPUT_NAME _native LIBRARY_OUTPUT_DIRECTORY ${package}
         CXX_STANDARD ${torch_standard} CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden
+        UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0 # torch's headers take the most of the time
         INSTALL_RPATH "$ORIGIN/..;$ORIGIN/${to_library}")
     file(MAKE_DIRECTORY ${package})
     foreach(module IN LISTS modules)

@@ -16,11 +16,11 @@ def autoload() -> None:
     from torch import distributed
 
     if distributed.is_available() and not hasattr(distributed.Backend, "_ensure_backend_registered"):
-        distributed.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
+        distributed.Backend.register_backend("braid", _create, extended_api=True, devices=["cpu", "cuda"])
 
 
-def _create(store, rank, size, timeout):
+def _create(of, options):
     """The creator of a group in place of braid.torch's own, which takes the name over when it is imported."""
     import braid.torch
 
-    return braid.torch._create(store, rank, size, timeout)
+    return braid.torch._create(of, options)

@@ -20,6 +20,9 @@ struct Span {
     braid_type type;
 };
 
+/* Displacements of the vector forms: one block behind the other. */
+constexpr const size_t *PACKED = nullptr;
+
 /* braid's type of values that are combined; false: braid has none. */
 inline bool find_type(at::ScalarType from, braid_type &type)
 {
@@ -78,7 +81,7 @@ inline bool find_type(at::ScalarType from, braid_type &type)
     return true;
 }
 
-/* The elements of a dense, contiguous tensor that are combined. */
+/* The elements of a dense tensor that are combined. */
 inline Span values(const at::Tensor &tensor)
 {
     braid_type type;
@@ -88,8 +91,8 @@ inline Span values(const at::Tensor &tensor)
     return {tensor.data_ptr(), static_cast<size_t>(tensor.numel()), type};
 }
 
-/* The elements of a dense, contiguous tensor that are only moved: of any type, as bytes where braid
- * does not know it. */
+/* The elements of a dense tensor that are only moved: of any type, as bytes where braid does not
+ * know it. */
 inline Span contents(const at::Tensor &tensor)
 {
     const size_t count = static_cast<size_t>(tensor.numel());
@@ -162,18 +165,13 @@ inline void check_tensors(const char *call, at::ArrayRef<at::Tensor> tensors)
     }
 }
 
-/* Also of one type and size each. */
-inline void check_alike(const char *call, at::ArrayRef<at::Tensor> tensors, const at::Tensor &like)
+/* The type that they all have. */
+inline void check_types(const char *call, at::ArrayRef<at::Tensor> tensors, at::ScalarType type)
 {
-    for (const at::Tensor &tensor : tensors) {
-        if (tensor.scalar_type() != like.scalar_type())
-            refuse(call, std::string("invalid tensor type (expected ") +
-                             c10::toString(like.scalar_type()) + ", got " +
-                             c10::toString(tensor.scalar_type()) + ")");
-        if (tensor.sizes() != like.sizes())
-            refuse(call, "invalid tensor size (expected " + c10::str(like.sizes()) + ", got " +
-                             c10::str(tensor.sizes()) + ")");
-    }
+    for (const at::Tensor &tensor : tensors)
+        if (tensor.scalar_type() != type)
+            refuse(call, std::string("invalid tensor type (expected ") + c10::toString(type) +
+                             ", got " + c10::toString(tensor.scalar_type()) + ")");
 }
 
 /* The one tensor of calls that c10d gives a list for the days of several GPUs a process. */
@@ -183,6 +181,12 @@ inline at::Tensor &only(const char *call, std::vector<at::Tensor> &tensors)
         refuse(call, "requires a single-element tensor list");
     check_tensor(call, tensors[0]);
     return tensors[0];
+}
+
+/* The memory of a dense tensor, in the order in which it lies there. */
+inline at::Tensor line(const at::Tensor &tensor)
+{
+    return tensor.is_contiguous() ? tensor.view(-1) : tensor.as_strided({tensor.numel()}, {1});
 }
 
 } // namespace braid_torch

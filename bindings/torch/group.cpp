@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of a process group, and how its calls are submitted. */
 #include "group.hpp"
 #include "convert.hpp"
 
 namespace braid_torch
 {
 
-Group::Group(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-             std::chrono::milliseconds timeout)
-    : Backend(rank, size), link_(Link::join(store, rank, size, timeout)), timeout_(timeout)
+Group::Group(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+             c10::intrusive_ptr<GroupOptions> options)
+    : Backend(rank, size), options_(std::move(options)),
+      link_(Link::join(store, rank, size, options_->timeout))
 {
     init();
 }
@@ -17,21 +19,14 @@ Group::~Group()
     link_->close();
 }
 
-/* ---- submission ------------------------------------------------------------------------------ */
-
-thread_local int32_t Group::priority = 0;
-
-WorkPtr Group::run(Call call, const char *title, std::chrono::milliseconds timeout)
+c10::intrusive_ptr<c10d::Backend::Options> Group::getBackendOptions()
 {
-    std::lock_guard<std::mutex> guard(order_);
+    return options_;
+}
 
-    call.timeout = timeout == c10d::kUnsetTimeout ? timeout_ : timeout;
-    call.priority = priority;
-    if (!c10d::isP2POp(call.type))
-        sequence_++;
-    auto work = c10::make_intrusive<Work>(link_, std::move(call), title, sequence_);
-    work->operation()->submit();
-    return work;
+void Group::setSequenceNumberForGroup()
+{
+    /* they begin with 0 on all ranks */
 }
 
 uint64_t Group::getSequenceNumberForGroup()
@@ -43,7 +38,7 @@ uint64_t Group::getSequenceNumberForGroup()
 void Group::setTimeout(std::chrono::milliseconds timeout)
 {
     std::lock_guard<std::mutex> guard(order_);
-    timeout_ = timeout;
+    options_->timeout = timeout;
 }
 
 void Group::abort()
@@ -56,183 +51,140 @@ void Group::shutdown()
     link_->close();
 }
 
-/* ---- collectives ----------------------------------------------------------------------------- */
-
-WorkPtr Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
+bool Group::supportsTensorAlloc(c10::DeviceIndex device)
 {
-    const at::Tensor &tensor = only("broadcast", tensors);
-    const Span span = contents(tensor);
-    const int root = static_cast<int>(options.rootRank);
-    Call call;
-
-    if (root < 0 || root >= size_)
-        refuse("broadcast", "invalid root rank: " + std::to_string(root));
-    call.name = "broadcast";
-    call.type = OpType::BROADCAST;
-    call.inputs = tensors;
-    call.outputs = {tensors};
-    call.parts.push_back([=](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_broadcast(comm, span.data, span.data, span.count, span.type, root, o, op);
-    });
-    return run(std::move(call), "braid:broadcast", options.timeout);
+    return device < 0; /* the CPU, which has no index */
 }
 
-WorkPtr Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
+at::Tensor Group::allocateTensor(long count, at::TensorOptions options)
 {
-    const at::Tensor &tensor = only("allreduce", tensors);
-    const Span span = values(tensor);
-    const braid_reduction reduction = reduction_of(options.reduceOp, tensor.scalar_type());
-    Call call;
-
-    call.name = "all_reduce";
-    call.type = OpType::ALLREDUCE;
-    call.inputs = tensors;
-    call.outputs = {tensors};
-    call.parts.push_back([=](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_allreduce(comm, span.data, span.data, span.count, span.type, reduction, o, op);
-    });
-    return run(std::move(call), "braid:all_reduce", options.timeout);
+    return link_->allocate(count, options);
 }
 
-WorkPtr Group::_allgather_base(at::Tensor &output, at::Tensor &input,
-                               const c10d::AllgatherOptions &options)
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+bool Group::supportsSplitting() const
 {
-    Call call;
-
-    check_tensors("_allgather_base", {output, input});
-    TORCH_CHECK(output.numel() == input.numel() * size_,
-                "Output tensor size must be equal to input tensor size times world size");
-    TORCH_CHECK(output.scalar_type() == input.scalar_type(),
-                "output tensor must have the same type as input tensor");
-    const Span to = contents(output), from = contents(input);
-    call.name = "all_gather";
-    call.type = OpType::_ALLGATHER_BASE;
-    call.inputs = {input};
-    call.outputs = {{output}};
-    call.parts.push_back([=](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_allgather(comm, from.data, to.data, from.count, from.type, o, op);
-    });
-    return run(std::move(call), "braid:_all_gather_base", options.timeout);
+    return true;
 }
 
-WorkPtr Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
-                         const c10d::AllgatherOptions &options)
+c10::intrusive_ptr<c10d::Backend>
+Group::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+             const c10::intrusive_ptr<c10d::Backend::Options> &options)
 {
-    const at::Tensor &input = only("allgather", inputs);
-    Call call;
+    const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+    auto given = c10::dynamic_intrusive_pointer_cast<GroupOptions>(options);
 
-    if (outputs.size() != 1 || outputs[0].size() != static_cast<size_t>(size_))
-        refuse("allgather", "requires one list of as many outputs as there are ranks");
-    check_tensors("allgather", outputs[0]);
-    check_alike("allgather", outputs[0], input);
-    const at::Tensor flat = at::empty({size_ * input.numel()}, input.options());
-    const Span to = contents(flat), from = contents(input);
-    call.name = "all_gather";
-    call.type = OpType::ALLGATHER;
-    call.inputs = inputs;
-    call.outputs = outputs;
-    call.kept = {flat};
-    call.parts.push_back([=](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_allgather(comm, from.data, to.data, from.count, from.type, o, op);
-    });
-    call.then = [flat, list = outputs[0]] {
-        for (size_t i = 0; i < list.size(); i++)
-            list[i].view(-1).copy_(flat.narrow(0, static_cast<int64_t>(i) * list[i].numel(), list[i].numel()));
-    };
-    return run(std::move(call), "braid:all_gather", options.timeout);
+    if (mine == ranks.end())
+        return nullptr;
+    if (!given) {
+        given = c10::make_intrusive<GroupOptions>(*options_);
+        if (options)
+            given->timeout = options->timeout;
+    }
+    return c10::make_intrusive<Group>(store->clone(), static_cast<int>(mine - ranks.begin()),
+                                      static_cast<int>(ranks.size()), std::move(given));
 }
 
-WorkPtr Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
-                                    const c10d::ReduceScatterOptions &options)
+c10d::ErrorType Group::getError()
 {
-    Call call;
+    switch (braid_comm_error(link_->comm())) {
+    case 0:
+        return c10d::ErrorType::SUCCESS;
+    case -ETIMEDOUT:
+        return c10d::ErrorType::TIMEOUT;
+    case -ECONNRESET:
+        return c10d::ErrorType::REMOTE_ERROR;
+    default:
+        return c10d::ErrorType::COMM_ERROR;
+    }
+}
+#endif
 
-    check_tensors("_reduce_scatter_base", {output, input});
-    TORCH_CHECK(input.numel() == output.numel() * size_,
-                "input tensor must be the same size as output size times world size");
-    TORCH_CHECK(output.scalar_type() == input.scalar_type(),
-                "input tensor must be the same type as the output tensor.");
-    const Span to = values(output), from = values(input);
-    const braid_reduction reduction = reduction_of(options.reduceOp, input.scalar_type());
-    call.name = "reduce_scatter";
-    call.type = OpType::_REDUCE_SCATTER_BASE;
-    call.inputs = {input};
-    call.outputs = {{output}};
-    call.parts.push_back([=](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_reduce_scatter(comm, from.data, to.data, to.count, to.type, reduction, o, op);
-    });
-    return run(std::move(call), "braid:_reduce_scatter_base", options.timeout);
+/* ---- submission ------------------------------------------------------------------------------ */
+
+thread_local int32_t Group::priority = 0;
+
+void Group::complete(Call &call, std::chrono::milliseconds timeout) const
+{
+    call.timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
+    call.priority = priority ? priority : options_->priority;
+    if (!options_->algorithm.empty() && !c10d::isP2POp(call.type))
+        call.algorithm = options_->algorithm.c_str();
 }
 
-WorkPtr Group::barrier(const c10d::BarrierOptions &options)
+WorkPtr Group::run(Call call, const char *title, std::chrono::milliseconds timeout)
 {
-    Call call;
+    std::lock_guard<std::mutex> guard(order_);
 
-    call.name = "barrier";
-    call.type = OpType::BARRIER;
-    call.parts.push_back([](braid_comm *comm, const braid_options *o, braid_op **op) {
-        return braid_barrier(comm, o, op);
-    });
-    return run(std::move(call), "braid:barrier", options.timeout);
+    complete(call, timeout);
+    if (coalescing_ == std::this_thread::get_id()) {
+        recorded_.push_back(std::move(call));
+        return c10::make_intrusive<Recorded>(rank_, recorded_.back().type);
+    }
+    return run_ordered(std::move(call), title);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-WorkPtr Group::send(Tensors &tensors, int peer, int tag)
+WorkPtr Group::run_ordered(Call call, const char *title)
 {
-    const at::Tensor &tensor = only("send", tensors);
-    Call call;
-
-    call.name = "send";
-    call.type = OpType::SEND;
-    call.inputs = tensors;
-    call.outputs = {tensors};
-    call.parts.push_back([=, data = tensor.data_ptr(), bytes = tensor.nbytes()](
-                             braid_comm *comm, const braid_options *o, braid_op **op) {
-        struct braid_options tagged = *o;
-        tagged.tag = static_cast<uint32_t>(tag);
-        return braid_send(comm, data, bytes, peer, &tagged, op);
-    });
-    return run(std::move(call), "braid:send", c10d::kUnsetTimeout);
+    if (!c10d::isP2POp(call.type))
+        sequence_++;
+    auto work = c10::make_intrusive<Work>(link_, std::move(call), title, sequence_);
+    work->operation()->submit();
+    return work;
 }
 
-WorkPtr Group::recv(Tensors &tensors, int peer, int tag)
+bool Group::supportsCoalescing() const
 {
-    const at::Tensor &tensor = only("recv", tensors);
-    Call call;
-
-    call.name = "recv";
-    call.type = OpType::RECV;
-    call.inputs = tensors;
-    call.outputs = {tensors};
-    call.parts.push_back([=, data = tensor.data_ptr(), bytes = tensor.nbytes()](
-                             braid_comm *comm, const braid_options *o, braid_op **op) {
-        struct braid_options tagged = *o;
-        tagged.tag = static_cast<uint32_t>(tag);
-        return braid_recv(comm, data, bytes, peer, &tagged, op);
-    });
-    return run(std::move(call), "braid:recv", c10d::kUnsetTimeout);
+    return true;
 }
 
-WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
+void Group::startCoalescing()
 {
-    const at::Tensor &tensor = only("recvAnysource", tensors);
-    Call call;
+    std::lock_guard<std::mutex> guard(order_);
+    const std::thread::id self = std::this_thread::get_id();
 
-    call.name = "recv";
-    call.type = OpType::RECVANYSOURCE;
-    call.inputs = tensors;
-    call.outputs = {tensors};
-    call.received = std::make_unique<braid_received>();
-    call.received->struct_size = sizeof *call.received;
-    call.parts.push_back([=, data = tensor.data_ptr(), bytes = tensor.nbytes(),
-                          received = call.received.get()](
-                             braid_comm *comm, const braid_options *o, braid_op **op) {
-        struct braid_options tagged = *o;
-        tagged.tag = static_cast<uint32_t>(tag);
-        return braid_recv_any(comm, data, bytes, BRAID_ANY_SOURCE, &tagged, received, op);
-    });
-    return run(std::move(call), "braid:recvAnySource", c10d::kUnsetTimeout);
+    /* where an exception left the block in between, what was recorded there is forgotten */
+    TORCH_CHECK(coalescing_ == std::thread::id() || coalescing_ == self,
+                "braid: another thread is between startCoalescing() and endCoalescing()");
+    recorded_.clear();
+    coalescing_ = self;
+}
+
+WorkPtr Group::endCoalescing()
+{
+    std::lock_guard<std::mutex> guard(order_);
+    Call all("coalesced", OpType::COALESCED);
+    std::vector<std::function<void()>> following;
+
+    TORCH_CHECK(coalescing_ == std::this_thread::get_id(),
+                "braid: endCoalescing() without startCoalescing() in this thread");
+    coalescing_ = std::thread::id();
+    std::vector<Call> calls;
+    calls.swap(recorded_);
+    complete(all, c10d::kUnsetTimeout);
+    for (Call &call : calls) {
+        if (&call == &calls.front())
+            all.device = call.device;
+        TORCH_CHECK(call.device == all.device,
+                    "braid: coalesced calls have tensors of different devices");
+        all.streams = all.streams && call.streams;
+        all.timeout = std::max(all.timeout, call.timeout);
+        all.priority = std::max(all.priority, call.priority);
+        all.inputs.insert(all.inputs.end(), call.inputs.begin(), call.inputs.end());
+        all.kept.insert(all.kept.end(), call.kept.begin(), call.kept.end());
+        for (const Tensors &outputs : call.outputs)
+            all.kept.insert(all.kept.end(), outputs.begin(), outputs.end());
+        for (auto &part : call.parts)
+            all.parts.push_back(std::move(part));
+        if (call.then)
+            following.push_back(std::move(call.then));
+    }
+    if (!following.empty())
+        all.then = [following] {
+            for (const auto &then : following)
+                then();
+        };
+    return run_ordered(std::move(all), "braid:coalesced");
 }
 
 } // namespace braid_torch

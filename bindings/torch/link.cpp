@@ -123,6 +123,7 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
 Link::Link(braid_comm *comm, int rank_of, int size_of)
     : rank(rank_of), size(size_of), comm_(comm), pid_(getpid())
 {
+    epochs_.push_back(std::make_shared<std::atomic<long>>(0));
     sem_init(&ready_, 0, 0);
 }
 
@@ -136,6 +137,14 @@ braid_comm *Link::comm() const
     TORCH_CHECK(!left_.load(std::memory_order_acquire),
                 "braid: this process group has been shut down: it takes no more operations");
     return comm_;
+}
+
+void Link::check(const char *name) const
+{
+    const int rc = braid_comm_error(comm());
+
+    if (rc)
+        C10_THROW_ERROR(DistBackendError, failure(name, rc));
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -244,11 +253,87 @@ void Link::forget_all()
     links = new Links; /* another thread of the parent's may have held the lock */
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+at::Tensor Link::allocate(int64_t count, const at::TensorOptions &options)
+{
+    TORCH_CHECK(options.device().is_cpu(), "braid allocates tensors of CPUs only");
+    const size_t bytes = static_cast<size_t>(count) * options.dtype().itemsize();
+    hold();
+    void *memory = braid_alloc(comm(), std::max<size_t>(bytes, 1));
+    if (!memory) {
+        const std::string words = failure("braid_alloc", -ENOMEM);
+        release();
+        TORCH_CHECK(false, words);
+    }
+    return at::from_blob(
+        memory, {count},
+        [link = shared_from_this()](void *freed) {
+            if (getpid() == link->pid_ && !link->left_.load())
+                braid_free(link->comm_, freed); /* -EBUSY: freed with the group */
+            link->release();
+        },
+        options);
+}
+
+at::Tensor Link::scratch(int64_t count, const at::TensorOptions &options)
+{
+    constexpr size_t LARGEST = size_t{64} << 20, SMALLEST = 4096;
+    size_t bytes = SMALLEST;
+
+    while (bytes < static_cast<size_t>(count) * options.dtype().itemsize())
+        bytes *= 2;
+    if (bytes > LARGEST || !options.device().is_cpu())
+        return at::empty({count}, options);
+    void *memory = take(bytes);
+    if (!memory)
+        return at::empty({count}, options);
+    return at::from_blob(
+        memory, {count},
+        [link = shared_from_this(), bytes](void *used) { link->give_back(used, bytes); }, options);
+}
+
+void *Link::take(size_t bytes)
+{
+    {
+        std::lock_guard<std::mutex> guard(blocks_lock_);
+        std::vector<void *> &blocks = blocks_[bytes];
+        if (!blocks.empty()) {
+            void *block = blocks.back();
+            blocks.pop_back();
+            return block;
+        }
+    }
+    return braid_alloc(comm(), bytes);
+}
+
+void Link::give_back(void *memory, size_t bytes)
+{
+    if (getpid() != pid_)
+        return;
+    std::lock_guard<std::mutex> guard(blocks_lock_);
+    blocks_[bytes].push_back(memory);
+}
+
 /* ---- ends of operations ---------------------------------------------------------------------- */
 
-void Link::began()
+std::shared_ptr<std::atomic<long>> Link::began()
 {
     running_.fetch_add(1, std::memory_order_relaxed);
+    epochs_.back()->fetch_add(1, std::memory_order_relaxed);
+    return epochs_.back();
+}
+
+std::vector<std::shared_ptr<std::atomic<long>>> Link::next_epoch()
+{
+    std::vector<std::shared_ptr<std::atomic<long>>> before;
+
+    for (const auto &epoch : epochs_)
+        if (epoch->load(std::memory_order_acquire) > 0)
+            before.push_back(epoch);
+    epochs_ = before;
+    epochs_.push_back(std::make_shared<std::atomic<long>>(0));
+    return before;
 }
 
 void Link::ended(Operation *operation, bool tell)

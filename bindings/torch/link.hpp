@@ -23,6 +23,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <semaphore.h>
@@ -30,9 +31,10 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include <braid/braid.h>
+#include <braid/gpu.h>
 
 namespace braid_torch
 {
@@ -52,16 +54,29 @@ public:
 
     /* Throws when the group has been shut down, or belongs to the parent of this process. */
     braid_comm *comm() const;
+    /* Throws what has ended the communicator. */
+    void check(const char *name) const;
     const int rank, size;
 
-    /* An operation begins or has ended; ended: it is put to the threads if `tell`. From any
-     * thread, ended() also from braid's. */
-    void began();
+    /* An operation begins: returns the count of those since the last barrier, of which it is one.
+     * Under the group's lock. */
+    std::shared_ptr<std::atomic<long>> began();
+    /* It has ended, and is put to the threads if `tell`. From any thread, also braid's. */
     void ended(Operation *operation, bool tell);
+    /* A barrier comes: returns the counts of the operations before it that may still run. Under the
+     * group's lock. */
+    std::vector<std::shared_ptr<std::atomic<long>>> next_epoch();
 
     /* Memory of the communicator's, or a borrowed handle of it, is in use: it lives on. */
     void hold();
     void release();
+
+    /* A tensor of `count` elements in memory that peers of this host read in place: of braid_alloc(),
+     * as long as the tensor lives. */
+    at::Tensor allocate(int64_t count, const at::TensorOptions &options);
+    /* The same for the time of an operation, from a store of blocks that serve again and end with the
+     * group; torch's own memory above 64 MiB and for GPUs. */
+    at::Tensor scratch(int64_t count, const at::TensorOptions &options);
 
     /* Leaves the job, now or when the last hold is gone. `forced`: now, and after `grace` for the
      * operations under way they are given up. Again: nothing. */
@@ -77,6 +92,8 @@ public:
 private:
     Link(braid_comm *comm, int rank, int size);
     void finalize();
+    void *take(size_t bytes);
+    void give_back(void *memory, size_t bytes);
     void start_thread(); /* with queue_lock_ */
     void serve();
     Operation *next();
@@ -88,6 +105,10 @@ private:
     std::atomic<bool> left_{false};
     long holds_ = 0;
     std::atomic<long> running_{0};
+    std::vector<std::shared_ptr<std::atomic<long>>> epochs_; /* between barriers; not empty */
+
+    std::mutex blocks_lock_;
+    std::map<size_t, std::vector<void *>> blocks_; /* of scratch(), by size */
 
     std::atomic<Operation *> ends_{nullptr}; /* newest first */
     sem_t ready_;                            /* one post an operation in ends_ or queue_, and at the end */
@@ -110,6 +131,12 @@ public:
 private:
     void *state_;
 };
+
+/* The longest that a thread that waits hears no signal. */
+constexpr int SLICE_MS = 100;
+/* In the thread that hears signals: runs the handlers of those that have come, and throws what they
+ * raise (KeyboardInterrupt). */
+void hear_signals();
 
 /* At most INT_MAX; what is not positive becomes 1: braid's 0 is a default of its own. */
 int milliseconds(std::chrono::milliseconds time);

@@ -15,10 +15,16 @@ namespace braid_torch
 namespace
 {
 
+/* given: may be none; it is copied. */
 c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store> &store, int rank,
-                                         int size, std::chrono::milliseconds timeout)
+                                         int size, std::chrono::milliseconds timeout,
+                                         const c10::intrusive_ptr<GroupOptions> &given)
 {
-    return c10::make_intrusive<Group>(store, rank, size, timeout);
+    auto options = given ? c10::make_intrusive<GroupOptions>(*given)
+                         : c10::make_intrusive<GroupOptions>();
+
+    options->timeout = timeout;
+    return c10::make_intrusive<Group>(store, rank, size, std::move(options));
 }
 
 /* The communicator of a group, which does not end before this: a program's braid.Comm holds it. */
@@ -71,8 +77,17 @@ PYBIND11_MODULE(_native, m)
     py::class_<Hold>(m, "Hold")
         .def_property_readonly("address", &Hold::address)
         .def("release", &Hold::release);
+    py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(
+        m, "Options",
+        "pg_options of init_process_group() and new_group(): what all operations of a group have.")
+        .def(py::init<std::chrono::milliseconds>(),
+             py::arg("timeout") = kBackendDefaultTimeout)
+        .def_readwrite("priority", &GroupOptions::priority,
+                       "larger is more urgent; frames of a more urgent operation overtake")
+        .def_readwrite("algorithm", &GroupOptions::algorithm,
+                       "of collectives, as `braid info` lists them; empty: braid chooses");
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
-          py::arg("timeout"), py::call_guard<py::gil_scoped_release>());
+          py::arg("timeout"), py::arg("options"), py::call_guard<py::gil_scoped_release>());
     m.def(
         "set_priority", [](int32_t priority) { return std::exchange(Group::priority, priority); },
         py::arg("priority"));

@@ -10,37 +10,30 @@
 namespace braid_torch
 {
 
-namespace
-{
-
-/* The longest that Ctrl-C is not heard. */
-constexpr int SLICE_MS = 100;
-
 /* Only the process's first thread hears signals. */
-bool hears_signals()
+static bool hears_signals()
 {
     static thread_local const bool first = getpid() == static_cast<pid_t>(syscall(SYS_gettid));
 
     return first && Py_IsInitialized();
 }
 
-/* Runs the handlers of signals that have come; throws KeyboardInterrupt, or what else they raise. */
-void run_handlers()
+void hear_signals()
 {
+    if (!hears_signals())
+        return;
     pybind11::gil_scoped_acquire locked;
     if (PyErr_CheckSignals())
         throw pybind11::error_already_set();
 }
 
-} // namespace
-
 /* ---- operations ------------------------------------------------------------------------------ */
 
 Operation::Operation(std::shared_ptr<Link> link, Call call, std::function<void()> profiled)
     : link_(std::move(link)), call_(std::move(call)), profiled_(std::move(profiled)),
-      parts_(new Part[call_.parts.size()]), left_(call_.parts.size())
+      follows_(call_.then != nullptr), parts_(new Part[call_.parts.size()]), left_(std::max<size_t>(call_.parts.size(), 1))
 {
-    if (call_.then || profiled_)
+    if (follows_ || profiled_)
         flags_ = WATCHED;
 }
 
@@ -54,26 +47,66 @@ Operation::~Operation()
 void Operation::submit()
 {
     struct braid_options options = {};
-    const size_t n = call_.parts.size();
-    braid_comm *comm = link_->comm();
+    Target target = {link_->comm(), &options, nullptr, false, nullptr};
 
     options.struct_size = sizeof options;
     options.timeout_ms = milliseconds(call_.timeout);
     options.priority = call_.priority;
+    options.algorithm = call_.algorithm;
     options.done = done;
-    link_->began();
-    for (size_t i = 0; i < n; i++) {
+    if (call_.device.is_cpu()) {
+        submit_parts(options, target);
+        return;
+    }
+    const c10::DeviceGuard guard(call_.device);
+    const c10::Stream stream = current_stream(call_.device);
+    target.streamed = call_.streams && find_native(stream, target.stream);
+    if (!target.streamed) {
+        wait_for(stream);
+        submit_parts(options, target);
+        return;
+    }
+    stream_ = stream;
+    for (const std::vector<at::Tensor> *list : {&call_.inputs, &call_.kept})
+        for (const at::Tensor &tensor : *list)
+            keep_until(tensor, stream);
+    for (const std::vector<at::Tensor> &list : call_.outputs)
+        for (const at::Tensor &tensor : list)
+            keep_until(tensor, stream);
+    submit_parts(options, target);
+    if (call_.then)
+        call_.then();
+    passed_.emplace(call_.device.type());
+    passed_->record(stream);
+}
+
+void Operation::submit_parts(braid_options &options, Target &target)
+{
+    const size_t n = call_.parts.size();
+    const bool group = n > 1 && !target.streamed; /* many in one turn of braid's lock */
+    std::string words;
+
+    epoch_ = link_->began();
+    if (group)
+        braid_group_start();
+    for (size_t i = 0; i < n; i++)
         parts_[i].operation = this;
+    for (size_t i = 0; i < n && words.empty(); i++) {
         options.context = &parts_[i];
-        const int rc = call_.parts[i](comm, &options, &parts_[i].handle);
+        target.op = &parts_[i].handle;
+        const int rc = call_.parts[i](target);
         if (!rc)
             continue;
-        std::string words = failure(call_.name, rc);
-        /* those before it go on; this one and those behind it have not begun */
-        for (; i < n; i++)
-            part_ended(rc);
-        C10_THROW_ERROR(DistBackendError, words);
+        words = failure(call_.name, rc);
+        for (size_t j = i; j < n; j++)
+            part_ended(rc, words); /* have not begun; those before go on */
     }
+    if (group)
+        braid_group_end();
+    if (n == 0) /* calls that were coalesced, but there was none */
+        part_ended(0, words);
+    if (!words.empty())
+        C10_THROW_ERROR(DistBackendError, words);
 }
 
 /* Called by braid: see link.hpp, 2. */
@@ -82,25 +115,26 @@ void Operation::done(void *context, int result) noexcept
     Part *part = static_cast<Part *>(context);
 
     part->ended.store(true, std::memory_order_release);
-    part->operation->part_ended(result);
+    try {
+        part->operation->part_ended(
+            result, result ? failure(part->operation->call_.name, result) : std::string());
+    } catch (const std::bad_alloc &) {
+        part->operation->part_ended(result, std::string());
+    }
 }
 
-void Operation::part_ended(int result) noexcept
+void Operation::part_ended(int result, const std::string &words) noexcept
 {
     int none = 0;
 
-    if (result && result_.compare_exchange_strong(none, result)) {
-        try {
-            words_ = failure(call_.name, result);
-        } catch (const std::bad_alloc &) {
-            /* the number says enough */
-        }
-    }
+    if (result && result_.compare_exchange_strong(none, result))
+        words_ = words;
     if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1)
         return;
     /* As soon as ENDED is set the program may free this. The link outlives done: braid_finalize()
      * waits for it. */
     Link *link = link_.get();
+    epoch_->fetch_sub(1, std::memory_order_release);
     const uint32_t before = flags_.fetch_or(ENDED, std::memory_order_acq_rel);
     link->ended(this, before & (DROPPED | WATCHED));
 }
@@ -112,7 +146,9 @@ bool Operation::has_ended() const
 
 bool Operation::is_over() const
 {
-    if (!has_ended() || !call_.then)
+    if (passed_)
+        return has_ended() && passed_->query();
+    if (!has_ended() || !follows_)
         return has_ended();
     std::lock_guard<std::mutex> guard(lock_);
     return finished_;
@@ -127,19 +163,35 @@ bool Operation::wait(std::chrono::milliseconds timeout)
         timeout > std::chrono::milliseconds(0) ? clock::now() + timeout : clock::time_point::max();
     Unlocked unlocked; /* callbacks of futures may need the interpreter's lock */
 
-    if (!has_ended()) {
+    if (passed_ ? timeout > std::chrono::milliseconds(0) || profiled_ : !has_ended()) {
         const bool signals = hears_signals();
         for (;;) {
             const auto slice = clock::now() + std::chrono::milliseconds(SLICE_MS);
-            if (wait_parts(signals ? std::min(end, slice) : end))
+            const auto until = signals ? std::min(end, slice) : end;
+            if (passed_ ? wait_stream(until) : wait_parts(until))
                 break;
             if (clock::now() >= end)
                 return false;
-            if (signals)
-                run_handlers();
+            hear_signals();
         }
     }
-    finish();
+    if (passed_) {
+        passed_->block(current_stream(call_.device));
+        link_->check(call_.name); /* of an operation in a stream no more is known before its end */
+    }
+    if (has_ended())
+        finish();
+    return true;
+}
+
+/* An operation in a stream has no handle: the host asks. */
+bool Operation::wait_stream(std::chrono::steady_clock::time_point end)
+{
+    while (!has_ended() || !passed_->query()) {
+        if (std::chrono::steady_clock::now() >= end)
+            return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
     return true;
 }
 
@@ -188,13 +240,15 @@ void Operation::finish_once()
         error_ = std::make_exception_ptr(
             c10::DistBackendError({__func__, __FILE__, __LINE__}, words_));
     try {
-        if (!result && call_.then)
+        if (!result && call_.then && !stream_)
             call_.then();
     } catch (...) {
         error_ = std::current_exception();
     }
     if (profiled_)
         profiled_();
+    call_.then = nullptr; /* with what it holds: a program may keep its Work for long */
+    call_.kept.clear();
     finished_ = true;
 }
 
@@ -216,11 +270,15 @@ void Operation::mark()
         future->wait();
     else if (error_)
         future->setError(error_);
-    else if (call_.outputs.size() > 1)
-        future->markCompleted(c10::IValue(call_.outputs));
     else
-        future->markCompleted(
-            c10::IValue(call_.outputs.empty() ? std::vector<at::Tensor>() : call_.outputs[0]));
+        future->markCompleted(value());
+}
+
+c10::IValue Operation::value() const
+{
+    if (call_.outputs.size() > 1)
+        return c10::IValue(call_.outputs);
+    return c10::IValue(call_.outputs.empty() ? std::vector<at::Tensor>() : call_.outputs[0]);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
@@ -233,7 +291,16 @@ c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
         c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
         if (call_.outputs.size() > 1)
             type = c10::ListType::create(type);
-        made = future_ = c10::make_intrusive<c10::ivalue::Future>(type);
+        std::vector<c10::Device> devices;
+        if (!call_.device.is_cpu())
+            devices.push_back(call_.device);
+        made = future_ = c10::make_intrusive<c10::ivalue::Future>(type, devices);
+        marked_ = passed_.has_value();
+    }
+    if (passed_) { /* who takes the value has his stream wait, as with NCCL */
+        const c10::StreamGuard guard(*stream_);
+        made->markCompleted(value());
+        return made;
     }
     const uint32_t before = flags_.fetch_or(WATCHED, std::memory_order_acq_rel);
     if (before & ENDED) {

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,26 +30,63 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "link.hpp"
+#include "stream.hpp"
 
 namespace braid_torch
 {
 
 using c10d::OpType;
 
+/* How one operation is submitted: options of braid's, and either a place for the handle or a stream. */
+struct Target {
+    braid_comm *comm;
+    const braid_options *options;
+    braid_op **op;
+    bool streamed;
+    void *stream;
+};
+
+/* An argument of braid's. It copies arrays in the call. */
+template <class T> const T &plainly(const T &argument)
+{
+    return argument;
+}
+
+inline const size_t *plainly(const std::vector<size_t> &counts)
+{
+    return counts.data();
+}
+
 /* What a call hands to braid: one or more operations, submitted together, and what belongs to them. */
 struct Call {
-    const char *name = ""; /* "all_reduce" */
-    OpType type = OpType::UNKNOWN;
+    Call(const char *called, OpType kind) : name(called), type(kind)
+    {
+    }
+    /* An operation: braid's function, that with a stream, and the arguments of both. */
+    template <auto plain, auto on_stream, class... Arguments> void add(Arguments... arguments)
+    {
+        parts.push_back([=](const Target &to) {
+            if (to.streamed)
+                return on_stream(to.comm, plainly(arguments)..., to.options, to.stream);
+            return plain(to.comm, plainly(arguments)..., to.options, to.op);
+        });
+    }
+
+    const char *name; /* "all_reduce"; static */
+    OpType type;
+    c10::Device device = c10::kCPU;
+    bool streams = true;                          /* has a form in a stream */
     std::vector<at::Tensor> inputs;               /* for the profiler */
     std::vector<std::vector<at::Tensor>> outputs; /* of the future and result(): one list, or lists */
     std::vector<at::Tensor> kept;                 /* buffers besides these */
-    /* each submits one operation, and returns what braid does */
-    std::vector<std::function<int(braid_comm *, const braid_options *, braid_op **)>> parts;
-    /* copies that follow; in the thread that finds the end, without the interpreter's lock */
+    std::vector<std::function<int(const Target &)>> parts; /* each submits one operation */
+    /* What follows, copies for example: in the thread that finds the end, without the interpreter's
+     * lock; of a call in a stream, right behind it in the stream. */
     std::function<void()> then;
     std::chrono::milliseconds timeout{0};
-    int32_t priority = 0; /* as braid_options.priority */
-    std::unique_ptr<braid_received> received; /* of any source: who has sent it */
+    int32_t priority = 0;
+    const char *algorithm = nullptr;              /* the group's */
+    std::shared_ptr<braid_received> received;     /* of any source: who has sent it */
 };
 
 class Operation
@@ -63,7 +101,8 @@ public:
 
     bool has_ended() const;
     bool is_over() const; /* and what follows the end has been done */
-    /* Returns false if it still runs after `timeout` (0: until its own deadline). Drives progress. */
+    /* Returns false if it still runs after `timeout` (0: until its own deadline). Drives progress.
+     * What is in a stream is waited for by the current stream. */
     bool wait(std::chrono::milliseconds timeout);
     /* What follows the end, once; others wait for who is at it. */
     void finish();
@@ -87,15 +126,22 @@ private:
     enum : uint32_t { ENDED = 1, DROPPED = 2, WATCHED = 4, TOLD = 8 };
 
     ~Operation();
+    void submit_parts(braid_options &options, Target &target);
     static void done(void *context, int result) noexcept;
-    void part_ended(int result) noexcept;
+    void part_ended(int result, const std::string &words) noexcept;
     bool wait_parts(std::chrono::steady_clock::time_point end);
+    bool wait_stream(std::chrono::steady_clock::time_point end);
     void finish_once();
     void mark();
+    c10::IValue value() const; /* of the future */
 
     std::shared_ptr<Link> link_;
     Call call_;
     std::function<void()> profiled_; /* tells the profiler of the end */
+    const bool follows_;              /* call_.then is there, until it has been done */
+    std::shared_ptr<std::atomic<long>> epoch_; /* of the link */
+    std::optional<c10::Stream> stream_;        /* that it is in */
+    std::optional<c10::Event> passed_;         /* the stream is behind it */
     std::unique_ptr<Part[]> parts_;
     std::atomic<size_t> left_; /* parts that run */
     std::atomic<uint32_t> flags_{0};
@@ -107,6 +153,23 @@ private:
     std::exception_ptr error_;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
     bool marked_ = false;
+};
+
+/* Of a call between startCoalescing() and endCoalescing(): the Work of the latter stands for all. */
+class Recorded : public c10d::Work
+{
+public:
+    Recorded(int rank, OpType type) : c10d::Work(rank, type)
+    {
+    }
+    bool isCompleted() override
+    {
+        return false;
+    }
+    bool wait(std::chrono::milliseconds) override
+    {
+        return true;
+    }
 };
 
 class Work : public c10d::Work

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import atexit
 import datetime
-import weakref
-from typing import Any, Optional
+import os
+from typing import Any, Dict, Optional
 
 import torch
 import torch.distributed as dist
@@ -19,14 +19,20 @@ import torch.distributed as dist
 import braid
 from braid.comm import Comm
 from braid.torch import _native
+from braid.torch._native import Options
 
 # At the end of the program operations that are still under way get this long before their group is given up.
 _GRACE = datetime.timedelta(seconds=2)
-_comms: "weakref.WeakKeyDictionary[Any, Comm]" = weakref.WeakKeyDictionary()  # by backend
+_comms: Dict[int, Comm] = {}  # that comm() has made and nobody has finalized, by the address of their communicator
 
 
-def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
-    return _native.create(store, rank, size, timeout)
+def _create(of: Any, options: Any) -> Any:
+    """What c10d calls for a new group; of: its DistributedBackendOptions, options: pg_options."""
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"pg_options of a group of braid is a braid.torch.Options, not {type(options).__name__}")
+    # DDP's buckets lie in memory that peers read in place, unless the program says otherwise.
+    os.environ.setdefault("DDP_DISABLE_COMM_MEM", "0")
+    return _native.create(of.store, of.group_rank, of.group_size, of.timeout, options)
 
 
 def comm(group: Optional[Any] = None) -> Comm:
@@ -39,10 +45,12 @@ def comm(group: Optional[Any] = None) -> Comm:
     backend = (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
     while hasattr(backend, "wrapped_pg"):  # TORCH_DISTRIBUTED_DEBUG=DETAIL
         backend = backend.wrapped_pg
-    found = _comms.get(backend)
-    if found is None or found._ending:
-        hold = _native.hold(backend)
-        found = _comms[backend] = Comm.borrowed(hold.address, hold.release)
+    hold = _native.hold(backend)
+    found = _comms.get(hold.address)
+    if found is not None and not found._ending:
+        hold.release()
+    else:
+        found = _comms[hold.address] = Comm.borrowed(hold.address, hold.release)
     return found
 
 
@@ -57,7 +65,7 @@ def _at_exit() -> None:
     _native.close_all(_GRACE)
 
 
-dist.Backend.register_backend("braid", _create, devices=["cpu", "cuda"])
+dist.Backend.register_backend("braid", _create, extended_api=True, devices=["cpu", "cuda"])
 
 from braid.torch.fsdp import FSDPPlan, fsdp_hook  # noqa: E402, these need comm()
 from braid.torch.hooks import DDPState, ddp_hook  # noqa: E402
@@ -66,4 +74,4 @@ from braid.torch.ssd import SSD  # noqa: E402
 from braid.torch.timeline import merge_traces, trace  # noqa: E402
 from braid.torch.urgency import priority  # noqa: E402
 
-__all__ = ["DDPState", "FSDPPlan", "SSD", "Session", "comm", "ddp_hook", "fsdp_hook", "merge_traces", "priority", "trace"]
+__all__ = ["DDPState", "FSDPPlan", "Options", "SSD", "Session", "comm", "ddp_hook", "fsdp_hook", "merge_traces", "priority", "trace"]
