@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import braid
 import numpy
@@ -30,59 +30,13 @@ from torch.nn import Module
 from braid.torch import comm as communicator
 from braid.torch.layers import Layer, Slot, dtype_of, in_order, lay_out, layers_of, needs_of, place_in, signature_of
 from braid.torch.replicas import Buffers, compare, copy_from_root
+from braid.torch.watch import ModuleHook, travelling_of
 
 IDLE, BACKWARD, TRAVELLING, PENDING = range(4)
 
-# What of a tensor says nothing of its elements, so that asking for it waits for nothing.
-_OF_ITS_SHAPE = {getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "device", "layout", "is_sparse", "is_cuda", "is_cpu", "ndim", "requires_grad",
-                                                                 "grad_fn", "is_leaf", "is_meta", "is_quantized", "is_mkldnn", "is_nested")
-                 if hasattr(torch.Tensor, name)}
-_OF_ITS_SHAPE |= {getattr(torch.Tensor, name) for name in ("size", "dim", "numel", "stride", "is_floating_point", "is_complex", "is_contiguous", "__len__")}
-
-
-def _travelling(session: "Session") -> type:
-    """The class of gradients that are on their way: whatever is done with one waits for all of them first."""
-
-    class Travelling(torch.Tensor):
-        @classmethod
-        def __torch_function__(cls, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if function not in _OF_ITS_SHAPE:
-                session._read()
-            with torch._C.DisableTorchFunctionSubclass() if hasattr(torch._C, "DisableTorchFunctionSubclass") else torch._C.DisableTorchFunction():
-                return function(*args, **(kwargs or {}))
-
-    return Travelling
-
-
-_compiler = getattr(torch, "compiler", None)
-_is_compiling = getattr(_compiler, "is_compiling", lambda: True)
-
-
-def _untraced(function: Any) -> Any:
-    """torch.compile calls it between two graphs: traced, it would be done once and for all. Costs some us, so nobody else calls it."""
-    return _compiler.disable(function) if hasattr(_compiler, "disable") else function
-
-
-class _Hook:
-    """A method of the session as a hook of a module. A copy of the module has one without a session, which does nothing; so has one that is unpickled."""
-
-    __slots__ = ("session", "method", "untraced")
-
-    def __init__(self, session: Optional["Session"] = None, method: str = "") -> None:
-        self.session, self.method = session, getattr(session, method) if session is not None else None
-        self.untraced = _untraced(self.method) if session is not None else None
-
-    def __call__(self, *args: Any) -> None:
-        if self.method is not None:
-            (self.untraced if _is_compiling() else self.method)(*args)
-
-    def __deepcopy__(self, memo: Any) -> "_Hook":
-        return _Hook()
-
-    def __reduce__(self) -> Any:
-        if self.session is not None:
-            self.session.synchronize()  # torch.save(model) writes the parameters' elements behind everything else
-        return (_Hook, ())
+def _second(slot: Slot) -> RuntimeError:
+    return RuntimeError(f"braid.torch.Session: {slot.name} has a second gradient before optimizer.step(), and the first is on its way: all backward passes of an "
+                        "iteration but the last go into `with session.no_sync():`")
 
 
 class Session:
@@ -148,17 +102,17 @@ class Session:
                 self._hook(slot)
         for module in self._model.modules() if self._overlap else []:
             if any(param.requires_grad for param in module.parameters()):
-                self._removable.append(module.register_forward_pre_hook(_Hook(self, "_before")))
+                self._removable.append(module.register_forward_pre_hook(ModuleHook(self, "_before")))
                 # Ahead of those that read weights, as that of torch.nn.utils.weight_norm does.
                 module._forward_pre_hooks.move_to_end(self._removable[-1].id, last=False)
                 if hasattr(module, "register_state_dict_pre_hook"):
-                    self._removable.append(module.register_state_dict_pre_hook(_Hook(self, "_read_all")))
-                self._removable.append(module._register_load_state_dict_pre_hook(_Hook(self, "_read_all")))
-        self._removable.append(self._model.register_forward_pre_hook(_Hook(self, "_before_all")))
-        self._removable.append(self._model.register_forward_hook(_Hook(self, "_behind_all")))
+                    self._removable.append(module.register_state_dict_pre_hook(ModuleHook(self, "_read_all")))
+                self._removable.append(module._register_load_state_dict_pre_hook(ModuleHook(self, "_read_all")))
+        self._removable.append(self._model.register_forward_pre_hook(ModuleHook(self, "_before_all")))
+        self._removable.append(self._model.register_forward_hook(ModuleHook(self, "_behind_all")))
         for name in "register_state_dict_pre_hook", "register_load_state_dict_pre_hook":
             if hasattr(self._optimizer, name):
-                self._removable.append(getattr(self._optimizer, name)(_Hook(self, "_read_all")))
+                self._removable.append(getattr(self._optimizer, name)(ModuleHook(self, "_read_all")))
         optimizer, kind = self._optimizer, type(self._optimizer)
         self._whole_step = optimizer.step  # with hooks, and with what schedulers have made of it
         # One layer's step is not a step of the optimizer to hooks and profilers.
@@ -194,8 +148,7 @@ class Session:
             self._queued = True
         layer = slot.layer
         if slot.seen == self._pass:
-            raise RuntimeError(f"braid.torch.Session: {slot.name} has a second gradient before optimizer.step(), and the first is on its way: all backward passes of "
-                               "an iteration but the last go into `with session.no_sync():`")
+            raise _second(slot)
         if layer.stale:
             raise RuntimeError(f"braid.torch.Session: {slot.name} was used before it was stepped, as the forward of {layer.name} was not called this time; make the Session "
                                "with overlap=False, or call its synchronize() before the weights are used")
@@ -225,8 +178,7 @@ class Session:
 
     def _begin_backward(self, slot: Slot) -> None:
         if self._state == TRAVELLING:
-            raise RuntimeError(f"braid.torch.Session: {slot.name} has a second gradient before optimizer.step(), and the first is on its way: all backward passes of "
-                               "an iteration but the last go into `with session.no_sync():`")
+            raise _second(slot)
         if self._session is None:
             self._create()
         self._finish_unvisited()
@@ -242,7 +194,7 @@ class Session:
         order = numpy.array([layer.index for layer in self._numbered()], "i4")
         self.comm.broadcast(order)
         self._layers = [self._layers[i] for i in order]
-        spans = lay_out(self.comm, self._layers, self._dtype, _travelling(self))
+        spans = lay_out(self.comm, self._layers, self._dtype, travelling_of(self))
         self._session = self.comm.session(spans, names=[layer.name for layer in self._layers], type=str(self._dtype)[len("torch."):], reduction="avg", **self._options)
         self._replanned()
 
