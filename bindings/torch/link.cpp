@@ -68,7 +68,11 @@ int milliseconds(std::chrono::milliseconds time)
 
 std::string failure(const std::string &call, int rc)
 {
-    return "braid: " + call + ": " + braid_last_error() + " (" + strerrorname_np(-rc) + ")";
+    const std::string error = std::string(" (") + strerrorname_np(-rc) + ")";
+
+    if (rc == -ETIMEDOUT) /* "Timed out" is what gloo says, and programs look for */
+        return "braid: " + call + ": Timed out" + error + ": " + braid_last_error();
+    return "braid: " + call + ": " + braid_last_error() + error;
 }
 
 std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
