@@ -29,6 +29,16 @@ void Group::setSequenceNumberForGroup()
     /* they begin with 0 on all ranks */
 }
 
+/* For `braid top`. torch says a group's name only behind its constructor. */
+void Group::say_name()
+{
+    const std::string &description = getGroupDesc();
+    const bool described = !description.empty() && description != "undefined";
+
+    named_ = true;
+    braid_job_name(link_->comm(), (described ? description : "group " + getGroupUid()).c_str());
+}
+
 uint64_t Group::getSequenceNumberForGroup()
 {
     std::lock_guard<std::mutex> guard(order_);
@@ -128,6 +138,8 @@ WorkPtr Group::run_ordered(Call call, const char *title)
 {
     if (!c10d::isP2POp(call.type))
         sequence_++;
+    if (!named_)
+        say_name();
     auto work = c10::make_intrusive<Work>(link_, std::move(call), title, sequence_);
     work->operation()->submit();
     return work;

@@ -135,6 +135,7 @@ public:
     }
 
 private:
+    void say_name(); /* with order_ */
     WorkPtr run(Call call, const char *title, std::chrono::milliseconds timeout);
     WorkPtr run_ordered(Call call, const char *title); /* with order_ */
     void complete(Call &call, std::chrono::milliseconds timeout) const; /* what the group's options say */
@@ -146,6 +147,7 @@ private:
     const std::shared_ptr<Link> link_;
     std::mutex order_;       /* of calls, and of what follows */
     uint64_t sequence_ = 0;  /* collectives so far */
+    bool named_ = false;     /* say_name() was called */
     uint32_t monitored_ = 0; /* monitored barriers so far */
     std::thread::id coalescing_; /* the thread between startCoalescing() and endCoalescing() */
     std::vector<Call> recorded_; /* its calls */

@@ -76,10 +76,11 @@ struct br_context {
     /* rank 0, with a calibration: is it still right? */
     struct br_calibration_drift calibration_drift;
     struct br_trace *trace; /* NULL: nobody wants a timeline */
-    bool late_trace;        /* braid_trace_start() has opened it, and braid_trace_stop() pauses it */
+    bool late_trace; /* braid_trace_start() has opened it, and braid_trace_stop() pauses it */
     /* counters for `braid top`; NULL: switched off, or not possible */
     struct br_http *stats_server;
     char job[BR_JOB_TEXT];  /* what `braid top` calls it */
+    char name[BR_JOB_NAME]; /* and the program, by braid_job_name() */
     struct br_store *store; /* NULL but during braid_init() */
     /* with another rank: what is allocated can be mapped by it. As braid_init() found; peers that
      * are relayed come later */

@@ -101,6 +101,7 @@ char *br_snapshot_json(const struct br_snapshot *s)
     char *text = NULL;
 
     if (root && cJSON_AddStringToObject(root, "job", s->job) &&
+        cJSON_AddStringToObject(root, "name", s->name) &&
         cJSON_AddNumberToObject(root, "rank", s->rank) &&
         cJSON_AddNumberToObject(root, "size", s->size) &&
         cJSON_AddNumberToObject(root, "pid", s->pid) &&
@@ -186,6 +187,7 @@ int br_snapshot_parse(const char *json, struct br_snapshot *s)
         rc = br_error(EPROTO, "this is no snapshot of a rank");
     } else {
         snapshot_copy_text(root, "job", s->job, sizeof s->job);
+        snapshot_copy_text(root, "name", s->name, sizeof s->name);
         s->rank = snapshot_small(root, "rank");
         s->size = snapshot_small(root, "size");
         s->pid = snapshot_small(root, "pid");
@@ -248,6 +250,22 @@ static void put_value(FILE *out, const struct metric *m, uint64_t v)
         fprintf(out, "} %" PRIu64 "\n", v);
 }
 
+/* Names are the labels of a metric of their own, as Prometheus' _info metrics: those of the others
+ * stay the same whatever a program calls its job. */
+static void put_names(const struct br_snapshot *snapshots, int n, FILE *out)
+{
+    static const struct metric m = {.name = "braid_job_info"};
+
+    fprintf(out, "# HELP %s what the program calls the job\n# TYPE %s gauge\n", m.name, m.name);
+    for (int i = 0; i < n; i++) {
+        put_rank(out, &m, &snapshots[i]);
+        fputs(",name=\"", out);
+        put_escaped(out, snapshots[i].name);
+        fputc('"', out);
+        put_value(out, &m, 1);
+    }
+}
+
 static void put_ranks(const struct br_snapshot *snapshots, int n, FILE *out)
 {
     for (const struct br_counter *counter = br_counters_rank; counter->name; counter++) {
@@ -298,6 +316,7 @@ static void put_rails(const struct br_snapshot *snapshots, int n, FILE *out)
 
 void br_snapshot_prometheus(const struct br_snapshot *snapshots, int n, FILE *out)
 {
+    put_names(snapshots, n, out);
     put_ranks(snapshots, n, out);
     put_peers(snapshots, n, out);
     put_rails(snapshots, n, out);

@@ -12,6 +12,7 @@
 #include <braid/braid.h>
 
 #define BR_JOB_TEXT 17 /* hexadecimal, with the final zero */
+#define BR_JOB_NAME 64 /* braid_job_name() */
 
 #define BR_RANK_SOCKET "%s.%d.%d.sock" /* of the socket of a rank: job, rank, process */
 
@@ -19,7 +20,8 @@
 bool br_socket_parse(const char *name, char job[BR_JOB_TEXT], int *rank, int *pid);
 
 struct br_snapshot {
-    char job[BR_JOB_TEXT]; /* the same on all ranks of a job */
+    char job[BR_JOB_TEXT];  /* the same on all ranks of a job */
+    char name[BR_JOB_NAME]; /* what people call it; "": it has none */
     int rank, size, pid;
     uint64_t at; /* ns, as br_clock_now() of its host */
     struct braid_stats stats;

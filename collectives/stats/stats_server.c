@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/http.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress_lock.h"
@@ -49,8 +50,24 @@ static int stats_server_take(struct br_context *context, struct br_snapshot *s)
     }
     br_progress_lock(context);
     br_statistics_take(comm, s);
+    snprintf(s->name, sizeof s->name, "%s", context->name);
     br_progress_unlock(context);
     s->at = br_comm_now(comm);
+    return 0;
+}
+
+int braid_job_name(struct braid_comm *comm, const char *name)
+{
+    BR_DISABLE_CANCELLATION;
+    int rc = br_comm_check(comm, "braid_job_name");
+
+    if (rc)
+        return rc;
+    if (!name)
+        return br_error(EINVAL, "braid_job_name: name is NULL");
+    br_progress_lock(comm->context);
+    snprintf(comm->context->name, sizeof comm->context->name, "%s", name);
+    br_progress_unlock(comm->context);
     return 0;
 }
 

@@ -800,6 +800,10 @@ const char *braid_stats_name(const char *of, int i);
  */
 int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes);
 int braid_trace_stop(struct braid_comm *comm);
+/* What people call the job, in `braid top` and Prometheus, up to 63 letters, which are copied: ""
+ * if it is not called. Any thread, any communicator of the job, at any time; each rank says it for
+ * itself. */
+int braid_job_name(struct braid_comm *comm, const char *name);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".
  * Static string, or NULL with a message. collective: "allreduce", ... */
 const char *braid_algorithm(struct braid_comm *comm, const char *collective, size_t count,

@@ -71,6 +71,26 @@ int br_jobs_find(const char *folder, struct br_rank_socket **out, int *gone)
     return n;
 }
 
+void br_jobs_name(struct br_rank_socket *sockets, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct br_snapshot snapshot;
+        char *text = NULL;
+
+        if (i && !strcmp(sockets[i].job, sockets[i - 1].job)) {
+            memcpy(sockets[i].name, sockets[i - 1].name, sizeof sockets[i].name);
+            continue;
+        }
+        sockets[i].name[0] = '\0';
+        if (!br_http_ask(sockets[i].path, "/stats", PATIENCE_MS, &text) &&
+            !br_snapshot_parse(text, &snapshot)) {
+            memcpy(sockets[i].name, snapshot.name, sizeof sockets[i].name);
+            br_snapshot_free(&snapshot);
+        }
+        free(text);
+    }
+}
+
 int br_jobs_ask(const struct br_rank_socket *sockets, int n, struct br_snapshot *snapshots)
 {
     int answered = 0;

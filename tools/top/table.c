@@ -141,7 +141,8 @@ void br_top_print(const struct br_snapshot *before, int n_before, const struct b
 {
     int rails = all_rails(now, n), room = rows ? rows - n - 5 : rails, left = 0;
 
-    fprintf(out, "job %s: %d of %d ranks on this host\n", now->job, n, now->size);
+    fprintf(out, "job %s%s%s: %d of %d ranks on this host\n", now->job, now->name[0] ? " " : "",
+            now->name, n, now->size);
     for (int i = 0; i < n && (!rows || i < rows - 5); i++) {
         struct pair p = pair_of(before, n_before, &now[i]);
 

@@ -42,18 +42,19 @@ static void top_forget(struct look *look)
 
 static bool is_job(const struct br_rank_socket *s, const char *job)
 {
-    return !strncmp(s->job, job, strlen(job));
+    return !strncmp(s->job, job, strlen(job)) || !strncmp(s->name, job, strlen(job));
 }
 
 static void top_list(const struct br_rank_socket *sockets, int n)
 {
-    printf("%-10s %6s %9s\n", "job", "ranks", "process");
+    printf("%-10s %6s %9s  %s\n", "job", "ranks", "process", "name");
     for (int i = 0; i < n;) {
         int ranks = 1;
 
         while (i + ranks < n && !strcmp(sockets[i].job, sockets[i + ranks].job))
             ranks++;
-        printf("%-10s %6d %9d\n", sockets[i].job, ranks, sockets[i].pid);
+        printf("%-10s %6d %9d%s%s\n", sockets[i].job, ranks, sockets[i].pid,
+               sockets[i].name[0] ? "  " : "", sockets[i].name);
         i += ranks;
     }
     printf("braid top JOB shows one of them\n");
@@ -63,7 +64,7 @@ static void top_list(const struct br_rank_socket *sockets, int n)
 static int top_choose(const struct top *top, const struct br_rank_socket **sockets, int *n)
 {
     const struct br_rank_socket *s = *sockets;
-    int first = 0, end;
+    int first = 0, end, other;
 
     while (top->job && first < *n && !is_job(&s[first], top->job))
         first++;
@@ -76,7 +77,9 @@ static int top_choose(const struct top *top, const struct br_rank_socket **socke
         return br_error(ENOENT, "there is no job %s here; `braid top` lists them", top->job);
     for (end = first; end < *n && !strcmp(s[end].job, s[first].job); end++)
         ;
-    if (end < *n && (!top->job || is_job(&s[end], top->job))) {
+    for (other = end; other < *n && top->job && !is_job(&s[other], top->job); other++)
+        ;
+    if (other < *n) {
         top_list(s, *n);
         return 1;
     }
@@ -98,6 +101,8 @@ static int top_take(const struct top *top, bool all, struct look *look)
     sockets = found;
     if (gone)
         fprintf(stderr, "braid top: removed the sockets of %d processes that are gone\n", gone);
+    if (!all && n)
+        br_jobs_name(found, n);
     if (!all)
         rc = top_choose(top, &sockets, &n);
     if (!rc) {

@@ -11,12 +11,16 @@ struct br_rank_socket {
     char job[BR_JOB_TEXT];
     int rank, pid;
     char path[400];
+    char name[BR_JOB_NAME]; /* of the job, by br_jobs_name() */
 };
 
 /* All sockets of the folder, by job and rank, for free(); those of processes that are gone are
  * removed instead, and counted in *gone. Returns how many, or -errno with a message. A folder that
  * is not there has none. */
 int br_jobs_find(const char *folder, struct br_rank_socket **sockets, int *gone);
+
+/* Asks the first rank of each job for its name; "" where it does not answer. */
+void br_jobs_name(struct br_rank_socket *sockets, int n);
 
 /* Asks each; ranks that do not answer within a second are left out, with a message on stderr. [n]
  * places; returns how many were filled. */

@@ -264,6 +264,10 @@ class Comm(Collectives, Vectors, Messages):
         """What waits for each peer, as named tuples."""
         return structs.rows(lib.braid_peer_stats, self._comm, "braid_peer_stats", _peer)
 
+    def name_job(self, name: str) -> None:
+        """What people call the job, in `braid top`: up to 63 letters."""
+        check(lib.braid_job_name(self._comm, name.encode()))
+
     def trace_start(self, file: str) -> str:
         """Records the timeline (doc/trace.md) until trace_stop(), in a file of this rank, whose name is returned: `file`, in which %r is the rank; or the
         one that BRAID_TRACE or an earlier call has opened. Not collective."""
