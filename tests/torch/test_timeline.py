@@ -95,6 +95,29 @@ def test_trace__ddp(folder):
     assert abs(first["ts"] - second["ts"]) < 60e6  # one axis
 
 
+def test_trace__session(folder):
+    """Named by layers; each all-reduce begins in a backward pass and ends before the pass that needs it."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = braid.torch.Session(model, optimizer, policy="layerwise")
+    train(model, optimizer, 6)  # the warm-up
+    with braid.torch.trace(f"{folder}/session.json"):
+        train(model, optimizer, STEPS)
+        session.synchronize()
+    session.free()
+    dist.barrier()
+    with open(f"{folder}/session.json") as file:
+        merged = json.load(file)
+    for rank in range(2):
+        reductions = [e for e in bars(merged, rank, "braid operation") if e["name"] in ("0", "2", "4")]
+        backward = sorted(spans(merged, rank, "backward"), key=lambda e: e["ts"])
+        for number, span in enumerate(backward):
+            following = backward[number + 1]["ts"] if number + 1 < STEPS else float("inf")
+            mine = [e for e in reductions if span["ts"] <= e["ts"] < following]
+            assert sorted(e["name"] for e in mine) == ["0", "2", "4"], (rank, number, reductions)
+            assert all(e["ts"] + e["dur"] <= following for e in mine)
+
+
 def test_trace__parameter_servers_and_a_part_of_the_time(folder):
     model = network()
     with braid.torch.SSD(model.parameters(), lr=0.1, warmup=1, k=2) as optimizer:
@@ -117,6 +140,19 @@ def test_trace__after_an_exception_nothing_is_written(folder):
         with braid.torch.trace(f"{folder}/none.json"):
             1 / 0
     assert not os.path.exists(f"{folder}/none.json")
+
+
+def test_braid_top__names_of_groups():
+    """`braid top` shows torch's groups by their descriptions."""
+    pair = dist.new_group([0, 1], group_desc="tensor parallel")
+    dist.all_reduce(torch.ones(1), group=pair)
+    dist.all_reduce(torch.ones(1))
+    if dist.get_rank() == 0:
+        top = lambda *arguments: subprocess.run([os.environ["BRAID"], "top", *arguments], capture_output=True, text=True, timeout=60).stdout  # noqa: E731
+        mine = {(job["name"], job["rank"]) for job in json.loads(top("--json")) if job["pid"] == os.getpid()}
+        assert {("default_pg", 0), ("tensor parallel", 0)} <= mine
+        assert "2 of 2 ranks" in top("tensor par", "--once", "--interval", "100")
+    dist.barrier()
 
 
 def test_merge_traces(folder):
