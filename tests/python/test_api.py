@@ -12,6 +12,7 @@ FOLDER = os.path.dirname(os.path.realpath(braid.__file__))
 # What Python has by other means.
 NOT_NEEDED = {
     "braid_gradient": "Session.gradients, of memory that the package gives",
+    "braid_gradient_wait": "Session.wait() by braid_gradient_test(), a slice of time at once",
     "braid_stats_name": "names of the fields of Stats, Rail and Peer",
     "braid_test_any": "wait_any() with timeout=0",
     "braid_wait_all": "Operation.wait() of each",
