@@ -13,10 +13,24 @@ int Group::root(const char *call, int64_t rank) const
     return static_cast<int>(rank);
 }
 
+/* What braid works on in place of the one tensor: the tensor itself, or, where that has gaps or
+ * another order of elements (a slice, a transpose), a copy that is put back behind the operation. */
+static Tensors without_gaps(Call &call, const Tensors &tensors)
+{
+    if (tensors.size() != 1 || tensors[0].layout() != at::kStrided ||
+        tensors[0].is_contiguous(tensors[0].suggest_memory_format()))
+        return tensors;
+    const at::Tensor mine = tensors[0].detach(), copy = mine.contiguous();
+    call.kept.push_back(copy);
+    call.then = [mine, copy] { mine.copy_(copy); };
+    return {copy};
+}
+
 WorkPtr Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 {
-    const Span span = contents(only("broadcast", tensors));
     Call call("broadcast", OpType::BROADCAST);
+    Tensors dense = without_gaps(call, tensors);
+    const Span span = contents(only("broadcast", dense));
 
     call.device = tensors[0].device();
     call.inputs = tensors;
@@ -38,8 +52,9 @@ WorkPtr Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options
 {
     if (tensors.size() == 1 && tensors[0].layout() == at::kSparse)
         return allreduce_sparse(tensors, options);
-    const at::Tensor &tensor = only("allreduce", tensors);
     Call call("all_reduce", OpType::ALLREDUCE);
+    Tensors dense = without_gaps(call, tensors);
+    const at::Tensor &tensor = only("allreduce", dense);
 
     call.device = tensor.device();
     call.inputs = tensors;
@@ -64,10 +79,11 @@ WorkPtr Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoales
 
 WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 {
-    const at::Tensor &tensor = only("reduce", tensors);
+    Call call("reduce", OpType::REDUCE);
+    Tensors dense = without_gaps(call, tensors);
+    const at::Tensor &tensor = only("reduce", dense);
     const Span span = values(tensor);
     const int to = root("reduce", options.rootRank);
-    Call call("reduce", OpType::REDUCE);
 
     call.device = tensor.device();
     call.inputs = tensors;

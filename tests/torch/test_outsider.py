@@ -86,6 +86,26 @@ def test_tensors__of_no_elements_and_of_no_dimension():
     assert job(2, body) == [([], 4.0, 1, [0.0, 1.0], [0.0, 1.0], 2.0), ([0.0, 1.0, 2.0], 4.0, 1, [0.0, 1.0], [0.0, 1.0], 4.0)]
 
 
+def test_tensors__with_gaps():
+    """Slices and transposes, as gloo takes them. What lies in the gaps stays."""
+    def body(rank):
+        x, y, z = (torch.arange(12.).view(3, 4) + rank for _ in range(3))
+        dist.all_reduce(x.t())
+        dist.broadcast(y[:, ::2], 1)
+        dist.reduce(z[:, 1:3], 0)
+        w = torch.nn.Parameter(torch.ones(3, 4))
+        work = dist.all_reduce(w.t(), async_op=True)
+        future = work.get_future()
+        future.wait()
+        return x.tolist(), y.tolist(), z.tolist() if rank == 0 else None, w.tolist()
+    start = torch.arange(12.).view(3, 4)
+    cast, summed = start.clone(), start.clone()
+    cast[:, ::2] += 1
+    summed[:, 1:3] = 2 * start[:, 1:3] + 1
+    total, twos = (2 * start + 1).tolist(), torch.full((3, 4), 2.).tolist()
+    assert job(2, body) == [(total, cast.tolist(), summed.tolist(), twos), (total, (start + 1).tolist(), None, twos)]
+
+
 def test_tensors__that_need_gradients_or_lie_in_each_other():
     def body(rank):
         p = torch.nn.Parameter(torch.full((3,), float(rank)))
