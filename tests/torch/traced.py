@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -26,7 +27,13 @@ def traced(folder: Path, size: int, found: List[Dict[str, Any]]) -> Iterator[Any
     if dist.get_rank() >= size:
         pytest.skip("not a rank of this group")
     yield group
+    dist.barrier(group)
+    operations: List[Any] = []
+    deadline = time.monotonic() + 60
+    while not any(event["name"] == "barrier" for event in operations):  # the file is written while the job runs
+        assert time.monotonic() < deadline, f"the barrier is not in {list(folder.iterdir())}"
+        time.sleep(0.05)
+        with contextlib.suppress(ValueError):  # it is being written
+            operations = [event for file in folder.glob("job.*") for event in json.loads(file.read_text()) if event.get("cat") == "operation"]
     dist.destroy_process_group(group)
-    (file,) = folder.glob("job.*")
-    operations = [event for event in json.loads(file.read_text()) if event.get("cat") == "operation"]
     found += [{"name": event["name"], **event["args"]} for event in sorted(operations, key=lambda event: event["args"]["order"])]
