@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From torch's words to braid's: element types, reductions, and the checks of tensors, with the words that gloo has for them. */
+/* From torch's words to braid's: element types, reductions, and the checks of tensors, with the
+ * words that gloo has for them. */
 #pragma once
 
 #include <string>

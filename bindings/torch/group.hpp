@@ -49,7 +49,7 @@ struct GroupOptions : c10d::Backend::Options {
 
 class Group : public c10d::Backend
 {
-public:
+  public:
     /* Joins the group's job: Link::join(). */
     Group(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
           c10::intrusive_ptr<GroupOptions> options);
@@ -118,15 +118,14 @@ public:
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE /* the versions whose split() is this one */
     bool supportsSplitting() const override;
-    c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
-                                      const std::vector<int> &ranks,
-                                      const c10::intrusive_ptr<c10d::Backend::Options> &options)
-        override;
+    c10::intrusive_ptr<Backend>
+    split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+          const c10::intrusive_ptr<c10d::Backend::Options> &options) override;
     c10d::ErrorType getError() override;
 #endif
 
-    /* Of the operations that the calling thread submits, to any group: torch's calls have no argument
-     * for it. 0: what the group's options say. */
+    /* Of the operations that the calling thread submits, to any group: torch's calls have no
+     * argument for it. 0: what the group's options say. */
     static thread_local int32_t priority;
 
     const std::shared_ptr<Link> &link() const
@@ -134,21 +133,22 @@ public:
         return link_;
     }
 
-private:
+  private:
     void say_name(); /* with order_ */
     WorkPtr run(Call call, const char *title, std::chrono::milliseconds timeout);
     WorkPtr run_ordered(Call call, const char *title); /* with order_ */
-    void complete(Call &call, std::chrono::milliseconds timeout) const; /* what the group's options say */
+    void complete(Call &call,
+                  std::chrono::milliseconds timeout) const; /* what the group's options say */
     int root(const char *call, int64_t rank) const;
     void pass_monitored(uint32_t tag, std::chrono::milliseconds timeout);
     void monitor(uint32_t tag, std::chrono::milliseconds timeout, bool wait_for_all);
 
     const c10::intrusive_ptr<GroupOptions> options_;
     const std::shared_ptr<Link> link_;
-    std::mutex order_;       /* of calls, and of what follows */
-    uint64_t sequence_ = 0;  /* collectives so far */
-    bool named_ = false;     /* say_name() was called */
-    uint32_t monitored_ = 0; /* monitored barriers so far */
+    std::mutex order_;           /* of calls, and of what follows */
+    uint64_t sequence_ = 0;      /* collectives so far */
+    bool named_ = false;         /* say_name() was called */
+    uint32_t monitored_ = 0;     /* monitored barriers so far */
     std::thread::id coalescing_; /* the thread between startCoalescing() and endCoalescing() */
     std::vector<Call> recorded_; /* its calls */
 };

@@ -27,10 +27,10 @@ struct Links {
 Links *links = new Links;
 
 /*
- * Where the store has the job's id while its ranks join. A launcher may keep the store when it starts
- * ranks anew, as torchrun does: a rank that finds the id of an earlier job would wait for that one.
- * So rank 0 takes it away when all have joined. Where they have not it stays, as late ranks have to
- * find an error rather than wait; torchrun's next attempt looks under another name.
+ * Where the store has the job's id while its ranks join. A launcher may keep the store when it
+ * starts ranks anew, as torchrun does: a rank that finds the id of an earlier job would wait for
+ * that one. So rank 0 takes it away when all have joined. Where they have not it stays, as late
+ * ranks have to find an error rather than wait; torchrun's next attempt looks under another name.
  */
 std::string id_key()
 {

@@ -43,9 +43,10 @@ class Operation;
 
 class Link : public std::enable_shared_from_this<Link>
 {
-public:
-    /* Joins the job of these ranks: rank 0 makes the job's id and puts it into the store. Collective;
-     * blocks up to `timeout`, without the interpreter's lock. Throws DistBackendError. */
+  public:
+    /* Joins the job of these ranks: rank 0 makes the job's id and puts it into the store.
+     * Collective; blocks up to `timeout`, without the interpreter's lock. Throws DistBackendError.
+     */
     static std::shared_ptr<Link> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                                       int size, std::chrono::milliseconds timeout);
     ~Link(); /* it has left by then */
@@ -71,11 +72,11 @@ public:
     void hold();
     void release();
 
-    /* A tensor of `count` elements in memory that peers of this host read in place: of braid_alloc(),
-     * as long as the tensor lives. */
+    /* A tensor of `count` elements in memory that peers of this host read in place: of
+     * braid_alloc(), as long as the tensor lives. */
     at::Tensor allocate(int64_t count, const at::TensorOptions &options);
-    /* The same for the time of an operation, from a store of blocks that serve again and end with the
-     * group; torch's own memory above 64 MiB and for GPUs. */
+    /* The same for the time of an operation, from a store of blocks that serve again and end with
+     * the group; torch's own memory above 64 MiB and for GPUs. */
     at::Tensor scratch(int64_t count, const at::TensorOptions &options);
 
     /* Leaves the job, now or when the last hold is gone. `forced`: now, and after `grace` for the
@@ -89,7 +90,7 @@ public:
     /* In a child of fork(): those of its parent are none of its own. */
     static void forget_all();
 
-private:
+  private:
     Link(braid_comm *comm, int rank, int size);
     void finalize();
     void *take(size_t bytes);
@@ -111,7 +112,7 @@ private:
     std::map<size_t, std::vector<void *>> blocks_; /* of scratch(), by size */
 
     std::atomic<Operation *> ends_{nullptr}; /* newest first */
-    sem_t ready_;                            /* one post an operation in ends_ or queue_, and at the end */
+    sem_t ready_; /* one post an operation in ends_ or queue_, and at the end */
     std::mutex queue_lock_;
     std::deque<Operation *> queue_; /* oldest first */
     std::vector<std::thread> threads_;
@@ -122,13 +123,13 @@ private:
 /* While it exists other threads may run Python, if this one holds the interpreter's lock. */
 class Unlocked
 {
-public:
+  public:
     Unlocked();
     ~Unlocked();
     Unlocked(const Unlocked &) = delete;
     Unlocked &operator=(const Unlocked &) = delete;
 
-private:
+  private:
     void *state_;
 };
 

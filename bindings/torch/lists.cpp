@@ -82,8 +82,8 @@ void check_one_list(const char *name, const std::vector<Tensors> &lists, int siz
 
 /* ---- all ranks have the list ----------------------------------------------------------------- */
 
-static void add_allgather_list(Call &call, const Tensors &outputs, const at::Tensor &input, int rank,
-                          Link &link)
+static void add_allgather_list(Call &call, const Tensors &outputs, const at::Tensor &input,
+                               int rank, Link &link)
 {
     const Joined to = join("allgather", outputs, input.scalar_type(), link);
     const Span from = contents(input);
@@ -97,8 +97,8 @@ static void add_allgather_list(Call &call, const Tensors &outputs, const at::Ten
         call.add<braid_allgather, braid_allgather_on_stream>(from.data, to.span.data, from.count,
                                                              from.type);
     else
-        call.add<braid_allgatherv, braid_allgatherv_on_stream>(
-            from.data, from.count, to.span.data, to.counts, PACKED, from.type);
+        call.add<braid_allgatherv, braid_allgatherv_on_stream>(from.data, from.count, to.span.data,
+                                                               to.counts, PACKED, from.type);
     if (to.made)
         call.then = [to, before = std::move(call.then)] {
             if (before)

@@ -55,11 +55,11 @@ WorkPtr Group::send(Tensors &tensors, int peer, int tag)
 
     check_peer("send", peer, rank_, size_);
     call.inputs = tensors;
-    call.parts.push_back([=, data = tensors[0].data_ptr(),
-                          bytes = tensors[0].nbytes()](const Target &to) {
-        const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
-        return braid_send(to.comm, data, bytes, peer, &options, to.op);
-    });
+    call.parts.push_back(
+        [=, data = tensors[0].data_ptr(), bytes = tensors[0].nbytes()](const Target &to) {
+            const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
+            return braid_send(to.comm, data, bytes, peer, &options, to.op);
+        });
     return run(std::move(call), "braid:send", c10d::kUnsetTimeout);
 }
 
@@ -69,11 +69,11 @@ WorkPtr Group::recv(Tensors &tensors, int peer, int tag)
 
     check_peer("recv", peer, rank_, size_);
     call.inputs = tensors;
-    call.parts.push_back([=, data = tensors[0].data_ptr(),
-                          bytes = tensors[0].nbytes()](const Target &to) {
-        const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
-        return braid_recv(to.comm, data, bytes, peer, &options, to.op);
-    });
+    call.parts.push_back(
+        [=, data = tensors[0].data_ptr(), bytes = tensors[0].nbytes()](const Target &to) {
+            const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
+            return braid_recv(to.comm, data, bytes, peer, &options, to.op);
+        });
     return run(std::move(call), "braid:recv", c10d::kUnsetTimeout);
 }
 

@@ -20,8 +20,8 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store> &
                                          int size, std::chrono::milliseconds timeout,
                                          const c10::intrusive_ptr<GroupOptions> &given)
 {
-    auto options = given ? c10::make_intrusive<GroupOptions>(*given)
-                         : c10::make_intrusive<GroupOptions>();
+    auto options =
+        given ? c10::make_intrusive<GroupOptions>(*given) : c10::make_intrusive<GroupOptions>();
 
     options->timeout = timeout;
     return c10::make_intrusive<Group>(store, rank, size, std::move(options));
@@ -30,7 +30,7 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store> &
 /* The communicator of a group, which does not end before this: a program's braid.Comm holds it. */
 class Hold
 {
-public:
+  public:
     explicit Hold(std::shared_ptr<Link> link) : link_(std::move(link))
     {
         link_->hold();
@@ -52,7 +52,7 @@ public:
             link_->release();
     }
 
-private:
+  private:
     const std::shared_ptr<Link> link_;
     std::atomic<bool> released_{false};
 };
@@ -80,14 +80,13 @@ PYBIND11_MODULE(_native, m)
     py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(
         m, "Options",
         "pg_options of init_process_group() and new_group(): what all operations of a group have.")
-        .def(py::init<std::chrono::milliseconds>(),
-             py::arg("timeout") = kBackendDefaultTimeout)
+        .def(py::init<std::chrono::milliseconds>(), py::arg("timeout") = kBackendDefaultTimeout)
         .def_readwrite("priority", &GroupOptions::priority,
                        "larger is more urgent; frames of a more urgent operation overtake")
         .def_readwrite("algorithm", &GroupOptions::algorithm,
                        "of collectives, as `braid info` lists them; empty: braid chooses");
-    m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"),
-          py::arg("timeout"), py::arg("options"), py::call_guard<py::gil_scoped_release>());
+    m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+          py::arg("options"), py::call_guard<py::gil_scoped_release>());
     m.def(
         "set_priority", [](int32_t priority) { return std::exchange(Group::priority, priority); },
         py::arg("priority"));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The sum of sparse tensors (gradients of embeddings), as gloo does it: all ranks' indices and values
- * are gathered, and each rank adds them up. How many each rank has is gathered first, and waited
- * for in the call, with the group's lock held: nothing else of this group comes between on any rank.
+ * The sum of sparse tensors (gradients of embeddings), as gloo does it: all ranks' indices and
+ * values are gathered, and each rank adds them up. How many each rank has is gathered first, and
+ * waited for in the call, with the group's lock held: nothing else of this group comes between on
+ * any rank.
  */
 #include "group.hpp"
 #include "convert.hpp"
@@ -39,8 +40,9 @@ WorkPtr Group::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &
     if (tensors.size() != 1)
         refuse("allreduce", "requires a single-element tensor list");
     if (options.reduceOp != c10d::ReduceOp::SUM)
-        refuse("allreduce", "unsupported reduction operation (allreduce of sparse tensors only works "
-                            "with ReduceOp.SUM)");
+        refuse("allreduce",
+               "unsupported reduction operation (allreduce of sparse tensors only works "
+               "with ReduceOp.SUM)");
     if (!tensors[0].is_cpu())
         refuse("allreduce", "sparse tensors must be on the CPU");
     std::lock_guard<std::mutex> guard(order_);

@@ -31,7 +31,8 @@ void hear_signals()
 
 Operation::Operation(std::shared_ptr<Link> link, Call call, std::function<void()> profiled)
     : link_(std::move(link)), call_(std::move(call)), profiled_(std::move(profiled)),
-      follows_(call_.then != nullptr), parts_(new Part[call_.parts.size()]), left_(std::max<size_t>(call_.parts.size(), 1))
+      follows_(call_.then != nullptr), parts_(new Part[call_.parts.size()]),
+      left_(std::max<size_t>(call_.parts.size(), 1))
 {
     if (follows_ || profiled_)
         flags_ = WATCHED;
@@ -45,6 +46,17 @@ Operation::~Operation()
 }
 
 void Operation::submit()
+{
+    try {
+        begin();
+    } catch (...) {
+        if (!epoch_) /* nothing has been submitted: there is nobody who would end it */
+            flags_.fetch_or(ENDED | TOLD, std::memory_order_acq_rel);
+        throw;
+    }
+}
+
+void Operation::begin()
 {
     struct braid_options options = {};
     Target target = {link_->comm(), &options, nullptr, false, nullptr};
@@ -116,8 +128,8 @@ void Operation::done(void *context, int result) noexcept
 
     part->ended.store(true, std::memory_order_release);
     try {
-        part->operation->part_ended(
-            result, result ? failure(part->operation->call_.name, result) : std::string());
+        part->operation->part_ended(result, result ? failure(part->operation->call_.name, result)
+                                                   : std::string());
     } catch (const std::bad_alloc &) {
         part->operation->part_ended(result, std::string());
     }
@@ -212,7 +224,9 @@ bool Operation::wait_parts(std::chrono::steady_clock::time_point end)
             continue;
         int ms = -1;
         if (!ever)
-            ms = std::max(0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count()));
+            ms = std::max(
+                0, static_cast<int>(
+                       std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count()));
         braid_wait(part.handle, ms);
         if (!part.ended.load(std::memory_order_acquire))
             return false;
@@ -237,8 +251,8 @@ void Operation::finish_once()
     const int result = result_.load(std::memory_order_acquire);
 
     if (result)
-        error_ = std::make_exception_ptr(
-            c10::DistBackendError({__func__, __FILE__, __LINE__}, words_));
+        error_ =
+            std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, words_));
     try {
         if (!result && call_.then && !stream_)
             call_.then();
@@ -367,8 +381,10 @@ int Work::sourceRank() const
 {
     const Call &call = operation_->call();
 
-    TORCH_CHECK(call.received, "sourceRank() may only be called on work of a receive from any source");
-    TORCH_CHECK(operation_->has_ended(), "sourceRank() may only be called when the receive has ended");
+    TORCH_CHECK(call.received,
+                "sourceRank() may only be called on work of a receive from any source");
+    TORCH_CHECK(operation_->has_ended(),
+                "sourceRank() may only be called when the receive has ended");
     return call.received->peer;
 }
 

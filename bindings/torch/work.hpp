@@ -37,7 +37,8 @@ namespace braid_torch
 
 using c10d::OpType;
 
-/* How one operation is submitted: options of braid's, and either a place for the handle or a stream. */
+/* How one operation is submitted: options of braid's, and either a place for the handle or a
+ * stream. */
 struct Target {
     braid_comm *comm;
     const braid_options *options;
@@ -57,7 +58,8 @@ inline const size_t *plainly(const std::vector<size_t> &counts)
     return counts.data();
 }
 
-/* What a call hands to braid: one or more operations, submitted together, and what belongs to them. */
+/* What a call hands to braid: one or more operations, submitted together, and what belongs to them.
+ */
 struct Call {
     Call(const char *called, OpType kind) : name(called), type(kind)
     {
@@ -75,23 +77,24 @@ struct Call {
     const char *name; /* "all_reduce"; static */
     OpType type;
     c10::Device device = c10::kCPU;
-    bool streams = true;                          /* has a form in a stream */
-    std::vector<at::Tensor> inputs;               /* for the profiler */
-    std::vector<std::vector<at::Tensor>> outputs; /* of the future and result(): one list, or lists */
-    std::vector<at::Tensor> kept;                 /* buffers besides these */
+    bool streams = true;            /* has a form in a stream */
+    std::vector<at::Tensor> inputs; /* for the profiler */
+    std::vector<std::vector<at::Tensor>>
+        outputs;                  /* of the future and result(): one list, or lists */
+    std::vector<at::Tensor> kept; /* buffers besides these */
     std::vector<std::function<int(const Target &)>> parts; /* each submits one operation */
     /* What follows, copies for example: in the thread that finds the end, without the interpreter's
      * lock; of a call in a stream, right behind it in the stream. */
     std::function<void()> then;
     std::chrono::milliseconds timeout{0};
     int32_t priority = 0;
-    const char *algorithm = nullptr;              /* the group's */
-    std::shared_ptr<braid_received> received;     /* of any source: who has sent it */
+    const char *algorithm = nullptr;          /* the group's */
+    std::shared_ptr<braid_received> received; /* of any source: who has sent it */
 };
 
 class Operation
 {
-public:
+  public:
     Operation(std::shared_ptr<Link> link, Call call, std::function<void()> profiled);
     Operation(const Operation &) = delete;
     Operation &operator=(const Operation &) = delete;
@@ -117,7 +120,7 @@ public:
     }
     Operation *next = nullptr; /* in the link's list */
 
-private:
+  private:
     struct Part {
         Operation *operation;
         braid_op *handle = nullptr;
@@ -126,6 +129,7 @@ private:
     enum : uint32_t { ENDED = 1, DROPPED = 2, WATCHED = 4, TOLD = 8 };
 
     ~Operation();
+    void begin();
     void submit_parts(braid_options &options, Target &target);
     static void done(void *context, int result) noexcept;
     void part_ended(int result, const std::string &words) noexcept;
@@ -137,9 +141,9 @@ private:
 
     std::shared_ptr<Link> link_;
     Call call_;
-    std::function<void()> profiled_; /* tells the profiler of the end */
-    const bool follows_;              /* call_.then is there, until it has been done */
-    std::shared_ptr<std::atomic<long>> epoch_; /* of the link */
+    std::function<void()> profiled_;           /* tells the profiler of the end */
+    const bool follows_;                       /* call_.then is there, until it has been done */
+    std::shared_ptr<std::atomic<long>> epoch_; /* of the link; none before it is submitted */
     std::optional<c10::Stream> stream_;        /* that it is in */
     std::optional<c10::Event> passed_;         /* the stream is behind it */
     std::unique_ptr<Part[]> parts_;
@@ -155,10 +159,11 @@ private:
     bool marked_ = false;
 };
 
-/* Of a call between startCoalescing() and endCoalescing(): the Work of the latter stands for all. */
+/* Of a call between startCoalescing() and endCoalescing(): the Work of the latter stands for all.
+ */
 class Recorded : public c10d::Work
 {
-public:
+  public:
     Recorded(int rank, OpType type) : c10d::Work(rank, type)
     {
     }
@@ -174,7 +179,7 @@ public:
 
 class Work : public c10d::Work
 {
-public:
+  public:
     Work(const std::shared_ptr<Link> &link, Call call, const char *title, uint64_t sequence);
     ~Work() override;
 
@@ -193,7 +198,7 @@ public:
         return operation_;
     }
 
-private:
+  private:
     const std::shared_ptr<Link> link_;
     Operation *operation_;
     const uint64_t sequence_;
