@@ -34,7 +34,8 @@ struct NativeStream<Guard, std::void_t<decltype(std::declval<const Guard &>().ge
                                std::declval<c10::Stream>()))>> {
     static bool find(const c10::Stream &stream, void *&handle)
     {
-        handle = stream.native_handle();
+        const Guard *guard = c10::impl::getDeviceGuardImpl(stream.device_type());
+        handle = guard->getStreamNativeHandle(stream);
         return true;
     }
 };

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# ranks: 2
+# environment: FAKE_CUDA=thread
+"""Tensors of CUDA devices, on the fake driver (fake_device.cpp): each collective is submitted in the current stream, behind a kernel that has not begun; the
+program goes on at once, and a kernel behind it in the stream sees the result."""
+import os
+
+import pytest
+import torch
+import torch.distributed as dist
+
+os.environ["BRAID_CUDA_LIBRARY"] = os.environ["BRAID_FAKE_CUDA"]
+torch.ops.load_library(os.environ["BRAID_FAKE_DEVICE"])
+torch.cuda.get_device_capability = lambda device=None: (8, 0)  # broadcast() asks
+gpu = torch.ops.fake_device
+OLD = -7
+
+
+@pytest.fixture(scope="module", autouse=True)
+def group():
+    import braid.torch  # noqa: F401
+
+    dist.init_process_group("braid")
+    yield
+    dist.destroy_process_group()
+
+
+def behind(call, given, result=None):
+    """Runs call(x, y) in the stream, where x gets the values `given` only when the gate opens; y is x, or has as many elements as `result` says.
+    Returns what a kernel behind the call sees in y."""
+    written, x = gpu.make(given), gpu.make(torch.full_like(given, OLD))
+    y = x if result is None else gpu.make(torch.full((result,), OLD, dtype=given.dtype))
+    seen = gpu.make(torch.full_like(gpu.peek(y), OLD))
+    gpu.later(x, written)
+    work = call(x, y)
+    if work is not None:
+        work.wait()  # of the stream, not of this thread
+    gpu.copy(seen, y)
+    assert torch.all(gpu.peek(seen) == OLD), "the stream did not wait"
+    gpu.open()
+    gpu.synchronize()
+    return gpu.peek(seen)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["", "async"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_all_reduce(dtype, asynchronous):
+    given = torch.arange(1000).to(dtype) % 64 + dist.get_rank()
+    seen = behind(lambda x, _: dist.all_reduce(x, async_op=asynchronous), given)
+    assert torch.equal(seen, (torch.arange(1000).to(dtype) % 64) * 2 + 1)
+
+
+def test_all_reduce__average():
+    seen = behind(lambda x, _: dist.all_reduce(x, dist.ReduceOp.AVG), torch.full((10,), 4.0 * dist.get_rank()))
+    assert torch.equal(seen, torch.full((10,), 2.0))
+
+
+@pytest.mark.parametrize("root", [0, 1])
+def test_broadcast(root):
+    assert torch.all(behind(lambda x, _: dist.broadcast(x, root), torch.full((7,), dist.get_rank() + 1.0)) == root + 1)
+
+
+@pytest.mark.parametrize("root", [0, 1])
+def test_reduce(root):
+    seen = behind(lambda x, _: dist.reduce(x, root), torch.full((7,), dist.get_rank() + 1.0))
+    assert dist.get_rank() != root or torch.all(seen == 3)
+
+
+def test_all_gather_into_tensor():
+    seen = behind(lambda x, y: dist.all_gather_into_tensor(y, x), torch.full((5,), dist.get_rank() + 1), 10)
+    assert seen.tolist() == [1] * 5 + [2] * 5
+
+
+def test_reduce_scatter_tensor():
+    seen = behind(lambda x, y: dist.reduce_scatter_tensor(y, x), torch.arange(10) * (dist.get_rank() + 1), 5)
+    assert seen.tolist() == [3 * (5 * dist.get_rank() + i) for i in range(5)]
+
+
+def test_all_to_all_single():
+    seen = behind(lambda x, y: dist.all_to_all_single(y, x), torch.arange(4) + 10 * dist.get_rank(), 4)
+    assert seen.tolist() == ([0, 1, 10, 11] if dist.get_rank() == 0 else [2, 3, 12, 13])
+
+
+def test_all_to_all_single__uneven():
+    mine, other = ([1, 3], [1, 2]) if dist.get_rank() == 0 else ([2, 4], [3, 4])  # elements that go out, and come in
+    seen = behind(lambda x, y: dist.all_to_all_single(y, x, other, mine), torch.arange(sum(mine)) + 10 * dist.get_rank(), sum(other))
+    assert seen.tolist() == ([0, 10, 11] if dist.get_rank() == 0 else [1, 2, 3, 12, 13, 14, 15])
+
+
+def test_the_end_is_known_without_the_stream():
+    """is_completed() and the future of an asynchronous call end when the stream has passed it, and not before."""
+    x = gpu.make(torch.ones(3))
+    gpu.later(gpu.make(torch.ones(3)), x)
+    work = dist.all_reduce(x, async_op=True)
+    gpu.open()
+    gpu.synchronize()
+    assert gpu.peek(x).tolist() == [2, 2, 2]
+    work.get_future().wait()
+
+
+def test_send_and_recv():
+    x = gpu.make(torch.full((6,), dist.get_rank() + 1.0))
+    gpu.synchronize()
+    if dist.get_rank() == 0:
+        dist.send(x, 1)
+        dist.recv(x, 1)
+    else:
+        y = gpu.make(torch.zeros(6))
+        dist.recv(y, 0)
+        dist.send(x, 0)
+        gpu.synchronize()
+        assert torch.all(gpu.peek(y) == 1)
+    gpu.synchronize()
+    assert torch.all(gpu.peek(x) == 2)
