@@ -100,7 +100,7 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     if dist.get_rank() == 1:
         os._exit(3)
     dist.all_reduce(x)
-print("attempt", os.environ["TORCHELASTIC_RESTART_COUNT"], "sum", x.sum().item(), flush=True)
+print(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']} sum {x.sum().item()}", flush=True)  # in one piece: ranks share the output
 dist.destroy_process_group()
 """)
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", "--monitor-interval",

@@ -3,9 +3,10 @@
 # environment: BRAID_TIMEOUT=60
 """One process over the life of its groups: threads, fork, signals, deadlines, groups that are made again."""
 import datetime
+import itertools
 import os
 import signal
-import sys
+import tempfile
 import threading
 import time
 
@@ -17,10 +18,16 @@ from torch.utils.data import DataLoader, Dataset
 import braid.torch  # noqa: F401
 
 
+lives = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def group():
-    """Every test has a default group of its own: as many lives of a process."""
-    dist.init_process_group("braid", timeout=datetime.timedelta(seconds=60))
+    """Every test has a default group of its own: as many lives of a process. Each has its own store, too: of one at MASTER_PORT a rank that is quick would
+    still meet the last life's, which ends with rank 0's group."""
+    store = os.path.join(tempfile.gettempdir(), f"braid_life_{os.environ['MASTER_PORT']}_{next(lives)}")
+    dist.init_process_group("braid", init_method=f"file://{store}", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]),
+                            timeout=datetime.timedelta(seconds=60))
     yield
     if dist.is_initialized():
         dist.destroy_process_group()
