@@ -24,7 +24,8 @@ class Tree:
         self.folder = os.environ.get("BRAID_BUILD")
         if not self.folder:
             self.folder = os.path.join(ROOT, "build", "pip")
-            self._cmake("-S", ROOT, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", *options)
+            # with its type the folder stays below the prefix of install()
+            self._cmake("-S", ROOT, "-B", self.folder, "-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", "-DBRAID_PYTHON_SITE:STRING=site", *options)
 
     def build(self, target, *optional):
         """Builds a target, and of the others those that this build folder has: their names are returned."""

@@ -34,7 +34,7 @@ class Build(build_ext):
     """CMake's target braid_torch in place of a compiler's call."""
 
     def build_extension(self, ext):
-        tree = cmake_build.Tree(["-DBRAID_TORCH=ON", f"-DBRAID_TORCH_PYTHON={PYTHON}", "-DBRAID_PYTHON=OFF", "-DBRAID_PYTHON_SITE=site"], ENVIRONMENT)
+        tree = cmake_build.Tree(["-DBRAID_TORCH=ON", f"-DBRAID_TORCH_PYTHON={PYTHON}", "-DBRAID_PYTHON=OFF"], ENVIRONMENT)
         tree.build("braid_torch")
         files = tree.install("torch", os.path.join(os.path.abspath(self.build_temp), "stage"))
         os.makedirs(os.path.dirname(os.path.abspath(self.get_ext_fullpath(ext.name))), exist_ok=True)
