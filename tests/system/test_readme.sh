@@ -57,6 +57,10 @@ cat > table << 'END'
 - the same
 ./dev test --launchers
 - installs packages; the tests of tests/launchers do
+./dev test --torch
+- installs PyTorch; the tests of tests/torch do
+./dev torch
+- the same; torch/example does
 ./dev test --gpu
 - needs a GPU
 ./dev bench
@@ -83,6 +87,10 @@ torchrun --nproc_per_node 4 --no_python ./hello
 - launchers/torchrun does
 pip install ./bindings/python
 - python/install does
+pip install ./bindings/python ./bindings/torch
+- torch/install does
+torchrun --nproc-per-node 4 train.py
+- the same, with a script of 4 lines
 braid run -n 4 -- python3 examples/hello.py
 - python/install does, where the package was built
 braid info
