@@ -132,7 +132,8 @@ int braid_gradient_unused(struct braid_session *session, int layer);
  * Returns when the layer's gradient is the sum over all ranks and belongs to the program again. At
  * once when no layer has been made ready since the last step, or this one has been waited for.
  * -EINVAL with a message that names the layers: it, one that travels with it, or one whose
- * all-reduce goes first is not ready in this iteration, so it would never return.
+ * all-reduce goes first is not ready in this iteration, so it would never return. Where
+ * braid_wait() is refused (in `done`, in an open group) it is, too; the session goes on.
  */
 int braid_gradient_wait(struct braid_session *session, int layer);
 

@@ -482,10 +482,30 @@ static int wrong_order(struct braid_comm *comm)
     return 0;
 }
 
+/* In an open group nothing is waited for, as nothing of it has begun; the session goes on. */
+static int wait_in_a_group(struct braid_comm *comm)
+{
+    struct braid_layer layers[2] = {{.count = 4}, {.count = 4}};
+    struct braid_session *session;
+
+    RETURNS(0, braid_session_create(comm, layers, 2, NULL, &session));
+    memset(braid_gradient(session, 0), 0, 4 * sizeof(float));
+    memset(braid_gradient(session, 1), 0, 4 * sizeof(float));
+    RETURNS(0, braid_group_start());
+    RETURNS(0, braid_gradient_ready(session, 1));
+    RETURNS(0, braid_gradient_ready(session, 0));
+    SAYS(-EINVAL, "braid_wait_any|group", braid_gradient_wait(session, 0));
+    SAYS(-EINVAL, "braid_wait_any|group", braid_session_step(session));
+    RETURNS(0, braid_group_end());
+    RETURNS(0, braid_gradient_wait(session, 0));
+    RETURNS(0, braid_session_step(session));
+    return braid_session_free(session);
+}
+
 static int misuse(struct braid_comm *comm, void *context)
 {
     (void)context;
-    return wrong_options(comm) || wrong_order(comm);
+    return wrong_options(comm) || wrong_order(comm) || wait_in_a_group(comm);
 }
 
 static void session__misuse_is_named(void **state)

@@ -88,7 +88,8 @@ static int gradient_clear(struct braid_session *s, uint32_t layer)
 }
 
 /* The layer's group is under way, or its all-reduce has ended. It stays under way, and 0 is
- * returned, if it does not end within timeout_ms; negative: waits for the end. */
+ * returned, if it does not end within timeout_ms; negative: waits for the end. It stays under way,
+ * too, and the session whole, where the call could not wait. */
 static int gradient_finish(struct braid_session *s, uint32_t layer, int timeout_ms)
 {
     uint32_t g = s->gradients[layer].group, first = s->groups[g].first, last = s->groups[g].last;
@@ -97,7 +98,7 @@ static int gradient_finish(struct braid_session *s, uint32_t layer, int timeout_
     int rc = s->ops[g] ? braid_wait_any(&s->ops[g], 1, &index, timeout_ms) : 0;
 
     if (index)
-        return 0;
+        return rc == -ETIMEDOUT ? 0 : rc;
     if (rc && first == last)
         br_error_prefix(rc, "the sum of layer %s: ", br_session_layer(s, layer, text[0]));
     else if (rc)
