@@ -145,8 +145,8 @@ int braid_parameters_sync(struct braid_parameters *parameters);
 
 /*
  * Rate, momentum and decay of a layer, in place of the options', from its next push on; the
- * options' drops count as before. The same on all ranks, in the same iteration; rates that change
- * in every iteration are well. With asgd a server takes what its own rank has said last. rate 0:
+ * options' drops count as before. The same on all ranks, in the same iteration; they may
+ * change in every iteration. With asgd a server takes what its own rank has said last. rate 0:
  * the weights stay, the velocity goes on. -EINVAL: negative numbers, momentum of 1 or more.
  */
 int braid_parameters_set_rate(struct braid_parameters *parameters, int layer, float rate,
@@ -154,10 +154,12 @@ int braid_parameters_set_rate(struct braid_parameters *parameters, int layer, fl
 
 /* What a program saves beside the weights of braid_parameters_sync(): the layer's velocity, `count`
  * elements in memory of the host, on all ranks; local behind its warm-up: the mean of the workers'.
- * Collective, between two iterations, blocks. */
+ * Collective, between two iterations, blocks. Training goes on as without it: a pull that is under
+ * way stays so. */
 int braid_parameters_velocity(struct braid_parameters *parameters, int layer, float *velocity);
 
-/* And gives back: before the first push, the same on all ranks. Velocities are 0 without it. */
+/* And gives back: before the first push, the same on all ranks. Velocities are 0 without it. asgd:
+ * collective, blocks, as a server moves when the first rank has pushed. */
 int braid_parameters_set_velocity(struct braid_parameters *parameters, int layer,
                                   const float *velocity);
 

@@ -239,7 +239,21 @@ static int wait_all(struct braid_parameters *p)
     return 0;
 }
 
-/* by_hand: the program says the rates, in every iteration, and the options have no drops. */
+/* A look at the servers' velocity, between two iterations. */
+static int same_velocity(struct braid_parameters *p, const float *wanted, int t, const char *what)
+{
+    static float velocity[ALL];
+
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_velocity(p, l, velocity + offset_of(l)));
+    for (size_t i = 0; i < ALL; i++)
+        CHECK(velocity[i] == wanted[i], "%s, iteration %d: velocity %zu is %a, not %a", what, t, i,
+              (double)velocity[i], (double)wanted[i]);
+    return 0;
+}
+
+/* by_hand: the program says the rates, in every iteration, and the options have no drops; and looks
+ * at the velocities, which changes nothing. */
 static int run(struct braid_comm *comm, const struct braid_parameters_options *options,
                bool by_hand)
 {
@@ -273,6 +287,8 @@ static int run(struct braid_comm *comm, const struct braid_parameters_options *o
                                                  options->decay));
         step(&job, t);
         if (iterate(comm, p, t) || wait_all(p) || same(p, job.worker[braid_rank(comm)], t, what))
+            return 1;
+        if (by_hand && !is(&job, "local") && same_velocity(p, job.velocity, t, what))
             return 1;
     }
     RETURNS(0, braid_parameters_sync(p));
@@ -341,9 +357,13 @@ static int asynchronous(struct braid_comm *comm, void *context)
     struct braid_parameters_options o = {.method = "asgd", .rate = 0.5f};
     struct braid_parameters *p;
 
+    static float velocity[ALL]; /* of 0 */
+
     (void)context;
     if (create(comm, &o, &p))
         return 1;
+    for (int l = 0; l < LAYERS; l++)
+        RETURNS(0, braid_parameters_set_velocity(p, l, velocity + offset_of(l)));
     for (int t = 0; t < 60; t++)
         for (int l = LAYERS - 1; l >= 0; l--) {
             float *g, *weight = braid_parameters_weight(p, l);
@@ -352,6 +372,7 @@ static int asynchronous(struct braid_comm *comm, void *context)
             g = braid_parameters_gradient(p, l);
             for (size_t i = 0; i < counts[l]; i++)
                 g[i] = weight[i] - 0.25f;
+            RETURNS(0, braid_parameters_set_rate(p, l, 0.5f, 0, 0)); /* its servers may read one */
             RETURNS(0, braid_parameters_push(p, l));
         }
     RETURNS(0, braid_parameters_sync(p));

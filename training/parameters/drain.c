@@ -62,7 +62,7 @@ static int drain_finish(struct braid_op **ops, uint32_t n)
     return rc;
 }
 
-int br_parameters_drain(struct braid_parameters *p, const char *name)
+int br_parameters_settle(struct braid_parameters *p, const char *name)
 {
     int rc = 0;
 
@@ -73,11 +73,18 @@ int br_parameters_drain(struct braid_parameters *p, const char *name)
         rc = braid_parameters_wait(p, (int)l);
     if (!rc)
         rc = drain_finish(p->pushes[0], p->n_pushes);
+    return rc ? rc : wait_until(p, drain_is_applied, name);
+}
+
+int br_parameters_drain(struct braid_parameters *p, const char *name)
+{
+    int rc = br_parameters_settle(p, name);
+
     if (!rc)
         rc = drain_finish(p->pulls, p->shards.n); /* delayed ones */
     for (uint32_t l = 0; l < p->n && !rc; l++)
         p->layers[l].pulling = false;
-    return rc ? rc : wait_until(p, drain_is_applied, name);
+    return rc;
 }
 
 /* The weights of each slice, from its server's to all workers'. */

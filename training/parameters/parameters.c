@@ -361,6 +361,9 @@ static void parameters_set_beginning(struct braid_parameters *p)
         snprintf(l->pull_title, sizeof l->pull_title, "pull layer %u", i);
         for (uint32_t j = 0; j < BR_PARAMETERS_RATES; j++)
             l->rates[j] = l->next_rate;
+        /* asgd: until the first push, which writes the place behind it */
+        atomic_init(&l->latest,
+                    (uint32_t)((o->iterations + BR_PARAMETERS_RATES - 1) % BR_PARAMETERS_RATES));
     }
     for (uint32_t i = 0; i < p->n_slices; i++) {
         p->slices[i].round = br_parameters_rounds(p, o->iterations);

@@ -153,8 +153,11 @@ int br_parameters_serve_start(struct braid_parameters *p);
  * updates start with a grad_sync of 0. */
 void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
 
-/* drain.c: nothing is under way any more on this rank, but for receives of pushes that nobody has
- * made. `name` is the caller's. */
+/* drain.c, between two iterations; `name` is the caller's. settle: what the workers have pushed has
+ * reached this rank's server and is answered. drain: and nothing is under way any more on this
+ * rank, but for receives of pushes that nobody has made: a delayed pull is dropped, so the weights
+ * have to be fetched before training goes on. */
+int br_parameters_settle(struct braid_parameters *p, const char *name);
 int br_parameters_drain(struct braid_parameters *p, const char *name);
 
 /* parameters.c: frees everything. drain.c: ends what is under way by force, then frees everything.

@@ -36,7 +36,8 @@ bool br_parameters_have_room(const struct braid_parameters *p, uint32_t layer)
 {
     uint64_t made = p->iteration - p->options.iterations;
 
-    /* Elsewhere a worker waits for the answers of its servers, or its own one has no rate. */
+    /* Only with ssd does a worker go on without an answer; local SGD, which does so as well, leaves
+     * no rate to its servers then, which take means. */
     if (p->method != BR_PARAMETERS_SSD || made < BR_PARAMETERS_RATES)
         return true;
     for (uint32_t i = 0; i < p->n_slices; i++)
@@ -60,6 +61,7 @@ static int rates_check(const struct braid_parameters *p, const char *name, int l
 int braid_parameters_set_rate(struct braid_parameters *p, int layer, float rate, float momentum,
                               float decay)
 {
+    BR_DISABLE_CANCELLATION;
     int rc = rates_check(p, "braid_parameters_set_rate", layer);
 
     if (rc)
@@ -83,7 +85,7 @@ int braid_parameters_velocity(struct braid_parameters *p, int layer, float *velo
     if (!rc && !velocity)
         rc = br_error(EINVAL, "braid_parameters_velocity: velocity is NULL");
     if (!rc)
-        rc = br_parameters_drain(p, "braid_parameters_velocity");
+        rc = br_parameters_settle(p, "braid_parameters_velocity");
     if (rc)
         return rc;
     l = &p->layers[layer];
@@ -105,6 +107,7 @@ int braid_parameters_velocity(struct braid_parameters *p, int layer, float *velo
 
 int braid_parameters_set_velocity(struct braid_parameters *p, int layer, const float *velocity)
 {
+    BR_DISABLE_CANCELLATION;
     int rc = rates_check(p, "braid_parameters_set_velocity", layer);
 
     if (!rc && !velocity)
@@ -119,5 +122,11 @@ int braid_parameters_set_velocity(struct braid_parameters *p, int layer, const f
         if (p->slices[i].shard->layer == (uint32_t)layer)
             memcpy(p->slices[i].velocity, velocity + p->slices[i].shard->offset,
                    p->slices[i].shard->count * sizeof *velocity);
-    return 0;
+    /* Its server may otherwise see the first push of a faster rank in the midst of this. */
+    if (p->method != BR_PARAMETERS_ASGD)
+        return 0;
+    rc = braid_barrier(p->comm, NULL, NULL);
+    if (rc)
+        br_parameters_fail(p, rc);
+    return rc;
 }
