@@ -63,7 +63,7 @@ struct br_trace {
     /* details of a tenth of a second, and what this one has left; the producer's */
     uint64_t quota, left;
     uint64_t tenth;                     /* which it is; the producer's */
-    bool paused;                        /* the producer's */
+    _Atomic bool paused;                /* the producer's; br_trace_title() looks at it */
     _Atomic uint64_t lost;              /* the ring was full, or all rows were taken */
     _Alignas(64) _Atomic uint64_t head; /* next to read, the thread's */
 
@@ -99,9 +99,8 @@ int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PA
 
     if ((before && pattern[before - 1] == '/') ||
         (!stat(pattern, &found) && S_ISDIR(found.st_mode)))
-        return br_error(EISDIR,
-                        "BRAID_TRACE=%.300s is a folder; name a file in it: %.300s%sjob.json",
-                        pattern, pattern, slash && !slash[1] ? "" : "/");
+        return br_error(EISDIR, "%.300s is a folder; name a file in it: %.300s%sjob.json", pattern,
+                        pattern, slash && !slash[1] ? "" : "/");
     if (mark)
         n = snprintf(path, BR_TRACE_PATH, "%.*s%d%s", (int)(mark - pattern), pattern, rank,
                      mark + 2);
@@ -115,7 +114,7 @@ int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PA
     }
     return n < BR_TRACE_PATH
                ? 0
-               : br_error(ENAMETOOLONG, "BRAID_TRACE: the name of the file is too long");
+               : br_error(ENAMETOOLONG, "%.60s...: the name of the file is too long", pattern);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -551,7 +550,7 @@ void br_trace_close(struct br_trace *t)
 
 void br_trace_pause(struct br_trace *t, bool paused)
 {
-    t->paused = paused;
+    atomic_store_explicit(&t->paused, paused, memory_order_relaxed);
 }
 
 void br_trace_flush(struct br_trace *t)
@@ -576,13 +575,18 @@ void br_trace_name(struct br_trace *t, uint32_t row, const char *text)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static bool is_paused(const struct br_trace *t)
+{
+    return atomic_load_explicit(&t->paused, memory_order_relaxed);
+}
+
 bool br_trace_in_detail(struct br_trace *t, uint64_t now)
 {
     uint64_t tenth = (now + t->shift) / (BR_SEC / SHARES);
 
     if (t->take)
         return true;
-    if (t->paused)
+    if (is_paused(t))
         return false;
 
     if (tenth != t->tenth) {
@@ -621,7 +625,7 @@ void br_trace_add(struct br_trace *t, const struct br_trace_event *event)
 
 const char *br_trace_title(struct br_trace *t, const char *text)
 {
-    return t->titles ? br_titles_keep(t->titles, text) : NULL;
+    return t->titles && !is_paused(t) ? br_titles_keep(t->titles, text) : NULL;
 }
 
 /* Bars of a row must not overlap: viewers would draw nonsense. */
@@ -632,7 +636,7 @@ void br_trace_begin(struct br_trace *t, enum br_trace_group group, uint64_t now,
     uint32_t row;
 
     *span = (struct br_trace_span){.begin = now};
-    if (t->paused)
+    if (is_paused(t))
         return;
     if (!idle) {
         base_trace_lose(t);

@@ -51,7 +51,8 @@ struct br_trace_span {
 };
 
 /* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank
- * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with a message. */
+ * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with a message that begins with the
+ * pattern. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
 /* Creates the file and starts the thread. most: bytes that the file may have. details: a second,
@@ -90,7 +91,7 @@ bool br_trace_in_detail(struct br_trace *trace, uint64_t now);
 void br_trace_add(struct br_trace *trace, const struct br_trace_event *event);
 
 /* A text of a caller as the name of events: it is copied (titles.h). NULL: there are too many, or
- * this timeline, a sink or one in virtual time, keeps none. From any thread. */
+ * this timeline, a sink, a paused one or one in virtual time, keeps none. From any thread. */
 const char *br_trace_title(struct br_trace *trace, const char *text);
 
 /* A span takes its row at its begin and gives it back at its end, where `event` (row, begin and end

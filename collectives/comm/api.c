@@ -145,6 +145,8 @@ static int check_call(struct braid_comm *comm, const char *name, const struct br
 void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op)
 {
+    struct br_trace *trace;
+
     op->timeout = comm->context->settings.timeout;
     op->by_rank = comm->context->settings.order == BRAID_ORDER_RANKS;
     if (!options)
@@ -155,8 +157,10 @@ void br_api_apply_options(const struct braid_comm *comm, const struct braid_opti
     op->done = options->done;
     op->done_context = options->context;
     op->by_rank |= options->order == BRAID_ORDER_RANKS;
-    if (options->title && comm->context->trace)
-        op->title = br_trace_title(comm->context->trace, options->title);
+    trace =
+        options->title ? atomic_load_explicit(&comm->context->trace, memory_order_acquire) : NULL;
+    if (trace)
+        op->title = br_trace_title(trace, options->title);
     if (options->timeout_ms)
         op->timeout = (uint64_t)options->timeout_ms * BR_MS;
     if (options->algorithm && strcmp(options->algorithm, "auto") != 0)

@@ -114,6 +114,7 @@ static int init_locks(struct br_context *context)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&context->lock, NULL);
     pthread_mutex_init(&context->pool_lock, NULL);
+    pthread_mutex_init(&context->trace_opening, NULL);
     pthread_mutex_init(&context->ended_lock, NULL);
     pthread_cond_init(&context->ended, &monotonic);
     pthread_condattr_destroy(&monotonic);
@@ -124,6 +125,7 @@ static void destroy_locks(struct br_context *context)
 {
     pthread_cond_destroy(&context->ended);
     pthread_mutex_destroy(&context->ended_lock);
+    pthread_mutex_destroy(&context->trace_opening);
     pthread_mutex_destroy(&context->pool_lock);
     pthread_mutex_destroy(&context->lock);
 }

@@ -75,7 +75,10 @@ struct br_context {
     struct br_algorithm_report *report; /* NULL: nobody wants a report */
     /* rank 0, with a calibration: is it still right? */
     struct br_calibration_drift calibration_drift;
-    struct br_trace *trace; /* NULL: nobody wants a timeline */
+    /* NULL: nobody wants a timeline. Set once, under `lock`, and in the worker's configuration */
+    struct br_trace *_Atomic trace;
+    pthread_mutex_t trace_opening;  /* of braid_trace_start(); taken before `lock` */
+    char trace_path[BR_TRACE_PATH]; /* of this process's file, once `trace` is set */
     bool late_trace; /* braid_trace_start() has opened it, and braid_trace_stop() pauses it */
     /* counters for `braid top`; NULL: switched off, or not possible */
     struct br_http *stats_server;

@@ -236,7 +236,7 @@ static int engine_executor_submit(struct br_executor *executor, struct br_operat
     br_epochs_assign(context, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;
-    br_tracing_begin(context->trace, op, now);
+    br_tracing_begin(context->worker->config.trace, op, now);
     return br_engine_submit(context->engine, op, now);
 }
 
@@ -387,7 +387,7 @@ static void check_calibration_drift(struct br_context *context, const struct br_
 void br_comm_operation_ended(struct br_operation *op)
 {
     if (op->span.row)
-        br_tracing_end(op->comm->context->trace, op, op->comm->context->now);
+        br_tracing_end(op->comm->context->worker->config.trace, op, op->comm->context->now);
     br_comm_unuse_memory(op->comm, op);
     if (op->parent) /* no call of the program's: neither counted nor reported */
         return;

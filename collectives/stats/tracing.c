@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* BRAID_TRACE: the timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are
+/* The timeline of a job (base/trace.h, doc/trace.md), and its operations. Steps are
  * engine/fragment.c's, slices protocol/tracing.c's. */
 #include "collectives/stats/tracing.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -18,47 +19,136 @@
 #include "collectives/schedule/schedule.h"
 #include "protocol/worker.h"
 
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/*
+ * A process may have several jobs, one after the other or at once (PyTorch: one for each group), of
+ * which each has its file. Those that are given the same name are numbered, so that none replaces
+ * the one before; and all of a process have the rank of its first job in their names, as two
+ * processes may have the same rank in their second jobs.
+ */
+struct name {
+    struct name *next;
+    unsigned forks; /* a forked child's own begin anew (base/process.h) */
+    unsigned jobs;  /* that have it */
+    int rank, size; /* of the first of them */
+    char pattern[];
+};
+
+static struct name *names; /* under the lock of the process */
+
+/* What a job's file is called. */
+struct named {
+    struct name *name;
+    unsigned number; /* of the job, from 1 on */
+    int rank;        /* of the process in its first job */
+    char path[BR_TRACE_PATH];
+};
+
+static int name_file(const struct br_context *context, const char *pattern, struct named *named)
+{
+    struct name *spare = malloc(sizeof *spare + strlen(pattern) + 1), *name;
+    char first[BR_TRACE_PATH];
+    int rc, size;
+
+    if (!spare)
+        return br_error(ENOMEM, "no memory for the name of a timeline");
+    br_process_lock();
+    for (name = names; name; name = name->next)
+        if (name->forks == br_process_forks && !strcmp(name->pattern, pattern))
+            break;
+    if (!name) {
+        name = spare;
+        spare = NULL;
+        *name = (struct name){.next = names, .forks = br_process_forks};
+        strcpy(name->pattern, pattern);
+        names = name;
+    }
+    if (!name->jobs++) {
+        name->rank = context->rank;
+        name->size = context->size;
+    }
+    *named = (struct named){.name = name, .number = name->jobs, .rank = name->rank};
+    size = name->size;
+    br_process_unlock();
+    free(spare);
+    rc = br_trace_path(pattern, named->rank, size, named->number > 1 ? first : named->path);
+    return rc || named->number == 1 ? rc : br_trace_path(first, (int)named->number, 2, named->path);
+}
+
+/* The file has not been opened. */
+static void unname_file(const struct named *named)
+{
+    if (!named->name)
+        return;
+    br_process_lock();
+    if (named->name->jobs == named->number)
+        named->name->jobs--;
+    br_process_unlock();
+}
+
+/* room: of the path, as the caller wants it. `who` begins the messages about the name. */
+static int tracing_create(struct br_context *context, const char *pattern, size_t room,
+                          const char *who, struct br_trace **trace)
+{
+    struct named named = {0};
+    int rc = name_file(context, pattern, &named);
+
+    if (!rc && strlen(named.path) >= room)
+        rc = br_error(ENAMETOOLONG, "the path takes %zu bytes", strlen(named.path) + 1);
+    if (rc)
+        br_error_prefix(rc, "%s", who);
+    else
+        rc = br_trace_open(named.path, named.rank, context->settings.trace_bytes,
+                           context->settings.trace_details, trace);
+    if (rc)
+        unname_file(&named);
+    else
+        strcpy(context->trace_path, named.path);
+    return rc;
+}
+
 int br_tracing_open(struct br_context *context)
 {
-    const struct br_settings *s = &context->settings;
-    char path[BR_TRACE_PATH];
+    struct br_trace *trace;
     int rc;
 
-    if (!s->trace[0])
+    if (!context->settings.trace[0])
         return 0;
-    rc = br_trace_path(s->trace, context->rank, context->size, path);
-    return rc ? rc
-              : br_trace_open(path, context->rank, s->trace_bytes, s->trace_details,
-                              &context->trace);
+    rc = tracing_create(context, context->settings.trace, BR_TRACE_PATH, "BRAID_TRACE=", &trace);
+    if (!rc)
+        atomic_store(&context->trace, trace);
+    return rc;
 }
 
 void br_tracing_close(struct br_context *context)
 {
-    br_trace_close(context->trace);
-    context->trace = NULL;
+    br_trace_close(atomic_exchange(&context->trace, NULL));
 }
 
-/* The rank's file by a pattern, as a running job opens it. */
-static int tracing_open_late(struct br_context *context, const char *pattern)
-{
-    char path[BR_TRACE_PATH];
-    struct br_trace *trace;
-    int rc = br_trace_path(pattern, context->rank, context->size, path);
+/* ---- the program's calls --------------------------------------------------------------------- */
 
-    if (!rc)
-        rc = br_trace_open(path, context->rank, context->settings.trace_bytes,
-                           context->settings.trace_details, &trace);
-    if (rc)
-        return rc;
-    br_progress_lock(context);
-    if (!context->trace) {
-        context->trace = context->worker->config.trace = trace;
-        snprintf(context->settings.trace, sizeof context->settings.trace, "%s", pattern);
+/* Under trace_opening: the file is there, and `path` has its name. */
+static int tracing_begin_late(struct br_context *context, const char *file, char *path,
+                              size_t bytes)
+{
+    struct br_trace *trace;
+    int rc;
+
+    if (!atomic_load(&context->trace)) {
+        rc = tracing_create(context, file, bytes, "braid_trace_start: ", &trace);
+        if (rc)
+            return rc;
+        br_progress_lock(context);
+        context->worker->config.trace = trace;
+        context->late_trace = true;
         br_tracing_name(context->worker);
-        trace = NULL;
-    }
-    br_progress_unlock(context);
-    br_trace_close(trace); /* another thread was faster */
+        atomic_store_explicit(&context->trace, trace, memory_order_release);
+        br_progress_unlock(context);
+    } else if (strlen(context->trace_path) >= bytes)
+        return br_error(ENAMETOOLONG, "braid_trace_start: the path takes %zu bytes",
+                        strlen(context->trace_path) + 1);
+    strcpy(path, context->trace_path);
     return 0;
 }
 
@@ -67,31 +157,18 @@ int braid_trace_start(struct braid_comm *comm, const char *file, char *path, siz
     BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_trace_start");
     struct br_context *context;
-    char own[BR_TRACE_PATH];
-    bool opened;
 
     if (rc)
         return rc;
     if (!file || !file[0] || !path)
         return br_error(EINVAL, "braid_trace_start: file or path is missing");
     context = comm->context;
-    if (strlen(file) >= sizeof context->settings.trace)
-        return br_error(ENAMETOOLONG, "braid_trace_start: the name of the file is too long");
-    br_progress_lock(context);
-    opened = context->trace;
-    br_progress_unlock(context);
-    if (!opened)
-        rc = tracing_open_late(context, file);
-    if (!rc)
-        rc = br_trace_path(context->settings.trace, context->rank, context->size, own);
+    pthread_mutex_lock(&context->trace_opening);
+    rc = tracing_begin_late(context, file, path, bytes);
+    pthread_mutex_unlock(&context->trace_opening);
     if (rc)
         return rc;
-    if (strlen(own) >= bytes)
-        return br_error(ENAMETOOLONG, "braid_trace_start: the path takes %zu bytes",
-                        strlen(own) + 1);
-    strcpy(path, own);
     br_progress_lock(context);
-    context->late_trace |= !opened;
     br_trace_pause(context->trace, false);
     br_progress_unlock(context);
     return 0;
@@ -108,7 +185,7 @@ int braid_trace_stop(struct braid_comm *comm)
         return rc;
     context = comm->context;
     br_progress_lock(context);
-    trace = context->trace;
+    trace = atomic_load_explicit(&context->trace, memory_order_relaxed);
     if (trace && context->late_trace)
         br_trace_pause(trace, true);
     br_progress_unlock(context);
@@ -116,6 +193,8 @@ int braid_trace_stop(struct braid_comm *comm)
         br_trace_flush(trace);
     return 0;
 }
+
+/* ---- records --------------------------------------------------------------------------------- */
 
 int br_tracing_rails(struct br_context *context)
 {
@@ -140,7 +219,7 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
         .category = "operation",
         .label = "algorithm",
         .args = {"order", "number", "bytes", "priority", "status"}};
-    static const char *const names[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
+    static const char *const kinds[] = {[BR_OPERATION_SEND] = "send", [BR_OPERATION_RECV] = "recv"};
     size_t bytes = op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes;
     bool collective = op->kind == BR_OPERATION_COLLECTIVE;
     struct br_trace_event event = {
@@ -148,7 +227,7 @@ void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t no
         .name = op->title                      ? op->title
                 : collective                   ? br_collective_name(op->collective)
                 : op->kind >= BR_OPERATION_PUT ? br_onesided_name(op)
-                                               : names[op->kind],
+                                               : kinds[op->kind],
         .label = collective && op->algorithm_config
                      ? br_algorithm_name(op->algorithm_config->algorithm)
                      : NULL,

@@ -794,9 +794,10 @@ const char *braid_stats_name(const char *of, int i);
  * Records the timeline (doc/trace.md) from now on, as BRAID_TRACE does from the beginning of the
  * job; braid_trace_stop() ends that, and behind it the file has all that was recorded. file: as
  * BRAID_TRACE, a name, in which %r is the rank. path: becomes the name of this rank's file, `bytes`
- * are there for it. A process's job has one file: where one was opened already, by BRAID_TRACE or
- * an earlier call, it goes on in that, and path says so. What BRAID_TRACE has begun goes on behind
- * braid_trace_stop(). Any thread; not collective. Errors of the file; -ENAMETOOLONG; -ENOMEM.
+ * are there for it. In a process a job has one file, until it ends: where BRAID_TRACE or an earlier
+ * call has opened it, recording goes on there, whatever `file` says, and path names it. What
+ * BRAID_TRACE has begun goes on behind braid_trace_stop(). Any thread; not collective. Errors of
+ * the file; -ENAMETOOLONG; -ENOMEM: nothing is recorded.
  */
 int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes);
 int braid_trace_stop(struct braid_comm *comm);

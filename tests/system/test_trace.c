@@ -2,6 +2,7 @@
 /* The timeline of a job of two ranks: JSON; every operation is there; steps lie in their
  * operations, frames carry the bytes of the steps, and nothing overlaps in a row. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -249,10 +250,108 @@ static void trace__of_a_while(void **state)
     assert_int_equal(bytes, 2 * 4 * (2 + 3 + 5 + 6));
 }
 
+/* ---- several jobs, several threads ----------------------------------------------------------- */
+
+#define STARTERS 8
+
+struct starter {
+    pthread_t thread;
+    struct braid_comm *comm;
+    pthread_barrier_t *together;
+    char path[128];
+    int rc;
+};
+
+static void *start_recording(void *argument)
+{
+    struct starter *s = argument;
+    char pattern[64];
+
+    snprintf(pattern, sizeof pattern, "%s/many.json", folder);
+    pthread_barrier_wait(s->together);
+    s->rc = braid_trace_start(s->comm, pattern, s->path, sizeof s->path);
+    return NULL;
+}
+
+/* A start that fails leaves nothing; of those at once one opens the file that all name. */
+static int starts(struct braid_comm *comm, void *context)
+{
+    struct starter starters[STARTERS];
+    pthread_barrier_t together;
+    char wanted[64], pattern[64], path[128];
+
+    (void)context;
+    snprintf(wanted, sizeof wanted, "%s/many.json", folder);
+    snprintf(pattern, sizeof pattern, "%s/%%r/many.json", folder);
+    SAYS(-ENOENT, "No such file", braid_trace_start(comm, pattern, path, sizeof path));
+    SAYS(-EISDIR, "braid_trace_start|folder", braid_trace_start(comm, folder, path, sizeof path));
+    SAYS(-ENAMETOOLONG, "braid_trace_start|bytes", braid_trace_start(comm, wanted, path, 3));
+    CHECK(access(wanted, F_OK), "the file of a start that has failed");
+    pthread_barrier_init(&together, NULL, STARTERS);
+    for (int i = 0; i < STARTERS; i++) {
+        starters[i] = (struct starter){.comm = comm, .together = &together};
+        RETURNS(0, pthread_create(&starters[i].thread, NULL, start_recording, &starters[i]));
+    }
+    for (int i = 0; i < STARTERS; i++) {
+        pthread_join(starters[i].thread, NULL);
+        CHECK(!starters[i].rc && !strcmp(starters[i].path, wanted), "%d: %s", starters[i].rc,
+              starters[i].path);
+    }
+    pthread_barrier_destroy(&together);
+    RETURNS(0, braid_trace_stop(comm));
+    RETURNS(0, access(wanted, F_OK));
+    return unlink(wanted);
+}
+
+static void trace__starts_at_once(void **state)
+{
+    struct ranks job = {.size = 1, .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&job, starts, NULL);
+}
+
+/* Each rank has a job of its own as well, in which it is rank 0: two at once, then a third. */
+static int more_jobs(struct braid_comm *comm, void *context)
+{
+    struct braid_config alone = {.size = 1};
+    struct braid_comm *own;
+    char path[64];
+
+    (void)context;
+    for (int i = 2; i < 4; i++) {
+        RETURNS(0, braid_init(&alone, &own));
+        snprintf(path, sizeof path, "%s/job.%d.%d.json", folder, braid_rank(comm), i);
+        CHECK(!access(path, F_OK), "no %s", path);
+        RETURNS(0, braid_finalize(own));
+        RETURNS(0, unlink(path));
+    }
+    return works(comm, NULL);
+}
+
+static void trace__of_several_jobs(void **state)
+{
+    struct ranks job = ranks_kinds[1];
+    char pattern[64];
+
+    (void)state;
+    job.size = 2;
+    job.timeout_ms = 60000;
+    snprintf(pattern, sizeof pattern, "%s/job.json", folder);
+    setenv("BRAID_TRACE", pattern, 1);
+    setenv("BRAID_TRACE_DETAIL", "0", 1);
+    ranks_run(&job, more_jobs, NULL);
+    unsetenv("BRAID_TRACE");
+    unsetenv("BRAID_TRACE_DETAIL");
+    has_operations_alone(0);
+    has_operations_alone(1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(trace__of_two_ranks),
-                                       cmocka_unit_test(trace__of_a_while)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trace__of_two_ranks), cmocka_unit_test(trace__of_a_while),
+        cmocka_unit_test(trace__starts_at_once), cmocka_unit_test(trace__of_several_jobs)};
     char path[64];
     int rc;
 

@@ -73,7 +73,7 @@ static int check_trace(const struct br_settings *s)
     int rc = br_trace_path(s->trace, (int)s->environment.rank, (int)s->environment.size, path);
 
     if (rc)
-        return rc;
+        return br_error_prefix(rc, "BRAID_TRACE=");
     rc = br_output_may_write(path);
     return rc ? br_error_prefix(rc, "BRAID_TRACE: ") : 0;
 }

@@ -125,7 +125,9 @@ int br_plan_simulation_open_traces(struct br_plan_simulation *s)
         return br_error(ENOMEM, "BRAID_TRACE: no memory for the files of %u ranks", n);
     for (uint32_t r = 0; r < n && !rc; r++) {
         rc = br_trace_path(wanted.trace, (int)r, (int)n, path);
-        if (!rc)
+        if (rc)
+            br_error_prefix(rc, "BRAID_TRACE=");
+        else
             rc = br_trace_open_virtual(path, (int)r, wanted.trace_bytes, wanted.trace_details,
                                        &s->traces[r]);
     }
