@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ranks: 3
-"""The backend "braid": every call of c10d in every form, futures, threads, groups, errors. All ranks run the cases in one order."""
+"""The backend "braid": every call of c10d in every form, futures, groups, errors. All ranks run the cases in one order."""
 import contextlib
 import datetime
-import os
-import signal
-import threading
 
 import pytest
 import torch
@@ -305,35 +302,6 @@ def test_groups(rank, size):
         dist.new_group(pg_options=object())
 
 
-def test_threads(rank, size):
-    """A group for each thread, and calls at once."""
-    groups = [dist.new_group() for _ in range(3)]
-    wrong = []
-
-    def work(group):
-        try:
-            for i in range(300):
-                x = own(rank, 100)
-                dist.all_reduce(x, group=group)
-                equal(x, size * (size + 1) / 2)
-        except BaseException as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=work, args=(group,)) for group in groups]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong, wrong
-    work = dist.all_reduce(own(rank, 1 << 21), async_op=True)  # many wait for one
-    threads = [threading.Thread(target=work.wait) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert work.is_completed()
-
-
 def test_refused(rank, size):
     with raises(ValueError, "contiguous"):
         dist.all_gather_into_tensor(torch.zeros(size * 8), torch.zeros(4, 4)[:, ::2])
@@ -396,68 +364,6 @@ def test_profiler(rank, size):
         dist.all_reduce(own(rank, 3))
         dist.all_reduce(own(rank, 3), async_op=True).wait()
     assert len([e for e in profile.function_events if e.name == "braid:all_reduce"]) == 2, [e.name for e in profile.function_events]
-
-
-def test_timeouts(rank, size):
-    """An operation that the others do not take part in ends by the group's time-out; other groups go on."""
-    group = dist.new_group(timeout=datetime.timedelta(seconds=1))
-    other = dist.new_group()
-    x = own(rank, 3)
-    dist.all_reduce(x, group=group)
-    if rank == 0:
-        work = dist.all_reduce(x, group=group, async_op=True)
-        with raises(RuntimeError, "still runs"):
-            work.wait(datetime.timedelta(milliseconds=50))
-        with raises(RuntimeError, "rank 1"):
-            work.wait()
-        assert work.is_completed() and not work.is_success()
-        with raises(RuntimeError):
-            dist.all_reduce(x, group=group)
-        future = None
-        with contextlib.suppress(RuntimeError):
-            future = work.get_future()
-            future.wait()
-        assert future.done()
-    x = own(rank, 3)
-    dist.all_reduce(x, group=other)
-    equal(x, size * (size + 1) / 2)
-    for ended in (other, group):
-        dist.destroy_process_group(ended)
-
-
-def test_interrupt(rank, size):
-    """Ctrl-C is heard in a wait, and the operation goes on."""
-    x = own(rank, 3)
-    if rank == 0:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        work = dist.all_reduce(x, async_op=True)
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with raises(KeyboardInterrupt):
-            work.wait()
-        signal.signal(signal.SIGINT, before)
-        for peer in range(1, size):
-            dist.send(torch.zeros(1), peer)
-        work.wait()
-    else:
-        dist.recv(torch.zeros(1), 0)
-        dist.all_reduce(x)
-    equal(x, size * (size + 1) / 2)
-
-
-def test_fork(rank, size):
-    """A child of fork(), as data loaders make them, gets an error, and its end is not noticed."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            dist.all_reduce(torch.ones(1))
-        except RuntimeError:
-            code = 0
-        os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    x = own(rank, 3)
-    dist.all_reduce(x)
-    equal(x, size * (size + 1) / 2)
 
 
 def test_pending_at_the_end(rank, size):

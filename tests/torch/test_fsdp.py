@@ -30,14 +30,6 @@ def meshes():
     dist.destroy_process_group()
 
 
-@pytest.fixture(params=[2, 3])
-def size(request):
-    """Ranks of the group; the others do nothing in the test."""
-    if dist.get_rank() >= request.param:
-        pytest.skip("not a rank of this group")
-    return request.param
-
-
 class Net(nn.Module):
     """A head, which is registered first and used last, blocks, of which the second is not used with `skip`, and a layer in front of them."""
 

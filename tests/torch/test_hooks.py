@@ -26,14 +26,6 @@ def groups():
     dist.destroy_process_group()
 
 
-@pytest.fixture(params=[2, 3])
-def size(request):
-    """Ranks of the group; the others do nothing in the test."""
-    if dist.get_rank() >= request.param:
-        pytest.skip("not a rank of this group")
-    return request.param
-
-
 class Net(nn.Module):
     """Three layers that are used in another order than they are registered in, so that the buckets change behind the first iteration; and, with `side`,
     one that only some passes use."""

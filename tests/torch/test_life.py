@@ -2,6 +2,7 @@
 # ranks: 2
 # environment: BRAID_TIMEOUT=60
 """One process over the life of its groups: threads, fork, signals, deadlines, groups that are made again."""
+import contextlib
 import datetime
 import itertools
 import os
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import braid.torch  # noqa: F401
 
-
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # 2.15 renames functions; these names are those of all versions
 lives = itertools.count()
 
 
@@ -116,17 +117,39 @@ def test_threads__one_waits_for_what_another_sends():
     assert [part.item() for part in parts] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("call", [lambda x: dist.recv(x, 1), lambda x: dist.irecv(x, 1).wait()], ids=["blocking", "work"])
-def test_signals__ctrl_c_while_waiting(call):
+def test_threads__many_wait_for_one():
+    work = dist.all_reduce(torch.ones(1 << 21), async_op=True)
+    threads = [threading.Thread(target=work.wait) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert work.is_completed()
+
+
+def interrupt_sleeper(thread, waits):
+    """SIGINT for a thread that has said that it waits, once it sleeps."""
+    waits.wait(60)
+    for _ in range(6000):
+        time.sleep(0.01)
+        with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "S":
+                signal.pthread_kill(thread.ident, signal.SIGINT)
+                return
+
+
+def test_signals__ctrl_c_while_waiting():
     """Rank 0 waits for a message that comes only after its KeyboardInterrupt; the receive itself goes on."""
     x = torch.zeros(1)
     if dist.get_rank() == 0:
-        threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+        work, waits = dist.irecv(x, 1), threading.Event()
+        threading.Thread(target=interrupt_sleeper, args=(threading.main_thread(), waits)).start()
         with pytest.raises(KeyboardInterrupt):
-            call(x)
+            waits.set()
+            work.wait()
         dist.barrier()
-        while x[0] == 0:
-            time.sleep(0.001)
+        work.wait()
         assert x[0] == 4
     else:
         dist.barrier()
@@ -134,14 +157,22 @@ def test_signals__ctrl_c_while_waiting(call):
 
 
 def test_timeout__a_rank_that_does_not_call():
-    """The exception comes within the group's timeout, and names who is missing. Only this group has failed."""
-    late = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    """The exception comes at the group's timeout, and names who is missing. Only this group has failed."""
+    late = dist.new_group(timeout=datetime.timedelta(seconds=60))  # which the ranks have for meeting, too
     dist.all_reduce(torch.ones(1), group=late)
     if dist.get_rank() == 0:
+        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=1), late)
         before = time.monotonic()
+        work = dist.all_reduce(torch.ones(1), group=late, async_op=True)
         with pytest.raises(RuntimeError, match="rank 1"):
-            dist.all_reduce(torch.ones(1), group=late)
-        assert time.monotonic() - before >= 1
+            work.wait()
+        assert 1 <= time.monotonic() - before < 50
+        assert work.is_completed() and not work.is_success()
+        future = None
+        with contextlib.suppress(RuntimeError):
+            future = work.get_future()
+            future.wait()
+        assert future.done()
         with pytest.raises(RuntimeError, match="rank 1"):  # later calls say why
             dist.all_reduce(torch.ones(1), group=late)
     x = torch.ones(1)
@@ -149,11 +180,15 @@ def test_timeout__a_rank_that_does_not_call():
     assert x.item() == 2
 
 
-def test_timeout__of_one_call():
+def test_timeout__of_one_wait():
     x = torch.zeros(1)
-    quick = dist.new_group()
     if dist.get_rank() == 0:
-        work = dist.irecv(x, 1, group=quick)
-        with pytest.raises(RuntimeError):
-            work.wait(datetime.timedelta(milliseconds=200))
-    dist.barrier()
+        work = dist.irecv(x, 1)
+        with pytest.raises(RuntimeError, match="still runs"):
+            work.wait(datetime.timedelta(milliseconds=50))
+        dist.barrier()
+        work.wait()  # which has not ended the receive
+        assert x[0] == 4
+    else:
+        dist.barrier()
+        dist.send(torch.tensor([4.0]), 0)

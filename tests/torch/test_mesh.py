@@ -30,10 +30,10 @@ def folder():
         store.set("folder", tempfile.mkdtemp())
     path = store.get("folder").decode()
     yield path
-    store.add("done", 1)
+    if store.add("done", 1) == size():
+        store.set("read", "by all")
     if rank() == 0:
-        while store.add("done", 0) < size():  # others read it still
-            pass
+        store.wait(["read"])
         shutil.rmtree(path)
 
 
