@@ -36,7 +36,7 @@ def main():
     if "braid" in backends:
         import braid.torch  # noqa: F401 registers the back end
     if "fake" in backends:  # torch's own, which does nothing: what the way through Python and torch costs by itself
-        import torch.testing._internal.distributed.fake_pg  # noqa: F401
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     everybody = dist.group.WORLD
     groups = {name: everybody if name == "gloo" else dist.new_group(backend=name) for name in backends}

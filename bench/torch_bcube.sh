@@ -27,6 +27,8 @@ END
 take_options "shape rate sizes ms rounds models json quick!" "$@"
 # shellcheck source=bench/lib/torch.sh
 . "$here/lib/torch.sh"
+# shellcheck source=bench/lib/shape.sh
+. "$here/lib/shape.sh"
 [[ $(id -u) == 0 ]] || { echo "needs root for network namespaces: run it with sudo" >&2; exit 2; }
 name=tbc$$ work=$(mktemp -d) begin=$SECONDS
 trap '"$build/braid" bcube down --name "$name" > /dev/null; rm -rf "$work"' EXIT
@@ -36,10 +38,9 @@ trap 'exit 130' INT TERM
 # links, and connections over it cubic, as braid's have.
 "$build/braid" bcube emulate "${shape%,*}" "${shape#*,}" --rate "$rate" --name "$name" > /dev/null
 hosts=$((${shape%,*} ** ${shape#*,}))
-shape_link() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$rate" burst 128kb latency 50ms; }
-for ((host = 0; host < hosts; host++)); do shape_link "$name-switches" "mgmt-$host"; done
+for ((host = 0; host < hosts; host++)); do shape_link "$name-switches" "mgmt-$host" "$rate"; done
 for space in $(ip netns list | awk -v name="$name-h" 'index($1, name) == 1 {print $1}'); do
-    shape_link "$space" mgmt0
+    shape_link "$space" mgmt0 "$rate"
     route=$(ip -n "$space" route show dev mgmt0)
     # shellcheck disable=SC2086 # the route's words
     ip -n "$space" route replace $route dev mgmt0 congctl cubic

@@ -17,7 +17,16 @@ from torch_models import MODELS
 SEED, RATE, MOMENTUM = 1, 0.01, 0.9
 
 
-class DDP:
+class Way:
+    """Of training: a model, its loss and its optimizer."""
+
+    def iterate(self, inputs, targets):
+        self.optimizer.zero_grad()
+        self.loss(self.model(inputs), targets).backward()
+        self.optimizer.step()
+
+
+class DDP(Way):
     """DistributedDataParallel, with torch's own reduction or braid's communication hook."""
 
     def __init__(self, model, loss, group, bucket_bytes, state=None):
@@ -33,11 +42,6 @@ class DDP:
         self.optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM)
         self.loss = loss
 
-    def iterate(self, inputs, targets):
-        self.optimizer.zero_grad()
-        self.loss(self.model(inputs), targets).backward()
-        self.optimizer.step()
-
     def settle(self, iterate):
         """DistributedDataParallel makes its buckets anew behind the first iteration."""
         for _ in range(3):
@@ -48,7 +52,7 @@ class DDP:
         pass
 
 
-class Session:
+class Session(Way):
     """braid.torch.Session: plans from what it measures, and tries plans on real iterations."""
 
     def __init__(self, model, loss, group, bucket_bytes):
@@ -57,11 +61,6 @@ class Session:
         self.model, self.loss = model, loss
         self.optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM)
         self.session = braid.torch.Session(model, self.optimizer, group=group, bucket_bytes=bucket_bytes, broadcast_buffers=False)
-
-    def iterate(self, inputs, targets):
-        self.optimizer.zero_grad()
-        self.loss(self.model(inputs), targets).backward()
-        self.optimizer.step()
 
     def settle(self, iterate):
         """Until it has planned and tried."""
@@ -187,8 +186,9 @@ def train(name, ratio, ways, lines, options):
     model, draw, loss = MODELS[name]()
     count = sum(p.numel() for p in model.parameters())
     first = next(iter(lines))
+    communication = agreed(lines[first][0] + lines[first][1] * 4 * count)  # each rank has measured its own
     layers = Layers(model, loss)
-    batch, times = batch_for(layers, draw, ratio, lines[first][0] + lines[first][1] * 4 * count, options.largest)
+    batch, times = batch_for(layers, draw, ratio, communication, options.largest)
     layers.remove()
     made = {}
     for way, make in ways.items():

@@ -5,6 +5,8 @@
 # ends, however it ends, and so do the processes in them. $work is a folder of its own.
 hosts_name=brh$$ hosts_made=()
 work=$(mktemp -d)
+# shellcheck source=bench/lib/shape.sh
+. "$(dirname "${BASH_SOURCE[0]}")/shape.sh"
 
 hosts_space() {
     ip netns add "$1" || exit 1
@@ -28,7 +30,7 @@ hosts_up() {
             for ((host = 0; host < hosts; host++)); do
                 ip link add "eth$nic" netns "$hosts_name-$host" type veth peer name "h${host}n$nic" netns "$switches"
                 ip -n "$switches" link set "h${host}n$nic" master "switch$nic" up
-                [[ -z $rate ]] || hosts_shape "$switches" "h${host}n$nic" "$rate" || exit 1
+                [[ -z $rate ]] || shape_link "$switches" "h${host}n$nic" "$rate" || exit 1
             done
         fi
         for ((host = 0; host < hosts; host++)); do
@@ -36,7 +38,7 @@ hosts_up() {
             ip -n "$space" addr add "$network.$((host + 1))/24" dev "eth$nic"
             ip -n "$space" link set "eth$nic" up
             ip -n "$space" route replace "$network.0/24" dev "eth$nic" proto kernel scope link src "$network.$((host + 1))" congctl cubic
-            [[ -z $rate ]] || hosts_shape "$space" "eth$nic" "$rate" || exit 1
+            [[ -z $rate ]] || shape_link "$space" "eth$nic" "$rate" || exit 1
         done
     done
     for ((host = 0; host < hosts; host++)); do # the kernel takes its time to call a link up
@@ -44,13 +46,6 @@ hosts_up() {
             while [[ $(ip -n "$hosts_name-$host" -o link show "eth$nic") != *"state UP"* ]]; do sleep 0.05; done
         done
     done
-}
-
-# hosts_shape NAMESPACE DEVICE RATE. The bucket must hold what the stack hands over at once, or a core burns; no more, or small messages pass at the speed of memory.
-hosts_shape() {
-    local burst=256kb
-    case $3 in *[0-9]mbit) ((${3%mbit} > 500)) || burst=128kb ;; esac
-    ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst $burst latency 50ms
 }
 
 # hosts_run RANKS RANKS_PER_HOST NICS COMMAND...: one process a rank, as torchrun's and `braid run`'s environment says it, on hosts 0, 1, ...; braid takes all
