@@ -5,9 +5,9 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +15,7 @@ import torch.distributed as dist
 import torch.nn as nn
 
 import braid.torch
+from traced import traced
 
 STEPS = 3
 
@@ -159,21 +160,19 @@ def test_braid_top__names_of_groups():
 
 
 def test_merge_traces(folder):
-    """Of files of a job that was started with BRAID_TRACE."""
+    """Of files of a group that was made with BRAID_TRACE."""
+    own = Path(folder) / str(dist.get_rank())
+    own.mkdir()
+    with traced(own, 2, []) as group:
+        dist.all_reduce(torch.ones(1000000), group=group)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            with torch.profiler.record_function("mine"):
+                dist.all_reduce(torch.ones(300000), group=group)
+    profiler.export_chrome_trace(str(own / "torch.json"))
+    dist.barrier()
     if dist.get_rank() == 0:
-        script = """
-import torch, torch.distributed as dist, braid.torch
-dist.init_process_group("braid")
-dist.all_reduce(torch.ones(1000000))
-with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-    with torch.profiler.record_function("mine"):
-        dist.all_reduce(torch.ones(300000))
-profiler.export_chrome_trace(f"%s/torch.{dist.get_rank()}.json")
-dist.destroy_process_group()
-""" % folder
-        subprocess.run([os.environ["BRAID"], "run", "-n", "2", "--", sys.executable, "-c", script], check=True, timeout=100,
-                       env=dict(os.environ, BRAID_TRACE=f"{folder}/braid.json"))
-        files = [f"{folder}/{kind}.{rank}.json" for kind in ("braid", "torch") for rank in range(2)]
+        files = list(Path(folder).glob("[01]/*"))
+        assert len(files) == 4, files
         braid.torch.merge_traces(f"{folder}/all.json", files)
         with open(f"{folder}/all.json") as file:
             merged = json.load(file)
@@ -185,4 +184,3 @@ dist.destroy_process_group()
             file.write("[]")
         with pytest.raises(ValueError, match="neither"):
             braid.torch.merge_traces(f"{folder}/x.json", [f"{folder}/none.json"])
-    dist.barrier()
