@@ -10,10 +10,14 @@
 #include "base/digest.h"
 #include "base/error.h"
 
+/* Half of them stay free, so that a search ends after two or three, also for what is not kept. */
+#define PLACES (2 * BR_TITLES)
+
 struct br_titles {
     pthread_mutex_t lock;
+    uint32_t n;
     /* by their digest, the next free place where that is taken; an empty one is free */
-    char texts[BR_TITLES][BR_TITLE_BYTES];
+    char texts[PLACES][BR_TITLE_BYTES];
 };
 
 int br_titles_open(struct br_titles **titles)
@@ -49,20 +53,20 @@ static size_t mend(const char *text, char mended[BR_TITLE_BYTES])
 const char *br_titles_keep(struct br_titles *titles, const char *text)
 {
     char mended[BR_TITLE_BYTES];
-    const char *kept = NULL;
+    char *kept = NULL;
     size_t n = mend(text, mended);
     uint64_t at = br_digest_bytes(mended, n);
 
     if (!n)
         return NULL;
     pthread_mutex_lock(&titles->lock);
-    for (uint32_t tries = 0; tries < BR_TITLES && !kept; tries++, at++) {
-        char *place = titles->texts[at % BR_TITLES];
-
-        if (!place[0])
-            memcpy(place, mended, n + 1);
-        if (!strcmp(place, mended))
-            kept = place;
+    while (titles->texts[at % PLACES][0] && strcmp(titles->texts[at % PLACES], mended) != 0)
+        at++;
+    if (titles->texts[at % PLACES][0] || titles->n < BR_TITLES)
+        kept = titles->texts[at % PLACES];
+    if (kept && !kept[0]) {
+        memcpy(kept, mended, n + 1);
+        titles->n++;
     }
     pthread_mutex_unlock(&titles->lock);
     return kept;

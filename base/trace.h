@@ -51,8 +51,8 @@ struct br_trace_span {
 };
 
 /* The file of one rank: %r in the pattern is the rank; without it, in a job of several, the rank
- * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with a message that begins with the
- * pattern. */
+ * goes before the ending (job.json: job.3.json). -ENAMETOOLONG, -EISDIR with a message that begins
+ * with the pattern. */
 int br_trace_path(const char *pattern, int rank, int size, char path[BR_TRACE_PATH]);
 
 /* Creates the file and starts the thread. most: bytes that the file may have. details: a second,

@@ -30,22 +30,25 @@ const char *br_session_layer(const struct braid_session *s, uint32_t layer,
     return text;
 }
 
+static void name_group(const struct braid_session *s, struct br_layer_group *group)
+{
+    const char *first = s->names[group->first], *last = s->names[group->last];
+    size_t room = sizeof group->title;
+
+    if (first && last && group->first == group->last)
+        snprintf(group->title, room, "%s", end_of(first));
+    else if (first && last)
+        snprintf(group->title, room, "%s to %s", end_of(first), end_of(last));
+    else if (group->first == group->last)
+        snprintf(group->title, room, "layer %u", group->first);
+    else
+        snprintf(group->title, room, "layers %u to %u", group->first, group->last);
+}
+
 void br_session_title(struct braid_session *s)
 {
-    for (uint32_t g = 0; g < s->n_groups; g++) {
-        struct br_layer_group *group = &s->groups[g];
-        const char *first = s->names[group->first], *last = s->names[group->last];
-        size_t room = sizeof group->title;
-
-        if (first && last && group->first == group->last)
-            snprintf(group->title, room, "%s", end_of(first));
-        else if (first && last)
-            snprintf(group->title, room, "%s to %s", end_of(first), end_of(last));
-        else if (group->first == group->last)
-            snprintf(group->title, room, "layer %u", group->first);
-        else
-            snprintf(group->title, room, "layers %u to %u", group->first, group->last);
-    }
+    for (uint32_t g = 0; g < s->n_groups; g++)
+        name_group(s, &s->groups[g]);
 }
 
 int braid_session_name(struct braid_session *s, int layer, const char *name)
@@ -61,6 +64,6 @@ int braid_session_name(struct braid_session *s, int layer, const char *name)
         return br_error(ENOMEM, "braid_session_name: no memory");
     free(s->names[layer]);
     s->names[layer] = copy;
-    br_session_title(s);
+    name_group(s, &s->groups[s->gradients[layer].group]);
     return 0;
 }
