@@ -259,9 +259,10 @@ static void sleep_until(uint64_t then)
         ;
 }
 
-/* At rank 0: its store cannot take even its own connection. Files that are closed later would help
- * this job, but the one that opened too many has to hear of it. */
-static bool is_starved(const struct br_store *store)
+/* At rank 0: how often its store could not take a connection, its own for example, as no file may
+ * be open any more. Files that are closed later would help this job, but the one that opened too
+ * many has to hear of it. */
+static uint64_t times_starved(const struct br_store *store)
 {
     struct br_store_counters counters = {0};
 
@@ -274,6 +275,7 @@ static int store_join(struct br_store *store, const struct br_environment *envir
                       const struct br_secret *secret, uint64_t deadline)
 {
     uint64_t start = br_clock_now(), pause = RETRY_FIRST, limit = ADDRESS_TIME;
+    uint64_t starved = times_starved(store);
     bool warned = false;
 
     for (;;) {
@@ -284,9 +286,10 @@ static int store_join(struct br_store *store, const struct br_environment *envir
             return 0;
         if (store->store_failed || !is_passing(rc))
             return rc;
-        if (is_starved(store))
+        if (times_starved(store) > starved)
             return br_error(EMFILE, "rank 0 has no file descriptor left for its store: raise the "
-                                    "limit (`ulimit -n`), or use fewer groups at once");
+                                    "limit (`ulimit -n`), or have fewer jobs (torch.distributed: "
+                                    "groups) and other files open at once");
         if (now >= deadline)
             return br_error_prefix(-ETIMEDOUT, "no store of rank 0 at %s after %u s; %s? ",
                                    store->where, (unsigned)((now - start + BR_SEC / 2) / BR_SEC),

@@ -33,7 +33,7 @@ struct br_store_counters {
     uint64_t malformed;  /* bytes that are no message, or a message that is not allowed yet */
     uint64_t timed_out;  /* said nothing useful in time */
     uint64_t pushed_out; /* too many at once */
-    uint64_t starved;    /* times that the process had no file descriptor for one */
+    uint64_t starved;    /* times that no file descriptor was left for one */
 };
 
 /*

@@ -212,12 +212,14 @@ static void accept_some(struct br_store_server *server, uint64_t now)
         char name[BR_SOCKET_NAME];
         int fd = accept4(server->listen_fd, (struct sockaddr *)&address, &bytes,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int failed = fd < 0 ? errno : 0;
 
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+        if (failed == EMFILE || failed == ENFILE || failed == ENOBUFS || failed == ENOMEM) {
             br_log_limited(&server->drops, now, BR_LOG_WARN,
                            "store: ranks cannot connect: %s; does `ulimit -n` allow enough files?",
-                           strerror(errno));
-            atomic_fetch_add(&server->counters.starved, 1);
+                           strerror(failed));
+            if (failed == EMFILE || failed == ENFILE)
+                atomic_fetch_add(&server->counters.starved, 1);
             server->accept_again = now + ACCEPT_PAUSE;
         }
         if (fd < 0)
