@@ -16,6 +16,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #include "base/http.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/progress_lock.h"
@@ -60,13 +62,21 @@ int braid_job_name(struct braid_comm *comm, const char *name)
 {
     BR_DISABLE_CANCELLATION;
     int rc = br_comm_check(comm, "braid_job_name");
+    char kept[BR_JOB_NAME];
+    size_t n;
 
     if (rc)
         return rc;
     if (!name)
         return br_error(EINVAL, "braid_job_name: name is NULL");
+    n = strnlen(name, sizeof kept - 1);
+    while (n && ((uint8_t)name[n] & 0xc0) == 0x80) /* in the midst of a UTF-8 character */
+        n--;
+    memcpy(kept, name, n);
+    kept[n] = 0;
+    br_text_clean(kept, false);
     br_progress_lock(comm->context);
-    snprintf(comm->context->name, sizeof comm->context->name, "%s", name);
+    strcpy(comm->context->name, kept);
     br_progress_unlock(comm->context);
     return 0;
 }

@@ -801,8 +801,8 @@ const char *braid_stats_name(const char *of, int i);
  */
 int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes);
 int braid_trace_stop(struct braid_comm *comm);
-/* What people call the job, in `braid top` and Prometheus, up to 63 letters, which are copied: ""
- * if it is not called. Any thread, any communicator of the job, at any time; each rank says it for
+/* What people call the job, in `braid top` and Prometheus: UTF-8, of which up to 63 bytes are
+ * copied, with '?' for control characters. "": it has no name, as without this call. Any thread, any communicator of the job, at any time; each rank says it for
  * itself. */
 int braid_job_name(struct braid_comm *comm, const char *name);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Counters of real ranks: what one has sent the others have received, over every back end; queues
  * are counted by priority. */
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,9 +9,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/http.h"
+#include "collectives/stats/snapshot.h"
 #include "tests/system/ranks.h"
 
 #define RANKS 3
@@ -171,11 +175,71 @@ static void stats__waiting_for_ready(void **state)
     ranks_run(&job, waits, NULL);
 }
 
+/* The name of the only job that has a socket in the folder, as `braid top` reads it. */
+static int read_name(const char *folder, char name[BR_JOB_NAME])
+{
+    struct br_snapshot snapshot;
+    char path[400] = "", *text = NULL;
+    struct dirent *entry;
+    DIR *dir = opendir(folder);
+
+    CHECK(dir, "no %s", folder);
+    while ((entry = readdir(dir)))
+        if (strstr(entry->d_name, ".sock"))
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    closedir(dir);
+    RETURNS(0, br_http_ask(path, "/stats", RANKS_PATIENCE, &text));
+    RETURNS(0, br_snapshot_parse(text, &snapshot));
+    snprintf(name, BR_JOB_NAME, "%s", snapshot.name);
+    br_snapshot_free(&snapshot);
+    free(text);
+    return 0;
+}
+
+#define LETTERS_60 "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij"
+
+/* Names end between characters, and have nothing that a terminal takes for a command. */
+static int names(struct braid_comm *comm, void *folder)
+{
+    static const char *const cases[][2] = {
+        {"\"tensor\" \\ parallel", "\"tensor\" \\ parallel"},
+        {"a\033[31mb\n\tc\xff", "a?[31mb  c?"},
+        {LETTERS_60 "abcd", LETTERS_60 "abc"},
+        {LETTERS_60 "ab\u00e9", LETTERS_60 "ab"},
+        {LETTERS_60 "a\u00e9", LETTERS_60 "a\u00e9"},
+        {LETTERS_60 "\U0001f600", LETTERS_60},
+        {"", ""},
+    };
+    char name[BR_JOB_NAME];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        RETURNS(0, braid_job_name(comm, cases[i][0]));
+        if (read_name(folder, name))
+            return 1;
+        CHECK(!strcmp(name, cases[i][1]), "case %zu: %s", i, name);
+    }
+    return 0;
+}
+
+static void stats__names_of_jobs(void **state)
+{
+    struct ranks job = {.size = 1, .timeout_ms = RANKS_PATIENCE};
+    char folder[] = "/tmp/braid-names-XXXXXX";
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    setenv("BRAID_STATS", folder, 1);
+    ranks_run(&job, names, folder);
+    unsetenv("BRAID_STATS");
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stats__add_up),
         cmocka_unit_test(stats__waiting_for_ready),
+        cmocka_unit_test(stats__names_of_jobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

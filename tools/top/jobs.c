@@ -62,6 +62,7 @@ int br_jobs_find(const char *folder, struct br_rank_socket **out, int *gone)
         if (!s)
             break;
         *s = found;
+        s->name[0] = '\0';
         n++;
     }
     closedir(dir);

@@ -45,6 +45,17 @@ static bool is_job(const struct br_rank_socket *s, const char *job)
     return !strncmp(s->job, job, strlen(job)) || !strncmp(s->name, job, strlen(job));
 }
 
+/* Whether it takes their names to choose. To ask for them takes up to a second for each job whose
+ * first rank hangs, and this at each look. */
+static bool names_matter(const struct top *top, const struct br_rank_socket *sockets, int n)
+{
+    for (int i = 0; i < n && top->job; i++)
+        if (!strcmp(sockets[i].job, top->job))
+            return false;
+    return n && (strcmp(sockets[0].job, sockets[n - 1].job) != 0 ||
+                 (top->job && !is_job(&sockets[0], top->job)));
+}
+
 static void top_list(const struct br_rank_socket *sockets, int n)
 {
     printf("%-10s %6s %9s  %s\n", "job", "ranks", "process", "name");
@@ -101,7 +112,7 @@ static int top_take(const struct top *top, bool all, struct look *look)
     sockets = found;
     if (gone)
         fprintf(stderr, "braid top: removed the sockets of %d processes that are gone\n", gone);
-    if (!all && n)
+    if (!all && names_matter(top, found, n))
         br_jobs_name(found, n);
     if (!all)
         rc = top_choose(top, &sockets, &n);

@@ -11,7 +11,7 @@ struct br_rank_socket {
     char job[BR_JOB_TEXT];
     int rank, pid;
     char path[400];
-    char name[BR_JOB_NAME]; /* of the job, by br_jobs_name() */
+    char name[BR_JOB_NAME]; /* of the job, by br_jobs_name(); "" before */
 };
 
 /* All sockets of the folder, by job and rank, for free(); those of processes that are gone are
