@@ -46,6 +46,7 @@ int __wrap_br_agree(struct braid_comm *comm, uint64_t digest, int rc, const char
 void *__wrap_braid_alloc(struct braid_comm *comm, size_t bytes);
 void __wrap_braid_free(struct braid_comm *comm, void *memory);
 int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
+int __wrap_braid_wait_any(struct braid_op **ops, size_t n, size_t *index, int timeout_ms);
 
 uint64_t __wrap_br_comm_now(const struct braid_comm *comm)
 {
@@ -88,4 +89,14 @@ int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
     assert_true(training_has_ended(op));
     free(operation);
     return status;
+}
+
+int __wrap_braid_wait_any(struct braid_op **ops, size_t n, size_t *index, int timeout_ms)
+{
+    struct braid_op *op = ops[0];
+
+    assert_int_equal(n, 1);
+    ops[0] = NULL;
+    *index = 0;
+    return __wrap_braid_wait(op, timeout_ms);
 }

@@ -50,6 +50,7 @@ int __wrap_braid_allreduce(struct braid_comm *c, const void *from, void *to, siz
                            enum braid_type type, enum braid_reduction reduction,
                            const struct braid_options *options, struct braid_op **op);
 int __wrap_braid_wait(struct braid_op *op, int timeout_ms);
+int __wrap_braid_wait_any(struct braid_op **ops, size_t n, size_t *index, int timeout_ms);
 
 uint64_t __wrap_br_comm_now(const struct braid_comm *c)
 {
@@ -139,6 +140,16 @@ int __wrap_braid_wait(struct braid_op *op, int timeout_ms)
     now = *end > now ? *end : now;
     free(end);
     return 0;
+}
+
+int __wrap_braid_wait_any(struct braid_op **ops, size_t n, size_t *index, int timeout_ms)
+{
+    struct braid_op *op = ops[0];
+
+    assert_int_equal(n, 1);
+    ops[0] = NULL;
+    *index = 0;
+    return __wrap_braid_wait(op, timeout_ms);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
