@@ -412,8 +412,8 @@ int braid_start(struct braid_op *op);
 /*
  * Gives up an operation of any kind, without waiting for it: its handle is void from then on. One
  * that runs goes on and is freed when it has ended; until then its buffers belong to braid, and
- * that it has ended is known only from what follows it (a barrier behind a collective). One that
- * has ended is freed with its result. An error that nobody has waited for ends the communicator, as
+ * nothing tells when that is: later operations, a barrier too, may overtake it. One that has ended
+ * is freed with its result. An error that nobody has waited for ends the communicator, as
  * braid_comm_error() then says. Persistent operations are freed by this alone. NULL is allowed.
  * -EINVAL: waited for or freed before. From any thread; waits for no operation.
  *
@@ -802,8 +802,8 @@ const char *braid_stats_name(const char *of, int i);
 int braid_trace_start(struct braid_comm *comm, const char *file, char *path, size_t bytes);
 int braid_trace_stop(struct braid_comm *comm);
 /* What people call the job, in `braid top` and Prometheus: UTF-8, of which up to 63 bytes are
- * copied, with '?' for control characters. "": it has no name, as without this call. Any thread, any communicator of the job, at any time; each rank says it for
- * itself. */
+ * copied, with '?' for control characters. "": it has no name, as without this call. Any thread,
+ * any communicator of the job, at any time; each rank says it for itself. */
 int braid_job_name(struct braid_comm *comm, const char *name);
 /* The algorithm that an operation of this kind and size would use or used last: "ring", "shm".
  * Static string, or NULL with a message. collective: "allreduce", ... */

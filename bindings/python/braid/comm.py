@@ -265,7 +265,7 @@ class Comm(Collectives, Vectors, Messages):
         return structs.rows(lib.braid_peer_stats, self._comm, "braid_peer_stats", _peer)
 
     def name_job(self, name: str) -> None:
-        """What people call the job, in `braid top`: up to 63 letters."""
+        """What people call the job, in `braid top`: up to 63 bytes of UTF-8."""
         check(lib.braid_job_name(self._comm, name.encode()))
 
     def trace_start(self, file: str) -> str:
