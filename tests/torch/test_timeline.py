@@ -180,6 +180,12 @@ def test_merge_traces(folder):
             reductions = [e for e in bars(merged, rank, "braid operation") if e["name"] == "allreduce"]
             assert [e["args"]["bytes"] for e in reductions] == [1200000]  # the other one is not of the profiler's time
             assert lies_in_one(reductions[0], spans(merged, rank, "mine"))
+        later = Path(folder) / "0" / "job.0.2.json"  # as of another group of the process
+        later.write_bytes((Path(folder) / "0" / "job.0.json").read_bytes())
+        braid.torch.merge_traces(f"{folder}/all.json", [later, *files])
+        with open(f"{folder}/all.json") as file:
+            reductions = [e for e in bars(json.load(file), 0, "braid operation") if e["name"] == "allreduce"]
+        assert [e["args"]["bytes"] for e in reductions] == [1200000] * 2 and reductions[0]["tid"] != reductions[1]["tid"]
         with open(f"{folder}/none.json", "w") as file:
             file.write("[]")
         with pytest.raises(ValueError, match="neither"):

@@ -43,7 +43,7 @@ def trace(path: Union[str, "os.PathLike[str]"], *, group: Any = None, model: Any
         with braid.torch.trace("trace.json", model=ddp) as profiler:
             for batch in batches: ...
 
-    path: ending in .gz it is compressed. group: of backend "braid"; default: all ranks. model: a DistributedDataParallel, or several, whose all-reduces are
+    path: ending in .gz it is compressed. group: of backend "braid", whose operations are recorded, and no other group's; default: all ranks. model: a DistributedDataParallel, or several, whose all-reduces are
     then named after the layers of their buckets; a Session names its own. options: those of torch.profiler.profile, which the context gives; without
     `activities` it records the CPU, and CUDA where there is one. BRAID_TRACE need not be set. After an exception in it nothing is written.
     """
@@ -77,7 +77,7 @@ def merge_traces(path: Union[str, "os.PathLike[str]"], files: Sequence[Union[str
     ValueError: it is neither, or does not say its rank. Files of several hosts differ by the difference of the hosts' clocks."""
     seen: Dict[int, Dict[str, Any]] = {}
     own: Dict[int, Events] = {}
-    for file in files:
+    for file in sorted(map(os.fspath, files), key=lambda file: (len(file), file)):  # a process's first job before its later ones: a.0.json, a.0.2.json
         content = _read(file)
         if isinstance(content, dict) and "traceEvents" in content:
             rank = content.get("distributedInfo", {}).get("rank")
@@ -85,7 +85,8 @@ def merge_traces(path: Union[str, "os.PathLike[str]"], files: Sequence[Union[str
                 raise ValueError(f"{file} does not say its rank: torch.distributed was not initialised when it was written")
             seen[rank] = content
         elif isinstance(content, list) and content and any(e.get("name") == "midnight" for e in content):
-            own[content[0]["pid"]] = content
+            rank = content[0]["pid"]
+            own[rank] = own[rank] + _later(content, own[rank], os.path.basename(file)) if rank in own else content
         else:
             raise ValueError(f"{file} is neither of torch.profiler's export_chrome_trace() nor of BRAID_TRACE in a job")
     everywhere = _window(list(seen.values()))
@@ -143,6 +144,23 @@ def _gather(comm: Any, part: bytes) -> List[bytes]:
 def _midnight(events: Events) -> int:
     """Where braid's times begin, in ns since 1970."""
     return 10**9 * next(int(e["args"]["name"]) for e in events if e["name"] == "midnight")
+
+
+def _later(events: Events, first: Events, name: str) -> Events:
+    """Of another job of the same process: in rows of its own behind those of the first."""
+    shift = (_midnight(events) - _midnight(first)) / 1000
+    rows = 1 + max(e["tid"] for e in first)
+    moved = []
+    for event in events:
+        if event["name"] in ("process_name", "midnight"):
+            continue
+        event = dict(event, tid=event["tid"] + rows)
+        if event["ph"] == "M":
+            event["args"] = {"name": f"{event['args']['name']} ({name})"}
+        else:
+            event["ts"] += shift
+        moved.append(event)
+    return moved
 
 
 def _window(traces: Sequence[Dict[str, Any]]) -> Optional[Tuple[float, float]]:
