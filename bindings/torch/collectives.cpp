@@ -99,7 +99,8 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &options)
     std::lock_guard<std::mutex> guard(order_);
     Call call("barrier", OpType::BARRIER);
 
-    /* As with gloo, what this rank has called before has ended, too. */
+    /* As with gloo, the collectives that this rank has called before have ended, too. Messages need
+     * not: their other end may come behind the barrier. */
     const auto before = link_->next_epoch();
     if (!before.empty())
         call.then = [before] {

@@ -136,7 +136,7 @@ WorkPtr Group::run(Call call, const char *title, std::chrono::milliseconds timeo
 
 WorkPtr Group::run_ordered(Call call, const char *title)
 {
-    if (!c10d::isP2POp(call.type))
+    if (!call.messages)
         sequence_++;
     if (!named_)
         say_name();
@@ -196,7 +196,9 @@ WorkPtr Group::endCoalescing()
             for (const auto &then : following)
                 then();
         };
+    all.messages = !calls.empty();
     return run_ordered(std::move(all), "braid:coalesced");
 }
 
 } // namespace braid_torch
+        all.messages = all.messages && call.messages;

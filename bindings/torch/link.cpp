@@ -321,11 +321,13 @@ void Link::give_back(void *memory, size_t bytes)
 
 /* ---- ends of operations ---------------------------------------------------------------------- */
 
-std::shared_ptr<std::atomic<long>> Link::began()
+std::shared_ptr<std::atomic<long>> Link::began(bool collective)
 {
+    const std::shared_ptr<std::atomic<long>> &epoch = collective ? epochs_.back() : messages_;
+
     running_.fetch_add(1, std::memory_order_relaxed);
-    epochs_.back()->fetch_add(1, std::memory_order_relaxed);
-    return epochs_.back();
+    epoch->fetch_add(1, std::memory_order_relaxed);
+    return epoch;
 }
 
 std::vector<std::shared_ptr<std::atomic<long>>> Link::next_epoch()

@@ -59,9 +59,9 @@ class Link : public std::enable_shared_from_this<Link>
     void check(const char *name) const;
     const int rank, size;
 
-    /* An operation begins: returns the count of those since the last barrier, of which it is one.
-     * Under the group's lock. */
-    std::shared_ptr<std::atomic<long>> began();
+    /* An operation begins: returns the count of those since the last barrier, of which it is one;
+     * of one that no barrier waits for, a count of its like. Under the group's lock. */
+    std::shared_ptr<std::atomic<long>> began(bool collective);
     /* It has ended, and is put to the threads if `tell`. From any thread, also braid's. */
     void ended(Operation *operation, bool tell);
     /* A barrier comes: returns the counts of the operations before it that may still run. Under the
@@ -107,6 +107,7 @@ class Link : public std::enable_shared_from_this<Link>
     long holds_ = 0;
     std::atomic<long> running_{0};
     std::vector<std::shared_ptr<std::atomic<long>>> epochs_; /* between barriers; not empty */
+    const std::shared_ptr<std::atomic<long>> messages_ = std::make_shared<std::atomic<long>>(0);
 
     std::mutex blocks_lock_;
     std::map<size_t, std::vector<void *>> blocks_; /* of scratch(), by size */

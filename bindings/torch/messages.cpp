@@ -25,6 +25,7 @@ Call message(const char *name, OpType type, Tensors &tensors, int tag)
         refuse(name, "tag is " + std::to_string(tag) + "; it is at least 0");
     call.device = tensor.device();
     call.streams = false;
+    call.messages = true;
     call.outputs = {tensors};
     return call;
 }

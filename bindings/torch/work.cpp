@@ -98,7 +98,7 @@ void Operation::submit_parts(braid_options &options, Target &target)
     const bool group = n > 1 && !target.streamed; /* many in one turn of braid's lock */
     std::string words;
 
-    epoch_ = link_->began();
+    epoch_ = link_->began(!call_.messages);
     if (group)
         braid_group_start();
     for (size_t i = 0; i < n; i++)

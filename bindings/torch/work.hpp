@@ -78,6 +78,7 @@ struct Call {
     OpType type;
     c10::Device device = c10::kCPU;
     bool streams = true;            /* has a form in a stream */
+    bool messages = false;          /* nothing but these: no barrier waits for it */
     std::vector<at::Tensor> inputs; /* for the profiler */
     std::vector<std::vector<at::Tensor>>
         outputs;                  /* of the future and result(): one list, or lists */

@@ -164,6 +164,26 @@ def test_ranks__disagree(how):
     fails(job(2, DISAGREE[how], timeout=200), "rank")  # they hear of it at once: what waits for the timeout counts as hanging before
 
 
+# ---- order -----------------------------------------------------------------------------------------------------------------------------------
+
+def test_barrier__does_not_wait_for_messages():
+    """A receive may be posted long before its message is sent; gloo's barrier does not wait for it."""
+    def body(rank):
+        x, y, t = torch.zeros(3), torch.zeros(3), torch.ones(3)
+        if rank == 0:
+            works = [dist.irecv(x, 1), *dist.batch_isend_irecv([dist.P2POp(dist.irecv, y, 1)])]
+        dist.barrier()
+        dist.all_reduce(t)
+        if rank == 1:
+            dist.send(t, 0)
+            dist.send(2 * t, 0)
+            return t.tolist()
+        for work in works:
+            work.wait()
+        return x.tolist(), y.tolist()
+    assert job(2, body, timeout=200) == [([2.0] * 3, [4.0] * 3), [2.0] * 3]
+
+
 # ---- many ------------------------------------------------------------------------------------------------------------------------------------
 
 def test_works__thousands_under_way_and_dropped():
