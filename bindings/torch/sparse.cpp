@@ -48,12 +48,17 @@ WorkPtr Group::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &
     std::lock_guard<std::mutex> guard(order_);
     const at::Tensor mine = tensors[0].coalesce();
     const Shape shape = shape_of(mine);
-    std::vector<Shape> shapes(static_cast<size_t>(size_));
-    Call first("all_reduce", OpType::UNKNOWN), call("all_reduce", OpType::_ALLREDUCE_SPARSE);
+    /* The operation holds what it reads and writes: the wait for it may be interrupted. */
+    const auto sent = std::make_shared<const Shape>(shape);
+    const auto shapes = std::make_shared<std::vector<Shape>>(static_cast<size_t>(size_));
+    Call first("sparse all_reduce", OpType::UNKNOWN);
+    Call call("sparse all_reduce", OpType::_ALLREDUCE_SPARSE);
 
     complete(first, options.timeout);
-    first.add<braid_allgather, braid_allgather_on_stream>(&shape, shapes.data(), sizeof shape,
-                                                          BRAID_UINT8);
+    first.parts.push_back([sent, shapes](const Target &to) {
+        return braid_allgather(to.comm, sent.get(), shapes->data(), sizeof *sent, BRAID_UINT8,
+                               to.options, to.op);
+    });
     run_ordered(std::move(first), nullptr)->wait();
 
     /* rows of indices, one an element, and of values */
@@ -64,7 +69,7 @@ WorkPtr Group::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &
     int64_t total = 0, wide = 1; /* values of an element */
     for (int64_t i = row; i < mine.dim(); i++)
         wide *= mine.size(i);
-    for (const Shape &other : shapes) {
+    for (const Shape &other : *shapes) {
         if (other.sparse != shape.sparse || other.dense != shape.dense ||
             !std::equal(other.sizes, other.sizes + Shape::DIMENSIONS, shape.sizes))
             refuse("allreduce", "the ranks' sparse tensors differ in shape");

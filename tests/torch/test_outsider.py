@@ -4,11 +4,13 @@ import datetime
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 
+import numpy
 import pytest
 import torch
 import torch.distributed as dist
@@ -182,6 +184,27 @@ def test_barrier__does_not_wait_for_messages():
             work.wait()
         return x.tolist(), y.tolist()
     assert job(2, body, timeout=200) == [([2.0] * 3, [4.0] * 3), [2.0] * 3]
+
+
+def test_interrupt__of_a_sparse_sum():
+    """Ctrl-C while the ranks tell each other what they have: what comes later goes nowhere that belongs to somebody else by then."""
+    def body(rank):
+        x = torch.sparse_coo_tensor([[rank]], [1.0], (4,))
+        if rank == 1:
+            dist.recv(torch.zeros(1), 0)
+            return dist.all_reduce(x)
+        try:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            dist.all_reduce(x)
+        except KeyboardInterrupt:
+            pass
+        blocks = [numpy.full(304, 7, numpy.uint8) for _ in range(32)]  # where the sizes of two ranks were
+        dist.send(torch.ones(1), 1)
+        try:
+            dist.all_reduce(x)  # what the other is at by now is another part of the sum
+        except RuntimeError:
+            return all((block == 7).all() for block in blocks)
+    assert job(2, body, timeout=20)[0] is True
 
 
 # ---- many ------------------------------------------------------------------------------------------------------------------------------------
