@@ -17,8 +17,7 @@ int Group::root(const char *call, int64_t rank) const
  * another order of elements (a slice, a transpose), a copy that is put back behind the operation. */
 static Tensors without_gaps(Call &call, const Tensors &tensors)
 {
-    if (tensors.size() != 1 || tensors[0].layout() != at::kStrided ||
-        tensors[0].is_contiguous(tensors[0].suggest_memory_format()))
+    if (tensors.size() != 1 || tensors[0].layout() != at::kStrided || has_no_gaps(tensors[0]))
         return tensors;
     const at::Tensor mine = tensors[0].detach(), copy = mine.contiguous();
     call.kept.push_back(copy);

@@ -143,24 +143,38 @@ inline braid_reduction reduction_of(const c10d::ReduceOp &op, at::ScalarType typ
     C10_THROW_ERROR(ValueError, std::string("ProcessGroupBraid::") + call + ": " + why);
 }
 
-/* One tensor that braid can read or write where it lies. */
-inline void check_tensor(const char *call, const at::Tensor &tensor)
+/* It has all elements from the first to the last place in memory, and in an order that all ranks
+ * with such a tensor have: braid can read and write it where it lies. */
+inline bool has_no_gaps(const at::Tensor &tensor)
+{
+    return tensor.is_contiguous(tensor.suggest_memory_format());
+}
+
+/* One tensor that braid can read or write. */
+inline void check_kind(const char *call, const at::Tensor &tensor)
 {
     if (tensor.layout() != at::kStrided)
         refuse(call, "only supports dense tensors");
     if (!tensor.is_cpu() && !tensor.is_cuda())
         refuse(call, "only supports CPU and CUDA tensors, not those of " + tensor.device().str());
-    if (!tensor.is_contiguous(tensor.suggest_memory_format()))
+}
+
+/* The same where it lies. */
+inline void check_tensor(const char *call, const at::Tensor &tensor)
+{
+    check_kind(call, tensor);
+    if (!has_no_gaps(tensor))
         refuse(call, "Tensors must be contiguous");
 }
 
-/* Tensors of one call: not empty, each as above, of one device. */
-inline void check_tensors(const char *call, at::ArrayRef<at::Tensor> tensors)
+/* Tensors of one call: not empty, each as `check` demands, of one device. */
+inline void check_tensors(const char *call, at::ArrayRef<at::Tensor> tensors,
+                          void (*check)(const char *, const at::Tensor &) = check_tensor)
 {
     if (tensors.empty())
         refuse(call, "requires non-empty tensor list");
     for (const at::Tensor &tensor : tensors) {
-        check_tensor(call, tensor);
+        check(call, tensor);
         if (tensor.device() != tensors[0].device())
             refuse(call, "tensors should be on the same device");
     }

@@ -15,27 +15,39 @@ namespace
 
 /* A list as one buffer. */
 struct Joined {
-    at::Tensor buffer; /* of `total` elements; one that was made, or the first tensor of the list */
-    Span span;
-    std::vector<size_t> counts; /* by rank, in elements of span.type */
+    at::Tensor buffer; /* one that was made for all elements, or the first tensor of the list */
+    void *data = nullptr;
+    braid_type type = BRAID_UINT8;
+    std::vector<size_t> counts; /* by rank, in elements of `type` */
     bool even = true;
     bool made = false;
     Tensors list;
 
     void fill() const
     {
-        int64_t at = 0;
         if (made)
-            for (const at::Tensor &tensor : list) {
-                buffer.narrow(0, at, tensor.numel()).copy_(line(tensor));
-                at += tensor.numel();
-            }
+            for_each(
+                [](const at::Tensor &block, const at::Tensor &tensor) { block.copy_(tensor); });
     }
     void spread() const
     {
+        for_each([](const at::Tensor &block, const at::Tensor &tensor) { tensor.copy_(block); });
+    }
+
+  private:
+    /* Each tensor with its block of the buffer, both as braid has the elements: in memory's order,
+     * or in that of the indices where a tensor has gaps. */
+    template <class Copy> void for_each(Copy copy) const
+    {
+        const at::NoGradGuard no_gradient;
         int64_t at = 0;
+
         for (const at::Tensor &tensor : list) {
-            line(tensor).copy_(buffer.narrow(0, at, tensor.numel()));
+            const at::Tensor block = buffer.narrow(0, at, tensor.numel());
+            if (has_no_gaps(tensor))
+                copy(block, line(tensor));
+            else
+                copy(block.view(tensor.sizes()), tensor);
             at += tensor.numel();
         }
     }
@@ -44,10 +56,11 @@ struct Joined {
 /* Their elements lie one behind the other in one storage. */
 bool adjoin(const Tensors &list)
 {
-    for (size_t i = 1; i < list.size(); i++)
-        if (list[i].storage().data() != list[0].storage().data() ||
-            static_cast<char *>(list[i].data_ptr()) !=
-                static_cast<char *>(list[i - 1].data_ptr()) + list[i - 1].nbytes())
+    for (size_t i = 0; i < list.size(); i++)
+        if (!has_no_gaps(list[i]) ||
+            (i > 0 && (list[i].storage().data() != list[0].storage().data() ||
+                       static_cast<char *>(list[i].data_ptr()) !=
+                           static_cast<char *>(list[i - 1].data_ptr()) + list[i - 1].nbytes())))
             return false;
     return true;
 }
@@ -57,7 +70,7 @@ Joined join(const char *name, const Tensors &list, at::ScalarType type, Link &li
     Joined joined;
     int64_t total = 0;
 
-    check_tensors(name, list);
+    check_tensors(name, list, check_kind);
     check_types(name, list, type);
     joined.list = list;
     for (const at::Tensor &tensor : list) {
@@ -67,8 +80,19 @@ Joined join(const char *name, const Tensors &list, at::ScalarType type, Link &li
     }
     joined.made = !adjoin(list);
     joined.buffer = joined.made ? link.scratch(total, list[0].options()) : list[0];
-    joined.span = contents(joined.buffer);
+    joined.data = joined.buffer.data_ptr();
+    joined.type = contents(joined.buffer).type;
     return joined;
+}
+
+/* Of a list's tensors that of this rank has the size of its own, which it goes to or comes from. */
+void check_own(const char *name, const Joined &joined, int rank, const at::Tensor &own)
+{
+    const size_t at = static_cast<size_t>(rank);
+
+    if (joined.counts[at] != contents(own).count)
+        refuse(name, "invalid tensor size: this rank's tensor of the list has " +
+                         c10::str(joined.list[at].sizes()) + ", its own " + c10::str(own.sizes()));
 }
 
 void check_one_list(const char *name, const std::vector<Tensors> &lists, int size)
@@ -88,16 +112,13 @@ static void add_allgather_list(Call &call, const Tensors &outputs, const at::Ten
     const Joined to = join("allgather", outputs, input.scalar_type(), link);
     const Span from = contents(input);
 
-    if (to.counts[static_cast<size_t>(rank)] != from.count)
-        refuse("allgather", "invalid tensor size: the output of this rank has " +
-                                c10::str(outputs[static_cast<size_t>(rank)].sizes()) +
-                                ", its input " + c10::str(input.sizes()));
+    check_own("allgather", to, rank, input);
     call.kept.push_back(to.buffer);
     if (to.even)
-        call.add<braid_allgather, braid_allgather_on_stream>(from.data, to.span.data, from.count,
+        call.add<braid_allgather, braid_allgather_on_stream>(from.data, to.data, from.count,
                                                              from.type);
     else
-        call.add<braid_allgatherv, braid_allgatherv_on_stream>(from.data, from.count, to.span.data,
+        call.add<braid_allgatherv, braid_allgatherv_on_stream>(from.data, from.count, to.data,
                                                                to.counts, PACKED, from.type);
     if (to.made)
         call.then = [to, before = std::move(call.then)] {
@@ -157,21 +178,18 @@ WorkPtr Group::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     const Joined from = join("reduce_scatter", inputs[0], output.scalar_type(), *link_);
     const Span to = values(output);
     const braid_reduction reduction = reduction_of(options.reduceOp, output.scalar_type());
-    if (from.counts[static_cast<size_t>(rank_)] != to.count)
-        refuse("reduce_scatter", "invalid tensor size: the input for this rank has " +
-                                     c10::str(inputs[0][static_cast<size_t>(rank_)].sizes()) +
-                                     ", its output " + c10::str(output.sizes()));
+    check_own("reduce_scatter", from, rank_, output);
     from.fill();
     call.device = output.device();
     call.inputs = inputs[0];
     call.outputs = {outputs};
     call.kept = {from.buffer};
     if (from.even)
-        call.add<braid_reduce_scatter, braid_reduce_scatter_on_stream>(
-            from.span.data, to.data, to.count, to.type, reduction);
+        call.add<braid_reduce_scatter, braid_reduce_scatter_on_stream>(from.data, to.data, to.count,
+                                                                       to.type, reduction);
     else
         call.add<braid_reduce_scatterv, braid_reduce_scatterv_on_stream>(
-            from.span.data, from.counts, PACKED, to.data, to.type, reduction);
+            from.data, from.counts, PACKED, to.data, to.type, reduction);
     return run(std::move(call), "braid:reduce_scatter", options.timeout);
 }
 
@@ -190,8 +208,8 @@ WorkPtr Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllO
     call.inputs = inputs;
     call.outputs = {outputs};
     call.kept = {from.buffer, to.buffer};
-    call.add<braid_alltoallv, braid_alltoallv_on_stream>(
-        from.span.data, from.counts, PACKED, to.span.data, to.counts, PACKED, to.span.type);
+    call.add<braid_alltoallv, braid_alltoallv_on_stream>(from.data, from.counts, PACKED, to.data,
+                                                         to.counts, PACKED, to.type);
     if (to.made)
         call.then = [to] { to.spread(); };
     return run(std::move(call), "braid:all_to_all", options.timeout);
@@ -212,10 +230,7 @@ WorkPtr Group::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     if (rank_ == to_rank) {
         check_one_list("gather", outputs, size_);
         to = join("gather", outputs[0], input.scalar_type(), *link_);
-        if (to.counts[static_cast<size_t>(rank_)] != from.count)
-            refuse("gather", "invalid tensor size: the output of this rank has " +
-                                 c10::str(outputs[0][static_cast<size_t>(rank_)].sizes()) +
-                                 ", its input " + c10::str(input.sizes()));
+        check_own("gather", to, rank_, input);
         call.kept = {to.buffer};
         if (to.made)
             call.then = [to] { to.spread(); };
@@ -225,7 +240,7 @@ WorkPtr Group::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     call.device = input.device();
     call.inputs = inputs;
     call.outputs = outputs;
-    call.add<braid_gatherv, braid_gatherv_on_stream>(from.data, from.count, to.span.data, to.counts,
+    call.add<braid_gatherv, braid_gatherv_on_stream>(from.data, from.count, to.data, to.counts,
                                                      PACKED, from.type, to_rank);
     return run(std::move(call), "braid:gather", options.timeout);
 }
@@ -242,10 +257,7 @@ WorkPtr Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     if (rank_ == from_rank) {
         check_one_list("scatter", inputs, size_);
         from = join("scatter", inputs[0], output.scalar_type(), *link_);
-        if (from.counts[static_cast<size_t>(rank_)] != to.count)
-            refuse("scatter", "invalid tensor size: the input for this rank has " +
-                                  c10::str(inputs[0][static_cast<size_t>(rank_)].sizes()) +
-                                  ", its output " + c10::str(output.sizes()));
+        check_own("scatter", from, rank_, output);
         from.fill();
         call.inputs = inputs[0];
         call.kept = {from.buffer};
@@ -254,7 +266,7 @@ WorkPtr Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     }
     call.device = output.device();
     call.outputs = {outputs};
-    call.add<braid_scatterv, braid_scatterv_on_stream>(from.span.data, from.counts, PACKED, to.data,
+    call.add<braid_scatterv, braid_scatterv_on_stream>(from.data, from.counts, PACKED, to.data,
                                                        to.count, to.type, from_rank);
     return run(std::move(call), "braid:scatter", options.timeout);
 }

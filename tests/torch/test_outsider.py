@@ -142,6 +142,25 @@ def test_tensors__that_need_gradients_or_lie_in_each_other():
                             ([1.0] * 3, rows, [9.0, 11.0, 13.0, 15.0], [4.0, 5.0, 6.0, 7.0, 14.0, 15.0, 16.0, 17.0])]
 
 
+def test_tensors__with_gaps_in_lists():
+    def body(rank):
+        got, sums, given = torch.zeros(3, 2), torch.zeros(3), torch.arange(6.).view(3, 2) + rank
+        dist.all_gather(list(got.unbind(1)), torch.arange(3.) + 10 * rank)
+        dist.reduce_scatter(sums, list(given.unbind(1)))
+        exchanged, gathered, part = torch.zeros(3, 2), torch.zeros(3, 2, 2), torch.zeros(3)
+        dist.all_to_all(list(exchanged.unbind(1)), list(given.unbind(1)))
+        dist.gather(torch.full((3, 2), float(rank)), list(gathered.unbind(1)) if rank == 0 else None)
+        dist.scatter(part, list(given.unbind(1)) if rank == 0 else None)
+        transposed = [torch.zeros(3, 2).t() for _ in range(2)]
+        dist.all_gather(transposed, torch.arange(6.).view(2, 3) + rank)
+        return got.tolist(), sums.tolist(), exchanged.tolist(), gathered.tolist() if rank == 0 else None, part.tolist(), [t.tolist() for t in transposed]
+    got, rows = [[0.0, 10.0], [1.0, 11.0], [2.0, 12.0]], torch.arange(6.).view(2, 3)
+    transposed = [rows.tolist(), (rows + 1).tolist()]
+    gathered = [[[0.0] * 2, [1.0] * 2]] * 3
+    assert job(2, body) == [(got, [1.0, 5.0, 9.0], [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], gathered, [0.0, 2.0, 4.0], transposed),
+                            (got, [3.0, 7.0, 11.0], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], None, [1.0, 3.0, 5.0], transposed)]
+
+
 # ---- ranks that disagree ---------------------------------------------------------------------------------------------------------------------
 
 def _order(rank):
