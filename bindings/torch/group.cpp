@@ -114,11 +114,20 @@ c10d::ErrorType Group::getError()
 
 thread_local int32_t Group::priority = 0;
 
+/* The collectives that general algorithms are of (doc/collectives.md); others have one or two. */
+static bool has_algorithms(const std::string &call)
+{
+    for (const char *name : {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter"})
+        if (call == name)
+            return true;
+    return false;
+}
+
 void Group::complete(Call &call, std::chrono::milliseconds timeout) const
 {
     call.timeout = timeout == c10d::kUnsetTimeout ? options_->timeout : timeout;
     call.priority = priority ? priority : options_->priority;
-    if (!options_->algorithm.empty() && !c10d::isP2POp(call.type))
+    if (!options_->algorithm.empty() && has_algorithms(call.name))
         call.algorithm = options_->algorithm.c_str();
 }
 
@@ -162,6 +171,19 @@ void Group::startCoalescing()
     coalescing_ = self;
 }
 
+/* Submits one of several operations that differ in this. */
+static std::function<int(const Target &)> by_algorithm(std::function<int(const Target &)> part,
+                                                       const char *algorithm)
+{
+    return [part = std::move(part), algorithm](Target to) {
+        braid_options options = *to.options;
+
+        options.algorithm = algorithm;
+        to.options = &options;
+        return part(to);
+    };
+}
+
 WorkPtr Group::endCoalescing()
 {
     std::lock_guard<std::mutex> guard(order_);
@@ -174,12 +196,14 @@ WorkPtr Group::endCoalescing()
     std::vector<Call> calls;
     calls.swap(recorded_);
     complete(all, c10d::kUnsetTimeout);
+    all.messages = !calls.empty();
     for (Call &call : calls) {
         if (&call == &calls.front())
             all.device = call.device;
         TORCH_CHECK(call.device == all.device,
                     "braid: coalesced calls have tensors of different devices");
         all.streams = all.streams && call.streams;
+        all.messages = all.messages && call.messages;
         all.timeout = std::max(all.timeout, call.timeout);
         all.priority = std::max(all.priority, call.priority);
         all.inputs.insert(all.inputs.end(), call.inputs.begin(), call.inputs.end());
@@ -187,7 +211,8 @@ WorkPtr Group::endCoalescing()
         for (const Tensors &outputs : call.outputs)
             all.kept.insert(all.kept.end(), outputs.begin(), outputs.end());
         for (auto &part : call.parts)
-            all.parts.push_back(std::move(part));
+            all.parts.push_back(call.algorithm ? by_algorithm(std::move(part), call.algorithm)
+                                               : std::move(part));
         if (call.then)
             following.push_back(std::move(call.then));
     }
@@ -196,9 +221,7 @@ WorkPtr Group::endCoalescing()
             for (const auto &then : following)
                 then();
         };
-    all.messages = !calls.empty();
     return run_ordered(std::move(all), "braid:coalesced");
 }
 
 } // namespace braid_torch
-        all.messages = all.messages && call.messages;

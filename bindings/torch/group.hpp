@@ -34,8 +34,7 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 /* pg_options of init_process_group() and new_group(): braid.torch.Options. */
 struct GroupOptions : c10d::Backend::Options {
-    explicit GroupOptions(std::chrono::milliseconds time = kBackendDefaultTimeout)
-        : c10d::Backend::Options("braid", time)
+    GroupOptions() : c10d::Backend::Options("braid")
     {
     }
     c10::intrusive_ptr<c10d::Backend::Options> clone() const
@@ -44,7 +43,7 @@ struct GroupOptions : c10d::Backend::Options {
     }
 
     int32_t priority = 0;  /* of all operations of the group: larger is more urgent */
-    std::string algorithm; /* of its collectives; empty: braid chooses */
+    std::string algorithm; /* of those that has_algorithms() names; empty: braid chooses */
 };
 
 class Group : public c10d::Backend

@@ -79,12 +79,16 @@ PYBIND11_MODULE(_native, m)
         .def("release", &Hold::release);
     py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(
         m, "Options",
-        "pg_options of init_process_group() and new_group(): what all operations of a group have.")
-        .def(py::init<std::chrono::milliseconds>(), py::arg("timeout") = kBackendDefaultTimeout)
+        "pg_options of init_process_group() and new_group(): what all operations of a group have. "
+        "Their timeout is an argument of these functions themselves.")
+        .def(py::init<>())
         .def_readwrite("priority", &GroupOptions::priority,
                        "larger is more urgent; frames of a more urgent operation overtake")
-        .def_readwrite("algorithm", &GroupOptions::algorithm,
-                       "of collectives, as `braid info` lists them; empty: braid chooses");
+        .def_readwrite(
+            "algorithm", &GroupOptions::algorithm,
+            "of all_reduce, reduce, broadcast, all_gather and reduce_scatter, as `braid "
+            "info` lists them; one that is not of a collective is an error of that call; "
+            "empty: braid chooses");
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
           py::arg("options"), py::call_guard<py::gil_scoped_release>());
     m.def(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import braid.torch
 import numpy
 import pytest
 import torch
@@ -224,6 +225,34 @@ def test_interrupt__of_a_sparse_sum():
         except RuntimeError:
             return all((block == 7).all() for block in blocks)
     assert job(2, body, timeout=20)[0] is True
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving"])
+def test_algorithm__of_a_group(algorithm):
+    """Is that of the collectives which such algorithms are of; all others are as without."""
+    def body(rank):
+        options = braid.torch.Options()
+        options.algorithm = algorithm
+        group = dist.new_group([0, 1], pg_options=options, timeout=seconds(60))
+        x, y, z, exchanged, uneven = (torch.full((n,), rank + 1.) for n in (4, 4, 4, 2, 1 + rank))
+        dist.barrier(group)
+        dist.all_reduce(x, group=group)
+        dist.broadcast(y, 0, group=group)
+        dist.all_to_all_single(exchanged, exchanged.clone(), group=group)
+        out = [torch.zeros(1), torch.zeros(2)]
+        dist.all_gather(out, uneven, group=group)
+        parts = [torch.zeros(4), torch.zeros(4)] if rank == 0 else None
+        dist.gather(z, parts, group=group)
+        dist.scatter(z, [z + 1, z + 2] if rank == 0 else None, group=group)
+        with dist._coalescing_manager(group):
+            dist.all_reduce(y, group=group)
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, x, 1 - rank, group), dist.P2POp(dist.irecv, z, 1 - rank, group)])
+        for work in works:
+            work.wait()
+        dist.barrier(group)
+        return x.tolist(), y.tolist(), z.tolist(), exchanged.tolist(), [o.tolist() for o in out], len(parts or [])
+    same = [3.0] * 4, [2.0] * 4, [3.0] * 4, [1.0, 2.0], [[1.0], [2.0, 2.0]]
+    assert job(2, body) == [(*same, 2), (*same, 0)]
 
 
 # ---- many ------------------------------------------------------------------------------------------------------------------------------------
