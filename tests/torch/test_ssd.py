@@ -202,6 +202,31 @@ def test_a_saved_state_goes_on(method):
         assert torch.equal(p, q), name
 
 
+def test_a_saved_state_in_the_process_that_saved_it():
+    """Goes on as it went on the first time, with layers in the order of the backward pass."""
+    torch.manual_seed(1)
+    model = Net()
+    inputs = batches(10)
+    with braid.torch.SSD(groups_of(model), lr=0.05, momentum=0.9, method="ssgd") as optimizer:
+        train(model, optimizer, optimizer, inputs[:5])
+        optimizer.consolidate_state_dict()
+        saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+        train(model, optimizer, optimizer, inputs[5:])
+        wanted = [p.detach().clone() for p in model.parameters()]
+        view = model.embed.weight.detach()
+        with pytest.raises(BufferError):
+            optimizer.load_state_dict(saved[1])
+        train(model, optimizer, optimizer, inputs[:1])  # it still works
+        assert torch.equal(view, model.embed.weight) and not torch.equal(view, wanted[0])
+        del view
+        optimizer.sync()
+        model.load_state_dict(saved[0])
+        optimizer.load_state_dict(saved[1])
+        train(model, optimizer, optimizer, inputs[5:])
+        for (name, p), q in zip(model.named_parameters(), wanted):
+            assert torch.equal(p, q), name
+
+
 # ---- learning ------------------------------------------------------------------------------------
 
 
@@ -239,6 +264,8 @@ def test_refuses():
         braid.torch.SSD(nn.Linear(2, 2).parameters(), servers=3)
     with pytest.raises(ValueError, match="requires a gradient"):
         braid.torch.SSD(nn.Linear(2, 2).requires_grad_(False).parameters())
+    with pytest.raises(ValueError, match="193 param groups"):
+        braid.torch.SSD([{"params": [nn.Parameter(torch.zeros(1))]} for _ in range(193)])
     a = nn.Parameter(torch.zeros(3))
     with pytest.raises(ValueError, match="share memory"):
         braid.torch.SSD([a, nn.Parameter(a.data)])
@@ -262,6 +289,36 @@ def test_refuses():
                 optimizer.step()
             embedding.weight.grad = None
             optimizer.step()
+
+
+ENDS = """
+import signal, sys
+import torch, braid.torch
+import torch.distributed as dist
+dist.init_process_group("braid")
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of `braid run`, which ends the others
+model = torch.nn.Linear(100, 100)
+optimizer = braid.torch.SSD(model.parameters(), warmup=2, k=2)
+try:
+    for t in range(8):
+        if t == 5 and dist.get_rank() == 1 and sys.argv[1] == "raises":
+            raise ZeroDivisionError("of rank 1")
+        optimizer.zero_grad()
+        model(torch.ones(100)).sum().backward()
+        optimizer.step()
+except braid.Error as error:
+    print("ended:", error, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+def test_a_script_that_does_not_close(how):
+    if rank() == 0:
+        job = subprocess.run([os.environ["BRAID"], "run", "-n", "2", "--", sys.executable, "-c", ENDS, how], capture_output=True, text=True, timeout=100)
+        assert "signal" not in job.stderr and "Segmentation" not in job.stderr, job.stdout + job.stderr
+        assert job.returncode == (how == "raises"), job.stdout + job.stderr
+        assert ("ended:" in job.stdout and "of rank 1" in job.stderr) == (how == "raises"), job.stdout + job.stderr
+    dist.barrier()
 
 
 LOST = """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import datetime
 import os
+import sys
 from typing import Any, Dict, Optional
 
 import torch
@@ -56,16 +57,23 @@ def comm(group: Optional[Any] = None) -> Comm:
 
 @atexit.register
 def _at_exit() -> None:
-    """Programs may end without destroy_process_group()."""
+    """Programs may end without destroy_process_group(), and without close() of parameter servers. These end before their communicator, though arrays still
+    lie in their memory: nobody reads those any more. Behind an exception they wait for nobody."""
+    error = getattr(sys, "last_value", None)
     for borrowed in list(_comms.values()):
         try:
+            if error is not None and any(dependent._views for dependent in borrowed._dependents):
+                borrowed.abort(f"{type(error).__name__}: {error}")
             borrowed.finalize()
-        except braid.Error:
+        except Exception:  # of one of its parts; the others end all the same
             pass
+        for dependent in list(borrowed._dependents):
+            dependent._let_go(at_exit=True)
     _native.close_all(_GRACE)
 
 
-dist.Backend.register_backend("braid", _create, extended_api=True, devices=["cpu", "cuda"])
+if not hasattr(dist.Backend, "BRAID"):  # else _braid_torch.autoload() has registered it, and its creator calls this one; some versions of torch refuse a second
+    dist.Backend.register_backend("braid", _create, extended_api=True, devices=["cpu", "cuda"])
 
 from braid.torch.fsdp import FSDPPlan, fsdp_hook  # noqa: E402, these need comm()
 from braid.torch.hooks import DDPState, ddp_hook  # noqa: E402

@@ -179,9 +179,9 @@ class SSD(torch.optim.Optimizer):
         that the program has made are still in use."""
         if self._closed:
             return
+        self._release()
         for hook in self._hooks:
             hook.remove()
-        self._release()
         self._closed = True
 
     def __enter__(self) -> "SSD":
@@ -258,6 +258,10 @@ class SSD(torch.optim.Optimizer):
             self._trained[p] = None
         if not self._trained:
             raise ValueError("no parameter requires a gradient")
+        groups = sum(any(p in self._trained for p in group["params"]) for group in self.param_groups)
+        if groups > LAYERS:
+            raise ValueError(f"{groups} param groups are trained; parameter servers have {LAYERS} layers, each of one group: put parameters of equal lr, momentum "
+                             "and weight_decay in one group")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -276,6 +280,7 @@ class SSD(torch.optim.Optimizer):
         """Starts the servers, and moves the weights into their memory."""
         self._check()
         order = self._forward_order()
+        self._order.clear()  # the next one is that of the first iteration behind load_state_dict()
         n_servers = len(self._places) if self._places else self._comm.size
         self._layers = _layers(order, self.param_groups, min(LAYERS, LAYERS_OF_A_SERVER * n_servers) // 2)
         self._where = {p: (number, place) for number, layer in enumerate(self._layers) for place, p in enumerate(layer.parameters)}
@@ -283,26 +288,36 @@ class SSD(torch.optim.Optimizer):
         first = self.param_groups[0]
         self._servers = self._comm.parameters([layer.flat(layer.parameters) for layer in self._layers], **self._options, steps=first["k"] or 0,
                                               iterations=first["iterations"])
+        self._move_in()
+        for number, layer in enumerate(self._layers):
+            momenta = [self.state[p].get("momentum_buffer") for p in layer.parameters]
+            if any(m is not None for m in momenta):
+                self._servers.set_velocity(number, layer.flat([torch.zeros_like(p) if m is None else m for p, m in zip(layer.parameters, momenta)]))
+
+    def _move_in(self) -> None:
+        """The parameters' memory becomes the servers'."""
         for number, layer in enumerate(self._layers):
             weight = self._servers.weight(number)
             weight.flags.writeable = True  # which torch asks for; only the servers write
             for p, view in zip(layer.parameters, layer.views(weight)):
                 p.data = view
-            momenta = [self.state[p].get("momentum_buffer") for p in layer.parameters]
-            if any(m is not None for m in momenta):
-                self._servers.set_velocity(number, layer.flat([torch.zeros_like(p) if m is None else m for p, m in zip(layer.parameters, momenta)]))
 
     def _release(self) -> None:
-        """Ends the servers; the next step() starts them anew."""
+        """Ends the servers; the next step() starts them anew. After a BufferError they go on."""
         if self._servers is None:
             return
         with torch.no_grad():
             for p in self._where:
                 p.data = p.data.clone()
-        self._layers, self._where = [], {}
+        for layer in self._layers:
+            layer.gradients, layer.places = {}, None
+        try:
+            self._servers.free()
+        except BufferError:
+            self._move_in()
+            raise
+        self._servers, self._layers, self._where = None, [], {}
         self._arrived.clear()
-        self._servers.free()
-        self._servers = None
 
 
 def _comm(group: Any) -> braid.Comm:
