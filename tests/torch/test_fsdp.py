@@ -122,6 +122,39 @@ def test_same_as_gloo(meshes, size, backward, arguments):
                                **({"rtol": 0, "atol": 0} if size == 2 else {"rtol": 0.05, "atol": 5e-3} if low else {"rtol": 1e-4, "atol": 1e-6}))
 
 
+def twice(net: Any, optimizer: Any) -> None:
+    """A second step, by the same gradients, before the forward pass."""
+    optimizer.step()
+    optimizer.step()
+
+
+def scaled(net: Any, optimizer: Any) -> None:
+    """Weights are written in place behind the step."""
+    optimizer.step()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(0.5)
+
+
+@pytest.mark.parametrize("change", [twice, scaled])
+@pytest.mark.parametrize("size", [2], indirect=True)
+def test_weights_that_change_behind_a_step(meshes, size, change):
+    results = []
+    for backend in ("gloo", "braid"):
+        net = shard(meshes[backend, size])
+        optimizer = optimizer_of(net)
+        if backend == "braid":
+            plan = braid.torch.fsdp_hook(net, optimizer)
+        losses = []
+        for step in range(4):
+            losses.append(plain(net, step))
+            change(net, optimizer)
+            optimizer.zero_grad()
+        results.append(losses)
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    assert plan.ahead()
+
+
 @pytest.mark.parametrize("size", [2], indirect=True)
 def test_checkpointed_activations(meshes, size):
     """Blocks that compute their activations again in the backward pass are not a new forward pass."""

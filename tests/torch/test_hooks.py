@@ -3,6 +3,7 @@
 # ranks: 3
 import contextlib
 import io
+import pickle
 import threading
 from typing import Any, Callable, List, Optional
 
@@ -179,6 +180,20 @@ def test_checkpoint(groups, size, by):
 
     again.load_state_dict({**state.state_dict(), "rank": dist.get_rank() + 1})
     assert again.state_dict()["residuals"] == []
+
+
+def test_checkpoint__of_a_part_of_the_ranks(groups):
+    """Residuals come back to the rank that saved them, whose number in the group is another one."""
+    group = dist.new_group([1, 2])
+    if dist.get_rank() == 0:
+        return
+    state = braid.torch.DDPState(group, "bf16")
+    plain(wrap(group, state), 0, 0)
+    again = pickle.loads(pickle.dumps(state))
+    again.group = group
+    saved = state.state_dict()["residuals"]
+    assert saved and any(part.any() for part in saved)
+    torch.testing.assert_close(again.state_dict()["residuals"], saved, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("size", [2], indirect=True)

@@ -137,6 +137,12 @@ def test_trace__parameter_servers_and_a_part_of_the_time(folder):
         assert any(e["name"].startswith("pull layer") for e in bars(merged, rank, "braid operation"))
 
 
+def test_trace__torch_saves_a_recording_once(folder):
+    with pytest.raises(ValueError, match="on_trace_ready"):
+        with braid.torch.trace(f"{folder}/none.json", on_trace_ready=lambda profiler: profiler.export_chrome_trace(f"{folder}/own.json")):
+            pass
+
+
 def test_trace__after_an_exception_nothing_is_written(folder):
     with pytest.raises(ZeroDivisionError):
         with braid.torch.trace(f"{folder}/none.json"):

@@ -87,6 +87,7 @@ class FSDPPlan:
         self._modules: List[Any] = []  # one for each group of weights that travels as one
         self._places: Dict[int, int] = {}  # in the order
         self._now: Optional[List[int]] = None  # the order of the forward pass that runs; None: none does
+        self._versions: Optional[List[int]] = None  # of the weights that were gathered behind an optimizer's step
         self._scatters: List[Any] = []  # to be waited for at the end of the backward pass
         self._waiting_pass = -1  # its number
         self._handles = [model.register_forward_pre_hook(lambda *_: self._begin(), prepend=True)]
@@ -125,7 +126,15 @@ class FSDPPlan:
 
     def _begin(self) -> None:
         """The model's forward pass begins."""
+        if self._versions is not None and self._versions != self._versions_now():
+            self._drop()
+        self._versions = None
         self._now = []
+
+    def _versions_now(self) -> List[int]:
+        """Numbers that grow when this rank's parts of the weights are written."""
+        parts = [part.sharded_param for module in self._modules for weights in _weights(module) for part in weights.fsdp_params]
+        return [number for part in parts for number in (part._version, part._local_tensor._version)]
 
     def _use(self, number: int) -> None:
         """A module's forward pass begins."""
@@ -146,9 +155,11 @@ class FSDPPlan:
         return [number for number, module in enumerate(self._modules) if any(weights._all_gather_result is not None for weights in _weights(module))]
 
     def _gather_ahead(self) -> None:
-        """The optimizer has stepped: the weights that the next forward pass begins with may go."""
+        """The optimizer has stepped: the weights that the next forward pass begins with may go. What another step has sent is too old."""
+        self._drop()
         for number in self.order[: self._prefetch + 1]:
             self._modules[number].unshard(async_op=True)
+        self._versions = self._versions_now()
 
     def _drop(self) -> None:
         """The weights are going to change: what was gathered before is not to be used. (At the end of a backward pass torch drops it.)"""
@@ -200,8 +211,9 @@ def fsdp_hook(model: Any, optimizer: Any = None, *, prefetch: int = 1) -> FSDPPl
       synchronised pass, replicas (HSDP), all-reduce hooks and post-accumulate hooks.)
     - Priorities: weights before gradients; among weights what is used first, among gradients those of the layers that the next forward pass uses first.
     - Buffers are in memory of braid_alloc(), which ranks of a host read in place, and are kept: as much as was in use at once.
-    - With `optimizer`, the first weights of the next forward pass are gathered as soon as its step() ends. Then nothing else may change weights before
-      that pass, but load_state_dict() of the model, which drops what was gathered.
+    - With `optimizer`, the first weights of the next forward pass are gathered as soon as its step() ends. What writes weights
+      before that pass (another step, load_state_dict() of the model, operations in place, on all ranks) has them gathered anew; only writes through
+      `.data` and past torch are not seen.
 
     Raises TypeError where the model is not sharded, ValueError for prefetch < 0. A model whose modules have several groups of weights
     (shard_placement_fn with several meshes) is refused by torch."""

@@ -52,13 +52,13 @@ class DDPState:
         self._residuals: Dict[int, Any] = {}  # by number; of parameters that are in a bucket: views of its residual
 
     def state_dict(self) -> Dict[str, Any]:
-        """What rounding has left over on this rank, and whose it is."""
-        return {"rank": dist.get_rank(self.group), "residuals": [self._residuals[number].clone() for number in sorted(self._residuals)]}
+        """What rounding has left over on this rank, and whose it is: its rank among all, as a state that is loaded does not know its group yet."""
+        return {"rank": dist.get_rank(), "residuals": [self._residuals[number].clone() for number in sorted(self._residuals)]}
 
     def load_state_dict(self, saved: Dict[str, Any]) -> None:
         """Goes on with what `state_dict()` has saved. Residuals of another rank are passed over: its own would be counted twice."""
         self._buckets.clear()
-        own = int(saved["rank"]) == dist.get_rank(self.group)
+        own = int(saved["rank"]) == dist.get_rank()
         self._residuals = dict(enumerate(saved["residuals"])) if own else {}
 
     def __getstate__(self) -> Dict[str, Any]:
