@@ -20,7 +20,7 @@ def autoload() -> None:
 
 
 def _create(of, options):
-    """The creator of a group in place of braid.torch's own, which takes the name over when it is imported."""
+    """The creator of a group in place of braid.torch's own, which it calls."""
     import braid.torch
 
     return braid.torch._create(of, options)

@@ -43,9 +43,11 @@ class Build(build_ext):
 
 TORCH, ENVIRONMENT = find_torch()
 major, minor = (int(number) for number in TORCH.split(".")[:2])
+# Of the same minor version, also where it is a preview: NVIDIA's containers have 2.6.0a0+..., which is less than 2.6, as 2.7.0a0 is less than 2.7.
+TORCH_NEEDED = f"torch>={major}.{minor}.0.dev0,<{major}.{minor + 1}.0.dev0"
 setup(
     version=cmake_build.version(),
-    install_requires=[f"braid=={cmake_build.version()}", f"torch>={major}.{minor},<{major}.{minor + 1}"],
+    install_requires=[f"braid=={cmake_build.version()}", TORCH_NEEDED],
     ext_modules=[Extension("braid.torch._native", [])],
     cmdclass={"build_ext": Build},
 )

@@ -30,6 +30,11 @@ if hasattr(dist.Backend, "_ensure_backend_registered"):
     dist.Backend._ensure_backend_registered = staticmethod(lambda name: None)
 assert "braid" not in sys.modules, "import torch loads braid"
 assert "braid" in dist.Backend.backend_list
+register = dist.Backend.register_backend
+def register_once(name, *arguments, **more):  # as some versions of torch have it
+    assert not hasattr(dist.Backend, name.upper()), f"{name} c10d backend already exist"
+    register(name, *arguments, **more)
+dist.Backend.register_backend = register_once
 dist.init_process_group("braid", init_method=f"file://{store}", rank=0, world_size=1)
 dist.barrier()
 import braid.torch
