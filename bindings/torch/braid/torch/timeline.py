@@ -43,9 +43,10 @@ def trace(path: Union[str, "os.PathLike[str]"], *, group: Any = None, model: Any
         with braid.torch.trace("trace.json", model=ddp) as profiler:
             for batch in batches: ...
 
-    path: ending in .gz it is compressed. group: of backend "braid", whose operations are recorded, and no other group's; default: all ranks. model: a DistributedDataParallel, or several, whose all-reduces are
-    then named after the layers of their buckets; a Session names its own. options: those of torch.profiler.profile, which the context gives, but for
-    on_trace_ready: torch saves a recording once, and this file has it. Without `activities` it records the CPU, and CUDA where there is one. BRAID_TRACE need not be set. After an exception in it nothing is written.
+    path: ending in .gz it is compressed. group: of backend "braid", whose operations are recorded, and no other group's; default: all ranks.
+    model: a DistributedDataParallel, or several, whose all-reduces are then named after the layers of their buckets; a Session names its own.
+    options: those of torch.profiler.profile, which the context gives, but for on_trace_ready: torch saves a recording once, and this file has it.
+    Without `activities` it records the CPU, and CUDA where there is one. BRAID_TRACE need not be set. After an exception in it nothing is written.
     """
     import torch
     from braid.torch import comm as comm_of
