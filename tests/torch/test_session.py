@@ -484,6 +484,146 @@ def test_session__gradients_scaler_and_closure(comm, group):
 
 
 @two
+@pytest.mark.parametrize("replace", [lambda grad: None, lambda grad: grad.new_ones(grad.shape)])
+def test_session__gradients_that_are_replaced(comm, group, replace):
+    def iterate(model, optimizer, comm, i):
+        x, y = batch(comm, i, 8, 10)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        last = list(model.parameters())[-1]
+        last.grad = replace(last)
+        optimizer.step()
+        return loss.item()
+
+    both(comm, group, mlp(), sgd, iterate, True)
+
+
+class Normed(torch.optim.Optimizer):
+    """Each step depends on all gradients."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr, "steps": 0})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
+        norm = torch.sqrt(sum(p.grad.pow(2).sum() for p in params))
+        for p in params:
+            p -= p.grad / norm * self.param_groups[0]["lr"]
+        self.param_groups[0]["steps"] += 1
+
+
+@two
+def test_session__optimizers_of_scripts(comm, group):
+    """Another class, or another step in the object, is called once for all; autocast around the model is not one around the optimizer."""
+    both(comm, group, mlp(), Normed, plain, True, {"policy": "layerwise"})
+    model = mlp()
+    with pytest.raises(RuntimeError, match="Normed.*param_groups.*overlap=False"):
+        with Session(model, optimizer := Normed(model.parameters()), comm=comm, overlap=True, policy="layerwise"):
+            plain(model, optimizer, comm, 0)
+    calls = []
+
+    def patched(params):
+        optimizer = sgd(params)
+        step = optimizer.step
+        optimizer.step = lambda *args: (calls.append(1), step(*args))[1]
+        return optimizer
+
+    both(comm, group, mlp(), patched, plain, True)
+    assert len(calls) == 2 * ITERATIONS
+
+    class Seen(torch.optim.SGD):
+        def step(self, closure=None):
+            calls.append(torch.is_autocast_enabled("cpu"))
+            return super().step(closure)
+
+    model, calls[:] = mlp(), []
+    with Session(model, optimizer := Seen(model.parameters(), lr=0.1), comm=comm, overlap=True):
+        for i in range(2):
+            with torch.autocast("cpu"):
+                loss = F.cross_entropy(model(batch(comm, i, 8, 10)[0]), batch(comm, i, 8, 10)[1])
+            loss.backward()
+            optimizer.step()
+    assert calls and not any(calls)
+
+
+@two
+def test_session__closure_without_overlap(comm, group):
+    """A parameter that nobody has used is not stepped, weight decay or not."""
+    def iterate(model, optimizer, comm, i):
+        x, y = batch(comm, i, 8, 10)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        return optimizer.step(closure).item()
+
+    both(comm, group, Branches(), sgd, iterate, True, {"overlap": False}, find_unused_parameters=True)
+
+
+@two
+def test_session__clipping_in_another_type(comm, group):
+    """What nobody has used this time adds nothing to a norm, though it had a gradient the time before."""
+    both(comm, group, Branches(), sgd, clipped, False, {"dtype": torch.float64}, find_unused_parameters=True)
+
+
+@two
+def test_session__reentrant_checkpoint_at_the_end(comm, group):
+    """The last gradient comes in a backward pass within the outer one, and another micro-batch follows."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Saves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = nn.Linear(10, 10), nn.Linear(10, 5)
+
+        def forward(self, x):
+            return self.head(checkpoint(self.first, x.requires_grad_(), use_reentrant=True))
+
+    def iterate(model, optimizer, comm, i):
+        optimizer.zero_grad()
+        for part in range(2):
+            x, y = batch(comm, 10 * i + part, 8, 10)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    both(comm, group, Saves(), sgd, iterate, False)
+
+
+@two
+def test_session__no_sync_behind_a_pass_that_sends(comm):
+    model = mlp()
+    optimizer = sgd(model.parameters())
+    with Session(model, optimizer, comm=comm) as session:
+        first, second = (F.cross_entropy(model(x), y) for x, y in (batch(comm, i, 8, 10) for i in range(2)))
+        first.backward()
+        with session.no_sync(), pytest.raises(RuntimeError, match="second gradient"):
+            second.backward()
+
+
+@two
+def test_session__free_gives_the_optimizer_back(comm):
+    model = mlp()
+    optimizer = sgd(model.parameters())
+    with Session(model, optimizer, comm=comm):
+        plain(model, optimizer, comm, 0)
+    assert "step" not in optimizer.__dict__
+    assert all(type(p.grad) in (torch.Tensor, type(None)) for p in model.parameters())
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    step = optimizer.step
+    with Session(model, optimizer, comm=comm):
+        plain(model, optimizer, comm, 0)
+        schedule.step()
+    assert optimizer.__dict__["step"] == step
+
+
+@two
 def test_session__copies_are_without_a_session(comm, group):
     model = mlp()
     optimizer = sgd(model.parameters())
@@ -519,6 +659,17 @@ def test_session__what_it_refuses(comm, group):
         with pytest.raises(RuntimeError, match="0.weight was frozen"):
             plain(model, optimizer, comm, 0)
         optimizer.zero_grad()
+
+
+@two
+@pytest.mark.parametrize("closure", [False, True])
+def test_session__unfrozen_without_overlap(comm, closure):
+    model = mlp()
+    model[0].requires_grad_(False)
+    with Session(model, optimizer := sgd(model.parameters()), comm=comm, overlap=False):
+        model[0].requires_grad_(True)
+        with pytest.raises(RuntimeError, match="0.weight was frozen"):
+            optimizer.step(lambda: torch.zeros(1)) if closure else optimizer.step()
 
 
 @two

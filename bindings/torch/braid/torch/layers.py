@@ -173,3 +173,12 @@ def place_in(optimizer: Any, layers: Iterable[Layer]) -> Tuple[List[List[Any]], 
 
 def signature_of(optimizer: Any) -> List[Any]:
     return [len(group["params"]) for group in optimizer.param_groups]
+
+
+def has_own_step(optimizer: Any) -> bool:
+    """Has a script put another step() into this optimizer? Schedulers do, too, but theirs only counts calls."""
+    step = optimizer.__dict__.get("step")
+    function = getattr(step, "__func__", step)
+    while getattr(function, "_wrapped_by_lr_sched", False) or getattr(function, "_with_counter", False):
+        function = getattr(function, "__wrapped__", None)
+    return function is not None and function is not type(optimizer).step

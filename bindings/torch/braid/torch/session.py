@@ -28,7 +28,7 @@ import torch
 from torch.nn import Module
 
 from braid.torch import comm as communicator
-from braid.torch.layers import Layer, Slot, dtype_of, in_order, lay_out, layers_of, needs_of, place_in, signature_of
+from braid.torch.layers import Layer, Slot, dtype_of, has_own_step, in_order, lay_out, layers_of, needs_of, place_in, signature_of
 from braid.torch.replicas import Buffers, compare, copy_from_root
 from braid.torch.watch import ModuleHook, travelling_of
 
@@ -54,7 +54,9 @@ class Session:
     group: of torch.distributed, of the backend "braid"; default: all ranks. comm: a braid.Comm instead.
     policy: which gradients travel together, and which first (doc/training.md); "auto" tries several and keeps the fastest.
     overlap: False: optimizer.step() waits for all gradients and steps all layers itself, so nothing is hidden behind the forward pass, and weights may be
-    read at any time. For optimizers that are not a function of each parameter alone, and for scripts that use weights in ways of their own.
+    read at any time. For optimizers that are not a function of each parameter alone, and for scripts that use weights in ways of their own. Default: True for
+    the optimizers of torch.optim themselves, otherwise False, as nothing says of other classes what a step of a part of the parameters does; True says that
+    it may be taken by layers, each with a call of step().
     broadcast_buffers: rank 0's buffers, as the running means of a batch normalisation, before each forward pass of training, as DistributedDataParallel does.
     dtype: in which gradients travel and are summed; default: the parameters', float32 if these have several.
     options: warmup, replan, bucket_bytes, a, b, algorithm, order, priority, as struct braid_session_options (braid/training.h).
@@ -65,13 +67,16 @@ class Session:
 
     _views = 0  # of a dependent of a Comm: no arrays lie in memory that free() would give back
 
-    def __init__(self, model: Module, optimizer: Any, group: Any = None, *, comm: Any = None, policy: str = "auto", overlap: bool = True,
+    def __init__(self, model: Module, optimizer: Any, group: Any = None, *, comm: Any = None, policy: str = "auto", overlap: Optional[bool] = None,
                  broadcast_buffers: bool = True, dtype: Optional[torch.dtype] = None, **options: Any) -> None:
-        if isinstance(optimizer, torch.optim.LBFGS) and overlap:
+        if isinstance(optimizer, torch.optim.LBFGS) and overlap is not False:
             raise ValueError("braid.torch.Session: LBFGS needs all gradients several times a step; overlap=False waits for them")
         if comm is None:
             comm = communicator(group)
-        self.comm, self._model, self._optimizer, self._overlap = comm, model, optimizer, overlap
+        if overlap is None:
+            overlap = f"{type(optimizer).__module__}.".startswith("torch.optim.")
+        # A step that a script has put in place of the optimizer's is called as it is, for all parameters at once.
+        self.comm, self._model, self._optimizer, self._overlap = comm, model, optimizer, overlap and not has_own_step(optimizer)
         self._layers = layers_of(model)
         self._frozen = [(name, param) for name, param in model.named_parameters() if not param.requires_grad]
         self._dtype, self._options = dtype_of(self._layers, dtype), dict(options, policy=policy)
@@ -114,6 +119,7 @@ class Session:
             if hasattr(self._optimizer, name):
                 self._removable.append(getattr(self._optimizer, name)(ModuleHook(self, "_read_all")))
         optimizer, kind = self._optimizer, type(self._optimizer)
+        self._step_before = optimizer.__dict__.get("step")
         self._whole_step = optimizer.step  # with hooks, and with what schedulers have made of it
         # One layer's step is not a step of the optimizer to hooks and profilers.
         self._bare_step = kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step
@@ -122,7 +128,7 @@ class Session:
             return self._step(closure)
 
         step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # _step() tells schedulers what their own wrapper would
-        optimizer.step = types.MethodType(step, optimizer)  # a method, as schedulers look for its __func__
+        self._own_step = optimizer.step = types.MethodType(step, optimizer)  # a method, as schedulers look for its __func__
 
     def _hook(self, slot: Slot) -> None:
         def arrived(*_: Any) -> None:
@@ -139,7 +145,11 @@ class Session:
 
     def _arrived(self, slot: Slot) -> None:
         """A parameter's gradient has been accumulated."""
-        if not self._sync or self._closed:
+        if self._closed:
+            return
+        if not self._sync:
+            if slot.param.grad is slot.travelling:
+                raise _second(slot)
             return
         if self._state != BACKWARD:
             self._begin_backward(slot)
@@ -231,6 +241,11 @@ class Session:
         self._state, self._left = TRAVELLING, 0
         self._owes_step = True
 
+    def _end_reentrant(self) -> None:
+        """A forward pass begins: the backward pass is over, though its last gradients have come in one within it (use_reentrant=True), whose end is not its own."""
+        if self._state == BACKWARD and not self._queued and not self._within_backward():
+            self._end_backward()
+
     @staticmethod
     def _within_backward() -> bool:
         """Is this called from a backward pass, be it one around another, as of torch.utils.checkpoint(use_reentrant=True)?"""
@@ -241,21 +256,22 @@ class Session:
     def _step(self, closure: Any) -> Any:
         optimizer = self._optimizer
         optimizer._opt_called = True  # what a scheduler looks at
-        if closure is not None and (self._closed or not self._overlap):
-            return self._whole_step(closure)
+        if self._closed:
+            return self._whole_step() if closure is None else self._whole_step(closure)
+        for name, param in self._frozen:
+            if param.requires_grad:
+                raise RuntimeError(f"braid.torch.Session: {name} was frozen when the session was made, and is not now: free() this session and make another")
+        if closure is not None and not self._overlap:
+            return self._whole_step(lambda: self._closed_over(closure))
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if not self._closed:
-            self._end_backward()
+        self._end_backward()
         if not self._steps_lazily():
             self._read()
             self._whole_step()
             return loss
-        for name, param in self._frozen:
-            if param.requires_grad:
-                raise RuntimeError(f"braid.torch.Session: {name} was frozen when the session was made, and is not now: free() this session and make another")
         if signature_of(optimizer) != self._signature:
             self._others, self._signature = place_in(optimizer, self._layers)
         self._settings = [{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in group.items() if key != "params"}
@@ -267,23 +283,39 @@ class Session:
         self._state, self._left = PENDING, len(self._layers)
         return loss
 
+    def _closed_over(self, closure: Any) -> Any:
+        """The closure's loss; the gradients that it has made are there, too."""
+        with torch.enable_grad():
+            loss = closure()
+        self._read()
+        return loss
+
     def _steps_lazily(self) -> bool:
-        """May layers be stepped later? Not if hooks want to see the step, or a GradScaler has set what the step divides by."""
+        """May layers be stepped later? Not if hooks want to see the step, a GradScaler has set what the step divides by, or the script has set a grad itself."""
         everyone = sys.modules[torch.optim.Optimizer.__module__]
         hooks = [getattr(self._optimizer, f"_optimizer_step_{when}_hooks", None) or getattr(everyone, f"_global_optimizer_{when}_hooks", None)
                  for when in ("pre", "post")]
-        return self._overlap and self._state == TRAVELLING and not hasattr(self._optimizer, "found_inf") and not any(hooks)
+        if not self._overlap or self._state != TRAVELLING or hasattr(self._optimizer, "found_inf") or any(hooks):
+            return False
+        return all(slot.param.grad is slot.travelling for layer in self._layers for slot in layer.slots)
 
     def _run(self, params: List[List[Any]]) -> None:
         """The optimizer steps these parameters, by group, with the settings of optimizer.step()."""
         optimizer, groups = self._optimizer, self._optimizer.param_groups
-        optimizer.param_groups = [dict(settings, params=some) for settings, some in zip(self._settings, params) if some]
+        settings = [some for some, here in zip(self._settings, params) if here]
+        optimizer.param_groups = ours = [dict(some, params=here) for some, here in zip(settings, filter(None, params))]
         try:
-            # State that is made here is used by later steps, too, which need not be in inference mode.
-            with torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
+            # The forward pass that this comes before may be one of torch.autocast. State that is made here is used by later steps, too, which need not be in
+            # inference mode.
+            with torch.autocast(self._layers[0].slots[0].param.device.type, enabled=False), \
+                    torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
                 self._bare_step(optimizer)
         finally:
             optimizer.param_groups = groups
+        for group, some in zip(ours, settings):
+            if len(group) != len(some) + 1 or any(group.get(key) is not value for key, value in some.items()):
+                raise RuntimeError(f"braid.torch.Session: {type(optimizer).__name__}.step() changes its param_groups, so that it cannot be taken by layers: make the "
+                                   "Session with overlap=False")
 
     def _arrive(self, layer: Layer) -> List[Slot]:
         """Waits for a layer. Returns the parameters that have a gradient: those that any rank has used."""
@@ -295,8 +327,11 @@ class Session:
                 slot.home.copy_(slot.wire)
         if len(used) < len(layer.slots):
             for slot, flag in zip(layer.slots, flags):
-                if not flag > 0 and slot.param.grad is slot.travelling:
-                    slot.param.grad = None  # as if there had been no communication
+                if not flag > 0:
+                    if slot.home is not slot.wire:
+                        slot.home.zero_()  # who has asked for grad before, as clip_grad_norm_, reads it
+                    if slot.param.grad is slot.travelling:
+                        slot.param.grad = None  # as if there had been no communication
         return used
 
     def _apply(self, layers: List[Layer], first: Optional[Layer] = None) -> None:
@@ -367,6 +402,7 @@ class Session:
         if module not in self._called:
             self._called[module] = None
             self._needs = {}
+        self._end_reentrant()
         if self._state == TRAVELLING:
             self._settle()
         elif not module.training or not torch.is_grad_enabled():
@@ -399,6 +435,7 @@ class Session:
         return self._needs[module]
 
     def _before_all(self, module: Module, args: Any) -> None:
+        self._end_reentrant()
         if self._state == TRAVELLING:
             self._settle()
         if self._buffers and self._sync and module.training and torch.is_grad_enabled():
@@ -452,7 +489,8 @@ class Session:
         return [[layer.name for layer in group] for group in self._groups]
 
     def free(self) -> None:
-        """Steps what is left, and gives model and optimizer back as they were. Does not raise again what has ended the communicator."""
+        """Steps what is left, and gives model and optimizer back as they were. Does not raise again what has ended the communicator. Within a backward pass, as
+        behind an exception that has ended it, it ends the communicator: the other ranks wait for gradients that will not come."""
         if self._closed:
             return
         self._closed = True
@@ -460,12 +498,30 @@ class Session:
         for handle in self._removable:
             handle.remove()
         self._nodes.clear()
+        if self._state == BACKWARD and not self.comm.error():
+            self.comm.abort("braid.torch.Session: the session ended within a backward pass")
         with contextlib.suppress(braid.Error) if self.comm.error() else contextlib.nullcontext():
             try:
-                self._read()
+                if self._state != BACKWARD:
+                    self._read()
             finally:
+                self._give_back()
                 if self._session is not None:
                     self._session.free()
+
+    def _give_back(self) -> None:
+        """No gradient is waited for any more, and optimizer.step() is the optimizer's."""
+        self._state = IDLE
+        for layer in self._layers:
+            layer.pending = False
+            for slot in layer.slots:
+                if slot.travelling is not None and slot.param.grad is slot.travelling:
+                    slot.param.grad = None  # it has not come
+        if self._optimizer.__dict__.get("step") is self._own_step:  # else somebody has wrapped it
+            if self._step_before is None:
+                del self._optimizer.step
+            else:
+                self._optimizer.step = self._step_before
 
     def __enter__(self) -> "Session":
         return self
