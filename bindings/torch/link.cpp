@@ -39,6 +39,9 @@ std::string id_key()
     return std::string("braid_id") + (attempt ? std::string("_") + attempt : "");
 }
 
+/* Of a thread of a link's. */
+thread_local const Link *telling = nullptr;
+
 void forget_id(c10d::Store &store)
 {
     try {
@@ -97,6 +100,13 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
             throw;
         }
     } else {
+        try {
+            store->wait({id_key()}, timeout);
+        } catch (const std::exception &error) {
+            C10_THROW_ERROR(DistBackendError,
+                            c10::str("braid: rank ", rank, ": init: rank 0 has not begun within ",
+                                     timeout.count(), " ms: ", error.what()));
+        }
         const std::vector<uint8_t> bytes = store->get(id_key());
         if (bytes.size() != sizeof id.bytes)
             C10_THROW_ERROR(DistBackendError, "braid: init: rank 0 could not begin: " +
@@ -136,17 +146,38 @@ Link::~Link()
     sem_destroy(&ready_);
 }
 
+Link::Use::Use(const Link &link)
+    : link_(link), granted_(link.calls_.fetch_add(1) >= 0 && !link.left_.load() &&
+                            getpid() == link.pid_)
+{
+}
+
+Link::Use::~Use()
+{
+    link_.calls_.fetch_sub(1);
+}
+
+void Link::check_process() const
+{
+    TORCH_CHECK(getpid() == pid_, "braid: this process group belongs to process ", pid_,
+                ", of which this one is a fork(): it cannot be used here");
+}
+
 braid_comm *Link::comm() const
 {
-    TORCH_CHECK(!left_.load(std::memory_order_acquire),
+    check_process();
+    TORCH_CHECK(!leaving_.load(),
                 "braid: this process group has been shut down: it takes no more operations");
     return comm_;
 }
 
 void Link::check(const char *name) const
 {
-    const int rc = braid_comm_error(comm());
+    const Use use(*this);
+    const int rc = use ? braid_comm_error(comm_) : 0;
 
+    if (!use)
+        comm();
     if (rc)
         C10_THROW_ERROR(DistBackendError, failure(name, rc));
 }
@@ -185,43 +216,51 @@ void Link::close()
     finalize();
 }
 
-void Link::close_forced(std::chrono::milliseconds grace)
+/* At `end` operations under way are given up. */
+void Link::close_forced(Time end)
 {
-    const auto end = std::chrono::steady_clock::now() + grace;
-
-    if (getpid() != pid_)
-        return;
     {
         std::lock_guard<std::mutex> guard(life_);
         closed_ = true;
     }
-    if (!left_.load()) {
-        Unlocked unlocked;
-        while (running_.load() > 0 && std::chrono::steady_clock::now() < end)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (running_.load() > 0)
-            braid_comm_abort(comm_, "the process group went away with operations under way");
-    }
-    finalize();
+    while (running_.load() > 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (running_.load() > 0)
+        abort("the process group went away with operations under way");
 }
 
 void Link::abort(const std::string &reason)
 {
-    if (!left_.load())
+    const Use use(*this);
+
+    if (use)
         braid_comm_abort(comm_, reason.c_str());
 }
 
-/* Leaves the job, which ends all operations, then lets the threads end what they were given. */
+/*
+ * Leaves the job. Before, all operations end, at the latest by their deadlines, while other threads
+ * may be in calls of braid's; and the threads end what they were given, as copies that follow an
+ * operation read memory of the communicator's.
+ */
 void Link::finalize()
 {
     Unlocked unlocked;
+    const auto none = [](const std::atomic<long> &count, long but) {
+        while (count.load() > but)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
 
-    if (left_.exchange(true))
+    if (leaving_.exchange(true))
         return;
     {
         std::lock_guard<std::mutex> guard(links->lock);
         links->all.erase(shared_from_this());
     }
+    none(running_, 0);
+    left_.store(true);
+    none(calls_, 0);
+    none(running_, 0); /* of who was about to submit */
+    none(untold_, telling == this ? 1 : 0); /* a callback may have dropped the group */
     const int rc = braid_finalize(comm_);
     if (rc && rc != -ECANCELED && rc != -ECONNRESET)
         TORCH_WARN(failure("shutdown", rc));
@@ -243,13 +282,17 @@ void Link::finalize()
 
 void Link::close_all(std::chrono::milliseconds grace)
 {
+    const auto end = std::chrono::steady_clock::now() + grace;
+    Unlocked unlocked;
     std::set<std::shared_ptr<Link>> all;
     {
         std::lock_guard<std::mutex> guard(links->lock);
         all = links->all;
     }
     for (const std::shared_ptr<Link> &link : all)
-        link->close_forced(grace);
+        link->close_forced(end);
+    for (const std::shared_ptr<Link> &link : all)
+        link->finalize();
 }
 
 void Link::forget_all()
@@ -273,8 +316,11 @@ at::Tensor Link::allocate(int64_t count, const at::TensorOptions &options)
     return at::from_blob(
         memory, {count},
         [link = shared_from_this()](void *freed) {
-            if (getpid() == link->pid_ && !link->left_.load())
-                braid_free(link->comm_, freed); /* -EBUSY: freed with the group */
+            {
+                const Use use(*link);
+                if (use)
+                    braid_free(link->comm_, freed); /* -EBUSY: freed with the group */
+            }
             link->release();
         },
         options);
@@ -305,18 +351,31 @@ void *Link::take(size_t bytes)
         if (!blocks.empty()) {
             void *block = blocks.back();
             blocks.pop_back();
+            blocks_bytes_ -= bytes;
             return block;
         }
     }
-    return braid_alloc(comm(), bytes);
+    const Use use(*this);
+    return use ? braid_alloc(comm_, bytes) : nullptr;
 }
 
 void Link::give_back(void *memory, size_t bytes)
 {
+    constexpr size_t KEPT = size_t{128} << 20;
+
     if (getpid() != pid_)
         return;
-    std::lock_guard<std::mutex> guard(blocks_lock_);
-    blocks_[bytes].push_back(memory);
+    {
+        std::lock_guard<std::mutex> guard(blocks_lock_);
+        if (blocks_bytes_ + bytes <= KEPT) {
+            blocks_[bytes].push_back(memory);
+            blocks_bytes_ += bytes;
+            return;
+        }
+    }
+    const Use use(*this);
+    if (use)
+        braid_free(comm_, memory); /* -EBUSY: freed with the group */
 }
 
 /* ---- ends of operations ---------------------------------------------------------------------- */
@@ -346,19 +405,20 @@ void Link::ended(Operation *operation, bool tell)
 {
     if (tell) {
         Operation *head = ends_.load(std::memory_order_relaxed);
+        untold_.fetch_add(1);
         do
             operation->next = head;
         while (!ends_.compare_exchange_weak(head, operation, std::memory_order_release,
                                             std::memory_order_relaxed));
         sem_post(&ready_);
     }
-    running_.fetch_sub(1, std::memory_order_release);
+    running_.fetch_sub(1);
 }
 
 /* The oldest that nobody has taken; NULL: the end. */
-Operation *Link::next()
+Operation *Link::next(bool first)
 {
-    {
+    if (!first) { /* start_thread() has counted it */
         std::lock_guard<std::mutex> guard(queue_lock_);
         idle_++;
     }
@@ -366,10 +426,15 @@ Operation *Link::next()
         ;
     std::lock_guard<std::mutex> guard(queue_lock_);
     idle_--;
-    Operation *list = ends_.exchange(nullptr, std::memory_order_acquire);
-    const auto newest = queue_.size();
-    for (; list; list = list->next)
-        queue_.insert(queue_.begin() + static_cast<std::ptrdiff_t>(newest), list);
+    Operation *oldest_first = nullptr;
+    for (Operation *list = ends_.exchange(nullptr, std::memory_order_acquire); list;) {
+        Operation *const older = list->next;
+        list->next = oldest_first;
+        oldest_first = list;
+        list = older;
+    }
+    for (; oldest_first; oldest_first = oldest_first->next)
+        queue_.push_back(oldest_first);
     if (queue_.empty())
         return nullptr;
     Operation *oldest = queue_.front();
@@ -383,6 +448,7 @@ void Link::start_thread()
 {
     try {
         threads_.emplace_back([link = shared_from_this()] { link->serve(); });
+        idle_++;
     } catch (const std::system_error &error) {
         TORCH_CHECK(!threads_.empty(), "braid: no thread to be had: ", error.what());
         /* all is told, but callbacks cannot wait for each other */
@@ -391,8 +457,14 @@ void Link::start_thread()
 
 void Link::serve()
 {
-    while (Operation *operation = next())
+    bool first = true;
+
+    telling = this;
+    while (Operation *operation = next(first)) {
+        first = false;
         operation->tell();
+        untold_.fetch_sub(1);
+    }
 }
 
 } // namespace braid_torch

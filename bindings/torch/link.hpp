@@ -53,8 +53,30 @@ class Link : public std::enable_shared_from_this<Link>
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
 
+    /* For a call of braid's that takes the communicator: while it exists the communicator does. No
+     * Python may run meanwhile, which could drop the group: leaving waits for this. */
+    class Use
+    {
+      public:
+        explicit Use(const Link &link);
+        ~Use();
+        Use(const Use &) = delete;
+        Use &operator=(const Use &) = delete;
+        /* Whether there is one; not so when the group has left, and in a child of fork(). */
+        explicit operator bool() const
+        {
+            return granted_;
+        }
+
+      private:
+        const Link &link_;
+        const bool granted_;
+    };
+
     /* Throws when the group has been shut down, or belongs to the parent of this process. */
     braid_comm *comm() const;
+    /* Throws in a child of fork(), which has none of its parent's threads. */
+    void check_process() const;
     /* Throws what has ended the communicator. */
     void check(const char *name) const;
     const int rank, size;
@@ -73,51 +95,58 @@ class Link : public std::enable_shared_from_this<Link>
     void release();
 
     /* A tensor of `count` elements in memory that peers of this host read in place: of
-     * braid_alloc(), as long as the tensor lives. */
+     * braid_alloc(), as long as the tensor lives; at most until the program ends (close_all()). */
     at::Tensor allocate(int64_t count, const at::TensorOptions &options);
-    /* The same for the time of an operation, from a store of blocks that serve again and end with
-     * the group; torch's own memory above 64 MiB and for GPUs. */
+    /* The same for the time of an operation, from a store of blocks that serve again, of which 128
+     * MiB are kept until the group ends; torch's own memory above 64 MiB and for GPUs. */
     at::Tensor scratch(int64_t count, const at::TensorOptions &options);
 
-    /* Leaves the job, now or when the last hold is gone. `forced`: now, and after `grace` for the
-     * operations under way they are given up. Again: nothing. */
+    /* Leaves the job, now or when the last hold is gone: waits for the operations under way, and
+     * until what follows them has been done. Again: nothing. */
     void close();
-    void close_forced(std::chrono::milliseconds grace);
     void abort(const std::string &reason);
 
-    /* At the end of the program: all links of this process. */
+    /* At the end of the program: all links of this process leave, held or not. After `grace` for
+     * the operations under way they are given up. */
     static void close_all(std::chrono::milliseconds grace);
     /* In a child of fork(): those of its parent are none of its own. */
     static void forget_all();
 
   private:
     Link(braid_comm *comm, int rank, int size);
+    using Time = std::chrono::steady_clock::time_point;
+
+    void close_forced(Time end);
     void finalize();
     void *take(size_t bytes);
     void give_back(void *memory, size_t bytes);
     void start_thread(); /* with queue_lock_ */
     void serve();
-    Operation *next();
+    Operation *next(bool first);
 
     braid_comm *comm_;
     const int pid_; /* the process that has joined: in a child of fork() there are no threads */
     std::mutex life_;
     bool closed_ = false;
-    std::atomic<bool> left_{false};
+    std::atomic<bool> leaving_{false}; /* no more operations are taken */
+    std::atomic<bool> left_{false};    /* no call of braid's with comm_ begins */
+    mutable std::atomic<long> calls_{0};
     long holds_ = 0;
     std::atomic<long> running_{0};
+    std::atomic<long> untold_{0}; /* put to the threads, and what follows has not been done */
     std::vector<std::shared_ptr<std::atomic<long>>> epochs_; /* between barriers; not empty */
     const std::shared_ptr<std::atomic<long>> messages_ = std::make_shared<std::atomic<long>>(0);
 
     std::mutex blocks_lock_;
     std::map<size_t, std::vector<void *>> blocks_; /* of scratch(), by size */
+    size_t blocks_bytes_ = 0;
 
     std::atomic<Operation *> ends_{nullptr}; /* newest first */
     sem_t ready_; /* one post an operation in ends_ or queue_, and at the end */
     std::mutex queue_lock_;
     std::deque<Operation *> queue_; /* oldest first */
     std::vector<std::thread> threads_;
-    int idle_ = 0;
+    int idle_ = 0; /* threads that wait for ends, or have been started to */
     bool stop_ = false;
 };
 

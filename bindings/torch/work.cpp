@@ -2,9 +2,11 @@
 #include "work.hpp"
 
 #include <cerrno>
+#include <climits>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace braid_torch
@@ -40,7 +42,9 @@ Operation::Operation(std::shared_ptr<Link> link, Call call, std::function<void()
 
 Operation::~Operation()
 {
-    for (size_t i = 0; i < call_.parts.size(); i++)
+    const Link::Use use(*link_); /* else they have gone with the communicator */
+
+    for (size_t i = 0; use && i < call_.parts.size(); i++)
         if (parts_[i].handle)
             braid_op_free(parts_[i].handle);
 }
@@ -97,7 +101,9 @@ void Operation::submit_parts(braid_options &options, Target &target)
     const size_t n = call_.parts.size();
     const bool group = n > 1 && !target.streamed; /* many in one turn of braid's lock */
     std::string words;
+    const Link::Use use(*link_);
 
+    link_->comm(); /* as long as it takes operations */
     epoch_ = link_->began(!call_.messages);
     if (group)
         braid_group_start();
@@ -160,10 +166,7 @@ bool Operation::is_over() const
 {
     if (passed_)
         return has_ended() && passed_->query();
-    if (!has_ended() || !follows_)
-        return has_ended();
-    std::lock_guard<std::mutex> guard(lock_);
-    return finished_;
+    return has_ended() && (!follows_ || finished_.load(std::memory_order_acquire));
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -171,10 +174,14 @@ bool Operation::is_over() const
 bool Operation::wait(std::chrono::milliseconds timeout)
 {
     using clock = std::chrono::steady_clock;
-    const auto end =
-        timeout > std::chrono::milliseconds(0) ? clock::now() + timeout : clock::time_point::max();
+    constexpr std::chrono::hours CENTURY{24 * 36525}; /* the sum below stays in range */
+    const auto end = timeout > std::chrono::milliseconds(0)
+                         ? clock::now() + std::min<std::chrono::milliseconds>(timeout, CENTURY)
+                         : clock::time_point::max();
     Unlocked unlocked; /* callbacks of futures may need the interpreter's lock */
 
+    if (!has_ended())
+        link_->check_process();
     if (passed_ ? timeout > std::chrono::milliseconds(0) || profiled_ : !has_ended()) {
         const bool signals = hears_signals();
         for (;;) {
@@ -189,7 +196,11 @@ bool Operation::wait(std::chrono::milliseconds timeout)
     }
     if (passed_) {
         passed_->block(current_stream(call_.device));
-        link_->check(call_.name); /* of an operation in a stream no more is known before its end */
+        if (!has_ended())
+            link_->check(call_.name); /* no more is known before its end */
+    } else {
+        while (!has_ended()) /* done is about to say so, in another thread */
+            std::this_thread::yield();
     }
     if (has_ended())
         finish();
@@ -204,6 +215,25 @@ bool Operation::wait_stream(std::chrono::steady_clock::time_point end)
             return false;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    return true;
+}
+
+/* Drives progress until the part has ended, at most for so long (< 0: until its own deadline).
+ * Frees the handle of what has ended. */
+static bool wait_part(const Link &link, braid_op *handle, const std::atomic<bool> &ended, int ms)
+{
+    const Link::Use use(link);
+
+    if (!use) { /* the handle goes with the communicator, which goes when all has ended */
+        while (!ended.load(std::memory_order_acquire))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return true;
+    }
+    const int rc = braid_wait(handle, ms);
+    if (!ended.load(std::memory_order_acquire))
+        return false;
+    if (rc == -ETIMEDOUT) /* it may have ended since: then done is running */
+        braid_wait(handle, -1);
     return true;
 }
 
@@ -222,13 +252,10 @@ bool Operation::wait_parts(std::chrono::steady_clock::time_point end)
         Part &part = parts_[i];
         if (!part.handle)
             continue;
-        int ms = -1;
-        if (!ever)
-            ms = std::max(
-                0, static_cast<int>(
-                       std::chrono::ceil<std::chrono::milliseconds>(end - clock::now()).count()));
-        braid_wait(part.handle, ms);
-        if (!part.ended.load(std::memory_order_acquire))
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock::now());
+        const int ms =
+            ever ? -1 : static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
+        if (!wait_part(*link_, part.handle, part.ended, ms))
             return false;
         part.handle = nullptr;
     }
@@ -237,11 +264,21 @@ bool Operation::wait_parts(std::chrono::steady_clock::time_point end)
 
 void Operation::finish()
 {
+    Unlocked unlocked; /* who is at it may need the interpreter's lock */
+    std::function<void()> then;
+    std::vector<at::Tensor> kept;
     {
         std::lock_guard<std::mutex> guard(lock_);
-        if (!finished_)
+        if (!finished_) {
             finish_once();
+            then.swap(call_.then);
+            kept.swap(call_.kept);
+        }
     }
+    /* A program may keep its Work for long, but not these. Not under the lock: a tensor's release
+     * may take the interpreter's. */
+    then = nullptr;
+    kept.clear();
     mark();
 }
 
@@ -254,16 +291,18 @@ void Operation::finish_once()
         error_ =
             std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, words_));
     try {
-        if (!result && call_.then && !stream_)
+        if (!result && call_.then && !stream_) {
+            /* As what braid writes, copies are nothing of autograd's: this thread has not the
+             * no_grad() or inference_mode() that the call was made under. */
+            const at::AutoDispatchBelowADInplaceOrView below;
             call_.then();
+        }
     } catch (...) {
         error_ = std::current_exception();
     }
     if (profiled_)
         profiled_();
-    call_.then = nullptr; /* with what it holds: a program may keep its Work for long */
-    call_.kept.clear();
-    finished_ = true;
+    finished_.store(true, std::memory_order_release);
 }
 
 /* Marks the future, if there is one, once; it has its value behind this, and who marks it runs its
@@ -298,6 +337,7 @@ c10::IValue Operation::value() const
 c10::intrusive_ptr<c10::ivalue::Future> Operation::future()
 {
     c10::intrusive_ptr<c10::ivalue::Future> made;
+    Unlocked unlocked; /* copies may be under way, with lock_ */
     {
         std::lock_guard<std::mutex> guard(lock_);
         if (future_)
@@ -341,7 +381,11 @@ void Operation::drop()
 
 void Operation::tell()
 {
-    finish();
+    try {
+        finish();
+    } catch (const std::exception &error) { /* there is nobody else to be told */
+        TORCH_WARN("braid: ", call_.name, ": what follows has failed: ", error.what());
+    }
     if (flags_.fetch_or(TOLD, std::memory_order_acq_rel) & DROPPED)
         delete this;
 }

@@ -154,7 +154,7 @@ class Operation
     std::string words_;          /* its message; written before ENDED by who sets result_ */
     std::timed_mutex waiting_;   /* handles are one thread's at a time */
     mutable std::mutex lock_;    /* of what follows */
-    bool finished_ = false;
+    std::atomic<bool> finished_{false}; /* set under lock_ */
     std::exception_ptr error_;
     c10::intrusive_ptr<c10::ivalue::Future> future_;
     bool marked_ = false;

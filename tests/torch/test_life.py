@@ -192,3 +192,70 @@ def test_timeout__of_one_wait():
     else:
         dist.barrier()
         dist.send(torch.tensor([4.0]), 0)
+
+
+def test_destroy__copies_of_nobody_waits_for():
+    """What follows an operation reads memory of the communicator's: it is done before that goes."""
+    n = 1 << 20
+    out = [torch.empty(n), torch.empty(n)]
+    dist.all_gather(out, torch.full((n,), float(dist.get_rank())), async_op=True)
+    dist.destroy_process_group()
+    assert torch.all(out[0] == 0) and torch.all(out[1] == 1)
+
+
+def test_destroy__while_threads_wait():
+    """For messages that never come: they get the error of the deadline, and leave before the communicator goes."""
+    late = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    dist.all_reduce(torch.ones(1), group=late)
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=1), late)
+    works = [dist.irecv(torch.zeros(1), peer(), group=late, tag=tag) for tag in range(8)]
+    said = []
+
+    def wait(work):
+        try:
+            work.wait()
+        except RuntimeError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=wait, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    dist.destroy_process_group(late)
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert len(said) == 8
+
+
+def test_coalesced__asked_for_while_the_outputs_are_released():
+    """Tensors that only the operation holds go when it ends, in a thread that may need the interpreter's lock for that."""
+    for _ in range(20):
+        out = [torch.empty(100), torch.empty(100)]
+        dist.distributed_c10d._get_default_group()._start_coalescing(torch.device("cpu"))
+        dist.all_gather(out, torch.ones(100), async_op=True)
+        work = dist.distributed_c10d._get_default_group()._end_coalescing(torch.device("cpu"))
+        del out
+        while not work.is_completed():
+            pass
+        work.wait()
+
+
+def test_copies__of_calls_without_autograd():
+    n = 1000
+    parameters = [torch.nn.Parameter(torch.zeros(n)) for _ in range(2)]
+    with torch.no_grad():
+        dist.all_gather(parameters, torch.ones(n))
+    assert all(torch.all(p == 1) and p.is_leaf for p in parameters)
+    with torch.inference_mode():
+        out = [torch.zeros(n), torch.zeros(n)]
+        dist.all_gather(out, torch.ones(n))
+        x = torch.ones(10, 20)
+        dist.all_reduce(x.t())
+    assert all(torch.all(o == 1) for o in out) and torch.all(x == 2)
+
+
+def test_futures__of_many_calls_take_few_threads():
+    futures = [dist.all_reduce(torch.ones(1), async_op=True).get_future() for _ in range(300)]
+    for future in futures:
+        future.wait()
+    assert len(os.listdir("/proc/self/task")) < 100
