@@ -142,18 +142,26 @@ WorkPtr Group::_allgather_base(at::Tensor &output, at::Tensor &input,
     return run(std::move(call), "braid:_all_gather_base", options.timeout);
 }
 
-WorkPtr Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
-                                               const c10d::AllgatherOptions &options)
+/* A call of many pairs. title: of the function that c10d calls. */
+static Call of_pairs(const char *name, const char *title, const Tensors &outputs,
+                     const Tensors &inputs)
 {
-    Call call("all_gather", OpType::COALESCED);
+    Call call(name, OpType::COALESCED);
 
-    check_tensors("allgather_into_tensor_coalesced", inputs);
+    check_tensors(title, inputs);
     if (outputs.size() != inputs.size())
-        refuse("allgather_into_tensor_coalesced",
-               "requires input/output tensor lists to have the same length");
+        refuse(title, "requires input/output tensor lists to have the same length");
     call.device = inputs[0].device();
     call.inputs = inputs;
     call.outputs = {outputs};
+    return call;
+}
+
+WorkPtr Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
+                                               const c10d::AllgatherOptions &options)
+{
+    Call call = of_pairs("all_gather", "allgather_into_tensor_coalesced", outputs, inputs);
+
     for (size_t i = 0; i < inputs.size(); i++)
         add_allgather(call, outputs[i], inputs[i], size_);
     return run(std::move(call), "braid:all_gather_into_tensor_coalesced", options.timeout);
@@ -184,15 +192,8 @@ WorkPtr Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
 WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                const c10d::ReduceScatterOptions &options)
 {
-    Call call("reduce_scatter", OpType::COALESCED);
+    Call call = of_pairs("reduce_scatter", "reduce_scatter_tensor_coalesced", outputs, inputs);
 
-    check_tensors("reduce_scatter_tensor_coalesced", inputs);
-    if (outputs.size() != inputs.size())
-        refuse("reduce_scatter_tensor_coalesced",
-               "requires input/output tensor lists to have the same length");
-    call.device = inputs[0].device();
-    call.inputs = inputs;
-    call.outputs = {outputs};
     for (size_t i = 0; i < inputs.size(); i++)
         add_reduce_scatter(call, outputs[i], inputs[i], options.reduceOp, size_);
     return run(std::move(call), "braid:reduce_scatter_tensor_coalesced", options.timeout);

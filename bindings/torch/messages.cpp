@@ -26,56 +26,59 @@ Call message(const char *name, OpType type, Tensors &tensors, int tag)
     call.device = tensor.device();
     call.streams = false;
     call.messages = true;
+    call.inputs = tensors;
     call.outputs = {tensors};
     return call;
 }
 
-int check_peer(const char *name, int peer, int rank, int size)
+void check_peer(const char *name, int peer, int rank, int size)
 {
     if (peer < 0 || peer >= size)
         refuse(name, "rank " + std::to_string(peer) + " is not in the group, which has " +
                          std::to_string(size));
     if (peer == rank)
         refuse(name, "a rank cannot exchange messages with itself");
-    return peer;
 }
 
-braid_options tagged(const braid_options *options, uint32_t tag)
+/* submit(to, options): one of braid's functions, with the tag in the options. */
+template <class Submit> void add_tagged(Call &call, int tag, Submit submit)
 {
-    braid_options with_tag = *options;
+    call.parts.push_back([=](const Target &to) {
+        braid_options options = *to.options;
 
-    with_tag.tag = tag;
-    return with_tag;
+        options.tag = static_cast<uint32_t>(tag);
+        return submit(to, options);
+    });
+}
+
+/* With one peer: `function` is braid_send or braid_recv. */
+template <auto function>
+Call exchange(const char *name, OpType type, Tensors &tensors, int peer, int tag)
+{
+    Call call = message(name, type, tensors, tag);
+
+    add_tagged(call, tag,
+               [=, data = tensors[0].data_ptr(),
+                bytes = tensors[0].nbytes()](const Target &to, const braid_options &options) {
+                   return function(to.comm, data, bytes, peer, &options, to.op);
+               });
+    return call;
 }
 
 } // namespace
 
 WorkPtr Group::send(Tensors &tensors, int peer, int tag)
 {
-    Call call = message("send", OpType::SEND, tensors, tag);
-
     check_peer("send", peer, rank_, size_);
-    call.inputs = tensors;
-    call.parts.push_back(
-        [=, data = tensors[0].data_ptr(), bytes = tensors[0].nbytes()](const Target &to) {
-            const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
-            return braid_send(to.comm, data, bytes, peer, &options, to.op);
-        });
-    return run(std::move(call), "braid:send", c10d::kUnsetTimeout);
+    return run(exchange<braid_send>("send", OpType::SEND, tensors, peer, tag), "braid:send",
+               c10d::kUnsetTimeout);
 }
 
 WorkPtr Group::recv(Tensors &tensors, int peer, int tag)
 {
-    Call call = message("recv", OpType::RECV, tensors, tag);
-
     check_peer("recv", peer, rank_, size_);
-    call.inputs = tensors;
-    call.parts.push_back(
-        [=, data = tensors[0].data_ptr(), bytes = tensors[0].nbytes()](const Target &to) {
-            const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
-            return braid_recv(to.comm, data, bytes, peer, &options, to.op);
-        });
-    return run(std::move(call), "braid:recv", c10d::kUnsetTimeout);
+    return run(exchange<braid_recv>("recv", OpType::RECV, tensors, peer, tag), "braid:recv",
+               c10d::kUnsetTimeout);
 }
 
 WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
@@ -85,13 +88,12 @@ WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
     const auto received = std::make_shared<braid_received>();
 
     received->struct_size = sizeof *received;
-    call.inputs = tensors;
     call.received = received;
-    call.parts.push_back([=, data = tensors[0].data_ptr()](const Target &to) {
-        const braid_options options = tagged(to.options, static_cast<uint32_t>(tag));
-        return braid_recv_any(to.comm, data, bytes, BRAID_ANY_SOURCE, &options, received.get(),
-                              to.op);
-    });
+    add_tagged(call, tag,
+               [=, data = tensors[0].data_ptr()](const Target &to, const braid_options &options) {
+                   return braid_recv_any(to.comm, data, bytes, BRAID_ANY_SOURCE, &options,
+                                         received.get(), to.op);
+               });
     call.then = [=] {
         TORCH_CHECK(received->bytes == bytes, "braid: recv: rank ", received->peer, " has sent ",
                     received->bytes, " bytes, and the tensor has ", bytes);
