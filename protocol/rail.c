@@ -56,7 +56,7 @@ static void set_window(struct br_rail *rail, uint64_t window)
     frame = (uint32_t)window / 4;
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
-    if (rail->device->caps.window_free)
+    if (rail->device->caps.maps)
         /* whole slices: a mapping a slice is all a slot can hold */
         frame = rail->device->caps.max_frame;
     if (frame > rail->device->caps.max_frame)
@@ -131,7 +131,7 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
 {
     uint64_t in_flight = br_rail_in_flight(rail);
 
-    if (rail->device->caps.window_free || !in_flight)
+    if (rail->device->caps.maps || !in_flight)
         return true;
     /* When the window has shrunk, none of the frames in flight may have asked for an ACK, so that
      * nobody will tell that they have arrived. Then one more frame may leave: it asks. */
@@ -226,7 +226,7 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 {
     const struct br_caps *caps = &rail->device->caps;
 
-    return !caps->window_free && !caps->sent_means_arrived &&
+    return !caps->maps && !caps->sent_means_arrived &&
            (rail->solo || rail->tx_bytes + length - rail->ack_asked_bytes >= rail->window / 4);
 }
 
@@ -246,7 +246,7 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         rail->limited = true;
     if (asks)
         rail->ack_asked_bytes = rail->tx_bytes;
-    if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.window_free))
+    if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.maps))
         remember_probe(rail, length, now);
 }
 

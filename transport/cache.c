@@ -384,7 +384,7 @@ int br_cache_open(struct br_device *const *devices, int n, uint64_t bytes, struc
     if (!cache)
         return br_error(ENOMEM, "no memory for the registration cache");
     for (int i = 0; i < n; i++)
-        if (devices[i]->caps.pins)
+        if (devices[i]->caps.needs_rkey)
             cache->devices[cache->n_devices++] = devices[i];
     cache->bound = bytes;
     cache->page = (uintptr_t)sysconf(_SC_PAGESIZE);

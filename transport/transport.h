@@ -40,24 +40,19 @@ struct br_address {
 struct br_caps {
     uint32_t max_frame;   /* The most payload bytes of a DATA frame. */
     uint32_t max_message; /* The most payload bytes of a MESSAGE frame, without the inline part. */
-    bool ordered;         /* Frames of a link arrive in the order in which they were posted. */
     bool sent_means_arrived; /* SENT comes only after the bytes are in the receiver's memory. */
-    bool zero_copy_send;     /* Sending makes no copy of the payload in user space. */
     /* The device maps the memory of its peers, which are therefore on this host. It may report
-     * mapped arrivals (br_event.mapped) for slots with may_map. */
+     * mapped arrivals (br_event.mapped) for slots with may_map. Posting moves only descriptors, so
+     * rails need no window of bytes in flight. */
     bool maps;
     /* The device applies a slot's reducer itself (doc/design/back_ends.md, note 9). */
     bool reduces;
-    /* region_register() pins memory and takes long, so registrations are worth keeping (cache.h).
-     */
-    bool pins;
     /* The device takes regions of memory of those GPUs that gpu_check() succeeds with (note 11). */
     bool gpu;
-    /* DATA frames to this device need a remote key (note 8). Implies sent_means_arrived and
-     * excludes maps. */
+    /* The NIC reads and writes memory by itself. DATA frames to this device need a remote key (note
+     * 8), and region_register() pins memory, which takes long, so registrations are worth keeping
+     * (cache.h). Implies sent_means_arrived and excludes maps. */
     bool needs_rkey;
-    /* Posting moves no bytes, only descriptors: rails need no window of bytes in flight. */
-    bool window_free;
 };
 
 /* What probe() has found: one NIC, or the one pseudo device of shm. */

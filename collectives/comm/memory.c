@@ -384,11 +384,11 @@ void br_regions_free_in_child(struct br_context *context)
 
 static bool any_pins(const struct br_context *context)
 {
-    bool pins = false;
+    bool any = false;
 
     for (int d = 0; d < context->worker->n_devices; d++)
-        pins |= context->worker->devices[d]->caps.pins;
-    return pins;
+        any |= context->worker->devices[d]->caps.needs_rkey;
+    return any;
 }
 
 int br_memory_open(struct br_context *context)

@@ -389,7 +389,7 @@ static void verbs_fake_gpu_teardown(struct contract *contract)
 const struct contract_backend contract_backends[] = {
     {.name = "sim", .setup = sim_setup, SIM_HOOKS},
     {.name = "sim-rough", .setup = sim_rough_setup, SIM_HOOKS},
-    {.name = "sim-early", .setup = sim_early_setup, SIM_HOOKS},
+    {.name = "sim-early", .setup = sim_early_setup, .copies = true, SIM_HOOKS},
     {.name = "sim-maps", .setup = sim_maps_setup, SIM_HOOKS},
     {.name = "sim-places", .setup = sim_rkeys_setup, SIM_HOOKS},
     {.name = "tcp",
@@ -401,6 +401,7 @@ const struct contract_backend contract_backends[] = {
      .transport = "udp",
      .configure = uring_configure,
      .unauthenticated = udp_unauthenticated,
+     .copies = true,
      .processes = true},
     {.name = "udp-paths",
      .transport = "udp",
@@ -408,6 +409,7 @@ const struct contract_backend contract_backends[] = {
      .teardown = udp_paths_teardown,
      .configure = uring_configure,
      .unauthenticated = udp_unauthenticated,
+     .copies = true,
      .processes = true},
     {.name = "shm",
      .transport = "shm",
@@ -472,6 +474,7 @@ const struct contract_backend contract_backends[] = {
      .transport = "dpdk",
      .setup = dpdk_setup,
      .configure = dpdk_configure,
-     .unauthenticated = udp_unauthenticated},
+     .unauthenticated = udp_unauthenticated,
+     .copies = true},
 };
 const int contract_n_backends = sizeof contract_backends / sizeof *contract_backends;

@@ -54,6 +54,7 @@ struct contract_backend {
     /* A connected byte stream to the device at `address`, as an unauthenticated peer makes it; -1:
      * failed. NULL: it has none. */
     int (*unauthenticated)(struct contract *contract, const struct br_address *address);
+    bool copies;    /* posting copies the payload of a frame that lies in a region */
     bool processes; /* a forked process can open a device and connect to ours */
 };
 

@@ -24,7 +24,6 @@ static void caps__fit_together(void **state)
     caps = &contract->sides[1].device->caps;
     assert_true(caps->sent_means_arrived);
     assert_false(caps->maps);
-    assert_false(caps->window_free);
 }
 
 static uint32_t number_of(struct contract *contract, const struct br_slot *slot)

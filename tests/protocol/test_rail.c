@@ -218,7 +218,7 @@ static void window__is_not_for_descriptors(void **state)
 
     (void)state;
     set_up(&b, 1);
-    b.device.caps.window_free = true;
+    b.device.caps.maps = true;
     br_rail_reset(&b.rails[0], 0);
     assert_int_equal(b.rails[0].frame_bytes, b.device.caps.max_frame);
     br_rail_posted(&b.rails[0], 1 << 30, false, 1);

@@ -119,7 +119,7 @@ int cache_setup(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         cache_fakes[i] = (struct cache_fake){
-            .base = {.ops = &cache_fakes[i].ops, .caps.pins = true, .index = i},
+            .base = {.ops = &cache_fakes[i].ops, .caps.needs_rkey = true, .index = i},
             .ops = {.name = "fake", .region_register = pin, .region_release = unpin},
             .limit = UINT64_MAX,
         };

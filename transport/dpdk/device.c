@@ -237,7 +237,6 @@ static int dpdk_device_open_port(struct br_dpdk_device *device)
     device->dgram.acks_behind = true;
     device->dgram.target = TARGET;
     device->dgram.flight_bytes = FLIGHT;
-    device->dgram.base.caps.zero_copy_send = device->facts.direct;
     device->dgram.address.v4 = (struct sockaddr_in){.sin_family = AF_INET,
                                                     .sin_port = htons(device->spec.port),
                                                     .sin_addr.s_addr = device->spec.ip};

@@ -89,12 +89,9 @@ static void shm_device_describe(struct br_shm_device *device, const struct br_tr
     device->base.config = device->config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = device->config->message_bytes,
-                                         .ordered = true,
                                          .sent_means_arrived = true,
-                                         .zero_copy_send = true,
                                          .maps = true,
-                                         .reduces = true,
-                                         .window_free = true};
+                                         .reduces = true};
     snprintf(device->base.name, sizeof device->base.name, NAME);
 }
 

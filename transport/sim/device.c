@@ -51,15 +51,10 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
         .max_frame = play->max_frame,
         .max_message =
             play->max_message < config->message_bytes ? play->max_message : config->message_bytes,
-        .ordered = !play->unordered,
         .sent_means_arrived = !play->early_sent || places,
-        .zero_copy_send = !play->early_sent || places,
         .maps = play->maps && !places,
         .reduces = !play->hollow && !places && play->reduce_ports >> (port - port->host->ports) & 1,
         .needs_rkey = places,
-        .window_free =
-            play->maps &&
-            !places, /* SENT comes when the mapping is given back, which says nothing of the wire */
     };
     snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
     br_list_init(&device->links);
@@ -134,7 +129,7 @@ static struct br_sim_frame *new_frame(struct br_sim_link *link, const struct br_
     if (frame->rkey)
         memcpy(&out->rkey, frame->rkey, sizeof out->rkey);
     out->payload = frame->payload;
-    if (frame->length && !link->base.device->caps.zero_copy_send) {
+    if (frame->length && out->early) {
         out->copy = malloc(frame->length);
         if (!out->copy) {
             br_sim_frame_drop(out);
@@ -168,7 +163,7 @@ static int sim_device_post(struct br_link *base, const struct br_frame *frames, 
             break;
         frame->sequence = link->tx_sequence++;
         frame->order = link->tx_order;
-        if (base->device->caps.ordered || frames[taken].kind == BR_FRAME_MESSAGE)
+        if (!device->sim->config.unordered || frames[taken].kind == BR_FRAME_MESSAGE)
             link->tx_order++;
         link->n_flying++;
         br_list_push_back(&link->flying, &frame->node);

@@ -28,7 +28,8 @@ static void sim_receive_reject(struct br_sim_link *link, struct br_sim_frame *fr
 
 static bool keeps_order(const struct br_sim_link *link, const struct br_sim_frame *frame)
 {
-    return link->base.device->caps.ordered || frame->header.kind == BR_FRAME_MESSAGE;
+    return !sim_receive_device_of(link)->sim->config.unordered ||
+           frame->header.kind == BR_FRAME_MESSAGE;
 }
 
 static bool may_take(const struct br_sim_link *link, const struct br_sim_frame *frame)

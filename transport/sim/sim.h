@@ -30,7 +30,7 @@ struct br_sim_config {
     uint64_t seed;
 
     /* What kind of back end it simulates. */
-    bool unordered; /* DATA frames of a link may overtake all others (caps.ordered is false). */
+    bool unordered; /* DATA frames of a link may overtake all others. */
     /* SENT is reported when a frame has left the NIC, before it has arrived; post() copies the
      * payload. */
     bool early_sent;

@@ -124,9 +124,7 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
         return br_error(ENOMEM, "device %s: no memory", interface.name);
     device->base.config = config;
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
-                                         .max_message = config->message_bytes,
-                                         .ordered = true,
-                                         .zero_copy_send = true};
+                                         .max_message = config->message_bytes};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;

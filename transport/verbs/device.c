@@ -366,9 +366,7 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = config->message_bytes,
                                          .sent_means_arrived = true,
-                                         .zero_copy_send = true,
                                          .needs_rkey = true,
-                                         .pins = true,
                                          .gpu = true};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : "(any)");
@@ -384,7 +382,6 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
         verbs_device_device_close(&device->base);
         return rc;
     }
-    device->base.caps.ordered = device->classes.n == 1;
     device->base.ops = br_transport_get(br_verbs_ops.name);
     *out = &device->base;
     return 0;

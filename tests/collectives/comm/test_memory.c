@@ -207,7 +207,7 @@ static const struct br_transport_ops nic_ops = {.name = "nic",
                                                 .poll = nothing_comes,
                                                 .wait = must_be_polled,
                                                 .wake = awake};
-static struct br_device nic = {.ops = &nic_ops, .caps.pins = true, .name = "nic0"};
+static struct br_device nic = {.ops = &nic_ops, .caps.needs_rkey = true, .name = "nic0"};
 
 /* A communicator with a device that wants its memory registered. */
 static int join_with_nic(void **state)

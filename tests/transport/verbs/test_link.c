@@ -110,7 +110,6 @@ static void ready__service_level_and_traffic_class(void **state)
     assert_int_equal(fake_service_level(rig_link(&rig->a)->lanes[0].qp), 3);
     assert_int_equal(fake_service_level(rig_link(&rig->b)->lanes[0].qp), 3);
     assert_int_equal(fake_traffic_class(rig_link(&rig->a)->lanes[0].qp), 104);
-    assert_true(rig->a.device->base.caps.ordered);
 }
 
 static int setup_classes(void **state)
@@ -135,7 +134,6 @@ static void ready__class_has_a_queue_pair(void **state)
     for (int i = 0; i < 2; i++) {
         const struct br_verbs_lane *lanes = rig_link(ends[i])->lanes;
 
-        assert_false(ends[i]->device->base.caps.ordered);
         assert_ptr_not_equal(lanes[0].qp, lanes[1].qp);
         assert_int_equal(fake_traffic_class(lanes[0].qp), 104); /* the most urgent first */
         assert_int_equal(fake_traffic_class(lanes[1].qp), 8);
