@@ -70,11 +70,9 @@ struct br_flight {
 
 /* One pending measurement: a frame whose acknowledgement we asked for. */
 struct br_probe {
-    uint64_t tx_bytes;              /* rail.tx_bytes right after it */
-    uint64_t posted_at;             /* ns */
-    uint64_t acked_bytes, acked_at; /* rail's when it was posted */
-    uint64_t acked_posted_at;       /* the same */
-    bool alone;                     /* nothing else was in flight */
+    uint64_t tx_bytes;  /* rail.tx_bytes right after it */
+    uint64_t posted_at; /* ns */
+    bool alone;         /* nothing else was in flight */
 };
 #define BR_PROBES 16u
 
@@ -116,9 +114,8 @@ struct br_rail {
     /* sending */
     uint64_t tx_bytes;    /* DATA payload posted on this link */
     uint64_t acked_bytes; /* of these known to have arrived */
-    uint64_t acked_at;    /* ns */
-    /* ns; when the last frame left that asked for an ACK and is known to have arrived */
-    uint64_t acked_posted_at;
+    /* ns; when that was heard, or when the first of the frames left that are in flight */
+    uint64_t acked_at;
     /* bytes that the next ACK may come behind, as the last one said (section 2) */
     uint32_t peer_ack_backlog;
     /* rx_bytes when that ACK came, or when the first frame left of those that are in flight */
@@ -126,17 +123,18 @@ struct br_rail {
     uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;
     uint64_t target_delay; /* ns */
-    /* bytes/s, largest of the present and the last period; 0 unknown */
+    /* bytes/s that it delivers while it is full; 0: it was not full for long enough (section 3) */
     uint64_t rate;
-    uint64_t rate_now, rate_period_end; /* maximum of the running period; its end */
-    /* the same: bytes delivered in a window as long as the window's delay */
-    uint64_t volume, volume_now;
+    uint64_t full_bytes, full_time; /* of which the rate is the quotient; time in ns */
+    uint64_t full_at;               /* ns; when it was last measured */
+    bool full;                      /* the window was used up since the last acknowledgement */
+    /* bytes delivered in a window as long as the window's delay: largest of the present and the
+     * last period, and of the present one alone, which ends at period_end */
+    uint64_t volume, volume_now, period_end;
     uint64_t window_at, window_acked; /* ns, acked_bytes: where the running window began */
     /* the peer's `uses` at the last frame: of equally free rails the one that has waited longest
      * takes the next frame */
     uint64_t used;
-    /* the window was used up when `rate` was measured: `rate` is what the rail can carry */
-    bool was_full;
     bool limited;                    /* the window was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
     bool solo; /* one frame at a time, until the least round trip has been measured anew */

@@ -15,7 +15,10 @@
 #define WINDOW_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)
 #define FRAME_MOST    (256u << 10)
-#define RATE_PERIOD   (100 * BR_MS) /* the rate is the maximum over one to two of these */
+#define PERIOD        (100 * BR_MS) /* the volume is the maximum over one to two of these */
+#define RATE_SPAN     (50 * BR_MS)  /* the rate is the mean over as long, more or less */
+#define RATE_WINDOWS  8             /* and over as many windows */
+#define RATE_AGE      BR_SEC        /* after this a rate that nothing has confirmed is forgotten */
 #define WINDOW_DELAYS 4
 #define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
 
@@ -82,13 +85,14 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
-    rail->rate = rail->rate_now = rail->volume = rail->volume_now = 0;
+    rail->rate = rail->full_bytes = rail->full_time = 0;
+    rail->full_at = now;
+    rail->volume = rail->volume_now = 0;
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;
-    rail->acked_posted_at = now;
-    rail->limited = rail->was_full = rail->solo = false;
-    rail->rate_period_end = now + RATE_PERIOD;
+    rail->full = rail->limited = rail->solo = false;
+    rail->period_end = now + PERIOD;
     set_window(rail, WINDOW_FIRST);
 }
 
@@ -158,7 +162,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
     double mine, others_bytes = (double)left, others_rate = 0;
     bool sooner = false;
 
-    if (!rail->was_full || peer->n_rails == 1)
+    if (!rail->rate || peer->n_rails == 1)
         return true;
     mine = rail_finish(rail, length);
     for (int i = 0; i < peer->n_rails; i++) {
@@ -167,7 +171,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
         if (other == rail || other->state != BR_RAIL_UP || other->alternate != rail->alternate ||
             (barred >> i & 1))
             continue;
-        if (!other->was_full)
+        if (!other->rate)
             return true; /* nothing to compare with yet */
         sooner = sooner || rail_finish(other, length) < mine;
         others_bytes += (double)br_rail_in_flight(other);
@@ -191,24 +195,16 @@ static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
     rail->window_acked = rail->acked_bytes;
 }
 
-/* A frame of `length` bytes was just posted whose acknowledgement will be reported. The first frame
- * after an idle time starts a measurement of its own: what was acknowledged before says nothing
- * about the rate. */
+/* A frame of `length` bytes was just posted whose acknowledgement will be reported. */
 static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
 {
-    bool first = rail->probe_head == rail->probe_tail;
     struct br_probe *probe;
 
     if (rail->probe_head - rail->probe_tail == BR_PROBES)
         return; /* enough measurements under way */
-    if (first)
-        rail->acked_at = rail->acked_posted_at = now;
     probe = &rail->probes[rail->probe_head++ % BR_PROBES];
     probe->tx_bytes = rail->tx_bytes;
     probe->posted_at = now;
-    probe->acked_bytes = first ? rail->tx_bytes - length : rail->acked_bytes;
-    probe->acked_at = rail->acked_at;
-    probe->acked_posted_at = rail->acked_posted_at;
     probe->alone = br_rail_in_flight(rail) == length;
 }
 
@@ -216,10 +212,10 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
  * would never be tried again. */
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
-    if (now > rail->rate_period_end + RATE_PERIOD) {
-        rail->rate = rail->rate_now = rail->volume = rail->volume_now = 0;
-        rail->was_full = false;
-    }
+    if (now > rail->period_end + PERIOD)
+        rail->volume = rail->volume_now = 0;
+    if (now > rail->full_at + RATE_AGE)
+        rail->rate = rail->full_bytes = rail->full_time = 0;
 }
 
 bool br_rail_asks(const struct br_rail *rail, uint32_t length)
@@ -237,13 +233,14 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         if (now - rail->acked_at >= delay_of(rail))
             end_window(
                 rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
+        rail->acked_at = now; /* the time without anything in flight says nothing about the rate */
         rail->ack_rx_bytes = rail->rx_bytes;
     }
     rail->tx_bytes += length;
     rail->total_tx += length;
     rail->used = ++rail->peer->uses;
     if (!br_rail_has_window(rail, rail->frame_bytes))
-        rail->limited = true;
+        rail->full = rail->limited = true;
     if (asks)
         rail->ack_asked_bytes = rail->tx_bytes;
     if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.maps))
@@ -275,36 +272,35 @@ void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
     rail->solo = false;
 }
 
-/* The bytes, divided by the longer of two times: the one in which they left and the one in which
- * they were acknowledged. ACKs that were held up come in a bunch and would show a rate that no link
- * has. */
-static void rail_measured(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
+/* `bytes` were acknowledged `span` after the acknowledgement before, and the rail was full. */
+static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, uint64_t now)
 {
-    uint64_t sent_in = probe->posted_at - probe->acked_posted_at, span = now - probe->acked_at,
-             rate;
+    uint64_t enough = RATE_WINDOWS * (uint64_t)rail->window;
 
-    if (now <= probe->posted_at || now <= probe->acked_at)
+    rail->full_bytes += bytes;
+    rail->full_time += span;
+    rail->full_at = now;
+    if (rail->full_time && (rail->rate || rail->full_bytes >= enough))
+        rail->rate = (uint64_t)((double)rail->full_bytes * 1e9 / (double)rail->full_time);
+    if (rail->full_bytes >= enough && rail->full_time >= RATE_SPAN) {
+        rail->full_bytes /= 2;
+        rail->full_time /= 2;
+    }
+}
+
+static void probe_answered(struct br_rail *rail, const struct br_probe *probe, uint64_t now)
+{
+    if (now <= probe->posted_at)
         /* posted and acknowledged within one pass: the clock is too coarse to say anything */
         return;
-    if (span < sent_in)
-        span = sent_in;
-    rate = (uint64_t)((double)(rail->acked_bytes - probe->acked_bytes) * 1e9 / (double)span);
     measured_rtt(rail, probe, now - probe->posted_at, now);
-    rail->was_full = rail->was_full || rail->limited;
-    if (rate > rail->rate_now)
-        rail->rate_now = rate;
-    if (rail->rate_now > rail->rate)
-        rail->rate = rail->rate_now;
-    if (now > rail->rate_period_end) {
-        if (rail->limited)
-            rail->rate =
-                /* a rail that was never full says nothing about what it could carry */
-                rail->rate_now;
+    if (now > rail->period_end) {
         if (rail->limited && rail->volume_now)
+            /* a rail that was never full says nothing about what it could carry */
             rail->volume = rail->volume_now;
-        rail->rate_now = rail->volume_now = 0;
+        rail->volume_now = 0;
         rail->limited = false;
-        rail->rate_period_end = now + RATE_PERIOD;
+        rail->period_end = now + PERIOD;
     }
     set_window(rail, rail->volume);
 }
@@ -312,7 +308,9 @@ static void rail_measured(struct br_rail *rail, const struct br_probe *probe, ui
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
 {
     if (bytes <= rail->acked_bytes || bytes > rail->tx_bytes)
-        return; /* overtaken by a later ACK, or nonsense */
+        return;                             /* overtaken by a later ACK, or nonsense */
+    if (rail->full || rail->full_at == now) /* of several ACKs of one step the first opens it */
+        measure_rate(rail, bytes - rail->acked_bytes, now - rail->acked_at, now);
     rail->acked_bytes = bytes;
     rail->acked_at = now;
     /* The period is long, so that what a shaper or a switch lets through at once counts little. */
@@ -323,10 +321,10 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
 
         if (probe->tx_bytes > bytes)
             break;
-        rail_measured(rail, probe, now);
-        rail->acked_posted_at = probe->posted_at;
+        probe_answered(rail, probe, now);
         rail->probe_tail++;
     }
+    rail->full = !br_rail_has_window(rail, rail->frame_bytes);
 }
 
 /* Counters only grow; older ones overtaken on an unordered link are ignored, impossible ones

@@ -44,7 +44,7 @@
       "payload posted and not known to have arrived; 0 where posting moves no bytes")              \
     X(window_bytes, GAUGE,                                                                         \
       "bound of that, the in-flight window: the time to drain it is the preemption latency")       \
-    X(bytes_per_second, GAUGE, "measured rate, 0 until known")                                     \
+    X(bytes_per_second, GAUGE, "rate while the window was used up, 0 until known")                 \
     X(min_rtt_ns, GAUGE, "least round trip that the back end or ACKs show, 0 until known")
 
 /* A peer: what its rails share. Queues hold transfers that wait to leave, by the priority of their

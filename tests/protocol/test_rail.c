@@ -270,24 +270,6 @@ static void probe__more_than_there_is_room_for(void **state)
     br_rail_acknowledged(rail, rail->tx_bytes, 1000 + BR_MS);
     assert_int_equal(rail->probe_head, rail->probe_tail);
     assert_int_equal(rail->min_rtt, BR_MS);
-    /* no more than all of it in that time */
-    assert_in_range(rail->rate, 1, 10 * BR_PROBES * 1000 * 1000ull);
-}
-
-/* Idle time says nothing about the rate: the first frame after it starts a measurement of its
- * own. */
-static void probe__idle_time_does_not_count(void **state)
-{
-    struct bench b;
-    struct br_rail *rail = &b.rails[0];
-
-    (void)state;
-    set_up(&b, 1);
-    br_rail_posted(rail, 100000, true, BR_SEC);
-    br_rail_acknowledged(rail, 100000, BR_SEC + 100 * BR_US); /* 1 GB/s */
-    br_rail_posted(rail, 100000, true, 60 * BR_SEC);
-    br_rail_acknowledged(rail, 200000, 60 * BR_SEC + 100 * BR_US);
-    assert_in_range(rail->rate, 990000000, 1010000000);
 }
 
 static void probe__the_least_round_trip_grows_old(void **state)
@@ -305,26 +287,6 @@ static void probe__the_least_round_trip_grows_old(void **state)
     br_rail_posted(rail, 1000, true, 20 * BR_SEC); /* the route has changed meanwhile */
     br_rail_acknowledged(rail, 3000, 20 * BR_SEC + 90 * BR_US);
     assert_int_equal(rail->min_rtt, 90 * BR_US);
-}
-
-/* 16 frames leave at the pace of a link of 125 MB/s. Their ACKs are held up and come in a bunch,
- * and one more frame leaves after the first of them: all that the others tell seems to have been
- * delivered in its round trip. */
-static void probe__acks_in_a_bunch_show_no_rate(void **state)
-{
-    struct bench b;
-    struct br_rail *rail = &b.rails[0];
-
-    (void)state;
-    set_up(&b, 1);
-    for (unsigned i = 0; i < 16; i++)
-        br_rail_posted(rail, 12500, true, BR_SEC + i * 100 * BR_US);
-    br_rail_acknowledged(rail, 12500, BR_SEC + 1700 * BR_US);
-    br_rail_posted(rail, 12500, true, BR_SEC + 1700 * BR_US);
-    for (unsigned i = 1; i < 16; i++)
-        br_rail_acknowledged(rail, (i + 1) * 12500, BR_SEC + 1700 * BR_US + i * BR_US);
-    br_rail_acknowledged(rail, 17 * 12500, BR_SEC + 2 * BR_MS);
-    assert_in_range(rail->rate, 1, 140000000);
 }
 
 /* A queue of our own is no longer path: the window of a rail that is always full stays what it
@@ -358,10 +320,102 @@ static void acknowledged__overtaken_and_impossible(void **state)
     assert_int_equal(br_rail_in_flight(rail), 2000);
 }
 
+/* ---- rate ------------------------------------------------------------------------------------ */
+
+/* A shaper of 100 Mb/s lets 128 KiB through at the speed of memory after an idle time. A rail that
+ * had one seemed ten times as fast as its neighbour, which then carried nothing. */
+static void rate__does_not_believe_in_a_bucket(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 2);
+    bucket = 131072 * BR_SEC / 12500000;
+    drive(&b.rails[0], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
+    bucket = 0;
+    assert_in_range(b.rails[0].rate, 12500000, 17000000);
+    drive(&b.rails[1], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
+    assert_in_range(b.rails[1].rate, 12000000, 12500000);
+    assert_true(br_rail_may_take(&b.rails[1], 32 << 10, 16 << 10, 0));
+}
+
+/* A frame at a time is a latency, and says nothing about what the rail can carry. */
+static void rate__is_that_of_a_full_rail(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    for (int i = 0; i < 1000; i++) {
+        br_rail_posted(rail, rail->frame_bytes, true, now);
+        now += BR_MS;
+        br_rail_acknowledged(rail, rail->tx_bytes, now);
+    }
+    assert_int_equal(rail->rate, 0);
+    drive(rail, 125000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    assert_in_range(rail->rate, 110000000, 130000000);
+}
+
+static void rate__idle_time_does_not_count(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    for (int i = 0; i < 20; i++) {
+        drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 5 * BR_MS);
+        now += 60 * BR_SEC;
+    }
+    assert_in_range(b.rails[0].rate, 110000000, 130000000);
+}
+
+/* Each window leaves at the pace of a link of 125 MB/s, and its ACKs come in a bunch. */
+static void rate__acks_in_a_bunch_show_none(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    for (int round = 0; round < 50; round++) {
+        uint64_t acked = rail->tx_bytes;
+
+        while (br_rail_has_window(rail, 12500)) {
+            br_rail_posted(rail, 12500, true, now);
+            now += 100 * BR_US;
+        }
+        while (acked != rail->tx_bytes)
+            br_rail_acknowledged(rail, acked += 12500, now);
+    }
+    assert_in_range(rail->rate, 100000000, 130000000);
+}
+
+/* Else a rail that once looked slow would never be tried again. */
+static void rate__is_forgotten(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
+    br_rail_forget_rate(&b.rails[0], now + 100 * BR_MS);
+    assert_in_range(b.rails[0].rate, 12000000, 12500000);
+    br_rail_forget_rate(&b.rails[0], now + 2 * BR_SEC);
+    assert_int_equal(b.rails[0].rate, 0);
+    now += 2 * BR_SEC;
+    drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    assert_in_range(b.rails[0].rate, 110000000, 125000000); /* of the new time alone */
+}
+
 static void carries(struct br_rail *rail, uint64_t rate)
 {
     rail->rate = rate;
-    rail->was_full = true;
 }
 
 /* ---- striping -------------------------------------------------------------------------------- */
@@ -466,11 +520,14 @@ int main(void)
         cmocka_unit_test(frame__never_exceeds_the_back_end),
         cmocka_unit_test(asks__every_quarter_of_a_window),
         cmocka_unit_test(probe__more_than_there_is_room_for),
-        cmocka_unit_test(probe__idle_time_does_not_count),
         cmocka_unit_test(probe__the_least_round_trip_grows_old),
-        cmocka_unit_test(probe__acks_in_a_bunch_show_no_rate),
         cmocka_unit_test(probe__a_full_rail_measures_the_round_trip_alone),
         cmocka_unit_test(acknowledged__overtaken_and_impossible),
+        cmocka_unit_test(rate__does_not_believe_in_a_bucket),
+        cmocka_unit_test(rate__is_that_of_a_full_rail),
+        cmocka_unit_test(rate__idle_time_does_not_count),
+        cmocka_unit_test(rate__acks_in_a_bunch_show_none),
+        cmocka_unit_test(rate__is_forgotten),
         cmocka_unit_test(may_take__a_single_rail_always),
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
         cmocka_unit_test(may_take__compares_only_with_what_is_known),
