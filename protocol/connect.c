@@ -8,6 +8,12 @@
  *    when there are too many the oldest one goes. So they can neither stall nor fill anything.
  * 3. A link that this rank has made belongs to its rail from the start, but is not UP before the
  *    proof.
+ * 4. From the moment our proof leaves, the link may be UP at the other end. If we gave it up, the
+ *    other end would have lost a rail, perhaps its last. So from then on the link has the patience
+ *    of one that is UP; in a BCube, where other routes take over, that of an attempt.
+ * 5. While a job starts, a rank makes few links at a time, first those to the ranks next below its
+ *    own. So the links that come in at one rank at a time are few, too, and leave the table of
+ *    unauthenticated peers to those who need it.
  */
 #include "protocol/internal.h"
 
@@ -23,6 +29,7 @@
 #include "base/log.h"
 #include "base/random.h"
 
+#define ATTEMPTS_MOST 8 /* attempts to make first links, at a time (note 5) */
 #define BACKOFF_MOST  (1 * BR_SEC)
 #define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
 
@@ -245,6 +252,8 @@ static void rail_handshake(struct br_worker *w, struct br_rail *rail, const stru
         rail_up(w, rail);
     else if (rail->alternate)
         rail->deadline = w->now + connect_patience(w, rail); /* for each answer */
+    else if (!w->relay && rail->deadline < w->now + rail->patience)
+        rail->deadline = w->now + rail->patience; /* note 4 */
 }
 
 /* ---- unauthenticated peers ------------------------------------------------------------------- */
@@ -416,12 +425,39 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-static void rail_timer(struct br_worker *w, struct br_rail *rail)
+static bool is_attempted(const struct br_rail *rail)
 {
-    if (w->now >= rail->retry_at && br_rail_connects(w, rail))
+    return rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE;
+}
+
+/* Attempts to make the first link of a rail that are under way: those that note 5 bounds. */
+static int first_attempts(const struct br_worker *w)
+{
+    int n = 0;
+
+    if (!w->n_waited)
+        return 0;
+    br_list_for_each (node, &w->known) {
+        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
+
+        for (int i = 0; i < peer->n_rails; i++)
+            n += !peer->rails[i].was_up && !peer->rails[i].alternate &&
+                 is_attempted(&peer->rails[i]);
+    }
+    return n;
+}
+
+/* attempts: what first_attempts() counts. */
+static void rail_timer(struct br_worker *w, struct br_rail *rail, uint64_t missed, int *attempts)
+{
+    bool first = !rail->was_up && !rail->alternate;
+
+    if (w->now >= rail->retry_at && br_rail_connects(w, rail)) {
+        if (first && *attempts >= ATTEMPTS_MOST)
+            return;
         connect_start(w, rail);
-    else if ((rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE) &&
-             w->now >= rail->deadline) {
+        *attempts += first;
+    } else if (is_attempted(rail) && w->now >= (rail->deadline += missed)) {
         if (rail->timeouts < BR_RAIL_TIMEOUTS_MAX)
             rail->timeouts++;
         attempt_failed(w, rail, -ETIMEDOUT,
@@ -430,18 +466,22 @@ static void rail_timer(struct br_worker *w, struct br_rail *rail)
     }
 }
 
-void br_connect_timers(struct br_worker *w)
+void br_connect_timers(struct br_worker *w, uint64_t missed)
 {
-    br_list_for_each (node, &w->known) {
+    int attempts = first_attempts(w);
+
+    for (struct br_list *node = w->known.prev; node != &w->known; node = node->prev) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         for (int i = 0; i < peer->n_rails; i++)
             if (peer->state != BR_PEER_LEFT)
-                rail_timer(w, &peer->rails[i]);
+                rail_timer(w, &peer->rails[i], missed, &attempts);
     }
     for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
         struct br_unauthenticated *s = &w->unauthenticated[i];
 
+        if (!s->refused)
+            s->deadline += missed;
         if (!s->link || w->now < s->deadline)
             continue;
         if (!s->refused) {

@@ -66,7 +66,8 @@ void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now);
 
 int br_connect_init(struct br_worker *w);
 void br_connect_destroy(struct br_worker *w);
-void br_connect_timers(struct br_worker *w);
+/* missed: ns of the last pass's time in which this process could not look at its links. */
+void br_connect_timers(struct br_worker *w, uint64_t missed);
 /* ns; UINT64_MAX: no timer runs. The other functions br_..._next_timer() return the same. */
 uint64_t br_connect_next_timer(const struct br_worker *w);
 /* Is it for this rail to connect when its retry_at comes? */
@@ -271,7 +272,8 @@ void br_relay_probe(struct br_worker *w, struct br_peer *peer);
 void br_relay_probed(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 /* Chooses the next route of an alternate route's rail. -EHOSTUNREACH with a message. */
 int br_relay_choose(struct br_worker *w, struct br_rail *rail);
-void br_relay_timers(struct br_worker *w, bool stopped);
+/* missed: as in br_connect_timers() */
+void br_relay_timers(struct br_worker *w, uint64_t missed);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 

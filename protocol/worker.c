@@ -22,6 +22,8 @@
 #define RELAY_ASK_PART 16
 /* Pools that grow have room for so many times max_transfers at most. */
 #define CHUNKS 64
+/* A pass may be so much later than it should before this process counts as starved. */
+#define LATE (10 * BR_MS)
 
 static int worker_create_pools(struct br_worker *w)
 {
@@ -340,12 +342,11 @@ static void worker_keepalive(struct br_worker *w, struct br_rail *rail)
     }
 }
 
-static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
+static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t missed)
 {
     if (rail->state != BR_RAIL_UP)
         return;
-    if (stopped)
-        rail->last_rx = w->now;
+    rail->last_rx = rail->last_rx + missed < w->now ? rail->last_rx + missed : w->now;
     if (rail->unannounced_since && w->now - rail->unannounced_since > ACK_DELAY) {
         rail->ack_due = true;
         br_peer_activate(w, rail->peer);
@@ -356,17 +357,26 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, bool stopped)
     worker_keepalive(w, rail);
 }
 
+/* For how long (ns) this process should have run since the last timers and did not: by that time no
+ * other process may be judged (doc/design/failures.md, section 4). */
+static uint64_t time_missed(const struct br_worker *w)
+{
+    uint64_t due = w->last_timers + TIMER_PERIOD;
+
+    if (due < w->promised)
+        due = w->promised;
+    return w->last_timers && w->now > due + LATE ? w->now - due - LATE : 0;
+}
+
 /* drained: the poll before has taken everything that the devices had. */
 static void worker_timers(struct br_worker *w, bool drained)
 {
-    /* A long time without a pass means that we were stopped ourselves (SIGSTOP, a debugger): the
-     * silence was ours. */
-    bool stopped =
-        w->last_timers && w->now - w->last_timers > w->config.peer_timeout / (w->relay ? 8 : 2);
+    uint64_t missed = time_missed(w);
 
     w->last_timers = w->now;
+    w->promised = 0;
     w->in_batch = true;
-    br_connect_timers(w);
+    br_connect_timers(w, missed);
     br_agree_timer(w);
     br_list_for_each (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
@@ -377,10 +387,10 @@ static void worker_timers(struct br_worker *w, bool drained)
         if (drained)
             br_left_timer(w, peer);
         for (int i = 0; i < peer->n_rails; i++)
-            rail_timers(w, &peer->rails[i], stopped);
+            rail_timers(w, &peer->rails[i], missed);
     }
     if (w->relay && !w->failed)
-        br_relay_timers(w, stopped);
+        br_relay_timers(w, missed);
     w->in_batch = false;
     br_links_close_deferred(w);
 }
@@ -504,7 +514,7 @@ uint64_t br_worker_no_timer_before(const struct br_worker *w)
     return w->failed ? 0 : w->last_timers + TIMER_PERIOD;
 }
 
-uint64_t br_worker_next_timer(const struct br_worker *w)
+uint64_t br_worker_next_timer(struct br_worker *w)
 {
     uint64_t next, relay;
 
@@ -530,5 +540,6 @@ uint64_t br_worker_next_timer(const struct br_worker *w)
             next = at;
     }
     /* worker_timers() runs once a period at most */
-    return next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
+    w->promised = next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
+    return w->promised;
 }

@@ -173,6 +173,7 @@ struct br_worker {
     uint64_t newest;
     uint64_t now; /* ns, of this pass */
     uint64_t last_timers;
+    uint64_t promised; /* ns; the caller was told that it may sleep until then (next_timer) */
     int failed; /* 0, or the negative errno of what ended it */
     char message[320];
     /* failed, but links are still open: peers are being told; nothing may end yet */
@@ -296,8 +297,9 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
  * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
-/* When the next timer is due, ns; UINT64_MAX: never. For the simulator and for sleeping. */
-uint64_t br_worker_next_timer(const struct br_worker *worker);
+/* When the next timer is due, ns; UINT64_MAX: never. For the simulator and for sleeping: a worker
+ * that is not polled until then does not count as starved (doc/design/failures.md, section 4). */
+uint64_t br_worker_next_timer(struct br_worker *worker);
 /* A time (ns) before which no timer is due, whatever happens meanwhile. Cheaper: it does not look
  * at the rails. */
 uint64_t br_worker_no_timer_before(const struct br_worker *worker);

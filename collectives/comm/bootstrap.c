@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a rank joins its job: it finds the others, agrees with them, opens devices, publishes their
- * addresses, reads those of the others, and connects.
+ * addresses, reads those of the others, and connects. From the first link to the start of the
+ * progress thread nothing may block: peers would take it for silence.
  *
  * 1. All ranks agree on the back end between hosts (backend.h), on their settings and, in a BCube
  *    before anything is opened, on which NIC is which level (devices.h). Then every rank publishes
@@ -208,13 +209,13 @@ static int bootstrap_progress(struct br_context *context, uint64_t until)
     return 0;
 }
 
-static int connect_all(struct br_context *context, uint64_t until)
+int br_bootstrap_connect(struct br_context *context)
 {
     char missing[200];
     int rc = 0;
 
     while (!rc && !br_worker_connected(context->worker))
-        rc = bootstrap_progress(context, until);
+        rc = bootstrap_progress(context, context->init_deadline);
     if (rc == -ETIMEDOUT) {
         br_worker_missing(context->worker, missing, sizeof missing);
         return br_error(ETIMEDOUT, "rank %d: not connected in time: %s", context->rank, missing);
@@ -347,8 +348,6 @@ int br_bootstrap_join(struct br_context *context)
     }
     if (!rc)
         rc = bootstrap_set_topology(context, all);
-    if (!rc)
-        rc = connect_all(context, until);
     free(all);
     if (rc)
         br_bootstrap_end(context);
@@ -357,7 +356,7 @@ int br_bootstrap_join(struct br_context *context)
 
 /* The progress thread must be running: the last frames of our handshakes still have to leave while
  * this rank waits for the others. */
-int br_bootstrap_connect(struct br_context *context)
+int br_bootstrap_meet(struct br_context *context)
 {
     int rc = br_store_barrier(context->store, "connected", context->init_deadline);
 

@@ -10,9 +10,13 @@ struct br_context;
  * a negative errno with a message; br_bootstrap_end() cleans up in both cases. */
 int br_bootstrap_join(struct br_context *context);
 
-/* Connects to the other ranks; returns 0 when every rank is connected to all. Collective; blocks
- * until context->init_deadline at most. Errors as above. */
+/* Connects this rank to the others. Blocks until context->init_deadline at most. Errors as above.
+ */
 int br_bootstrap_connect(struct br_context *context);
+
+/* Returns 0 when every rank has come here, and closes the store. Collective; blocks until
+ * context->init_deadline at most. Errors as above. */
+int br_bootstrap_meet(struct br_context *context);
 
 /* Closes the store, if it is open. */
 void br_bootstrap_end(struct br_context *context);

@@ -355,9 +355,14 @@ static int init_bootstrap(struct br_context *context)
     return context->size > 1 ? br_bootstrap_join(context) : 0;
 }
 
-static int init_connections(struct br_context *context)
+static int init_links(struct br_context *context)
 {
     return context->size > 1 ? br_bootstrap_connect(context) : 0;
+}
+
+static int init_meeting(struct br_context *context)
+{
+    return context->size > 1 ? br_bootstrap_meet(context) : 0;
 }
 
 static void comm_say_goodbye(struct br_context *context)
@@ -428,6 +433,7 @@ static const struct phase {
     {"memory", br_memory_open, br_memory_close},
     {"network", init_network, destroy_network},
     {"report", init_report, destroy_report},
+    {"links", init_links, NULL},
     {"GPUs", init_gpus, destroy_gpus},
     {"engine", init_engine, destroy_engine},
     {"streams", init_streams, destroy_streams},
@@ -435,7 +441,7 @@ static const struct phase {
     {"epochs", br_epochs_create, br_epochs_destroy},
     {"meetings", br_meeting_open, br_meeting_close},
     {"thread", br_progress_start, br_progress_stop},
-    {"meeting", init_connections, NULL},
+    {"meeting", init_meeting, NULL},
     {"hosts", init_hosts, destroy_hosts},
     {"rows of the timeline", br_tracing_rails, NULL},
     {"counters", br_stats_server_open, br_stats_server_close},

@@ -317,12 +317,11 @@ static void send_request(struct br_worker *w, struct br_peer *peer)
     br_relay_send_control(w->relay, BR_RELAY_REQUEST, 0, path, route.hops + 1, 0);
 }
 
-static void watch_cut(struct br_worker *w, struct br_peer *peer, bool stopped)
+static void watch_cut(struct br_worker *w, struct br_peer *peer, uint64_t missed)
 {
     char text[160];
 
-    if (stopped)
-        peer->cut_at = w->now;
+    peer->cut_at = peer->cut_at + missed < w->now ? peer->cut_at + missed : w->now;
     if (w->now - peer->cut_at > w->config.peer_timeout) {
         snprintf(text, sizeof text, "%.90s, and no route to it in %llu ms", peer->rails[0].message,
                  (unsigned long long)(w->config.peer_timeout / BR_MS));
@@ -334,14 +333,14 @@ static void watch_cut(struct br_worker *w, struct br_peer *peer, bool stopped)
     br_relay_probe(w, peer);
 }
 
-void br_relay_timers(struct br_worker *w, bool stopped)
+void br_relay_timers(struct br_worker *w, uint64_t missed)
 {
     br_list_for_each_safe (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         if (peer->cut_at && !w->failed && peer->state != BR_PEER_LEFT &&
             peer->state != BR_PEER_DEAD)
-            watch_cut(w, peer, stopped);
+            watch_cut(w, peer, missed);
     }
     br_relay_expire(w->relay);
     if (w->leaving)

@@ -88,6 +88,72 @@ static void connector__tries_again(void **state)
     assert_says(text, "rank 0|level 0|wire0|handshake");
 }
 
+/* From our proof on, the link may be UP at the other end, for whom it may be the last rail: it has
+ * the patience of a rail, not that of an attempt. */
+static void connector__does_not_take_its_proof_back(void **state)
+{
+    struct br_handshake_self self;
+    struct wire_link *link;
+    struct wired *x = *state;
+
+    x->w->peers[0].rails[0].patience = 5 * BR_SEC;
+    wired_turn(x, 20 * BR_MS);
+    link = br_container_of(x->wires[0].links.next, struct wire_link, node);
+    self = wired_self(x);
+    br_handshake_init_acceptor(&link->handshake, &self);
+    assert_int_equal(go_on(x, link), 0); /* CHALLENGE; it answers PROOF, and hears nothing */
+    for (int ms = 0; ms < 4900; ms += 10)
+        wired_turn(x, 10 * BR_MS);
+    assert_false(link->closed);
+    for (int ms = 0; ms < 200; ms += 10)
+        wired_turn(x, 10 * BR_MS);
+    assert_true(link->closed);
+    assert_true(wired_connect(x, 0));
+}
+
+/* The ranks below are many: a few attempts at a time, the nearest first; when one has ended, the
+ * next begins. */
+static void connector__few_at_a_time(void **state)
+{
+    struct br_worker_config config = {.rank = 20,
+                                      .size = 24,
+                                      .seed = 1,
+                                      .eager_bytes = 1024,
+                                      .slice_bytes = 64 << 10,
+                                      .peer_timeout = BR_SEC,
+                                      .connect_timeout = BR_SEC,
+                                      .max_slots = 16,
+                                      .max_transfers = 16};
+    struct wire wire = {.device = {.ops = &wire_ops, .caps = wire_caps(false)}};
+    struct br_rail_config rail = {0};
+    struct wire_link *first;
+    struct br_worker *w;
+    int links = 0;
+
+    (void)state;
+    assert_int_equal(br_worker_create(&config, &w), 0);
+    assert_int_equal(br_worker_open_device(w, &wire_ops, "wire0", &wire, &rail.device), 0);
+    for (int rank = 0; rank < config.size; rank++)
+        if (rank != config.rank)
+            assert_int_equal(br_worker_set_peer(w, rank, &rail, 1), 0);
+    br_worker_poll(w, BR_SEC);
+    br_list_for_each (node, &wire.links)
+        links++;
+    assert_int_equal(links, 8);
+    for (int rank = 0; rank < config.size; rank++)
+        assert_int_equal(w->peers[rank].rails && w->peers[rank].rails[0].link,
+                         rank >= 12 && rank < 20);
+    first = br_container_of(wire.links.next, struct wire_link, node);
+    wire_fail(first, ECONNREFUSED, "refused");
+    while (w->peers[19].rails[0].link)
+        br_worker_poll(w, BR_SEC + BR_MS);
+    br_worker_poll(w, BR_SEC + 2 * BR_MS);
+    assert_null(w->peers[19].rails[0].link);
+    assert_non_null(w->peers[11].rails[0].link);
+    assert_null(w->peers[10].rails[0].link);
+    br_worker_destroy(w);
+}
+
 /* A wrong secret does not become right: the job ends, with a message that names rank and device. */
 static void connector__wrong_secret_ends_the_job(void **state)
 {
@@ -212,12 +278,26 @@ static void unauthenticated__says_nothing(void **state)
     struct wired *x = *state;
 
     link = wire_accept(&x->wires[0]);
-    wired_turn(x, 0);
-    wired_turn(x, 990 * BR_MS);
+    for (int ms = 0; ms < 990; ms += 10)
+        wired_turn(x, 10 * BR_MS);
     assert_false(link->closed);
-    wired_turn(x, 20 * BR_MS);
+    wired_turn(x, 10 * BR_MS);
+    wired_turn(x, 10 * BR_MS);
     assert_true(link->closed);
     assert_int_equal(x->w->counters.failed_handshakes, 1);
+}
+
+/* Nobody answers while we have no core: it has as much of our time as otherwise. */
+static void unauthenticated__while_we_are_starved(void **state)
+{
+    struct wire_link *link;
+    struct wired *x = *state;
+
+    wired_turn(x, 0);
+    link = wire_accept(&x->wires[0]);
+    wired_turn(x, 10 * BR_MS);
+    wired_turn(x, 10 * BR_SEC);
+    assert_false(link->closed);
 }
 
 static void unauthenticated__hangs_up(void **state)
@@ -315,6 +395,8 @@ int main(void)
         WIRED_TEST(acceptor__takes_the_peer, .rails = 2),
         WIRED_TEST(connector__connects_by_itself, .rank = 1, .rails = 2, .up = true),
         WIRED_TEST(connector__tries_again, .rank = 1, .rails = 1),
+        WIRED_TEST(connector__does_not_take_its_proof_back, .rank = 1, .rails = 1),
+        cmocka_unit_test(connector__few_at_a_time),
         WIRED_TEST(connector__wrong_secret_ends_the_job, .rank = 1, .rails = 1),
         WIRED_TEST(connector__something_else_than_a_handshake, .rank = 1, .rails = 1),
         WIRED_TEST(unauthenticated__wrong_secret, .rails = 1),
@@ -322,6 +404,7 @@ int main(void)
         WIRED_TEST(unauthenticated__garbage, .rails = 1),
         WIRED_TEST(unauthenticated__goes_on_after_it_was_refused, .rails = 1),
         WIRED_TEST(unauthenticated__says_nothing, .rails = 1),
+        WIRED_TEST(unauthenticated__while_we_are_starved, .rails = 1),
         WIRED_TEST(unauthenticated__hangs_up, .rails = 1),
         cmocka_unit_test(unauthenticated__the_table_is_full),
         WIRED_TEST(peer__comes_twice, .rails = 1, .up = true),

@@ -62,6 +62,23 @@ static void ping__not_after_our_own_pause(void **state)
     assert_int_equal(x->w->failed, 0);
 }
 
+/* We get a core five times a second: the time in between says nothing of the peer. Who sleeps as
+ * long of its own will hears nothing from a peer that is dead. */
+static void ping__not_while_we_are_starved(void **state)
+{
+    struct wired *x = *state;
+
+    for (int ms = 0; ms < 10000; ms += 200)
+        wired_turn(x, 200 * BR_MS);
+    assert_int_equal(x->w->failed, 0);
+    for (int ms = 0; ms < 1600 && !x->w->failed; ms += 200) {
+        assert_true(br_worker_next_timer(x->w) > x->now);
+        wired_turn(x, 200 * BR_MS);
+    }
+    assert_true(x->w->failed < 0);
+    assert_says(x->w->message, "rank 1|silent");
+}
+
 /* Six slots a message; each slot once. */
 static void done__six_a_message(void **state)
 {
@@ -166,6 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WIRED_TEST(ping__answered_on_its_rail, .rails = 2, .up = true),
         WIRED_TEST(ping__in_silence, .rails = 1, .up = true),
+        WIRED_TEST(ping__not_while_we_are_starved, .rails = 1, .up = true),
         WIRED_TEST(ping__not_after_our_own_pause, .rails = 1, .up = true),
         WIRED_TEST(done__six_a_message, .rails = 2, .up = true),
         WIRED_TEST(control__goes_ahead_and_waits_for_room, .rails = 1, .up = true),

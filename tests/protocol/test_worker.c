@@ -244,6 +244,28 @@ static void failover__rail_comes_back(void **state)
     rail_down(&early, BR_MS, true);
 }
 
+/* Rank 0 gets a core ten times a second, the others once in 1.2 s. By the clock they are silent for
+ * longer than the peer timeout; none is dead. */
+static void keepalive__all_are_starved(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    cluster_create(&c, 4, 1, &plain, NULL);
+    for (int i = 0; i < 600; i++) {
+        for (int rank = 0; rank < (i % 12 ? 1 : c.n); rank++) {
+            struct br_worker *w = c.workers[rank];
+
+            br_worker_poll(w, br_sim_host_now(c.sim, rank));
+            br_worker_pump(w, br_sim_host_now(c.sim, rank));
+            assert_int_equal(w->failed, 0);
+        }
+        br_sim_advance_to(c.sim, br_sim_now(c.sim) + 100 * BR_MS);
+    }
+    one(&c, 1 << 20, true, 2);
+    cluster_destroy(&c);
+}
+
 static void failover__last_rail_is_the_peer(void **state)
 {
     struct br_transfer receive = {.tag = 1, .peer = 0, .length = 4};
@@ -393,6 +415,7 @@ int main(void)
         cmocka_unit_test(failover__rail_lost_in_a_transfer),
         cmocka_unit_test(failover__arrivals_nobody_has_seen),
         cmocka_unit_test(failover__rail_comes_back),
+        cmocka_unit_test(keepalive__all_are_starved),
         cmocka_unit_test(failover__last_rail_is_the_peer),
         cmocka_unit_test(leave__what_was_sent_before_arrives),
         cmocka_unit_test(queue__urgent_overtakes_bulk),
