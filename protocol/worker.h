@@ -174,7 +174,7 @@ struct br_worker {
     uint64_t now; /* ns, of this pass */
     uint64_t last_timers;
     uint64_t promised; /* ns; the caller was told that it may sleep until then (next_timer) */
-    int failed; /* 0, or the negative errno of what ended it */
+    int failed;        /* 0, or the negative errno of what ended it */
     char message[320];
     /* failed, but links are still open: peers are being told; nothing may end yet */
     bool fail_due;

@@ -196,7 +196,8 @@ static int set_cube_peer(struct br_context *context, const struct local *local, 
 static int bootstrap_progress(struct br_context *context, uint64_t until)
 {
     struct br_worker *w = context->worker;
-    struct timespec nap = {0, 50000};
+    /* with more ranks than cores each look takes the time of one that has something to do */
+    struct timespec nap = {0, context->settings.oversubscribed ? BR_MS : 50 * BR_US};
     uint64_t now = br_clock_now();
     int n = br_worker_poll(w, now) + br_worker_pump(w, now);
 

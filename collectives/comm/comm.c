@@ -368,12 +368,14 @@ static int init_meeting(struct br_context *context)
 static void comm_say_goodbye(struct br_context *context)
 {
     uint64_t deadline = br_clock_now() + LEAVE_TIMEOUT;
+    const struct timespec nap = {0, BR_MS};
     struct br_worker *w = context->worker;
 
     if (!w->failed)
         br_worker_leave(w);
     while (!w->failed && !br_worker_left(w) && br_clock_now() < deadline)
-        br_progress_once(context, br_clock_now());
+        if (!br_progress_once(context, br_clock_now()) && context->settings.oversubscribed)
+            nanosleep(&nap, NULL); /* the others need the core to say that they leave, too */
     /* copies for a peer that is gone, or that has not left and then receives the error */
     if (br_staging_busy(context->engine))
         br_worker_fail(w, EIO, "copies of a GPU for another rank do not end");
