@@ -26,6 +26,10 @@ struct Links {
 };
 Links *links = new Links;
 
+/* How many forks lie between the program's first process and this one: getpid() would be a system
+ * call, several times an operation. */
+int generation = 0;
+
 /*
  * Where the store has the job's id while its ranks join. A launcher may keep the store when it
  * starts ranks anew, as torchrun does: a rank that finds the id of an earlier job would wait for
@@ -135,7 +139,7 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
 }
 
 Link::Link(braid_comm *comm, int rank_of, int size_of)
-    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid())
+    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid()), generation_(generation)
 {
     epochs_.push_back(std::make_shared<std::atomic<long>>(0));
     sem_init(&ready_, 0, 0);
@@ -147,8 +151,7 @@ Link::~Link()
 }
 
 Link::Use::Use(const Link &link)
-    : link_(link), granted_(link.calls_.fetch_add(1) >= 0 && !link.left_.load() &&
-                            getpid() == link.pid_)
+    : link_(link), granted_(link.calls_.fetch_add(1) >= 0 && !link.left_.load() && link.is_mine())
 {
 }
 
@@ -157,9 +160,14 @@ Link::Use::~Use()
     link_.calls_.fetch_sub(1);
 }
 
+bool Link::is_mine() const
+{
+    return generation_ == generation;
+}
+
 void Link::check_process() const
 {
-    TORCH_CHECK(getpid() == pid_, "braid: this process group belongs to process ", pid_,
+    TORCH_CHECK(is_mine(), "braid: this process group belongs to process ", pid_,
                 ", of which this one is a fork(): it cannot be used here");
 }
 
@@ -193,7 +201,7 @@ void Link::hold()
 
 void Link::release()
 {
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(life_);
@@ -205,7 +213,7 @@ void Link::release()
 
 void Link::close()
 {
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(life_);
@@ -259,7 +267,7 @@ void Link::finalize()
     none(running_, 0);
     left_.store(true);
     none(calls_, 0);
-    none(running_, 0); /* of who was about to submit */
+    none(running_, 0);                      /* of who was about to submit */
     none(untold_, telling == this ? 1 : 0); /* a callback may have dropped the group */
     const int rc = braid_finalize(comm_);
     if (rc && rc != -ECANCELED && rc != -ECONNRESET)
@@ -297,6 +305,7 @@ void Link::close_all(std::chrono::milliseconds grace)
 
 void Link::forget_all()
 {
+    generation++;
     links = new Links; /* another thread of the parent's may have held the lock */
 }
 
@@ -363,7 +372,7 @@ void Link::give_back(void *memory, size_t bytes)
 {
     constexpr size_t KEPT = size_t{128} << 20;
 
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(blocks_lock_);

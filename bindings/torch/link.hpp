@@ -116,6 +116,7 @@ class Link : public std::enable_shared_from_this<Link>
     Link(braid_comm *comm, int rank, int size);
     using Time = std::chrono::steady_clock::time_point;
 
+    bool is_mine() const; /* in a child of fork() there are no threads, and no peers */
     void close_forced(Time end);
     void finalize();
     void *take(size_t bytes);
@@ -125,7 +126,8 @@ class Link : public std::enable_shared_from_this<Link>
     Operation *next(bool first);
 
     braid_comm *comm_;
-    const int pid_; /* the process that has joined: in a child of fork() there are no threads */
+    const int pid_; /* the process that has joined */
+    const int generation_;
     std::mutex life_;
     bool closed_ = false;
     std::atomic<bool> leaving_{false}; /* no more operations are taken */
