@@ -330,12 +330,11 @@ static void run(struct end *end, bool leads)
 static int serve(struct end *end, int pipe_fd)
 {
     struct br_device_config config;
-    struct br_address address;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a peer that polls must not outlive the one that leads */
     open_end(end, &config, end->options->peer, 1);
-    if (end->ops->device_address(end->device, &address) ||
-        write(pipe_fd, &address, sizeof address) != sizeof address)
+    if (write(pipe_fd, &end->device->address, sizeof end->device->address) !=
+        sizeof end->device->address)
         die("address");
     run(end, false);
     end->finished = true;

@@ -365,7 +365,7 @@ static void open_braid(struct end *end, const char *name, struct hello *ours)
                                        .segment_fd = -1};
     must(braid->ops->device_open(&braid->config, &braid->device), name);
     must(braid->ops->region_register(braid->device, &braid->region), "region");
-    must(braid->ops->device_address(braid->device, &ours->braid), "address");
+    ours->braid = braid->device->address;
 }
 
 static void connect_braid(struct end *end)

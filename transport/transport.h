@@ -30,7 +30,7 @@
 /* Bytes of a device's name, the final zero included. */
 #define BR_DEVICE_NAME 48
 
-/* Where a peer's device can be reached; published through the bootstrap store. */
+/* Where a device can be reached; published through the bootstrap store. */
 struct br_address {
     uint16_t bytes; /* that are used of data */
     uint8_t data[BR_ADDRESS_BYTES];
@@ -185,6 +185,7 @@ struct br_device {
     const struct br_device_config *config; /* As given to device_open(). */
     struct br_caps caps;
     char name[BR_DEVICE_NAME];
+    struct br_address address; /* What peers give to link_connect(). Set by device_open(). */
     int index; /* The device's number in the worker, which the caller sets after device_open(). */
     /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
@@ -248,9 +249,6 @@ struct br_transport_ops {
     int (*device_open)(const struct br_device_config *config, struct br_device **out);
     /* Closes all links that are open, as link_close() does, and frees the device. May block. */
     void (*device_close)(struct br_device *device);
-    /* Writes the address that peers give to link_connect() to *out. Returns 0 or a negative
-     * errno. */
-    int (*device_address)(struct br_device *device, struct br_address *out);
 
     /* Registers a region with this device and keeps its keys in region->keys. Returns 0 or a
      * negative errno with a message; that of -ENOMEM names the limit of locked memory. Not on the

@@ -268,7 +268,7 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     int accepted = contract_count(contract, b, BR_EVENT_ACCEPTED, NULL);
     struct br_address address;
 
-    assert_int_equal(contract->ops->device_address(contract->sides[b].device, &address), 0);
+    address = contract->sides[b].device->address;
     if (contract->ops->link_connect(contract->sides[a].device, &address, link_a))
         fail_msg("link_connect: %s", br_error_message());
     assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));

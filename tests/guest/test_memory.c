@@ -112,7 +112,7 @@ static int setup(void **state)
     for (int i = 0; i < 2; i++)
         if (open_device(i))
             fail_msg("%s", br_error_message());
-    assert_int_equal(ops->device_address(sides[1].device, &address), 0);
+    address = sides[1].device->address;
     if (ops->link_connect(sides[0].device, &address, &link))
         fail_msg("%s", br_error_message());
     while (!sides[0].link || !sides[1].link)

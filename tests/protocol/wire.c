@@ -125,13 +125,6 @@ static void device_close(struct br_device *device)
     wire_forget(wire);
 }
 
-static int device_address(struct br_device *device, struct br_address *out)
-{
-    (void)device;
-    memset(out, 0, sizeof *out);
-    return 0;
-}
-
 static struct wire_link *add_link(struct wire *wire)
 {
     struct wire_link *link = allocate(sizeof *link);
@@ -341,7 +334,6 @@ const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
     .device_close = device_close,
-    .device_address = device_address,
     .link_connect = link_connect,
     .link_close = link_close,
     .link_resent = link_resent,

@@ -124,8 +124,6 @@ int br_dgram_device_init(struct br_dgram_device *device, const struct br_dgram_i
 void br_dgram_device_close_links(struct br_dgram_device *device);
 /* Frees what br_dgram_device_init() has allocated. Allowed on a device that is all zero. */
 void br_dgram_device_destroy(struct br_dgram_device *device);
-/* device_address() of br_transport_ops. */
-int br_dgram_device_address(struct br_device *device, struct br_address *out);
 
 /* Begins a poll: makes the links that link_connect() has begun and whose peers can be reached, and
  * tells the links which peers have authenticated themselves. now: the time of the poll, ns. */

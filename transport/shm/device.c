@@ -115,6 +115,8 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
                        : br_error(ENOMEM, "no memory");
     if (!rc)
         rc = shm_device_open_sockets(device);
+    if (!rc)
+        rc = br_shm_address_make(device->socket_name, &device->base.address);
     if (rc) {
         shm_device_device_close(&device->base);
         return br_error_prefix(rc, NAME ": ");
@@ -122,11 +124,6 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
     device->check_now = true;
     *out = &device->base;
     return 0;
-}
-
-static int shm_device_device_address(struct br_device *base, struct br_address *out)
-{
-    return br_shm_address_make(((struct br_shm_device *)base)->socket_name, out);
 }
 
 static void shm_device_accept_links(struct br_shm_device *device)
@@ -281,7 +278,6 @@ const struct br_transport_ops br_shm_ops = {
     .probe = shm_device_probe,
     .device_open = shm_device_device_open,
     .device_close = shm_device_device_close,
-    .device_address = shm_device_device_address,
     .region_register = br_shm_region_register,
     .region_release = br_shm_region_release,
     .link_connect = br_shm_link_connect,

@@ -108,6 +108,7 @@ static int tcp_device_start(struct br_tcp_device *device, const struct br_interf
         epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
         return br_error(errno, "epoll: %s", strerror(errno));
     br_tcp_batch_init(&device->batch);
+    br_inet_pack(&device->address, &device->base.address);
     return 0;
 }
 
@@ -142,18 +143,11 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     return 0;
 }
 
-static int tcp_device_device_address(struct br_device *base, struct br_address *out)
-{
-    br_inet_pack(&((struct br_tcp_device *)base)->address, out);
-    return 0;
-}
-
 const struct br_transport_ops br_tcp_ops = {
     .name = "tcp",
     .probe = tcp_device_probe,
     .device_open = tcp_device_device_open,
     .device_close = tcp_device_device_close,
-    .device_address = tcp_device_device_address,
     .link_connect = br_tcp_link_connect,
     .link_close = br_tcp_link_close,
     .link_resent = br_tcp_link_resent,

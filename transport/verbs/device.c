@@ -382,6 +382,7 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
         verbs_device_device_close(&device->base);
         return rc;
     }
+    br_verbs_address(device, &device->base.address);
     device->base.ops = br_transport_get(br_verbs_ops.name);
     *out = &device->base;
     return 0;
@@ -404,7 +405,6 @@ const struct br_transport_ops br_verbs_ops = {
     .probe = br_verbs_probe,
     .device_open = verbs_device_device_open,
     .device_close = verbs_device_device_close,
-    .device_address = br_verbs_address,
     .region_register = verbs_device_region_register,
     .region_release = verbs_device_region_release,
     .gpu_check = br_verbs_gpu_check,

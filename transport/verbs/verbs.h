@@ -323,8 +323,8 @@ void br_verbs_accept(struct br_verbs_device *device);
 void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events);
 /* Ends the exchanges whose deadline has passed. */
 void br_verbs_exchange_timers(struct br_verbs_device *device);
-/* device_address() of br_transport_ops. */
-int br_verbs_address(struct br_device *device, struct br_address *out);
+/* Writes where peers reach the device, which listens, and how they connect. */
+void br_verbs_address(const struct br_verbs_device *device, struct br_address *out);
 
 /* Fills in the hello of a link, except for the GIDs. */
 void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello);

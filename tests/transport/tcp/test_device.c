@@ -25,7 +25,7 @@ static void link_connect__to_a_closed_port_names_both_ends(void **state)
     struct br_link *link;
 
     (void)state;
-    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    address = ends_b.device->address;
     ends_ops->device_close(ends_b.device);
     ends_b.device = NULL;
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
@@ -44,7 +44,7 @@ static void link_connect__bad_addresses(void **state)
 
     (void)state;
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EINVAL);
-    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    address = ends_b.device->address;
     address.data[0] = 6;
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EAFNOSUPPORT);
     address.data[0] = 77;
@@ -59,7 +59,7 @@ static void link_connect__all_links_in_use(void **state)
     (void)state;
     for (int i = 0; i < ENDS_LINKS; i++)
         ends_connect();
-    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    address = ends_b.device->address;
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), -EMFILE);
     ends_ops->link_close(ends_a.links[0]);
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);

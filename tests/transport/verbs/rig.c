@@ -122,7 +122,7 @@ void rig_begin(struct rig *rig)
 {
     struct br_address address;
 
-    assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
+    address = rig->b.device->base.address;
     if (rig_ops->link_connect(&rig->a.device->base, &address, &rig->a.link))
         fail_msg("link_connect: %s", br_error_message());
 }

@@ -67,14 +67,14 @@ static void dies(struct rig *rig, enum ibv_event_type type)
 
     assert_int_equal(error_after(rig, type, 1), -ENODEV);
     close_both(rig);
-    assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
+    address = rig->b.device->base.address;
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &link), 0);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENODEV);
     assert_says(link->message, "restart");
     rig_ops->link_close(link);
     /* Nobody comes in, either. */
-    assert_int_equal(rig_ops->device_address(&rig->a.device->base, &address), 0);
+    address = rig->a.device->base.address;
     assert_int_equal(rig_ops->link_connect(&rig->b.device->base, &address, &link), 0);
     rig_settle(rig);
     assert_int_not_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, 0);
@@ -125,7 +125,7 @@ static void port_goes(struct rig *rig, bool known)
     assert_int_equal(error_after(rig, IBV_EVENT_PORT_ERR, 1), -ENETDOWN);
     assert_non_null(strstr(rig->a.link->message, "port 1 is down"));
     close_both(rig);
-    assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
+    address = rig->b.device->base.address;
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &link), 0);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENETDOWN);
