@@ -60,16 +60,10 @@ static void no_rkey_release(struct br_device *device, struct br_slot *slot)
     (void)device, (void)slot;
 }
 
-static uint64_t no_link_resent(struct br_link *link)
+static struct br_link_facts no_link_query(struct br_link *link)
 {
     (void)link;
-    return 0;
-}
-
-static uint64_t no_link_min_rtt(struct br_link *link)
-{
-    (void)link;
-    return 0;
+    return (struct br_link_facts){0};
 }
 
 static int no_wait(struct br_device *device)
@@ -103,8 +97,7 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(gpu_check);
     DEFAULT(rkey_make);
     DEFAULT(rkey_release);
-    DEFAULT(link_resent);
-    DEFAULT(link_min_rtt);
+    DEFAULT(link_query);
     DEFAULT(wait);
     DEFAULT(wake);
     DEFAULT(map_release);

@@ -221,6 +221,13 @@ struct br_link {
     char peer_name[64]; /* The peer's address as text, for the log. */
 };
 
+/* What a back end knows of the path of a link; 0 is what it does not know. */
+struct br_link_facts {
+    uint64_t resent_packets; /* So far, by the back end or by the kernel. */
+    /* The least round trip in ns of a packet that has waited in no queue of this process. */
+    uint64_t min_rtt;
+};
+
 /* What a back end is like, for the choice of a back end and its devices. */
 struct br_transport_traits {
     /* It connects only ranks of one host, through shared memory, and has no devices to name. */
@@ -307,14 +314,8 @@ struct br_transport_ops {
      */
     void (*link_close)(struct br_link *link);
 
-    /* Returns how many packets of this link have been sent again so far, by the back end or by the
-     * kernel; 0 where that is not known. For counters: may make a system call. */
-    uint64_t (*link_resent)(struct br_link *link);
-
-    /* Returns the least round trip of a packet of this link in ns, as far as the back end knows it
-     * of a packet that has waited in no queue of this process; 0 where that is not known. May make
-     * a system call. */
-    uint64_t (*link_min_rtt)(struct br_link *link);
+    /* Returns what is known of the path of a link. Not on the data path: may make a system call. */
+    struct br_link_facts (*link_query)(struct br_link *link);
 
     /*
      * Takes frames[0..n) for sending, in this order. Returns how many it has taken, 0 when there is

@@ -422,24 +422,17 @@ int br_relay_poll(struct br_worker *w)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static uint64_t link_resent(struct br_link *link)
+static struct br_link_facts link_query(struct br_link *link)
 {
     (void)link;
-    return 0;
-}
-
-static uint64_t link_min_rtt(struct br_link *link)
-{
-    (void)link;
-    return 0;
+    return (struct br_link_facts){0};
 }
 
 static const struct br_transport_ops relay_ops = {
     .name = "relay",
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_resent = link_resent,
-    .link_min_rtt = link_min_rtt,
+    .link_query = link_query,
     .post = relay_link_post,
     .poll = relay_link_poll_,
     .message_release = message_release,

@@ -319,15 +319,9 @@ static void rkey_release(struct br_device *device, struct br_slot *slot)
     wire->keys--;
 }
 
-static uint64_t link_resent(struct br_link *link)
+static struct br_link_facts link_query(struct br_link *link)
 {
-    (void)link;
-    return 0;
-}
-
-static uint64_t link_min_rtt(struct br_link *link)
-{
-    return ((struct wire *)link->device)->min_rtt;
+    return (struct br_link_facts){.min_rtt = ((struct wire *)link->device)->min_rtt};
 }
 
 const struct br_transport_ops wire_ops = {
@@ -336,8 +330,7 @@ const struct br_transport_ops wire_ops = {
     .device_close = device_close,
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_resent = link_resent,
-    .link_min_rtt = link_min_rtt,
+    .link_query = link_query,
     .post = post,
     .poll = poll,
     .message_release = message_release,

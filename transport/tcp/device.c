@@ -124,8 +124,8 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     if (!device)
         return br_error(ENOMEM, "device %s: no memory", interface.name);
     device->base.config = config;
-    device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
-                                         .max_message = config->message_bytes};
+    device->base.caps =
+        (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD, .max_message = config->message_bytes};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
@@ -150,8 +150,7 @@ const struct br_transport_ops br_tcp_ops = {
     .device_close = tcp_device_device_close,
     .link_connect = br_tcp_link_connect,
     .link_close = br_tcp_link_close,
-    .link_resent = br_tcp_link_resent,
-    .link_min_rtt = br_tcp_link_min_rtt,
+    .link_query = br_tcp_link_query,
     .post = br_tcp_link_post,
     .poll = br_tcp_poll,
     .wait = br_tcp_wait,

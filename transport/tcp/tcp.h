@@ -63,8 +63,7 @@ int br_tcp_link_connect(struct br_device *device, const struct br_address *addre
 void br_tcp_link_close(struct br_link *link);
 int br_tcp_link_post(struct br_link *link, const struct br_frame *frames, int n);
 /* Counts TCP segments. */
-uint64_t br_tcp_link_resent(struct br_link *link);
-uint64_t br_tcp_link_min_rtt(struct br_link *link);
+struct br_link_facts br_tcp_link_query(struct br_link *link);
 void br_tcp_link_release(struct br_link *link, void *buffer);
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */

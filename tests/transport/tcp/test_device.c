@@ -66,13 +66,13 @@ static void link_connect__all_links_in_use(void **state)
 }
 
 /* Loopback answers a SYN within microseconds, and no case waits for a second. */
-static void link_min_rtt__from_the_handshake_on(void **state)
+static void link_query__round_trip_from_the_handshake_on(void **state)
 {
     struct br_link *link = ends_connect();
 
     (void)state;
-    assert_in_range(ends_ops->link_min_rtt(link), 1, BR_SEC);
-    assert_in_range(ends_ops->link_min_rtt(ends_b.links[0]), 1, BR_SEC);
+    assert_in_range(ends_ops->link_query(link).min_rtt, 1, BR_SEC);
+    assert_in_range(ends_ops->link_query(ends_b.links[0]).min_rtt, 1, BR_SEC);
 }
 
 static void device_open__names(void **state)
@@ -167,7 +167,7 @@ int main(void)
         TEST(link_connect__to_a_closed_port_names_both_ends),
         TEST(link_connect__bad_addresses),
         TEST(link_connect__all_links_in_use),
-        TEST(link_min_rtt__from_the_handshake_on),
+        TEST(link_query__round_trip_from_the_handshake_on),
         TEST(device_open__names),
         TEST(device_open__ipv6),
         TEST(device_open__patience),
