@@ -106,11 +106,10 @@ static void handle(struct end *end, const struct br_event *event)
 /* Until the back end has something; not for ever, as it may have timers. */
 static void sleep_for_events(struct end *end)
 {
-    struct pollfd fd = {.fd = end->ops->wait(end->device), .events = POLLIN};
+    struct pollfd fd = {.fd = end->ops->arm(end->device), .events = POLLIN};
 
     if (fd.fd >= 0 && poll(&fd, 1, 10) < 0 && errno != EINTR)
         die("poll");
-    end->ops->wake(end->device);
 }
 
 static void step(struct end *end)

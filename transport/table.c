@@ -66,15 +66,10 @@ static struct br_link_facts no_link_query(struct br_link *link)
     return (struct br_link_facts){0};
 }
 
-static int no_wait(struct br_device *device)
+static int no_arm(struct br_device *device)
 {
     (void)device;
     return -EOPNOTSUPP;
-}
-
-static void no_wake(struct br_device *device)
-{
-    (void)device;
 }
 
 static int no_map_release(struct br_device *device, uint64_t map_handle)
@@ -98,8 +93,7 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(rkey_make);
     DEFAULT(rkey_release);
     DEFAULT(link_query);
-    DEFAULT(wait);
-    DEFAULT(wake);
+    DEFAULT(arm);
     DEFAULT(map_release);
 #undef DEFAULT
 }

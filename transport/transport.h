@@ -330,12 +330,11 @@ struct br_transport_ops {
      * of a link, CLOSED. */
     int (*poll)(struct br_device *device, uint64_t now, struct br_event *events, int max);
 
-    /* Called before the worker sleeps. Returns a file descriptor that becomes readable when poll()
-     * has something to do, and which belongs to the device; -EAGAIN when poll() has something to do
-     * right now; or -EOPNOTSUPP when this device can only be polled. */
-    int (*wait)(struct br_device *device);
-    /* Called when the worker is awake again: undoes what wait() has set up. */
-    void (*wake)(struct br_device *device);
+    /* Called before the worker sleeps, any number of times. Returns a file descriptor that becomes
+     * readable when poll() has something to do, and which belongs to the device; -EAGAIN when
+     * poll() has something to do right now; or -EOPNOTSUPP when this device can only be polled. The
+     * next poll() finds out by itself that nobody sleeps any more. */
+    int (*arm)(struct br_device *device);
 
     /* Gives back the buffer of a MESSAGE event. */
     void (*message_release)(struct br_link *link, void *buffer);

@@ -22,8 +22,7 @@ static void transport_get__is_completed(void **state)
     assert_in_range(ops->probe(info, 4), 0, 4);
     assert_non_null(ops->region_register);
     assert_non_null(ops->region_release);
-    assert_non_null(ops->wait);
-    assert_non_null(ops->wake);
+    assert_non_null(ops->arm);
     assert_non_null(ops->map_release);
 }
 

@@ -318,7 +318,7 @@ static bool is_readable(int fd, int timeout_ms)
 
 /* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing
  * does. */
-static void wait__wakes_when_something_comes(void **state)
+static void arm__wakes_when_something_comes(void **state)
 {
     struct contract *contract = *state;
     struct br_device *device;
@@ -330,28 +330,26 @@ static void wait__wakes_when_something_comes(void **state)
     device = contract->sides[1].device;
     for (uint64_t i = 0; i < 20; i++) {
         contract_settle(contract);
-        fd = contract->ops->wait(device);
+        fd = contract->ops->arm(device);
         if (fd == -EOPNOTSUPP)
             return; /* it must be polled, and says so */
         for (int tries = 0; fd == -EAGAIN && tries < 100; tries++) {
             contract_step(contract);
-            fd = contract->ops->wait(device);
+            fd = contract->ops->arm(device);
         }
         assert_true(fd >= 0);
         assert_false(is_readable(fd, 0));
         contract_message(contract, a, NULL, 0, i);
         contract_step_side(contract, 0);
         assert_true(is_readable(fd, 20000));
-        contract->ops->wake(device);
         assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, (int)i + 1));
     }
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 20));
     contract_settle(contract);
-    contract_message(contract, a, NULL, 0, 99); /* comes before wait() is called */
+    contract_message(contract, a, NULL, 0, 99); /* comes before arm() is called */
     contract_step_side(contract, 0);
-    fd = contract->ops->wait(device);
+    fd = contract->ops->arm(device);
     assert_true(fd == -EAGAIN || is_readable(fd, 20000));
-    contract->ops->wake(device);
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 21));
 }
 
@@ -370,7 +368,7 @@ int main(void)
         CONTRACT_CASE(poll__one_event_at_a_time),
         CONTRACT_CASE(close__forgets_events_not_polled),
         CONTRACT_CASE(counters__count_frames_and_bytes),
-        CONTRACT_CASE(wait__wakes_when_something_comes),
+        CONTRACT_CASE(arm__wakes_when_something_comes),
     };
 
     return contract_main(cases, sizeof cases / sizeof *cases);

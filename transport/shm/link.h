@@ -44,9 +44,10 @@ struct br_shm_device {
     uint32_t n_connecting;
     uint64_t checked_at; /* when the sockets were last looked at */
     bool check_now;
-    struct br_pool maps;                                  /* struct br_shm_map */
-    struct br_list closed_maps;                           /* maps whose link is closed */
-    uint32_t n_data;                                      /* DATA events of this poll */
+    bool armed;                 /* since the latest poll(); then check_now is set, too */
+    struct br_pool maps;        /* struct br_shm_map */
+    struct br_list closed_maps; /* maps whose link is closed */
+    uint32_t n_data;            /* DATA events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool logged_full;                                     /* each downgrade is logged once */
 };

@@ -153,6 +153,6 @@ const struct br_transport_ops br_tcp_ops = {
     .link_query = br_tcp_link_query,
     .post = br_tcp_link_post,
     .poll = br_tcp_poll,
-    .wait = br_tcp_wait,
+    .arm = br_tcp_arm,
     .message_release = br_tcp_link_release,
 };

@@ -74,6 +74,6 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);
 
 /* poll.c: functions of br_transport_ops. */
 int br_tcp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
-int br_tcp_wait(struct br_device *device);
+int br_tcp_arm(struct br_device *device);
 
 #endif

@@ -236,7 +236,6 @@ const struct br_transport_ops br_udp_ops = {
     .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_udp_poll,
-    .wait = br_udp_wait,
-    .wake = br_udp_wake,
+    .arm = br_udp_arm,
     .message_release = br_dgram_member_release,
 };

@@ -414,7 +414,6 @@ const struct br_transport_ops br_verbs_ops = {
     .link_close = br_verbs_link_close,
     .post = br_verbs_post,
     .poll = br_verbs_poll,
-    .wait = br_verbs_wait,
-    .wake = br_verbs_wake,
+    .arm = br_verbs_arm,
     .message_release = br_verbs_message_release,
 };

@@ -465,7 +465,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     return report.n;
 }
 
-int br_verbs_wait(struct br_device *base)
+int br_verbs_arm(struct br_device *base)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     int rc;
@@ -486,11 +486,6 @@ int br_verbs_wait(struct br_device *base)
     }
     /* What came before the notification was asked for does not notify. */
     return take_completions(device, &(struct report){.n = 0}) ? -EAGAIN : device->epoll_fd;
-}
-
-void br_verbs_wake(struct br_device *base)
-{
-    ((struct br_verbs_device *)base)->check_events = true;
 }
 
 void br_verbs_message_release(struct br_link *base, void *handle)

@@ -175,36 +175,34 @@ static void accept__garbage_instead_of_hello(void **state)
     close(fd);
 }
 
-static void wait__wakes_for_a_message(void **state)
+static void arm__wakes_for_a_message(void **state)
 {
     struct pair *pair = *state;
     struct pollfd p;
 
     settle(&pair->a, &pair->b);
-    p = (struct pollfd){.fd = ops->wait(pair->b.device), .events = POLLIN};
+    p = (struct pollfd){.fd = ops->arm(pair->b.device), .events = POLLIN};
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 0), 0);
     post_message(&pair->a, NULL, "hello", 5, 1);
     assert_int_equal(poll(&p, 1, 20000), 1);
-    ops->wake(pair->b.device);
     (void)await(&pair->b, NULL, BR_EVENT_MESSAGE);
     settle(&pair->a, &pair->b);
-    assert_int_equal(ops->wait(pair->b.device), p.fd); /* nothing left to do */
+    assert_int_equal(ops->arm(pair->b.device), p.fd); /* nothing left to do */
     assert_int_equal(poll(&p, 1, 0), 0);
-    ops->wake(pair->b.device);
 }
 
-static void wait__not_with_something_to_do(void **state)
+static void arm__not_with_something_to_do(void **state)
 {
     struct pair *pair = *state;
 
     settle(&pair->a, &pair->b);
     post_message(&pair->a, NULL, "hello", 5, 1);
-    assert_int_equal(ops->wait(pair->b.device), -EAGAIN);
-    assert_int_equal(ops->wait(pair->a.device), -EAGAIN); /* its SENT is due */
+    assert_int_equal(ops->arm(pair->b.device), -EAGAIN);
+    assert_int_equal(ops->arm(pair->a.device), -EAGAIN); /* its SENT is due */
 }
 
-static void wait__starved_sender_wakes_for_a_released_buffer(void **state)
+static void arm__starved_sender_wakes_for_a_released_buffer(void **state)
 {
     struct pair *pair = *state;
     struct br_frame frame = {.kind = BR_FRAME_MESSAGE};
@@ -214,12 +212,11 @@ static void wait__starved_sender_wakes_for_a_released_buffer(void **state)
         continue;
     settle(&pair->a, &pair->b);
     assert_int_equal(count_events(&pair->b, BR_EVENT_MESSAGE), 16);
-    p = (struct pollfd){.fd = ops->wait(pair->a.device), .events = POLLIN};
+    p = (struct pollfd){.fd = ops->arm(pair->a.device), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
     ops->message_release(pair->b.link, await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
     end_poll(&pair->b);
     assert_int_equal(poll(&p, 1, 20000), 1);
-    ops->wake(pair->a.device);
     end_poll(&pair->a);
     assert_int_equal(ops->post(pair->a.link, &frame, 1), 1);
 }
@@ -237,9 +234,9 @@ int main(void)
         PAIR(accept__too_many),
         PAIR(accept__silent_peer_is_dropped),
         PAIR(accept__garbage_instead_of_hello),
-        PAIR(wait__wakes_for_a_message),
-        PAIR(wait__not_with_something_to_do),
-        PAIR(wait__starved_sender_wakes_for_a_released_buffer),
+        PAIR(arm__wakes_for_a_message),
+        PAIR(arm__not_with_something_to_do),
+        PAIR(arm__starved_sender_wakes_for_a_released_buffer),
     };
 
     ops = br_transport_get("shm");

@@ -81,7 +81,7 @@ static void dies(struct rig *rig, enum ibv_event_type type)
     rig_ops->link_close(link);
     assert_int_equal(rig_count(&rig->a, BR_EVENT_ACCEPTED), 0);
     /* And who waits for it sleeps. */
-    assert_int_equal(rig_ops->wait(&rig->a.device->base), rig->a.device->epoll_fd);
+    assert_int_equal(rig_ops->arm(&rig->a.device->base), rig->a.device->epoll_fd);
     rig_close(&rig->a);
     assert_int_equal(rig_open(&rig->a), 0);
     rig_connect(rig);
@@ -109,7 +109,7 @@ static void events__cannot_be_read(void **state)
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENODEV);
     close_both(rig);
-    fd = (struct pollfd){.fd = rig_ops->wait(&rig->a.device->base), .events = POLLIN};
+    fd = (struct pollfd){.fd = rig_ops->arm(&rig->a.device->base), .events = POLLIN};
     assert_int_equal(poll(&fd, 1, 0), 0);
 }
 
