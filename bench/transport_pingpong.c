@@ -90,7 +90,7 @@ static void handle(struct end *end, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         memcpy(end->last, event->inline_, sizeof end->last);
         end->messages++;
-        end->ops->message_release(event->link, event->buffer);
+        end->ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_CLOSED:
         if (!end->finished) {

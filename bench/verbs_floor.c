@@ -303,7 +303,7 @@ static void handle(struct braid *braid, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         memcpy(&braid->theirs, event->inline_, sizeof braid->theirs);
         braid->messages++;
-        braid->ops->message_release(event->link, event->buffer);
+        braid->ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_CLOSED:
         errno = 0;

@@ -298,7 +298,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
     }
     if (!rail) { /* lost in this batch */
         if (event->kind == BR_EVENT_DATA && event->mapped)
-            link->device->ops->map_release(link->device, event->map_handle);
+            link->device->ops->release(link->device, NULL, event->buffer);
         return;
     }
     if (br_connect_owns(w, link)) {

@@ -72,13 +72,7 @@ static int no_arm(struct br_device *device)
     return -EOPNOTSUPP;
 }
 
-static int no_map_release(struct br_device *device, uint64_t map_handle)
-{
-    (void)device, (void)map_handle;
-    return br_error(EOPNOTSUPP, "this back end makes no maps");
-}
-
-/* device_close, link_connect, link_close, post, poll and message_release have no
+/* device_close, link_connect, link_close, post, poll and release have no
  * sensible default: a back end that opens devices has them (the contract suite checks). */
 static void transport_table_complete(struct br_transport_ops *ops)
 {
@@ -94,7 +88,6 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(rkey_release);
     DEFAULT(link_query);
     DEFAULT(arm);
-    DEFAULT(map_release);
 #undef DEFAULT
 }
 

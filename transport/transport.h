@@ -129,7 +129,7 @@ enum br_event_kind {
     /* The payload of the frame that was posted with `cookie` is not needed any more. */
     BR_EVENT_SENT,
     /* A message has arrived: inline_, payload and length. They are valid until the caller gives
-     * `buffer` back by message_release(). */
+     * `buffer` back by release(). */
     BR_EVENT_MESSAGE,
     /* `length` bytes at `offset` of `slot` have arrived, or can be read at `mapped`. Also reported
      * for a frame that nobody expected any more, whose bytes were dropped: then `stale` is set or
@@ -148,15 +148,14 @@ struct br_event {
      * been checked; a slot with this number may have come into use since. */
     bool stale;
     uint32_t length; /* MESSAGE: bytes of payload. DATA: bytes that have arrived. */
-    /* MESSAGE and DATA: BR_FRAME_INLINE bytes from the header. Valid until message_release() for a
+    /* MESSAGE and DATA: BR_FRAME_INLINE bytes from the header. Valid until release() for a
      * MESSAGE, until the next poll() for DATA. */
     const uint8_t *inline_;
     const uint8_t *payload; /* MESSAGE: the payload. */
-    void *buffer;           /* MESSAGE: what to give to message_release(); every MESSAGE has one. */
-    /* DATA: NULL, or the bytes were not copied and the caller reads them here until
-     * map_release(). */
+    /* DATA: NULL, or the bytes were not copied and the caller reads them here until release(). */
     const uint8_t *mapped;
-    uint64_t map_handle; /* DATA with `mapped`: what to give to map_release(). */
+    /* What to give to release(). Of every MESSAGE, and of DATA with `mapped`. */
+    void *buffer;
 };
 
 /* Registered memory; there is one region for each range of memory in a process. The caller of
@@ -310,7 +309,7 @@ struct br_transport_ops {
      * returns, no byte is written to any slot through the link, and none of its events is reported
      * any more, SENT included (doc/design/back_ends.md, note 5). Frames under way may be lost, also
      * those with a SENT event unless caps.sent_means_arrived; so the protocol takes leave of its
-     * peer first. Mappings that came over the link stay readable until map_release().
+     * peer first. Mappings that came over the link stay readable until release().
      */
     void (*link_close)(struct br_link *link);
 
@@ -336,16 +335,15 @@ struct br_transport_ops {
      * next poll() finds out by itself that nobody sleeps any more. */
     int (*arm)(struct br_device *device);
 
-    /* Gives back the buffer of a MESSAGE event. */
-    void (*message_release)(struct br_link *link, void *buffer);
     /*
-     * Says that the mapping of one DATA event is not read any more, so that the sender gets its
-     * SENT event. May be called after the link has been closed, but not after device_close().
-     * Returns 0; or -ECONNRESET with a message when either side has closed the link meanwhile: then
-     * the sender may have changed the bytes while they were read, and what was computed from them
-     * must not be used.
+     * Gives back br_event.buffer of one event of the device.
+     *
+     * link: that of a MESSAGE, which must be open; returns 0. NULL for a mapping, which may outlive
+     * its link: the sender gets its SENT event. Returns 0; or -ECONNRESET with a message when
+     * either side has closed the link meanwhile: then the sender may have changed the bytes while
+     * they were read, and what was computed from them must not be used.
      */
-    int (*map_release)(struct br_device *device, uint64_t map_handle);
+    int (*release)(struct br_device *device, struct br_link *link, void *buffer);
 };
 
 /*

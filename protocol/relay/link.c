@@ -380,9 +380,11 @@ void br_relay_deliver(struct br_relay *relay, const struct br_message_relay *hea
         relay_link_unreachable(relay, link, header);
 }
 
-static void message_release(struct br_link *base, void *buffer)
+static int relay_link_release(struct br_device *device, struct br_link *base, void *buffer)
 {
+    (void)device;
     br_pool_put(&((struct br_relay_link *)base)->buffers, buffer);
+    return 0;
 }
 
 static int relay_link_poll_(struct br_device *device, uint64_t now, struct br_event *events,
@@ -435,7 +437,7 @@ static const struct br_transport_ops relay_ops = {
     .link_query = link_query,
     .post = relay_link_post,
     .poll = relay_link_poll_,
-    .message_release = message_release,
+    .release = relay_link_release,
 };
 
 /* An inner message of the eager size fits, and a granule of the largest slice, so that no frame is

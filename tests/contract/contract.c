@@ -171,7 +171,7 @@ int contract_step_side(struct contract *contract, int side)
             continue;
         assert_non_null(events[i].buffer);
         if (!at->hold)
-            contract->ops->message_release(events[i].link, events[i].buffer);
+            contract->ops->release(events[i].link->device, events[i].link, events[i].buffer);
     }
     return n;
 }

@@ -185,7 +185,7 @@ static void echo_process(struct contract *contract, int address_to)
                 continue;
             echo.inline_ = events[i].inline_;
             contract->ops->post(events[i].link, &echo, 1);
-            contract->ops->message_release(events[i].link, events[i].buffer);
+            contract->ops->release(events[i].link->device, events[i].link, events[i].buffer);
         }
         if (!n)
             usleep(100);

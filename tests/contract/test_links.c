@@ -18,12 +18,11 @@ static void transport_get__is_completed(void **state)
     assert_non_null(ops->link_close);
     assert_non_null(ops->post);
     assert_non_null(ops->poll);
-    assert_non_null(ops->message_release);
+    assert_non_null(ops->release);
     assert_in_range(ops->probe(info, 4), 0, 4);
     assert_non_null(ops->region_register);
     assert_non_null(ops->region_release);
     assert_non_null(ops->arm);
-    assert_non_null(ops->map_release);
 }
 
 static void device_open__fills_the_device(void **state)

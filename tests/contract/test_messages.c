@@ -99,7 +99,7 @@ static void message__buffers_stay_until_released(void **state)
 
         assert_true(contract_is_filled(event->payload, 1000, (uint64_t)i));
         assert_true(contract_is_filled(event->inline_, BR_FRAME_INLINE, ~(uint64_t)i));
-        contract->ops->message_release(b, event->buffer);
+        contract->ops->release(b->device, b, event->buffer);
     }
     contract->sides[1].hold = false;
     contract_message(contract, a, payload[0], 1000, 99);
@@ -155,7 +155,7 @@ static void message__more_than_buffers(void **state)
         record = contract_event(contract, 1, BR_EVENT_MESSAGE, b, i);
         assert_int_equal(record->event.length, 1000);
         assert_true(contract_is_filled(record->payload, 1000, (uint64_t)i));
-        contract->ops->message_release(b, record->event.buffer);
+        contract->ops->release(b->device, b, record->event.buffer);
         posted += post_what_fits(contract, a, frames + posted, 12 - posted);
     }
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 12));

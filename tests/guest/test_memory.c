@@ -56,7 +56,7 @@ static void handle(struct side *side, const struct br_event *event)
         side->sent++;
         break;
     case BR_EVENT_MESSAGE:
-        ops->message_release(event->link, event->buffer);
+        ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_DATA:
         slot = br_slot_find(&side->slots, event->slot);

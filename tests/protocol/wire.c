@@ -267,9 +267,8 @@ static int poll(struct br_device *device, uint64_t now, struct br_event *events,
     return n;
 }
 
-static void message_release(struct br_link *base, void *handle)
+static void release_message(struct wire_link *link, void *handle)
 {
-    struct wire_link *link = (struct wire_link *)base;
     struct buffer *buffer = NULL;
 
     br_list_for_each (node, &link->buffers)
@@ -283,11 +282,15 @@ static void message_release(struct br_link *base, void *handle)
     wire_of(link)->buffers--;
 }
 
-static int map_release(struct br_device *device, uint64_t handle)
+static int release(struct br_device *device, struct br_link *link, void *buffer)
 {
     struct wire *wire = (struct wire *)device;
 
-    (void)handle;
+    if (link) {
+        wire_check(link->device == device, "a buffer was given back to another device");
+        release_message((struct wire_link *)link, buffer);
+        return 0;
+    }
     wire_check(wire->maps > 0, "a mapping was given back twice");
     wire->maps--;
     return 0;
@@ -333,8 +336,7 @@ const struct br_transport_ops wire_ops = {
     .link_query = link_query,
     .post = post,
     .poll = poll,
-    .message_release = message_release,
-    .map_release = map_release,
+    .release = release,
     .rkey_make = rkey_make,
     .rkey_release = rkey_release,
 };

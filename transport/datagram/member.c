@@ -191,10 +191,12 @@ struct br_link_facts br_dgram_member_query(struct br_link *base)
     return (struct br_link_facts){.resent_packets = stats.resent_packets};
 }
 
-void br_dgram_member_release(struct br_link *base, void *buffer)
+int br_dgram_member_release(struct br_device *device, struct br_link *base, void *buffer)
 {
     struct br_dgram_member *member = (struct br_dgram_member *)base;
 
+    (void)device;
     br_dgram_link_release(member->dgram, buffer);
     member->dirty = true;
+    return 0;
 }

@@ -305,5 +305,5 @@ const struct br_transport_ops br_dpdk_ops = {
     .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_dpdk_poll,
-    .message_release = br_dgram_member_release,
+    .release = br_dgram_member_release,
 };

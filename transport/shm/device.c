@@ -284,6 +284,5 @@ const struct br_transport_ops br_shm_ops = {
     .post = br_shm_post,
     .poll = poll_device,
     .arm = shm_device_arm,
-    .message_release = br_shm_message_release,
-    .map_release = br_shm_map_release,
+    .release = br_shm_release,
 };

@@ -185,8 +185,7 @@ bool br_shm_send_pending(const struct br_shm_link *link);
 /* receive.c. */
 int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int max);
 bool br_shm_receive_pending(const struct br_shm_link *link);
-void br_shm_message_release(struct br_link *link, void *buffer);
-int br_shm_map_release(struct br_device *device, uint64_t map_handle);
+int br_shm_release(struct br_device *device, struct br_link *link, void *buffer);
 
 /* receive_data.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes
  * what it moved off *window. */

@@ -96,8 +96,8 @@ static void sim_device_device_close(struct br_device *base)
     while (!br_list_empty(&device->links))
         br_sim_link_close(&br_container_of(device->links.next, struct br_sim_link, node)->base);
     while (!br_list_empty(&device->maps))
-        (void)br_sim_map_release(
-            base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
+        (void)br_sim_release(base, NULL,
+                             br_container_of(device->maps.next, struct br_sim_map, node));
     free_reported(device);
     br_sim_rkeys_close(device);
     br_list_remove(&device->node);
@@ -220,6 +220,5 @@ const struct br_transport_ops br_sim_ops = {
     .link_close = br_sim_link_close,
     .post = sim_device_post,
     .poll = sim_device_poll_,
-    .message_release = br_sim_message_release,
-    .map_release = br_sim_map_release,
+    .release = br_sim_release,
 };

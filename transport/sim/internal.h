@@ -244,7 +244,6 @@ int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame
 
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);
-void br_sim_message_release(struct br_link *base, void *buffer);
-int br_sim_map_release(struct br_device *base, uint64_t map_handle);
+int br_sim_release(struct br_device *base, struct br_link *link, void *buffer);
 
 #endif

@@ -154,5 +154,5 @@ const struct br_transport_ops br_tcp_ops = {
     .post = br_tcp_link_post,
     .poll = br_tcp_poll,
     .arm = br_tcp_arm,
-    .message_release = br_tcp_link_release,
+    .release = br_tcp_link_release,
 };

@@ -193,10 +193,12 @@ struct br_link_facts br_tcp_link_query(struct br_link *base)
                                   .min_rtt = info.tcpi_min_rtt * BR_US};
 }
 
-void br_tcp_link_release(struct br_link *base, void *buffer)
+int br_tcp_link_release(struct br_device *device, struct br_link *base, void *buffer)
 {
     struct br_tcp_link *link = (struct br_tcp_link *)base;
 
+    (void)device;
     br_stream_rx_release(&link->rx, buffer);
     link->starved = false;
+    return 0;
 }

@@ -64,7 +64,7 @@ void br_tcp_link_close(struct br_link *link);
 int br_tcp_link_post(struct br_link *link, const struct br_frame *frames, int n);
 /* Counts TCP segments. */
 struct br_link_facts br_tcp_link_query(struct br_link *link);
-void br_tcp_link_release(struct br_link *link, void *buffer);
+int br_tcp_link_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */
 struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again);

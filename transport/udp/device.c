@@ -237,5 +237,5 @@ const struct br_transport_ops br_udp_ops = {
     .post = br_dgram_member_post,
     .poll = br_udp_poll,
     .arm = br_udp_arm,
-    .message_release = br_dgram_member_release,
+    .release = br_dgram_member_release,
 };

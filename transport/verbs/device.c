@@ -415,5 +415,5 @@ const struct br_transport_ops br_verbs_ops = {
     .post = br_verbs_post,
     .poll = br_verbs_poll,
     .arm = br_verbs_arm,
-    .message_release = br_verbs_message_release,
+    .release = br_verbs_release,
 };

@@ -370,9 +370,9 @@ void br_verbs_send_open(struct br_verbs_link *link);
 int br_verbs_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
 /* Takes all completions from the queue to their links. */
 void br_verbs_drain(struct br_verbs_device *device);
-/* arm() and message_release() of br_transport_ops. */
+/* arm() and release() of br_transport_ops. */
 int br_verbs_arm(struct br_device *device);
-void br_verbs_message_release(struct br_link *link, void *buffer);
+int br_verbs_release(struct br_device *device, struct br_link *link, void *buffer);
 
 /* events.c. Takes all asynchronous events of the device. */
 void br_verbs_events(struct br_verbs_device *device);

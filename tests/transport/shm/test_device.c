@@ -214,7 +214,8 @@ static void arm__starved_sender_wakes_for_a_released_buffer(void **state)
     assert_int_equal(count_events(&pair->b, BR_EVENT_MESSAGE), 16);
     p = (struct pollfd){.fd = ops->arm(pair->a.device), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
-    ops->message_release(pair->b.link, await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
+    ops->release(pair->b.link->device, pair->b.link,
+                 await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
     end_poll(&pair->b);
     assert_int_equal(poll(&p, 1, 20000), 1);
     end_poll(&pair->a);

@@ -74,7 +74,7 @@ static void handle(struct end *end, const struct br_event *event)
         end->n_messages++;
         end->last_message = *event;
         if (!end->hold)
-            ends_ops->message_release(event->link, event->buffer);
+            ends_ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_DATA:
         end->n_data_frames++;

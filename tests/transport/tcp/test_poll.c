@@ -257,7 +257,7 @@ static void arm__does_not_spin_on_a_link_that_has_no_message_buffer(void **state
     ends_until(&ends_b.n_messages, 5); /* four credits, and the one that a cheating peer gets */
     fd = fall_asleep(&ends_b);
     assert_false(readable(fd, 10));
-    ends_ops->message_release(ends_b.links[0], first);
+    ends_ops->release(ends_b.links[0]->device, ends_b.links[0], first);
     assert_int_equal(ends_ops->arm(ends_b.device), -EAGAIN);
     ends_until(&ends_b.n_messages, 6);
 }

@@ -99,7 +99,7 @@ void rig_poll(struct rig *rig, struct rig_end *end)
         if (event->kind == BR_EVENT_ACCEPTED && !end->link)
             end->link = event->link;
         if (event->kind == BR_EVENT_MESSAGE && !end->hold)
-            rig_ops->message_release(event->link, event->buffer);
+            rig_ops->release(event->link->device, event->link, event->buffer);
     }
     end->n_events += n;
     assert_true(end->n_events < RIG_EVENTS);
