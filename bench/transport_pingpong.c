@@ -293,7 +293,7 @@ static void close_end(struct end *end)
     if (end->link)
         end->ops->link_close(end->link);
     if (end->device->caps.needs_rkey)
-        end->ops->rkey_release(end->device, end->slot);
+        end->ops->rkey(end->device, end->slot, NULL);
     end->ops->region_release(end->device, &end->region);
     end->ops->device_close(end->device);
 }
@@ -306,7 +306,7 @@ static void exchange_rkeys(struct end *end)
     end->slot = br_slot_get(&end->slots, end->memory, end->options->area, end->options->bytes);
     end->slot->region = &end->region;
     ours = (struct place){.number = br_slot_number(&end->slots, end->slot)};
-    if (end->device->caps.needs_rkey && end->ops->rkey_make(end->device, end->slot, ours.token))
+    if (end->device->caps.needs_rkey && end->ops->rkey(end->device, end->slot, ours.token))
         die("place");
     say(end, &ours, sizeof ours);
     await(end, &end->messages, 1);

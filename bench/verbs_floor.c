@@ -383,7 +383,7 @@ static void connect_braid(struct end *end)
     braid->slot = br_slot_get(&braid->slots, braid->region.base, end->bytes, end->bytes);
     braid->slot->region = &braid->region;
     ours = (struct place){.number = br_slot_number(&braid->slots, braid->slot)};
-    must(braid->ops->rkey_make(braid->device, braid->slot, ours.token), "place");
+    must(braid->ops->rkey(braid->device, braid->slot, ours.token), "place");
     memcpy(words, &ours, sizeof ours);
     post_braid(braid, &frame);
     while (!braid->messages)
@@ -393,7 +393,7 @@ static void connect_braid(struct end *end)
 static void close_braid(struct braid *braid)
 {
     braid->ops->link_close(braid->link);
-    braid->ops->rkey_release(braid->device, braid->slot);
+    braid->ops->rkey(braid->device, braid->slot, NULL);
     braid->ops->region_release(braid->device, &braid->region);
     braid->ops->device_close(braid->device);
 }

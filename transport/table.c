@@ -48,16 +48,10 @@ static int no_gpu_check(const struct br_device_config *config, struct br_region 
     return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
 }
 
-static int no_rkey_make(struct br_device *device, struct br_slot *slot,
-                        uint8_t token[BR_RKEY_BYTES])
+static int no_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
     return br_error(EOPNOTSUPP, "this back end makes no remote keys");
-}
-
-static void no_rkey_release(struct br_device *device, struct br_slot *slot)
-{
-    (void)device, (void)slot;
 }
 
 static struct br_link_facts no_link_query(struct br_link *link)
@@ -84,8 +78,7 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(region_register);
     DEFAULT(region_release);
     DEFAULT(gpu_check);
-    DEFAULT(rkey_make);
-    DEFAULT(rkey_release);
+    DEFAULT(rkey);
     DEFAULT(link_query);
     DEFAULT(arm);
 #undef DEFAULT

@@ -280,24 +280,24 @@ struct br_transport_ops {
                      size_t to, size_t bytes);
 
     /*
-     * For devices with caps.needs_rkey: makes the remote key of a slot, by which the sender's
-     * device writes to the slot's memory.
+     * For devices with caps.needs_rkey: makes or ends the remote key of a slot, by which the
+     * sender's device writes to the slot's memory.
      *
-     * Called before the slot's number is sent to the peer, and at most once until rkey_release().
-     * slot->base, length and region say which memory. When it lies in no region, it may be any
-     * memory of the user's: the back end registers it, or receives into buffers of its own and
-     * copies from there to slot->base before it reports DATA.
+     * token not NULL: makes it. Called before the slot's number is sent to the peer, and once until
+     * the key is ended. slot->base, length and region say which memory. When it lies in no region,
+     * it may be any memory of the user's: the back end registers it, or receives into buffers of
+     * its own and copies from there to slot->base before it reports DATA.
      *
      * On the data path: makes no system call in the steady state. Writes BR_RKEY_BYTES to `token`
      * and returns 0; or returns a negative errno with a message, and the frames of this transfer go
      * over other rails; the communicator fails when there are none. So it must not fail because a
      * pool is empty for a moment: the transfers that would give memory back may wait for this one.
+     *
+     * token NULL: makes the key of the slot's present number invalid, and returns 0. Called once
+     * for each key, while slot->base and slot->region are still what they were, and before
+     * region_release(). device_close() ends the keys that are left.
      */
-    int (*rkey_make)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
-    /* Makes the remote key of the slot's present number invalid. Called once for each key, while
-     * slot->base and slot->region are still what they were, and before region_release().
-     * device_close() releases the keys that are left. */
-    void (*rkey_release)(struct br_device *device, struct br_slot *slot);
+    int (*rkey)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 
     /* Starts to connect to a peer's device. Returns 0, and *out belongs to the caller at once; a
      * CONNECTED or CLOSED event follows. Or returns a negative errno with a message; -EMFILE when

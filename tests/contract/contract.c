@@ -351,7 +351,7 @@ void contract_place(struct contract *contract, int side, struct br_slot *slot)
 
     if (!device->caps.needs_rkey)
         return;
-    if (contract->ops->rkey_make(device, slot, slot->rkeys[device->index]))
+    if (contract->ops->rkey(device, slot, slot->rkeys[device->index]))
         fail_msg("place_token: %s", br_error_message());
     slot->arrived_direct = (uint8_t)(1u << device->index);
 }
@@ -359,7 +359,7 @@ void contract_place(struct contract *contract, int side, struct br_slot *slot)
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot)
 {
     if (slot->arrived_direct)
-        contract->ops->rkey_release(contract->sides[side].device, slot);
+        contract->ops->rkey(contract->sides[side].device, slot, NULL);
     slot->arrived_direct = 0;
 }
 

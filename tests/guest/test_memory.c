@@ -179,14 +179,14 @@ static void transfer(const uint8_t *from, struct br_region *from_region, uint8_t
 
     assert_non_null(slot);
     slot->region = to_region;
-    if (ops->rkey_make(sides[1].device, slot, token))
+    if (ops->rkey(sides[1].device, slot, token))
         fail_msg("%s", br_error_message());
     sides[0].sent = 0;
     sides[1].complete = false;
     send_slices(from, from_region, br_slot_number(&sides[1].slots, slot), token, since);
     while (sides[0].sent < (int)(BYTES / SLICE) || !sides[1].complete)
         step(since);
-    ops->rkey_release(sides[1].device, slot);
+    ops->rkey(sides[1].device, slot, NULL);
     br_slot_put(&sides[1].slots, slot);
     assert_memory_equal(from, to, BYTES);
 }

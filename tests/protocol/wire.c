@@ -311,7 +311,7 @@ static int rkey_make(struct br_device *device, struct br_slot *slot, uint8_t out
     return 0;
 }
 
-static void rkey_release(struct br_device *device, struct br_slot *slot)
+static void rkey_end(struct br_device *device, struct br_slot *slot)
 {
     struct wire *wire = (struct wire *)device;
     struct wire_rkey key;
@@ -320,6 +320,14 @@ static void rkey_release(struct br_device *device, struct br_slot *slot)
     wire_check(wire->keys > 0 && key.slot == br_slot_number(device->config->slots, slot),
                "a key was given back twice, or late");
     wire->keys--;
+}
+
+static int rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+{
+    if (token)
+        return rkey_make(device, slot, token);
+    rkey_end(device, slot);
+    return 0;
 }
 
 static struct br_link_facts link_query(struct br_link *link)
@@ -337,8 +345,7 @@ const struct br_transport_ops wire_ops = {
     .post = post,
     .poll = poll,
     .release = release,
-    .rkey_make = rkey_make,
-    .rkey_release = rkey_release,
+    .rkey = rkey,
 };
 
 /* ---- what the test does ---------------------------------------------------------------------- */

@@ -379,10 +379,8 @@ void br_verbs_events(struct br_verbs_device *device);
 /* Marks the device as failed: its links fail, and new ones are refused. why: the reason, copied. */
 void br_verbs_device_fail(struct br_verbs_device *device, const char *why);
 
-/* rkey.c. rkey_make() and rkey_release() of br_transport_ops. */
-int br_verbs_rkey_make(struct br_device *device, struct br_slot *slot,
-                       uint8_t token[BR_RKEY_BYTES]);
-void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
+/* rkey.c. rkey() of br_transport_ops. */
+int br_verbs_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 
 /* device.c. Reads the GID table of the port and chooses from it. */
 int br_verbs_choose_gids(struct br_verbs_device *device);

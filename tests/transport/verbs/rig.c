@@ -195,14 +195,14 @@ struct br_slot *rig_slot(struct rig *rig, bool registered)
         add_region(&rig->b, &rig->to_region, rig->to);
         slot->region = &rig->to_region;
     }
-    if (rig_ops->rkey_make(&rig->b.device->base, slot, slot->rkeys[0]))
+    if (rig_ops->rkey(&rig->b.device->base, slot, slot->rkeys[0]))
         fail_msg("place_token: %s", br_error_message());
     return slot;
 }
 
 void rig_slot_put(struct rig *rig, struct br_slot *slot)
 {
-    rig_ops->rkey_release(&rig->b.device->base, slot);
+    rig_ops->rkey(&rig->b.device->base, slot, NULL);
     if (slot->region) {
         rig_ops->region_release(&rig->b.device->base, &rig->to_region);
         rig_ops->region_release(&rig->a.device->base, &rig->from_region);
