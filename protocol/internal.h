@@ -41,6 +41,19 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
 void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 
+/* Twice the least round trip, or the target if that is longer, ns. */
+uint64_t br_rail_delay(const struct br_rail *rail);
+
+/* ---- rail_shared.c: rails with little in flight (doc/design/rails.md, section 7) ------------- */
+
+/* From now on transfers of several priorities share the rail, or no longer. */
+void br_rail_set_shared(struct br_rail *rail, bool shared);
+/* The window for a volume of br_rail_delay(). */
+uint64_t br_rail_shared_part(const struct br_rail *rail, uint64_t volume);
+/* Of a shared rail: before a frame is posted; when an acknowledgement has come. */
+void br_rail_shared_posted(struct br_rail *rail, uint64_t now);
+void br_rail_shared_answer(struct br_rail *rail, const struct br_probe *probe, uint64_t now);
+
 /* Who may use a credit (doc/design/rails.md, section 4). */
 enum br_credit {
     BR_CREDIT_ORDINARY, /* messages of collectives */
@@ -318,9 +331,25 @@ static inline bool br_age_before(const struct br_age *a, const struct br_age *b)
     return a->fragment != b->fragment ? a->fragment < b->fragment : a->within < b->within;
 }
 
+/* So long rails are shared after two transfers of different priorities, ns. */
+#define BR_SHARED_PERIOD (10 * BR_SEC)
+
+/* A transfer of that priority is submitted (doc/design/rails.md, section 7). INT32_MAX is that of
+ * the library's own rounds, which are among the operations of every job. */
+static inline void br_priority_seen(struct br_worker *w, int32_t priority)
+{
+    if (priority == INT32_MAX)
+        return;
+    if (priority != w->priority && w->priority_at && w->now - w->priority_at < BR_SHARED_PERIOD)
+        w->shared_until = w->now + BR_SHARED_PERIOD;
+    w->priority = priority;
+    w->priority_at = w->now;
+}
+
 /* Prepares a transfer for a queue: its order among those that have been submitted. */
 static inline void br_transfer_queued(struct br_worker *w, struct br_transfer *t)
 {
+    br_priority_seen(w, t->priority);
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     if (t->order > w->newest)
         w->newest = t->order;

@@ -37,7 +37,7 @@ struct br_unexpected {
     uint32_t length;        /* of it */
     struct br_rail *rail;   /* NULL: the rail is lost, the credit with it */
     struct br_link *link;
-    void *buffer;  /* for release() */
+    void *buffer;  /* for message_release() */
     uint8_t *copy; /* owned; only after the rail was lost */
 };
 
@@ -65,7 +65,7 @@ size_t br_match_unexpected_bytes(void)
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
                           void *buffer, uint64_t tag)
 {
-    link->device->ops->release(link->device, link, buffer);
+    link->device->ops->message_release(link, buffer);
     br_rail_message_released(rail, br_tag_class(tag) == BR_TAG_P2P, w->now);
     if (rail->ack_due)
         br_peer_activate(w, rail->peer);

@@ -72,6 +72,7 @@ struct br_flight {
 struct br_probe {
     uint64_t tx_bytes;  /* rail.tx_bytes right after it */
     uint64_t posted_at; /* ns */
+    uint64_t in_flight; /* bytes, with it */
     bool alone;         /* nothing else was in flight */
 };
 #define BR_PROBES 16u
@@ -137,6 +138,11 @@ struct br_rail {
     uint64_t used;
     bool limited;                    /* the window was used up in this period */
     uint64_t min_rtt, min_rtt_until; /* ns */
+    /* transfers of several priorities share the rail: its window is for a shorter delay (section
+     * 7) */
+    bool shared;
+    /* ns; its least. When that was set, ns, and tx_bytes then */
+    uint64_t shared_delay, shared_at, shared_from;
     bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* small, so that the first round trip of a slow link is not that of a long queue */
-#define WINDOW_FIRST  (64u << 10)
+/* also the first one: small, so that the first round trip of a slow link is not that of a long
+ * queue */
 #define WINDOW_LEAST  (64u << 10)
 #define WINDOW_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)
@@ -47,9 +47,15 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
-/* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
-static void set_window(struct br_rail *rail, uint64_t window)
+uint64_t br_rail_delay(const struct br_rail *rail)
 {
+    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+}
+
+/* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
+static void set_window(struct br_rail *rail)
+{
+    uint64_t window = br_rail_shared_part(rail, rail->volume);
     uint32_t frame;
 
     if (window < WINDOW_LEAST)
@@ -91,9 +97,9 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;
-    rail->full = rail->limited = rail->solo = false;
+    rail->full = rail->limited = rail->solo = rail->shared = false;
     rail->period_end = now + PERIOD;
-    set_window(rail, WINDOW_FIRST);
+    set_window(rail);
 }
 
 uint64_t br_rail_in_flight(const struct br_rail *rail)
@@ -109,17 +115,12 @@ uint32_t br_rail_ack_backlog(const struct br_rail *rail)
     return awaited < rail->window ? (uint32_t)awaited : rail->window;
 }
 
-static uint64_t delay_of(const struct br_rail *rail)
-{
-    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
-}
-
 /* What may be in flight outside the window (doc/design/rails.md, section 2): all bytes behind which
  * ACKs come where the path's delay decides how large the window is, and less where the path is
  * short: there the windows alone keep both directions moving. */
 static uint64_t outside_window(const struct br_rail *rail)
 {
-    uint64_t delay = delay_of(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
+    uint64_t delay = br_rail_delay(rail), come = rail->rx_bytes - rail->ack_rx_bytes,
              ahead = rail->peer_ack_backlog;
 
     if (rail->device->caps.sent_means_arrived)
@@ -183,7 +184,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
 /* Ends the window of a volume, which was `span` long: what it says of one delay. */
 static void end_window(struct br_rail *rail, uint64_t span, uint64_t now)
 {
-    uint64_t bytes = rail->acked_bytes - rail->window_acked, delay = delay_of(rail);
+    uint64_t bytes = rail->acked_bytes - rail->window_acked, delay = br_rail_delay(rail);
 
     if (span > delay)
         bytes = (uint64_t)((double)bytes * (double)delay / (double)span);
@@ -205,7 +206,8 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
     probe = &rail->probes[rail->probe_head++ % BR_PROBES];
     probe->tx_bytes = rail->tx_bytes;
     probe->posted_at = now;
-    probe->alone = br_rail_in_flight(rail) == length;
+    probe->in_flight = br_rail_in_flight(rail);
+    probe->alone = probe->in_flight == length;
 }
 
 /* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow
@@ -228,9 +230,11 @@ bool br_rail_asks(const struct br_rail *rail, uint32_t length)
 
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now)
 {
+    if (rail->shared)
+        br_rail_shared_posted(rail, now);
     if (!br_rail_in_flight(rail)) {
         /* A period also ends when nothing has been in flight for a while. */
-        if (now - rail->acked_at >= delay_of(rail))
+        if (now - rail->acked_at >= br_rail_delay(rail))
             end_window(
                 rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
         rail->acked_at = now; /* the time without anything in flight says nothing about the rate */
@@ -293,6 +297,8 @@ static void probe_answered(struct br_rail *rail, const struct br_probe *probe, u
     if (now <= probe->posted_at)
         /* posted and acknowledged within one pass: the clock is too coarse to say anything */
         return;
+    if (rail->shared)
+        br_rail_shared_answer(rail, probe, now);
     measured_rtt(rail, probe, now - probe->posted_at, now);
     if (now > rail->period_end) {
         if (rail->limited && rail->volume_now)
@@ -302,7 +308,15 @@ static void probe_answered(struct br_rail *rail, const struct br_probe *probe, u
         rail->limited = false;
         rail->period_end = now + PERIOD;
     }
-    set_window(rail, rail->volume);
+    set_window(rail);
+}
+
+void br_rail_set_shared(struct br_rail *rail, bool shared)
+{
+    rail->shared = shared;
+    rail->shared_delay = 0;
+    rail->shared_from = rail->tx_bytes;
+    set_window(rail);
 }
 
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
@@ -314,7 +328,7 @@ void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
     rail->acked_bytes = bytes;
     rail->acked_at = now;
     /* The period is long, so that what a shaper or a switch lets through at once counts little. */
-    if (now - rail->window_at >= WINDOW_DELAYS * delay_of(rail))
+    if (now - rail->window_at >= WINDOW_DELAYS * br_rail_delay(rail))
         end_window(rail, now - rail->window_at, now);
     while (rail->probe_tail != rail->probe_head) {
         const struct br_probe *probe = &rail->probes[rail->probe_tail % BR_PROBES];

@@ -171,6 +171,12 @@ struct br_worker {
     struct br_age oldest;
     /* the largest `order` of a transfer so far: transfers for requests of peers come after it */
     uint64_t newest;
+    /* of the transfer that was submitted last, and when, ns */
+    int32_t priority;
+    uint64_t priority_at;
+    /* ns; until then rails keep little in flight, as transfers of several priorities share them
+     * (doc/design/rails.md, section 7) */
+    uint64_t shared_until;
     uint64_t now; /* ns, of this pass */
     uint64_t last_timers;
     uint64_t promised; /* ns; the caller was told that it may sleep until then (next_timer) */

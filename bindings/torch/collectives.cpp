@@ -14,8 +14,7 @@ int Group::root(const char *call, int64_t rank) const
 }
 
 /* What braid works on in place of the one tensor: the tensor itself, or, where that has gaps or
- * another order of elements (a slice, a transpose), a copy that is put back behind the operation.
- */
+ * another order of elements (a slice, a transpose), a copy that is put back behind the operation. */
 static Tensors without_gaps(Call &call, const Tensors &tensors)
 {
     if (tensors.size() != 1 || tensors[0].layout() != at::kStrided || has_no_gaps(tensors[0]))
@@ -37,7 +36,7 @@ WorkPtr Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options
     call.outputs = {tensors};
     call.add<braid_broadcast, braid_broadcast_on_stream>(
         span.data, span.data, span.count, span.type, root("broadcast", options.rootRank));
-    return run(std::move(call), "braid:broadcast", options);
+    return run(std::move(call), "braid:broadcast", options.timeout);
 }
 
 static void add_allreduce(Call &call, const at::Tensor &tensor, const c10d::ReduceOp &op)
@@ -60,7 +59,7 @@ WorkPtr Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options
     call.inputs = tensors;
     call.outputs = {tensors};
     add_allreduce(call, tensor, options.reduceOp);
-    return run(std::move(call), "braid:all_reduce", options);
+    return run(std::move(call), "braid:all_reduce", options.timeout);
 }
 
 WorkPtr Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &options)
@@ -74,7 +73,7 @@ WorkPtr Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoales
     call.outputs = {tensors};
     for (const at::Tensor &tensor : tensors)
         add_allreduce(call, tensor, options.reduceOp);
-    return run(std::move(call), "braid:all_reduce", options);
+    return run(std::move(call), "braid:all_reduce", options.timeout);
 }
 
 WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
@@ -91,7 +90,7 @@ WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
     call.add<braid_reduce, braid_reduce_on_stream>(
         span.data, rank_ == to ? span.data : nullptr, span.count, span.type,
         reduction_of(options.reduceOp, tensor.scalar_type()), to);
-    return run(std::move(call), "braid:reduce", options);
+    return run(std::move(call), "braid:reduce", options.timeout);
 }
 
 WorkPtr Group::barrier(const c10d::BarrierOptions &options)
@@ -109,7 +108,6 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &options)
                     std::this_thread::sleep_for(std::chrono::microseconds(20));
         };
     call.add<braid_barrier, braid_barrier_on_stream>();
-    call.blocks = is_waited_for(options, 0);
     complete(call, options.timeout);
     return run_ordered(std::move(call), "braid:barrier");
 }
@@ -141,7 +139,7 @@ WorkPtr Group::_allgather_base(at::Tensor &output, at::Tensor &input,
     call.inputs = {input};
     call.outputs = {{output}};
     add_allgather(call, output, input, size_);
-    return run(std::move(call), "braid:_all_gather_base", options);
+    return run(std::move(call), "braid:_all_gather_base", options.timeout);
 }
 
 /* A call of many pairs. title: of the function that c10d calls. */
@@ -166,7 +164,7 @@ WorkPtr Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs
 
     for (size_t i = 0; i < inputs.size(); i++)
         add_allgather(call, outputs[i], inputs[i], size_);
-    return run(std::move(call), "braid:all_gather_into_tensor_coalesced", options);
+    return run(std::move(call), "braid:all_gather_into_tensor_coalesced", options.timeout);
 }
 
 static void add_reduce_scatter(Call &call, const at::Tensor &output, const at::Tensor &input,
@@ -188,7 +186,7 @@ WorkPtr Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     call.inputs = {input};
     call.outputs = {{output}};
     add_reduce_scatter(call, output, input, options.reduceOp, size_);
-    return run(std::move(call), "braid:_reduce_scatter_base", options);
+    return run(std::move(call), "braid:_reduce_scatter_base", options.timeout);
 }
 
 WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -198,7 +196,7 @@ WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs
 
     for (size_t i = 0; i < inputs.size(); i++)
         add_reduce_scatter(call, outputs[i], inputs[i], options.reduceOp, size_);
-    return run(std::move(call), "braid:reduce_scatter_tensor_coalesced", options);
+    return run(std::move(call), "braid:reduce_scatter_tensor_coalesced", options.timeout);
 }
 
 /* The elements of each rank's rows: `rows` says how many those are, or nothing: as many of each. */
@@ -243,7 +241,7 @@ WorkPtr Group::alltoall_base(at::Tensor &output, at::Tensor &input,
     call.add<braid_alltoallv, braid_alltoallv_on_stream>(
         from.data, counts_of(input_rows, input, size_, from.count), PACKED, to.data,
         counts_of(output_rows, output, size_, to.count), PACKED, to.type);
-    return run(std::move(call), "braid:all_to_all", options);
+    return run(std::move(call), "braid:all_to_all", options.timeout);
 }
 
 WorkPtr Group::gather_into_tensor(at::Tensor &output, at::Tensor &input,

@@ -196,11 +196,17 @@ static int must_be_polled(struct br_device *device)
     return -EOPNOTSUPP;
 }
 
+static void awake(struct br_device *device)
+{
+    (void)device;
+}
+
 static const struct br_transport_ops nic_ops = {.name = "nic",
                                                 .region_register = pin,
                                                 .region_release = unpin,
                                                 .poll = nothing_comes,
-                                                .arm = must_be_polled};
+                                                .wait = must_be_polled,
+                                                .wake = awake};
 static struct br_device nic = {.ops = &nic_ops, .caps.needs_rkey = true, .name = "nic0"};
 
 /* A communicator with a device that wants its memory registered. */
