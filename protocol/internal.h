@@ -187,6 +187,8 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 /* Gives free slots to the large receives that wait for one. */
 void br_receive_slotless(struct br_worker *w);
+/* A large receive that is posted is one for which the sender waits now. */
+void br_receive_expected(struct br_worker *w, struct br_transfer *t);
 /* Tells the sender that it needs to keep nothing of this transfer for a retry. */
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot);
 /* The transfer has ended with this status: br_worker_done() returns it. */

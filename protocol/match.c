@@ -4,8 +4,12 @@
  *
  * 1. There are two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry
  *    is a posted transfer or an unexpected message; the lowest bit of the pointer tells which.
- * 2. An unexpected message stays in the back end's receive buffer and keeps its credit, which
- *    bounds their number. It is copied out only when its rail is lost, which is not the data path.
+ * 2. An unexpected EAGER stays in the back end's receive buffer and keeps its credit, which bounds
+ *    their number. It is copied out when its rail is lost, which is not the data path, and for a
+ *    receive that does not know its message (doc/design/receives.md, section 4). An unexpected
+ *    READY or ANNOUNCE is small: it gives buffer and credit back at once, so that any number of
+ *    receives may be posted ahead of their sends and none of them holds up a more urgent one
+ *    (doc/design/rails.md, section 4). MANY bounds them; beyond that they keep their credits, too.
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
  * 4. A large receive, which sends READY and gets its bytes through its slot, is in `receives` too,
  *    for the EAGER of a sender that sends less, and for the ANNOUNCE of a sender that has not had
@@ -24,21 +28,24 @@
 
 #include "base/error.h"
 
+/* Times max_transfers: unexpected messages, up to which a READY or ANNOUNCE keeps no credit. */
+#define MANY (BR_WORKER_CHUNKS / 2)
+
 /* A credited message that came before its transfer was posted. */
 struct br_unexpected {
-    struct br_list node;    /* the rail's `unexpected`; or the worker's `aside` */
+    struct br_list node;    /* the rail's `unexpected` */
     struct br_list arrival; /* EAGER and ANNOUNCE of point to point: the worker's `arrivals` */
     uint64_t number;        /* of the arrival in this process */
     uint32_t place;         /* in w->unexpected */
     int peer;               /* rank */
-    bool aside; /* it is in no table, and allocated with its payload (br_match_set_aside) */
     struct br_message message;
-    const uint8_t *payload; /* in `buffer`, or in `copy` */
+    const uint8_t *payload; /* in `buffer`, `rkeys` or `copy` */
     uint32_t length;        /* of it */
-    struct br_rail *rail;   /* NULL: the rail is lost, the credit with it */
+    struct br_rail *rail;   /* NULL: buffer and credit are given back, or lost with the rail */
     struct br_link *link;
     void *buffer;  /* for message_release() */
-    uint8_t *copy; /* owned; only after the rail was lost */
+    uint8_t *copy; /* owned, or NULL */
+    uint8_t rkeys[BR_MAX_RKEYS];
 };
 
 static void *match_tagged(struct br_unexpected *u)
@@ -74,11 +81,6 @@ static void match_release(struct br_worker *w, struct br_rail *rail, struct br_l
 static void match_forget(struct br_worker *w, struct br_unexpected *u)
 {
     br_list_remove(&u->arrival);
-    if (u->aside) {
-        br_list_remove(&u->node);
-        free(u);
-        return;
-    }
     if (u->rail) {
         br_list_remove(&u->node);
         match_release(w, u->rail, u->link, u->buffer, u->message.tag);
@@ -97,26 +99,12 @@ static void match_deliver(struct br_worker *w, struct br_transfer *t, const stru
     br_transfer_end(w, t, 0);
 }
 
-/* A message that was set aside, or NULL. */
-static struct br_unexpected *match_aside(const struct br_worker *w, bool ready, uint64_t tag,
-                                         int rank)
-{
-    br_list_for_each (node, &w->aside) {
-        struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
-
-        if (u->message.tag == tag && u->peer == rank &&
-            (u->message.type == BR_MESSAGE_READY) == ready)
-            return u;
-    }
-    return NULL;
-}
-
 /* The unexpected EAGER or ANNOUNCE with this tag, or NULL. */
 static struct br_unexpected *match_early(const struct br_worker *w, uint64_t tag, int rank)
 {
     void *value = br_table_find(&w->receives, tag, (uint32_t)rank);
 
-    return value ? match_untagged(value) : match_aside(w, false, tag, rank);
+    return match_untagged(value);
 }
 
 /* Adds an entry. Tables grow: a program may post any number of messages. */
@@ -146,9 +134,6 @@ static int match_expect(struct br_worker *w, struct br_table *table, struct br_t
         br_table_remove(table, t->tag, (uint32_t)t->peer);
         return 0;
     }
-    if (!value && !br_list_empty(&w->aside) &&
-        (*early = match_aside(w, table == &w->sends, t->tag, t->peer)))
-        return 0;
     rc = match_add(w, table, t->tag, t->peer, t);
     if (rc == -EEXIST)
         return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)",
@@ -282,29 +267,29 @@ bool br_worker_arrived_before(struct br_worker *w, int rank, uint32_t sequence)
     return (int32_t)(sequence - stream->seen_all) <= 0;
 }
 
-/* false: the worker has failed. */
-static bool match_put_aside(struct br_worker *w, struct br_unexpected *u)
+/* Copies the payload out of the receive buffer. false: the worker has failed. */
+static bool match_copy_out(struct br_worker *w, struct br_unexpected *u)
 {
-    bool ready = u->message.type == BR_MESSAGE_READY;
-    struct br_unexpected *copy = malloc(sizeof *copy + u->length);
-
-    if (!copy) {
-        br_worker_fail(w, ENOMEM, "no memory to set messages aside that nobody has received");
+    if (!u->length)
+        return true;
+    if (u->message.type != BR_MESSAGE_READY && !(u->copy = malloc(u->length))) {
+        br_worker_fail(w, ENOMEM, "no memory to keep messages that nobody has received");
         return false;
     }
-    *copy = *u;
-    copy->payload = (uint8_t *)(copy + 1);
-    if (u->length)
-        memcpy(copy + 1, u->payload, u->length);
-    copy->rail = NULL;
-    copy->aside = true;
-    br_list_init(&copy->node);
-    br_list_push_back(&w->aside, &copy->node);
-    br_list_init(&copy->arrival);
-    if (!br_list_empty(&u->arrival))
-        br_list_insert_before(&u->arrival, &copy->arrival);
-    br_table_remove(ready ? &w->sends : &w->receives, u->message.tag, (uint32_t)u->peer);
-    match_forget(w, u);
+    u->payload = memcpy(u->copy ? u->copy : u->rkeys, u->payload, u->length);
+    return true;
+}
+
+/* The message stays in its table and gives buffer and credit back. false: the worker has failed. */
+static bool match_set_aside(struct br_worker *w, struct br_unexpected *u)
+{
+    struct br_rail *rail = u->rail;
+
+    if (!match_copy_out(w, u))
+        return false;
+    br_list_remove(&u->node);
+    u->rail = NULL;
+    match_release(w, rail, u->link, u->buffer, u->message.tag);
     return true;
 }
 
@@ -323,7 +308,7 @@ int br_worker_set_aside(struct br_worker *w, int rank)
 
             if (br_tag_class(u->message.tag) != BR_TAG_P2P)
                 continue;
-            if (!match_put_aside(w, u))
+            if (!match_set_aside(w, u))
                 return n;
             n++;
         }
@@ -348,19 +333,22 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
                      "the peer sent a message twice or more than it has credits for");
         return;
     }
-    *u = (struct br_unexpected){.place = place,
-                                .message = *m,
-                                .peer = rail->peer->rank,
-                                .payload = event->payload,
-                                .length = event->length,
-                                .rail = rail,
-                                .link = event->link,
-                                .buffer = event->buffer};
+    u->place = place;
+    u->message = *m;
+    u->peer = rail->peer->rank;
+    u->payload = event->payload;
+    u->length = event->length;
+    u->rail = rail;
+    u->link = event->link;
+    u->buffer = event->buffer;
+    u->copy = NULL;
     br_list_init(&u->node);
     br_list_push_back(&rail->unexpected, &u->node);
     br_list_init(&u->arrival);
     if (br_tag_class(m->tag) == BR_TAG_P2P && table == &w->receives)
         match_arrived(w, u);
+    if (m->type != BR_MESSAGE_EAGER && w->unexpected.n_used <= MANY * w->config.max_transfers)
+        match_set_aside(w, u);
 }
 
 /* 1: this sequence was not seen before, 0: it was; -EPROTO: no peer can be so far ahead. */
@@ -506,15 +494,8 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail)
         struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
 
         u->rail = NULL; /* it stays in its table, and in `arrivals` */
-        if (!u->length)
-            continue;
-        u->copy = malloc(u->length);
-        if (!u->copy) {
-            br_worker_fail(w, ENOMEM, "no memory to keep a message of a lost rail");
+        if (!match_copy_out(w, u))
             return;
-        }
-        memcpy(u->copy, u->payload, u->length);
-        u->payload = u->copy;
     }
 }
 
@@ -527,9 +508,5 @@ static void match_free_copy(void *unexpected, void *context)
 
 void br_match_destroy(struct br_worker *w)
 {
-    struct br_list *node;
-
-    while ((node = br_list_pop_front(&w->aside)))
-        free(br_container_of(node, struct br_unexpected, node));
     br_growing_pool_visit(&w->unexpected, match_free_copy, NULL);
 }

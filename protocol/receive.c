@@ -34,7 +34,7 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
 
     if (!may_have_slot(w, t)) {
         w->counters.slot_stalls++;
-        br_list_push_back(&w->slotless, &t->node);
+        br_list_push_back(&w->slotless[br_stream_of(t->tag)], &t->node);
         return;
     }
     t->slot = br_slot_get(&w->slots, t->memory, t->length, w->config.slice_bytes);
@@ -47,18 +47,31 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
     br_send_message_due(w, peer, t);
 }
 
+/* Point to point, where any number may wait, those whose sender waits stand first: when the first
+ * may not have a slot, no other may. */
 void br_receive_slotless(struct br_worker *w)
 {
-    if (!w->slots.n_free)
-        return;
-    br_list_for_each_safe (node, &w->slotless) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
+    for (int k = 0; k < BR_STREAMS; k++)
+        br_list_for_each_safe (node, &w->slotless[k]) {
+            struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
-        if (!may_have_slot(w, t))
-            continue;
-        br_list_remove(node);
-        receive_send_ready(w, t);
+            if (!may_have_slot(w, t)) {
+                if (k || !w->slots.n_free)
+                    break;
+                continue;
+            }
+            br_list_remove(node);
+            receive_send_ready(w, t);
+        }
+}
+
+void br_receive_expected(struct br_worker *w, struct br_transfer *t)
+{
+    if (!t->slot && !br_list_empty(&t->node)) {
+        br_list_remove(&t->node);
+        br_list_push_front(&w->slotless[1], &t->node);
     }
+    br_receive_slotless(w);
 }
 
 int br_transfer_receive(struct br_worker *w, struct br_transfer *t)

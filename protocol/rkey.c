@@ -28,7 +28,7 @@ void br_rkey_release(struct br_worker *w, struct br_slot *slot)
 
 void br_rkey_release_all(struct br_worker *w)
 {
-    for (uint32_t i = 0; i < w->slots.count; i++)
+    for (uint32_t i = 0; i < w->slots.fresh; i++)
         if (w->slots.slots[i].used)
             br_rkey_release(w, &w->slots.slots[i]);
 }

@@ -164,7 +164,7 @@ static void waiting_set_expected(struct br_worker *w, struct br_peer *peer, stru
         br_queue_remove(&t->queued);
         br_send_message_due(w, peer, t); /* to where no other point-to-point message is before it */
     } else {
-        br_receive_slotless(w);
+        br_receive_expected(w, t);
     }
 }
 

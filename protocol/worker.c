@@ -20,8 +20,6 @@
 /* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */
 #define ASK_PART       4
 #define RELAY_ASK_PART 16
-/* Pools that grow have room for so many times max_transfers at most. */
-#define CHUNKS 64
 /* A pass may be so much later than it should before this process counts as starved. */
 #define LATE (10 * BR_MS)
 
@@ -32,9 +30,11 @@ static int worker_create_pools(struct br_worker *w)
 
     if ((rc = br_table_init(&w->receives, n)) || (rc = br_table_init(&w->sends, n)) ||
         (rc = br_table_init(&w->confirms, n)) ||
-        (rc = br_growing_pool_init(&w->unexpected, br_match_unexpected_bytes(), n, CHUNKS)) ||
+        (rc = br_growing_pool_init(&w->unexpected, br_match_unexpected_bytes(), n,
+                                   BR_WORKER_CHUNKS)) ||
         (rc = br_pool_init(&w->flights, sizeof(struct br_flight), n)) ||
-        (rc = br_growing_pool_init(&w->services, br_onesided_service_bytes(), n, CHUNKS)) ||
+        (rc = br_growing_pool_init(&w->services, br_onesided_service_bytes(), n,
+                                   BR_WORKER_CHUNKS)) ||
         (rc = br_slot_table_init(&w->slots, w->config.max_slots)))
         return br_error(-rc, "rank %d: no memory for the tables of %u transfers", w->config.rank,
                         n);
@@ -74,9 +74,9 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
         return br_error(ENOMEM, "rank %d: no memory for a worker", config->rank);
     w->config = *config;
     br_list_init(&w->done);
-    br_list_init(&w->slotless);
+    for (int k = 0; k < BR_STREAMS; k++)
+        br_list_init(&w->slotless[k]);
     br_list_init(&w->arrivals);
-    br_list_init(&w->aside);
     w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);

@@ -84,6 +84,8 @@ struct br_rail_config {
 };
 
 #define BR_MAX_UNAUTHENTICATED 32
+/* Pools that grow have room for so many times max_transfers at most. */
+#define BR_WORKER_CHUNKS 256u
 
 /* What is known of a recent collective operation: our own arguments, or what a peer has sent for
  * one that we have not begun. */
@@ -143,10 +145,9 @@ struct br_worker {
     uint64_t late_allocations; /* of the first two */
     struct br_pool flights;
     struct br_growing_pool unexpected, services;
-    /* unexpected messages point to point, as they came; those that have given their credit back */
-    struct br_list arrivals, aside;
-    uint64_t next_arrival; /* number of the next of them */
-    uint64_t p2p_messages; /* credited messages point to point that have come, READYs included */
+    struct br_list arrivals; /* unexpected messages point to point, as they came */
+    uint64_t next_arrival;   /* number of the next of them */
+    uint64_t p2p_messages;   /* credited messages point to point that have come, READYs included */
     struct br_p2p_hooks p2p;
     struct br_agreed agreed[BR_AGREED];
     br_disagreement_text *disagreement_text; /* the engine's; NULL: messages name digests */
@@ -155,7 +156,7 @@ struct br_worker {
     uint64_t dispute_until;
     char disputed[320];
     struct br_list done;                        /* ended transfers, for the engine */
-    struct br_list slotless;                    /* large receives that wait for a free slot */
+    struct br_list slotless[BR_STREAMS];        /* large receives that wait for a free slot */
     struct br_list active;                      /* peers with something to send */
     struct br_unauthenticated *unauthenticated; /* [BR_MAX_UNAUTHENTICATED] */
     struct br_log_limit refusals;               /* log lines about them */

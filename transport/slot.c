@@ -8,29 +8,34 @@
 #include "base/error.h"
 
 #define MIN_GRANULE 64u
-#define MAX_SLOTS   65536u /* an index has 16 bits */
 
 int br_slot_table_init(struct br_slot_table *table, uint32_t count)
 {
     memset(table, 0, sizeof *table);
-    if (!count || count > MAX_SLOTS)
-        return br_error(EINVAL, "%u slots: 1 to %u are possible", count, MAX_SLOTS);
+    if (!count || count > BR_SLOTS_MAX)
+        return br_error(EINVAL, "%u slots: 1 to %u are possible", count, BR_SLOTS_MAX);
     table->slots = calloc(count, sizeof *table->slots);
-    table->free_ = calloc(count, sizeof *table->free_);
-    if (!table->slots || !table->free_) {
+    table->returned = calloc(count, sizeof *table->returned);
+    if (!table->slots || !table->returned) {
         br_slot_table_destroy(table);
         return br_error(ENOMEM, "no memory for %u slots", count);
     }
-    table->count = count;
-    for (uint32_t i = count; i-- > 0;)
-        table->free_[table->n_free++] = i;
+    table->count = table->n_free = count;
     return 0;
+}
+
+void br_slot_table_limit(struct br_slot_table *table, uint32_t most)
+{
+    if (most >= table->count || most < table->fresh)
+        return;
+    table->n_free -= table->count - most;
+    table->count = most;
 }
 
 void br_slot_table_destroy(struct br_slot_table *table)
 {
     free(table->slots);
-    free(table->free_);
+    free(table->returned);
     memset(table, 0, sizeof *table);
 }
 
@@ -66,9 +71,13 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
 
     if (!table->n_free)
         return NULL;
-    slot = &table->slots[table->free_[--table->n_free]];
-    if (!slot->generation) /* its first use: until now nobody has touched its pages */
+    table->n_free--;
+    if (table->n_returned) {
+        slot = &table->slots[table->returned[--table->n_returned]];
+    } else {
+        slot = &table->slots[table->fresh++];
         slot->generation = 1;
+    }
     slot->used = true;
     slot->first = slot->generation;
     slot->region = NULL;
@@ -102,7 +111,8 @@ void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
     slot->reducer = NULL;
     slot->region = NULL;
     next_generation(slot);
-    table->free_[table->n_free++] = (uint32_t)(slot - table->slots);
+    table->returned[table->n_returned++] = (uint32_t)(slot - table->slots);
+    table->n_free++;
 }
 
 void br_slot_renew(struct br_slot *slot)

@@ -16,10 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BR_SLOT_SLICES   64 /* The most slices of one transfer. */
-#define BR_SLOT_GRANULES 64 /* The most granules of one slice. */
-#define BR_RKEY_BYTES    16 /* Bytes of a remote key, which only the back end can read. */
-#define BR_SLOT_DEVICES  8  /* The most devices of a worker. */
+#define BR_SLOTS_MAX     65536u /* An index has 16 bits. */
+#define BR_SLOT_SLICES   64     /* The most slices of one transfer. */
+#define BR_SLOT_GRANULES 64     /* The most granules of one slice. */
+#define BR_RKEY_BYTES    16     /* Bytes of a remote key, which only the back end can read. */
+#define BR_SLOT_DEVICES  8      /* The most devices of a worker. */
 
 struct br_device;
 struct br_region;
@@ -68,15 +69,20 @@ struct br_slot {
 
 struct br_slot_table {
     struct br_slot *slots; /* `count` of them, owned by the table. */
-    uint32_t *free_;       /* The indexes of the free slots: the first n_free entries. */
-    uint32_t count, n_free;
+    /* The indexes of the slots that were in use and are free: the first n_returned entries. Slots
+     * from index `fresh` on have not been in use yet, and nobody has touched their pages. */
+    uint32_t *returned;
+    uint32_t count, n_free, n_returned, fresh;
     uint64_t stale_frames; /* Frames dropped: their slot was freed or their slice was complete. */
     uint64_t bad_frames;   /* Frames out of bounds or not made of whole granules. */
 };
 
-/* Makes a table of `count` free slots, 1 to 65,536. Returns 0, and the caller has to call
+/* Makes a table of `count` free slots, 1 to BR_SLOTS_MAX. Memory is used only by those that were in
+ * use. Returns 0, and the caller has to call
  * br_slot_table_destroy(); or with a message -EINVAL when count is out of range, or -ENOMEM. */
 int br_slot_table_init(struct br_slot_table *table, uint32_t count);
+/* For back ends, in device_open(): the device takes only slots with an index below `most`. */
+void br_slot_table_limit(struct br_slot_table *table, uint32_t most);
 /* Frees the slots. Allowed on a table that is all zero, and after a failed br_slot_table_init(). */
 void br_slot_table_destroy(struct br_slot_table *table);
 

@@ -164,7 +164,7 @@ static int init_worker(struct br_context *context)
         /* Not where ranks of one host reach each other over its own addresses: such frames never
          * pass the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
-        .max_slots = 4096,
+        .max_slots = BR_SLOTS_MAX,
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,

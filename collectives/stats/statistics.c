@@ -65,8 +65,9 @@ static void add_worker(const struct br_worker *w, struct braid_stats *s)
     s->relay_stalls = w->counters.relay_stalls;
     s->unreachable = w->counters.unreachable;
     s->slot_stalls = w->counters.slot_stalls;
-    br_list_for_each (node, &w->slotless)
-        s->slots_waiting++;
+    for (int k = 0; k < BR_STREAMS; k++)
+        br_list_for_each (node, &w->slotless[k])
+            s->slots_waiting++;
     s->failed_handshakes += w->counters.failed_handshakes;
     s->dropped_frames += w->counters.dropped_messages + w->slots.stale_frames + w->slots.bad_frames;
     s->skipped_rails = w->counters.skipped_rails;

@@ -258,6 +258,38 @@ static void slotless__two_slots_are_kept(void **state)
     assert_null(t[15].slot);
 }
 
+/* Those whose senders wait come first, and no search goes through all that wait. */
+static void slotless__expected_ones_first(void **state)
+{
+    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000};
+    struct br_transfer t[20];
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 20; i++) { /* 14 get a slot */
+        t[i] = receive_of(br_tag_p2p(0, i, 1), 2000);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    for (uint32_t i = 18; i < 20; i++) { /* one of the kept slots, then none */
+        waiting.tag = br_tag_p2p(0, i, 1);
+        wired_say(x, 0, &waiting);
+    }
+    assert_non_null(t[18].slot);
+    assert_null(t[19].slot);
+    for (uint32_t i = 0; i < 2; i++) {
+        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
+        wired_turn(x, 0);
+    }
+    assert_non_null(t[19].slot);
+    assert_null(t[14].slot);
+    for (uint32_t i = 2; i < 4; i++) {
+        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
+        wired_turn(x, 0);
+    }
+    assert_non_null(t[14].slot);
+    assert_null(t[17].slot);
+}
+
 static void withdraw__in_every_state(void **state)
 {
     struct br_transfer t[18], last = receive_of(18, 2000), eager = receive_of(19, 8);
@@ -519,6 +551,7 @@ int main(void)
         WIRED_TEST(data__beyond_the_end, .rails = 1, .up = true),
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
         WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
+        WIRED_TEST(slotless__expected_ones_first, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
         WIRED_TEST(reduced__what_a_rail_has_written, .rails = 2, .up = true),
         WIRED_TEST(reduced__not_once_bytes_have_come, .rails = 1, .up = true),

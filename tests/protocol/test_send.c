@@ -222,11 +222,38 @@ static void ready__before_the_send(void **state)
     struct wired *x = *state;
 
     ready(x, 0, 1, 5000, 0x10001);
-    assert_int_equal(x->wires[0].buffers, 1);
     assert_int_equal(br_transfer_send(x->w, &t), 0);
     wired_turn(x, 0);
     assert_int_equal(x->wires[0].buffers, 0);
     assert_non_null(wire_take_placed(x->links[0]));
+}
+
+/* A program may post any number of receives before their sends: their READYs hold neither buffers
+ * nor credits. Where they would take too much memory they do. */
+static void ready__holds_no_credit(void **state)
+{
+    const uint32_t many = 4 * BR_CREDITS;
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < many; i++)
+        ready(x, i, br_tag_p2p(0, i, 1), 2000, (i + 1) << 16 | 1);
+    assert_int_equal(x->wires[0].buffers, 0);
+    for (uint32_t i = 0; i < many; i++) {
+        struct br_transfer t = send_of(br_tag_p2p(0, many - 1 - i, 1), 2000);
+        struct wire_frame *frame;
+
+        assert_int_equal(br_transfer_send(x->w, &t), 0);
+        wired_turn(x, 0);
+        frame = wire_take_placed(x->links[0]);
+        assert_non_null(frame);
+        assert_int_equal(frame->frame.slot, (many - i) << 16 | 1);
+        wire_sent(frame);
+        acknowledge(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    }
+    x->w->config.max_transfers = 0;
+    ready(x, many, br_tag_p2p(0, many, 1), 2000, 1 << 16 | 1);
+    assert_int_equal(x->wires[0].buffers, 1);
 }
 
 /* Between two frames the queue is asked anew: who is more urgent goes on where the other one
@@ -466,6 +493,7 @@ int main(void)
         WIRED_TEST(messages__wait_for_room, .rails = 1, .up = true),
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
+        WIRED_TEST(ready__holds_no_credit, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),

@@ -41,6 +41,22 @@ static void slot_table_init__limits(void **state)
     br_slot_table_destroy(&other); /* safe on a zeroed one */
 }
 
+static void slot_table_limit__before_the_first_use(void **state)
+{
+    struct br_slot *slot;
+
+    (void)state;
+    br_slot_table_limit(&table, 4);
+    assert_int_equal(table.n_free, 4);
+    br_slot_table_limit(&table, 2);
+    assert_int_equal(table.n_free, 2);
+    slot = br_slot_get(&table, place, 100, 4096);
+    assert_ptr_equal(br_slot_get(&table, place, 100, 4096), slot + 1);
+    assert_null(br_slot_get(&table, place, 100, 4096));
+    br_slot_table_limit(&table, 1); /* too late */
+    assert_int_equal(table.count, 2);
+}
+
 static void slot_get__all_and_no_more(void **state)
 {
     struct br_slot *slots[4];
@@ -131,10 +147,11 @@ static void slot_renew__keeps_complete_slices(void **state)
 
 static void slot_renew__over_the_end_of_the_generations(void **state)
 {
-    struct br_slot *slot = &table.slots[table.free_[table.n_free - 1]];
+    struct br_slot *slot = br_slot_get(&table, place, 100, 4096);
     uint32_t number;
 
     (void)state;
+    br_slot_put(&table, slot);
     slot->generation = 0xffff;
     assert_ptr_equal(br_slot_get(&table, place, 100, 4096), slot);
     number = br_slot_number(&table, slot);
@@ -354,6 +371,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest cases[] = {
         CASE(slot_table_init__limits),
+        CASE(slot_table_limit__before_the_first_use),
         CASE(slot_get__all_and_no_more),
         CASE(slot_get__starts_clean),
         CASE(slot_put__number_dies),

@@ -252,6 +252,7 @@ static int verbs_device_allocate(struct br_verbs_device *device)
     if (!rc)
         rc = br_table_init(&device->numbers, config->max_links * device->classes.n);
     device->open = calloc(config->max_links, sizeof(struct br_verbs_link *));
+    br_slot_table_limit(config->slots, BR_VERBS_MAX_SLOTS);
     device->staging = calloc(BR_VERBS_MAX_SLOTS, sizeof *device->staging);
     if (!rc && (!device->open || !device->staging))
         rc = -ENOMEM;
