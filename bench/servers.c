@@ -27,11 +27,9 @@ static int open_servers(struct braid_comm *comm, const struct device *d, double 
                         struct braid_parameters_options *options, const char *way,
                         struct braid_parameters **p)
 {
-    struct braid_parameter_layer layers[BRAID_PARAMETERS_LAYERS] = {0};
+    struct braid_parameter_layer layers[BR_MODEL_LAYERS] = {0};
     size_t most = 0, ranks = (size_t)braid_size(comm);
 
-    if (d->model.count > BRAID_PARAMETERS_LAYERS)
-        return br_error(EINVAL, "%d layers: at most %d", d->model.count, BRAID_PARAMETERS_LAYERS);
     for (int l = 0; l < d->model.count; l++) {
         layers[l].count = device_count(d, l, percent);
         most = layers[l].count > most ? layers[l].count : most;

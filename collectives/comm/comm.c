@@ -83,6 +83,16 @@ int br_comm_check(const struct braid_comm *comm, const char *name)
     return 0;
 }
 
+uint32_t br_comm_slots(const struct braid_comm *comm)
+{
+    return comm->context->worker->slots.count;
+}
+
+uint32_t br_comm_eager_bytes(const struct braid_comm *comm)
+{
+    return comm->context->worker->config.eager_bytes;
+}
+
 uint64_t br_comm_now(const struct braid_comm *comm)
 {
     (void)comm; /* all of them live in real time */

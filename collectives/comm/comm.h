@@ -46,6 +46,14 @@ int br_comm_check(const struct braid_comm *comm, const char *name);
 /* The time in ns, for the folders above, which read no clock themselves. */
 uint64_t br_comm_now(const struct braid_comm *comm);
 
+/* How many large receives may be posted in the process at once before further ones wait. The same
+ * on all ranks, which share a back end. */
+uint32_t br_comm_slots(const struct braid_comm *comm);
+
+/* Messages up to this size travel at once and not within the window of a link, so nothing overtakes
+ * those that have left. The same on all ranks. */
+uint32_t br_comm_eager_bytes(const struct braid_comm *comm);
+
 /* Do this rank and `rank` of the job, another one, map each other's memory? Then both are on one
  * host. */
 bool br_comm_maps(const struct br_context *context, int rank);

@@ -62,9 +62,7 @@
 extern "C" {
 #endif
 
-/* at most */
-#define BRAID_PARAMETERS_LAYERS 192
-#define BRAID_PARAMETERS_DROPS  4
+#define BRAID_PARAMETERS_DROPS 4 /* at most */
 
 struct braid_parameters;
 
@@ -95,8 +93,9 @@ struct braid_parameters_options {
     float own, sync, local_rate;
     const int *servers; /* ranks, each once; NULL: all */
     int n_servers;
-    /* of a push or pull at most; default 200,000. They become larger where there would be too
-     * many */
+    /* of a push or pull at most; default 200,000. At least a little over twice BRAID_EAGER_BYTES,
+     * as nothing overtakes a smaller message that has left; larger, too, where a rank could not
+     * have so many large receives posted at once (doc/limits.md) */
     uint32_t slice_bytes;
     int32_t priority; /* of the least urgent messages; default 0 */
     /* 1: pushes and pulls leave in the order in which they come, whatever their layer; to compare

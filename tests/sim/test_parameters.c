@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -19,11 +20,13 @@
 
 #include "base/clock.h"
 #include "tests/sim/training_comm.h"
+#include "tools/common/model.h"
 #include "training/parameters/delay.h"
 #include "training/parameters/parameters.h"
 
-#define RANKS  4
-#define LAYERS 19        /* at most */
+#define RANKS  4         /* workers, where servers are not more */
+#define MOST   8         /* ranks */
+#define LAYERS 200       /* at most */
 #define BITS   100000000 /* a second, of a link */
 
 /* What a device computes. */
@@ -53,13 +56,16 @@ struct program {
     uint64_t until, began;
 };
 
-static struct program programs[RANKS];
+static struct program programs[MOST];
+static int ranks;
 static uint64_t device; /* ns that an iteration computes, a third of it forwards */
 static int settling;    /* iterations that do not count */
 
 /* ---- what training/ calls -------------------------------------------------------------------- */
 
 int __wrap_br_comm_check(const struct braid_comm *comm, const char *name);
+uint32_t __wrap_br_comm_slots(const struct braid_comm *comm);
+uint32_t __wrap_br_comm_eager_bytes(const struct braid_comm *comm);
 int __wrap_braid_size(const struct braid_comm *comm);
 int __wrap_braid_comm_split(struct braid_comm *comm, int color, int key, struct braid_comm **out);
 int __wrap_braid_finalize(struct braid_comm *comm);
@@ -77,6 +83,16 @@ int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
     (void)comm;
     (void)name;
     return 0;
+}
+
+uint32_t __wrap_br_comm_slots(const struct braid_comm *comm)
+{
+    return training_job.ranks[comm->rank].worker->slots.count;
+}
+
+uint32_t __wrap_br_comm_eager_bytes(const struct braid_comm *comm)
+{
+    return training_job.ranks[comm->rank].worker->config.eager_bytes;
 }
 
 int __wrap_braid_size(const struct braid_comm *comm)
@@ -216,7 +232,7 @@ static void open_program(int rank, const struct braid_parameters_options *option
 
     for (int l = 0; l < network->layers; l++)
         layers[l] = (struct braid_parameter_layer){.count = network->counts[l]};
-    programs[rank] = (struct program){.comm = {.rank = rank, .size = RANKS}, .forward = true};
+    programs[rank] = (struct program){.comm = {.rank = rank, .size = ranks}, .forward = true};
     assert_int_equal(braid_parameters_create(&programs[rank].comm, layers, network->layers, options,
                                              &programs[rank].parameters),
                      0);
@@ -234,47 +250,65 @@ static void close_program(struct program *g)
 
     free_operations(p->pushes[0], p->n_pushes);
     free_operations(p->pulls, p->shards.n);
-    for (uint32_t i = 0; i < p->n_slices; i++) {
-        free_operations(p->slices[i].receives, RANKS);
-        free_operations(p->slices[i].sends, RANKS);
-    }
+    for (size_t i = 0; i < (size_t)p->n_slices * (size_t)ranks * 2; i++)
+        free(p->exchanges[i].op);
     br_parameters_destroy(p, 0);
 }
 
-/* ms of one of `counted` iterations behind the first `uncounted`, of the slowest rank. */
-static double run(const struct network *of, uint64_t device_ms, int uncounted, int counted,
-                  const struct braid_parameters_options *options)
+/* Leaves the job open for a look at its parameters; then close_job(). Returns ms of one of
+ * `counted` iterations behind the first `uncounted`, of the slowest rank. */
+static double run_job(const struct network *of, uint64_t device_ms, int uncounted, int counted,
+                      const struct braid_parameters_options *options, uint32_t eager_bytes)
 {
     static struct br_topology topology;
     struct br_sim_job_config config = {.topology = &topology,
                                        .rails = 1,
+                                       .eager_bytes = eager_bytes,
+                                       .max_slots = BR_SLOTS_MAX,
                                        .network = {.seed = 1,
                                                    .bits_per_second = BITS,
                                                    .latency_ns = 50000,
                                                    .forward_bytes = 1500,
                                                    .hollow = true}};
     double slowest = 0;
+    char name[16];
 
     network = of;
     device = device_ms * BR_MS;
     settling = uncounted;
-    assert_int_equal(br_topology_parse(&topology, "flat:4"), 0);
+    snprintf(name, sizeof name, "flat:%d", ranks);
+    assert_int_equal(br_topology_parse(&topology, name), 0);
     br_cost_model_on(&config.model, &topology, BR_COST_NETWORK, 1);
     assert_int_equal(br_sim_job_open(&training_job, &config), 0);
     assert_int_equal(br_sim_job_connect(&training_job), 0);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < ranks; r++)
         open_program(r, options);
     training_job.program = (struct br_sim_job_program){.ended = training_ended, .progress = turn};
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < ranks; r++)
         while (programs[r].iteration < settling + counted)
             assert_int_equal(br_sim_job_advance(&training_job), 0);
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < ranks; r++)
         slowest = fmax(slowest, (double)(br_sim_host_now(training_job.sim, r) - programs[r].began) /
                                     BR_MS / (programs[r].iteration - settling));
-    br_sim_job_close(&training_job);
-    for (int r = 0; r < RANKS; r++)
-        close_program(&programs[r]);
     return slowest;
+}
+
+static void close_job(void)
+{
+    br_sim_job_close(&training_job);
+    for (int r = 0; r < ranks; r++)
+        close_program(&programs[r]);
+}
+
+static double run(const struct network *of, uint64_t device_ms, int uncounted, int counted,
+                  const struct braid_parameters_options *options)
+{
+    double ms;
+
+    ranks = RANKS;
+    ms = run_job(of, device_ms, uncounted, counted, options, 0);
+    close_job();
+    return ms;
 }
 
 /* k 0: ssgd. */
@@ -346,8 +380,8 @@ static double deliver(const char *way, uint32_t slice_bytes, bool in_order)
 /*
  * P3 in the setting of its paper, parameter servers: slices by priority, against layers in the
  * order in which they come, whole on a server each, or those larger than an N-th of the largest in
- * pieces of that size for N servers, others whole. However small the slices are to be: with more of
- * them than a link has credits priorities did nothing.
+ * pieces of that size for N servers, others whole. However small the slices are to be, and with
+ * more of them than a link has credits.
  */
 static void parameters__p3_against_layers_in_order(void **state)
 {
@@ -361,12 +395,87 @@ static void parameters__p3_against_layers_in_order(void **state)
     assert_true(split > 1.12 * p3 && layers > 1.66 * p3);
 }
 
+/* ---- the slices that P3 wants ---------------------------------------------------------------- */
+
+#define SCALE 100             /* a hundredth of the weights, in as many slices */
+#define P3    (50000 / SCALE) /* weights of a slice */
+
+/* A model of data/models. */
+static void read_model(const char *name, struct network *to)
+{
+    struct br_model model;
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/data/models/%s.csv", getenv("BRAID_SOURCE"), name);
+    assert_int_equal(br_model_load(path, &model), 0);
+    assert_in_range(model.count, 1, LAYERS);
+    to->layers = model.count;
+    for (int l = 0; l < model.count; l++) {
+        to->counts[l] = model.layers[l].parameters / SCALE + 1;
+        to->share[l] = 1. / model.count;
+    }
+    br_model_free(&model);
+}
+
+static int p3_slices(const struct network *model)
+{
+    size_t n = 0;
+
+    for (int l = 0; l < model->layers; l++)
+        n += (model->counts[l] + P3 - 1) / P3;
+    return (int)n;
+}
+
+static void with_servers(const char *name, int servers)
+{
+    static const int order[MOST] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static struct network model;
+    struct braid_parameters_options options = {.method = "ssgd",
+                                               .servers = order,
+                                               .n_servers = servers,
+                                               .slice_bytes = P3 * sizeof(float)};
+    struct braid_parameters_report report = {0};
+    double ms, link = 0;
+
+    read_model(name, &model);
+    for (int l = 0; l < model.layers; l++)
+        link += (double)(model.counts[l] * sizeof(float)) * 8 / BITS * 1e3;
+    ranks = servers > RANKS ? servers : RANKS;
+    ms = run_job(&model, 10, 1, 1, &options, 512);
+    link *= (double)(ranks - 1) / servers; /* in and out of a server */
+    assert_int_equal(braid_parameters_report(programs[0].parameters, &report), 0);
+    print_message("%s, %d servers: %d slices, %d on the first one; %.1f ms, its link %.1f\n", name,
+                  servers, report.slices, report.served_slices, ms, link);
+    assert_int_equal(report.slices, p3_slices(&model));
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(br_list_empty(&training_job.ranks[r].worker->slotless[1]), 1);
+    close_job();
+}
+
+/* Slices of 50,000 weights of every model on one server, and of one on 1 to 8 servers: as many as
+ * that makes, all of whose receives are posted at once, and each has its slot. */
+static void parameters__slices_of_every_model(void **state)
+{
+    static const char *const names[] = {"alexnet",      "bert_base", "googlenet",
+                                        "inception_v3", "lenet5",    "lstm_translation",
+                                        "resnet50",     "vgg11",     "vgg19"};
+    const char *sanitize = getenv("BRAID_SANITIZE");
+    bool slow = sanitize && sanitize[0];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !slow; i++)
+        with_servers(names[i], 1);
+    for (int servers = slow ? MOST : 2; servers <= MOST; servers++)
+        with_servers("resnet50", servers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters__ssgd_takes_what_the_formula_says),
         cmocka_unit_test(parameters__delayed_pulls_take_what_the_links_need),
         cmocka_unit_test(parameters__p3_against_layers_in_order),
+        cmocka_unit_test(parameters__slices_of_every_model),
     };
 
     return cmocka_run_group_tests_name("sim/parameters", tests, NULL, NULL);

@@ -21,6 +21,8 @@ int training_submit(struct braid_comm *comm, struct br_operation like,
     *operation = like;
     operation->priority = options->priority;
     operation->tag = options->tag;
+    operation->done = options->done;
+    operation->done_context = options->context;
     *op = (struct braid_op *)operation;
     return br_sim_job_submit(&training_job, (uint32_t)comm->rank, operation);
 }
@@ -32,6 +34,8 @@ void training_ended(void *with, uint32_t rank, struct br_operation *op, uint64_t
     (void)now;
     assert_int_equal(op->status, 0);
     atomic_store(&op->state, BR_OPERATION_ENDED);
+    if (op->done)
+        op->done(op->done_context, 0);
 }
 
 bool training_has_ended(const struct braid_op *op)

@@ -552,5 +552,7 @@ int main(void)
         cmocka_unit_test(parameters__rate_of_zero),
     };
 
+    /* so that layers of a test's size are cut into slices (braid_parameters_options) */
+    setenv("BRAID_EAGER_BYTES", "1024", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

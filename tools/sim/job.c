@@ -43,7 +43,7 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
         .peer_timeout = 10 * BR_SEC,
         .starvation = BR_SEC,
         .connect_timeout = 5 * BR_SEC,
-        .max_slots = 2048,
+        .max_slots = c->max_slots ? c->max_slots : 2048,
         .max_transfers = 8192,
         .check = 77,
         .seed = c->network.seed + 1,

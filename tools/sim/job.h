@@ -28,6 +28,7 @@ struct br_sim_job_config {
     struct br_cost_model model;        /* of the topology; the engine chooses by it */
     uint32_t chunk_bytes;              /* of a fragment (engine.h); 0: the default */
     uint32_t slice_bytes, eager_bytes; /* 0: the defaults of a communicator */
+    uint32_t max_slots;                /* of each rank; 0: 2048, as there may be many ranks */
     /* BCUBE: for the algorithm of this name; borrowed, NULL: there is none */
     const struct br_disjoint_trees *trees;
 };

@@ -179,10 +179,8 @@ int br_parameters_give_up(struct braid_parameters *p, int rc)
     br_parameters_stop(p);
     drain_finish(p->pushes[0], p->n_pushes);
     drain_finish(p->pulls, p->shards.n);
-    for (uint32_t i = 0; i < p->n_slices; i++) {
-        drain_finish(p->slices[i].receives, (uint32_t)p->ranks);
-        drain_finish(p->slices[i].sends, (uint32_t)p->ranks);
-    }
+    for (size_t i = 0; i < (size_t)p->n_slices * (size_t)p->ranks * 2; i++)
+        drain_finish(&p->exchanges[i].op, 1);
     br_error(-rc, "%s", text);
     return br_parameters_destroy(p, rc);
 }

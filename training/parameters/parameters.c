@@ -21,7 +21,6 @@
 #define WHO         "braid_parameters_create"
 #define SLICE_BYTES 200000
 #define WARMUP      500
-#define MOST_SLICES 192
 
 static const char *const methods[BR_PARAMETERS_METHODS] = {"ssgd", "asgd", "ssd", "local"};
 
@@ -86,12 +85,15 @@ static int check_servers(const struct braid_parameters_options *o, int ranks)
 
 static int parameters_check_layers(const struct braid_parameter_layer *layers, int n)
 {
-    if (!layers || n < 1 || n > BRAID_PARAMETERS_LAYERS)
-        return br_error(EINVAL, WHO ": %d layers; there must be 1 to %d", n,
-                        BRAID_PARAMETERS_LAYERS);
-    for (int l = 0; l < n; l++)
-        if (!layers[l].count || layers[l].count > SIZE_MAX / 64 / BRAID_PARAMETERS_LAYERS)
+    size_t left = SIZE_MAX / 64 / BR_MAX_RANKS;
+
+    if (!layers || n < 1)
+        return br_error(EINVAL, WHO ": %d layers; there must be 1 or more", n);
+    for (int l = 0; l < n; l++) {
+        if (!layers[l].count || layers[l].count > left)
             return br_error(EINVAL, WHO ": layer %d has %zu elements", l, layers[l].count);
+        left -= layers[l].count;
+    }
     return 0;
 }
 
@@ -178,32 +180,39 @@ static void parameters_lay_out(struct braid_parameters *p)
     }
 }
 
-/* The slices that this rank serves, with room for a word of each kind for each worker. */
+/* The slices that this rank serves, with room for all that they have of each worker. */
 static int get_slices(struct braid_parameters *p)
 {
     size_t ranks = (size_t)p->ranks, mine = 0;
+    struct br_parameters_exchange *exchange;
     void **at;
 
     for (uint32_t i = 0; i < p->shards.n; i++)
         mine += p->servers[p->shards.list[i].server] == p->rank;
     p->slices = calloc(mine + 1, sizeof *p->slices);
-    p->pointers = at = calloc(mine * ranks * 5 + 1, sizeof *p->pointers);
-    if (!p->slices || !p->pointers)
+    p->due = calloc(mine / 64 + 1, sizeof *p->due);
+    p->pointers = at = calloc(mine * ranks * 3 + 1, sizeof *p->pointers);
+    p->exchanges = exchange = calloc(mine * ranks * 2 + 1, sizeof *exchange);
+    if (!p->slices || !p->due || !p->pointers || !p->exchanges)
         return br_error(ENOMEM, WHO ": no memory for %zu slices", mine);
     for (uint32_t i = 0; i < p->shards.n; i++) {
         struct br_parameters_slice *s = &p->slices[p->n_slices];
 
         if (p->servers[p->shards.list[i].server] != p->rank)
             continue;
+        s->due = &p->due[p->n_slices / 64];
+        s->due_bit = 1ull << p->n_slices % 64;
         p->n_slices++;
         s->shard = &p->shards.list[i];
         s->number = i;
         s->in = (float **)at;
         s->sources = (const void **)(at + ranks);
-        s->receives = (struct braid_op **)(at + 2 * ranks);
-        s->sends = (struct braid_op **)(at + 3 * ranks);
-        s->pushes = (uint64_t *)(at + 4 * ranks);
-        at += 5 * ranks;
+        s->pushes = (uint64_t *)(at + 2 * ranks);
+        at += 3 * ranks;
+        s->receives = exchange;
+        s->sends = exchange + ranks;
+        for (size_t k = 0; k < 2 * ranks; k++)
+            (exchange++)->slice = s;
     }
     return 0;
 }
@@ -221,18 +230,26 @@ static int get_servers(struct braid_parameters *p, const struct braid_parameters
 
 static int parameters_cut(struct braid_parameters *p, const struct braid_parameter_layer *layers)
 {
-    uint32_t limit = MOST_SLICES, best;
-    size_t counts[BRAID_PARAMETERS_LAYERS];
+    /* Of each of its slices a server has a receive posted for each worker, and a worker one for
+     * each pull. Large ones each hold a slot; where there was none left, an urgent pull would wait
+     * until some other slice has been pushed. A quarter of the slots is for all else. */
+    uint64_t slots = br_comm_slots(p->comm) / 4 * 3, servers = (uint64_t)p->n_servers;
+    uint32_t limit = (uint32_t)(slots * servers / ((uint64_t)p->ranks + servers));
+    /* Cut evenly, no slice of a layer that is larger than this is as small as an eager message,
+     * which nothing overtakes once it has left. */
+    size_t least = 2 * (size_t)br_comm_eager_bytes(p->comm) / sizeof(float) + 1;
+    size_t most = p->options.slice_bytes / sizeof(float);
+    size_t *counts = calloc(p->n, sizeof *counts);
+    int rc;
 
-    /* Of each slice of a server every worker has the READY of its next push. Where these alone take
-     * all credits of a link, the READY of an urgent pull waits until another slice has been pushed,
-     * and priorities have no effect. A layer is one slice at least: more layers, more slices. */
-    best = (uint32_t)p->n_servers * (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN);
-    limit = limit < best ? limit : best;
+    if (!counts)
+        return br_error(ENOMEM, WHO ": no memory for %u layers", p->n);
     for (uint32_t l = 0; l < p->n; l++)
         counts[l] = p->layers[l].count = layers[l].count;
-    return br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,
-                          p->options.slice_bytes / sizeof(float), limit);
+    rc = br_shards_open(&p->shards, counts, p->n, (uint32_t)p->n_servers,
+                        most > least ? most : least, limit);
+    free(counts);
+    return rc;
 }
 
 static int parameters_allocate(struct braid_parameters *p,
@@ -242,7 +259,8 @@ static int parameters_allocate(struct braid_parameters *p,
     int rc = get_servers(p, options);
 
     p->layers = calloc(p->n, sizeof *p->layers);
-    if (!rc && !p->layers)
+    p->passes = calloc(p->n, sizeof *p->passes);
+    if (!rc && (!p->layers || !p->passes))
         rc = br_error(ENOMEM, WHO ": no memory for %u layers", p->n);
     if (!rc)
         rc = parameters_cut(p, layers);
@@ -280,10 +298,13 @@ int br_parameters_destroy(struct braid_parameters *p, int rc)
         braid_free(p->comm, p->memory);
     free(p->servers);
     free(p->layers);
+    free(p->passes);
     free(p->pushes[0]);
     free(p->pulls);
     free(p->slices);
+    free(p->due);
     free(p->pointers);
+    free(p->exchanges);
     braid_finalize(p->comm);
     free(p);
     return rc ? br_error(-rc, "%s", text) : 0;

@@ -48,8 +48,8 @@ struct br_parameters_layer {
     _Atomic int state;
     /* the iteration in which the program asked for the gradient's memory, counted from 1 */
     uint64_t requested;
-    uint64_t iteration; /* in which it was handed over */
-    bool pulling;       /* receives of a pull are posted */
+    uint64_t iteration;                  /* in which it was handed over */
+    bool pulling;                        /* receives of a pull are posted */
     char push_title[24], pull_title[24]; /* in the timeline */
     /* braid_parameters_set_rate(), the program's; and what counted in the last iterations, by their
      * number: written before the push, read by our thread. `latest` is asgd's, whose servers see
@@ -59,20 +59,33 @@ struct br_parameters_layer {
     _Atomic uint32_t latest;
 };
 
+struct br_parameters_slice;
+
+/* A slice's receive from a worker, or its send to one. */
+struct br_parameters_exchange {
+    struct br_parameters_slice *slice;
+    struct braid_op *op; /* NULL: none is under way */
+    _Atomic bool ended;  /* written by whoever drives progress, before it sets the slice's bit */
+};
+
 /* A slice on its server. */
 struct br_parameters_slice {
     const struct br_shard *shard;
     uint32_t number; /* of all slices: its tag */
     float *weight, *velocity;
-    float *answer;              /* the copy that is sent; asgd: NULL */
-    float **in;                 /* [ranks] */
-    const void **sources;       /* [ranks] `in` for br_reduce() */
-    struct braid_op **receives; /* [ranks] NULL: has arrived, or asgd is answering */
-    struct braid_op **sends;    /* [ranks] */
-    uint64_t *pushes;           /* [ranks] asgd: that were applied */
-    uint64_t round;             /* that is being collected */
-    _Atomic uint64_t applied;   /* pushes */
-    _Atomic int sending;        /* answers under way */
+    float *answer;        /* the copy that is sent; asgd: NULL */
+    float **in;           /* [ranks] */
+    const void **sources; /* [ranks] `in` for br_reduce() */
+    /* [ranks] without op: has arrived, or asgd is answering */
+    struct br_parameters_exchange *receives;
+    struct br_parameters_exchange *sends; /* [ranks] */
+    uint64_t *pushes;                     /* [ranks] asgd: that were applied */
+    uint64_t round;                       /* that is being collected */
+    _Atomic uint64_t applied;             /* pushes */
+    _Atomic int sending;                  /* answers under way */
+    /* its bit in p->due: set when an exchange has ended */
+    _Atomic uint64_t *due;
+    uint64_t due_bit;
 };
 
 struct braid_parameters {
@@ -93,14 +106,17 @@ struct braid_parameters {
     uint32_t n_pushes;                  /* of both, from pushes[0] on */
     struct br_parameters_slice *slices; /* [n_slices] by layer */
     uint32_t n_slices;
-    void **pointers;   /* that the slices' arrays are in */
-    float *memory;     /* all arrays of numbers */
-    size_t used, size; /* elements of it */
+    _Atomic uint64_t *due; /* slices of which an exchange has ended, a bit each (section 8) */
+    void **pointers;       /* that the slices' arrays are in */
+    struct br_parameters_exchange *exchanges; /* the same */
+    float *memory;                            /* all arrays of numbers */
+    size_t used, size;                        /* elements of it */
 
     int next;           /* layer that is to be pushed next; -1: none, the iteration has ended */
     uint64_t iteration; /* of the next push */
     _Atomic int steps;  /* k; 0: not chosen yet */
     struct br_profiler profiler;            /* of the warm-up */
+    struct br_layer *passes;                /* [n] that the profiler fills in */
     _Atomic uint64_t first_push, last_pull; /* ns, of an iteration of the warm-up */
     double communication;                   /* s, sum over the warm-up's iterations but the first */
     _Atomic uint64_t local_ns;              /* of local updates, in our thread, in all */
@@ -132,10 +148,12 @@ uint64_t br_parameters_rounds(const struct braid_parameters *p, uint64_t iterati
 /* Operations. br_parameters_reap() returns 1: the operation has ended well and *op is NULL; 0: it
  * has not ended; or an error with a message. */
 int br_parameters_reap(struct braid_op **op);
+/* exchange: the server's, which hears of the end; NULL: the worker asks. */
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
-                       const float *from, int peer, struct braid_op **op);
+                       const float *from, int peer, struct br_parameters_exchange *exchange,
+                       struct braid_op **op);
 int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to,
-                          int peer, struct braid_op **op);
+                          int peer, struct br_parameters_exchange *exchange, struct braid_op **op);
 
 /* worker.c, our thread: all layers that were handed over. How much was done, or an error with
  * a message. */

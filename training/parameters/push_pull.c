@@ -58,6 +58,25 @@ static int32_t push_pull_priority(const struct braid_parameters *p, uint32_t sli
     return delayed ? br_parameters_pulls(p, iteration) : push_pull_layer_priority(p, slice);
 }
 
+/* Any thread that drives progress. */
+static void push_pull_ended(void *context, int status)
+{
+    struct br_parameters_exchange *exchange = context;
+
+    (void)status; /* braid_wait() returns it */
+    atomic_store(&exchange->ended, true);
+    atomic_fetch_or(exchange->slice->due, exchange->slice->due_bit);
+}
+
+static void push_pull_tell(struct br_parameters_exchange *exchange, struct braid_options *options)
+{
+    if (!exchange)
+        return;
+    atomic_store(&exchange->ended, false);
+    options->done = push_pull_ended;
+    options->context = exchange;
+}
+
 /* However long the program pauses between two iterations; a peer that has died is noticed
  * anyway. */
 static struct braid_options push_pull_options(const struct braid_parameters *p, uint32_t slice,
@@ -72,19 +91,22 @@ static struct braid_options push_pull_options(const struct braid_parameters *p, 
 }
 
 int br_parameters_send(struct braid_parameters *p, uint32_t slice, bool pull, uint64_t iteration,
-                       const float *from, int peer, struct braid_op **op)
+                       const float *from, int peer, struct br_parameters_exchange *exchange,
+                       struct braid_op **op)
 {
     struct braid_options o =
         push_pull_options(p, slice, pull, push_pull_priority(p, slice, iteration));
 
+    push_pull_tell(exchange, &o);
     return braid_send(p->comm, from, p->shards.list[slice].count * sizeof *from, peer, &o, op);
 }
 
 /* That it is posted is all that travels, and k may not be known yet. */
 int br_parameters_receive(struct braid_parameters *p, uint32_t slice, bool pull, float *to,
-                          int peer, struct braid_op **op)
+                          int peer, struct br_parameters_exchange *exchange, struct braid_op **op)
 {
     struct braid_options o = push_pull_options(p, slice, pull, push_pull_layer_priority(p, slice));
 
+    push_pull_tell(exchange, &o);
     return braid_recv(p->comm, to, p->shards.list[slice].count * sizeof *to, peer, &o, op);
 }

@@ -20,14 +20,19 @@ static bool server_answers(const struct braid_parameters *p, uint64_t round)
 
 static int server_post(struct braid_parameters *p, struct br_parameters_slice *s, int worker)
 {
-    return br_parameters_receive(p, s->number, false, s->in[worker], worker, &s->receives[worker]);
+    struct br_parameters_exchange *exchange = &s->receives[worker];
+
+    return br_parameters_receive(p, s->number, false, s->in[worker], worker, exchange,
+                                 &exchange->op);
 }
 
 static int server_answer(struct braid_parameters *p, struct br_parameters_slice *s,
                          uint64_t iteration, int worker, const float *from)
 {
+    struct br_parameters_exchange *exchange = &s->sends[worker];
+
     atomic_fetch_add(&s->sending, 1);
-    return br_parameters_send(p, s->number, true, iteration, from, worker, &s->sends[worker]);
+    return br_parameters_send(p, s->number, true, iteration, from, worker, exchange, &exchange->op);
 }
 
 static void server_move(struct braid_parameters *p, struct br_parameters_slice *s,
@@ -40,19 +45,31 @@ static void server_move(struct braid_parameters *p, struct br_parameters_slice *
 
 /* ---- all workers together -------------------------------------------------------------------- */
 
-/* Takes what has ended out of ops. Returns whether all are out; else 0 or an error. */
-static int reap_all(struct braid_op **ops, int n, _Atomic int *under_way)
+/* As br_parameters_reap(). The operation is over when whoever tells of its end has come back. */
+static int reap(struct br_parameters_exchange *exchange)
+{
+    int rc;
+
+    if (!atomic_load(&exchange->ended))
+        return 0;
+    rc = braid_wait(exchange->op, -1);
+    exchange->op = NULL;
+    return rc ? rc : 1;
+}
+
+/* Takes what has ended out of the n exchanges. Returns whether none is under way; or an error. */
+static int reap_all(struct br_parameters_exchange *exchanges, int n, _Atomic int *under_way)
 {
     int left = 0;
 
     for (int i = 0; i < n; i++) {
-        int rc = ops[i] ? br_parameters_reap(&ops[i]) : 0;
+        int rc = exchanges[i].op ? reap(&exchanges[i]) : 0;
 
         if (rc < 0)
             return rc;
         if (rc && under_way)
             atomic_fetch_sub(under_way, 1);
-        left += ops[i] != NULL;
+        left += exchanges[i].op != NULL;
     }
     return !left;
 }
@@ -101,15 +118,15 @@ static int server_async_worker(struct braid_parameters *p, struct br_parameters_
     uint64_t iteration;
     int rc;
 
-    if (s->sends[worker]) {
-        rc = br_parameters_reap(&s->sends[worker]);
+    if (s->sends[worker].op) {
+        rc = reap(&s->sends[worker]);
         if (rc <= 0)
             return rc;
         rc = server_post(p, s, worker);
         atomic_fetch_sub(&s->sending, 1); /* not before the receive is posted */
         return rc ? rc : 1;
     }
-    rc = s->receives[worker] ? br_parameters_reap(&s->receives[worker]) : 0;
+    rc = s->receives[worker].op ? reap(&s->receives[worker]) : 0;
     if (rc <= 0)
         return rc;
     iteration = s->pushes[worker]++;
@@ -146,19 +163,32 @@ static int server_discard(struct braid_parameters *p, struct br_parameters_slice
     return rc < 0 ? rc : 0;
 }
 
+static int server_slice(struct braid_parameters *p, struct br_parameters_slice *s)
+{
+    return atomic_load(&p->ended)            ? server_discard(p, s)
+           : p->method == BR_PARAMETERS_ASGD ? server_async(p, s)
+                                             : server_sync(p, s);
+}
+
 int br_parameters_serve(struct braid_parameters *p)
 {
-    /* by layer: what the next forward pass needs first; or what comes first */
-    for (uint32_t i = 0; i < p->n_slices; i++) {
-        struct br_parameters_slice *s = &p->slices[p->options.in_order ? p->n_slices - 1 - i : i];
-        int rc = atomic_load(&p->ended)            ? server_discard(p, s)
-                 : p->method == BR_PARAMETERS_ASGD ? server_async(p, s)
-                                                   : server_sync(p, s);
+    uint32_t words = (p->n_slices + 63) / 64;
+    int rc = 0;
 
-        if (rc)
-            return rc;
+    /* by layer: what the next forward pass needs first; or what comes first */
+    for (uint32_t i = 0; i < words && !rc; i++) {
+        uint32_t word = p->options.in_order ? words - 1 - i : i;
+        uint64_t due;
+
+        while (!rc && (due = atomic_load(&p->due[word]))) {
+            int bit = p->options.in_order ? 63 - __builtin_clzll(due) : __builtin_ctzll(due);
+
+            /* first, so that what ends from here on is seen the next time */
+            atomic_fetch_and(&p->due[word], ~(1ull << bit));
+            rc = server_slice(p, &p->slices[64 * word + (uint32_t)bit]);
+        }
     }
-    return 0;
+    return rc;
 }
 
 int br_parameters_serve_start(struct braid_parameters *p)

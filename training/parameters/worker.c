@@ -47,7 +47,7 @@ static int post_pull(struct braid_parameters *p, uint32_t layer)
     }
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
         rc = br_parameters_receive(p, i, true, l->pulled + p->shards.list[i].offset,
-                                   p->servers[p->shards.list[i].server], &p->pulls[i]);
+                                   p->servers[p->shards.list[i].server], NULL, &p->pulls[i]);
     l->pulling = true;
     return rc;
 }
@@ -239,14 +239,14 @@ int br_parameters_push_layer(struct braid_parameters *p, uint32_t layer, uint64_
 
     for (uint32_t i = p->shards.first[layer]; i < p->shards.first[layer + 1] && !rc; i++)
         rc = br_parameters_send(p, i, false, iteration, from + p->shards.list[i].offset,
-                                p->servers[p->shards.list[i].server], &pushes[i]);
+                                p->servers[p->shards.list[i].server], NULL, &pushes[i]);
     return rc;
 }
 
 /* The warm-up is over: its times, the slowest rank's, and k. Collective. */
 static int parameters_worker_choose(struct braid_parameters *p)
 {
-    struct br_layer layers[BRAID_PARAMETERS_LAYERS];
+    struct br_layer *layers = p->passes;
     struct br_delay_times t = {0};
     uint64_t measured = p->warmup - p->options.iterations;
     double mean = measured > 1 ? p->communication / (double)(measured - 1) : 0;
