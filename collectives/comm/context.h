@@ -15,6 +15,7 @@
 #include "base/growing_pool.h"
 #include "base/list.h"
 #include "base/ring.h"
+#include "base/table.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/settings.h"
 #include "collectives/engine/backlog.h"
@@ -113,8 +114,9 @@ struct br_context {
     struct br_list backlogs;            /* struct br_backlog: those in which operations wait */
     struct br_list executors;           /* struct br_executor, in the order of their steps */
     struct br_executor engine_executor; /* the last of every communicator's chain */
-    struct braid_region *regions[BR_MAX_REGIONS]; /* by address */
-    int n_regions;
+    struct braid_region **regions;      /* by address; room for max_regions */
+    int n_regions, max_regions;
+    struct br_table regions_by_id; /* (br_region.id, 0) -> struct braid_region */
     uint32_t next_region;
     /* for memory in none of these; NULL: no device needs one, or it could not be created */
     struct br_cache *cache;

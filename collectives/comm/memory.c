@@ -28,6 +28,8 @@
 /* how long braid_free() waits for peers that still read the memory */
 #define LINGER BR_SEC
 
+#define FIRST_REGIONS 64 /* room at first */
+
 /* Index of the first region whose base is above address. */
 static int comm_memory_upper(const struct br_context *context, const void *address)
 {
@@ -63,19 +65,15 @@ int br_region_find(void *opaque, uint32_t id, uint64_t offset, uint64_t bytes, v
 {
     struct br_context *context = opaque;
 
-    for (int i = 0; i < context->n_regions; i++) {
-        struct br_region *r = &context->regions[i]->region;
+    struct braid_region *found =
+        context->n_regions ? br_table_find(&context->regions_by_id, id, 0) : NULL;
 
-        if (r->id != id)
-            continue;
-        if (offset > r->bytes || bytes > r->bytes - offset)
-            return -EACCES;
-        *memory = (char *)r->base + offset;
-        *region = r;
-        atomic_fetch_add(&context->regions[i]->served, 1);
-        return context->regions[i]->gpu;
-    }
-    return -EACCES;
+    if (!found || offset > found->region.bytes || bytes > found->region.bytes - offset)
+        return -EACCES;
+    *memory = (char *)found->region.base + offset;
+    *region = &found->region;
+    atomic_fetch_add(&found->served, 1);
+    return found->gpu;
 }
 
 void br_region_done(void *opaque, struct br_region *region)
@@ -95,15 +93,32 @@ static int memory_lock_when_unused(struct braid_region *region)
     return atomic_load(&region->uses) + atomic_load(&region->served);
 }
 
+/* Room for one region more. 0, or -ENOMEM with a message. */
+static int comm_memory_grow(struct br_context *context)
+{
+    int most = context->max_regions ? 2 * context->max_regions : FIRST_REGIONS;
+    struct braid_region **grown;
+    int rc;
+
+    if (context->n_regions < context->max_regions)
+        return 0;
+    rc = context->max_regions ? br_table_grow(&context->regions_by_id)
+                              : br_table_init(&context->regions_by_id, FIRST_REGIONS);
+    grown = rc ? NULL : realloc(context->regions, (size_t)most * sizeof(struct braid_region *));
+    if (!grown)
+        return br_error(ENOMEM, "rank %d: no memory for more than %d registered regions",
+                        context->rank, context->n_regions);
+    context->regions = grown;
+    context->max_regions = most;
+    return 0;
+}
+
 /* Under the lock. The struct is filled in but for id and keys. */
 static int comm_memory_insert(struct br_context *context, struct braid_region *region)
 {
     struct br_region *r = &region->region;
     int at = comm_memory_upper(context, (char *)r->base + r->bytes - 1), rc;
 
-    if (context->n_regions == BR_MAX_REGIONS)
-        return br_error(ENOSPC, "rank %d: %d regions are registered, there is no room for more",
-                        context->rank, BR_MAX_REGIONS);
     if (at > 0) {
         const struct br_region *before = &context->regions[at - 1]->region;
 
@@ -112,6 +127,9 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
                             "rank %d: the span overlaps a region that is registered already",
                             context->rank);
     }
+    rc = comm_memory_grow(context);
+    if (rc)
+        return rc;
     r->id = ++context->next_region;
     rc = region->gpu ? 0
                      : br_region_register(context->worker->devices, context->worker->n_devices, r);
@@ -123,6 +141,7 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
             (size_t)(context->n_regions - at) * sizeof context->regions[0]);
     context->regions[at] = region;
     context->n_regions++;
+    (void)br_table_insert(&context->regions_by_id, r->id, 0, region); /* there is room */
     return 0;
 }
 
@@ -133,6 +152,7 @@ static void take_out(struct braid_region *region)
     int at = comm_memory_upper(context, region->region.base) - 1;
 
     context->n_regions--;
+    br_table_remove(&context->regions_by_id, region->region.id, 0);
     memmove(&context->regions[at], &context->regions[at + 1],
             (size_t)(context->n_regions - at) * sizeof context->regions[0]);
     if (!region->gpu)
@@ -367,6 +387,10 @@ void br_regions_free(struct br_context *context)
         take_out(region);
         free_region(region);
     }
+    br_table_destroy(&context->regions_by_id);
+    free(context->regions);
+    context->regions = NULL;
+    context->max_regions = 0;
 }
 
 void br_regions_free_in_child(struct br_context *context)

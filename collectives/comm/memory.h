@@ -14,7 +14,6 @@
 
 #include "transport/transport.h"
 
-#define BR_MAX_REGIONS 4096
 #define BR_MEMORY_TEXT 320
 
 struct braid_comm;

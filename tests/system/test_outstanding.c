@@ -183,6 +183,64 @@ static void outstanding__messages_and_puts(void **state)
     run(RANKS_KINDS, &(struct job){.n = 2500}, messages);
 }
 
+/* Puts, gets and atomics, small and large, none of which is waited for before the last one is
+ * submitted. */
+static int accesses(struct braid_comm *comm, void *context)
+{
+    const struct job *job = context;
+    size_t n = (size_t)job->n, bulk = (size_t)job->elements, large = n / 100;
+    struct braid_op **ops = calloc(3 * n + 2 * large, sizeof *ops), **next = ops;
+    /* n each: what is put here, what is read from here, one that counts, what is read there; then
+     * large ones: what is put there and read from here twice, what is put here, what is read */
+    uint64_t *memory = braid_alloc(comm, (4 * n + 4 * bulk) * sizeof *memory), before;
+    uint64_t *from = memory + n, *got = memory + 3 * n, *own = memory + 4 * n;
+    uint64_t each = n * sizeof *memory, much = bulk * sizeof *memory;
+    const struct braid_key *key;
+    struct braid_key mine, keys[2];
+
+    CHECK(ops && memory, "no memory");
+    for (size_t i = 0; i < n; i++)
+        from[i] = i + 7;
+    for (size_t i = 0; i < 2 * bulk; i++)
+        own[i] = i % bulk * 3;
+    RETURNS(0, braid_key(comm, memory, &mine));
+    RETURNS(0, braid_allgather(comm, &mine, keys, sizeof mine, BRAID_UINT8, NULL, NULL));
+    key = &keys[1 - braid_rank(comm)];
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t at = i * sizeof *memory;
+
+        RETURNS(0, braid_put(comm, &from[i], sizeof *from, key, at, NULL, next++));
+        RETURNS(0, braid_get(comm, &got[i], sizeof *got, key, each + at, NULL, next++));
+        RETURNS(0, braid_fetch_add(comm, &before, i + 1, key, 2 * each, NULL, next++));
+    }
+    for (size_t i = 0; i < large; i++) {
+        RETURNS(0, braid_put(comm, own, much, key, 4 * each + 2 * much, NULL, next++));
+        RETURNS(0, braid_get(comm, own + 3 * bulk, much, key, 4 * each + much, NULL, next++));
+    }
+    while (next > ops)
+        RETURNS(0, braid_wait(*--next, -1));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    for (size_t i = 0; i < n; i++)
+        CHECK(memory[i] == i + 7 && got[i] == i + 7, "access %zu", i);
+    CHECK(memory[2 * n] == n * (n + 1) / 2, "%llu is the sum", (unsigned long long)memory[2 * n]);
+    for (size_t i = 0; i < 2 * bulk; i++)
+        CHECK(own[2 * bulk + i] == i % bulk * 3, "word %zu of the large ones", i);
+    free(ops);
+    return 0;
+}
+
+/* 20,000, of which 134 are larger than what travels eagerly. */
+static void outstanding__accesses(void **state)
+{
+    static const char *const back_ends[] = {"shm", "tcp"};
+    struct job job = {.n = is_sanitized() ? 1000 : 6700, .elements = 20000};
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        ranks_run(&(struct ranks){.size = 2, .backend = back_ends[i], .timeout_ms = RANKS_PATIENCE},
+                  accesses, &job);
+}
+
 /* A collective is not behind messages that nobody matches before it. */
 static int unmatched(struct braid_comm *comm, void *context)
 {
@@ -254,6 +312,7 @@ int main(void)
         cmocka_unit_test(outstanding__hundred_thousand),
         cmocka_unit_test(outstanding__all_reduces_of_the_engine),
         cmocka_unit_test(outstanding__messages_and_puts),
+        cmocka_unit_test(outstanding__accesses),
         cmocka_unit_test(outstanding__collective_behind_unmatched_messages),
         cmocka_unit_test(outstanding__deadline),
     };

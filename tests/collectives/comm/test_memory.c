@@ -151,19 +151,32 @@ static void region_find__counts_uses(void **state)
     assert_int_equal(braid_key(comm, memory, NULL), -EINVAL);
 }
 
-static void regions__as_many_as_there_are(void **state)
+/* Peers find each by its number. */
+static void regions__as_many_as_memory_holds(void **state)
 {
-    static char space[BR_MAX_REGIONS + 1];
-    static struct braid_region *regions[BR_MAX_REGIONS + 1];
+    enum { MANY = 6000 };
+    static char space[MANY];
+    static struct braid_region *regions[MANY];
+    static struct braid_key keys[MANY];
+    struct br_region *found;
+    void *at;
 
     (void)state;
-    for (int i = 0; i < BR_MAX_REGIONS; i++)
+    for (int i = 0; i < MANY; i++) {
         assert_int_equal(braid_register(comm, &space[i], 1, &regions[i]), 0);
-    assert_int_equal(braid_register(comm, &space[BR_MAX_REGIONS], 1, &regions[BR_MAX_REGIONS]),
-                     -ENOSPC);
-    assert_null(braid_alloc(comm, 1));
-    for (int i = 0; i < BR_MAX_REGIONS; i += 2)
+        assert_int_equal(braid_key(comm, &space[i], &keys[i]), 0);
+    }
+    for (int i = 0; i < MANY; i += 2)
         assert_int_equal(braid_deregister(regions[i]), 0); /* the others go with the communicator */
+    for (int i = 0; i < MANY; i++) {
+        int rc = br_region_find(comm->context, keys[i].id, 0, 1, &at, &found);
+
+        assert_int_equal(rc, i % 2 ? 0 : -EACCES);
+        if (rc)
+            continue;
+        assert_ptr_equal(at, &space[i]);
+        br_region_done(comm->context, found);
+    }
 }
 
 /* ---- memory in no region --------------------------------------------------------------------- */
@@ -330,7 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(register__overlaps, join, leave),
         cmocka_unit_test_setup_teardown(region_containing__any_order, join, leave),
         cmocka_unit_test_setup_teardown(region_find__counts_uses, join, leave),
-        cmocka_unit_test_setup_teardown(regions__as_many_as_there_are, join, leave),
+        cmocka_unit_test_setup_teardown(regions__as_many_as_memory_holds, join, leave),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
