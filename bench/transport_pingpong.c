@@ -90,7 +90,7 @@ static void handle(struct end *end, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         memcpy(end->last, event->inline_, sizeof end->last);
         end->messages++;
-        end->ops->message_release(event->link, event->buffer);
+        end->ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_CLOSED:
         if (!end->finished) {
@@ -106,11 +106,10 @@ static void handle(struct end *end, const struct br_event *event)
 /* Until the back end has something; not for ever, as it may have timers. */
 static void sleep_for_events(struct end *end)
 {
-    struct pollfd fd = {.fd = end->ops->wait(end->device), .events = POLLIN};
+    struct pollfd fd = {.fd = end->ops->arm(end->device), .events = POLLIN};
 
     if (fd.fd >= 0 && poll(&fd, 1, 10) < 0 && errno != EINTR)
         die("poll");
-    end->ops->wake(end->device);
 }
 
 static void step(struct end *end)
@@ -294,7 +293,7 @@ static void close_end(struct end *end)
     if (end->link)
         end->ops->link_close(end->link);
     if (end->device->caps.needs_rkey)
-        end->ops->rkey_release(end->device, end->slot);
+        end->ops->rkey(end->device, end->slot, NULL);
     end->ops->region_release(end->device, &end->region);
     end->ops->device_close(end->device);
 }
@@ -307,7 +306,7 @@ static void exchange_rkeys(struct end *end)
     end->slot = br_slot_get(&end->slots, end->memory, end->options->area, end->options->bytes);
     end->slot->region = &end->region;
     ours = (struct place){.number = br_slot_number(&end->slots, end->slot)};
-    if (end->device->caps.needs_rkey && end->ops->rkey_make(end->device, end->slot, ours.token))
+    if (end->device->caps.needs_rkey && end->ops->rkey(end->device, end->slot, ours.token))
         die("place");
     say(end, &ours, sizeof ours);
     await(end, &end->messages, 1);
@@ -330,12 +329,11 @@ static void run(struct end *end, bool leads)
 static int serve(struct end *end, int pipe_fd)
 {
     struct br_device_config config;
-    struct br_address address;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a peer that polls must not outlive the one that leads */
     open_end(end, &config, end->options->peer, 1);
-    if (end->ops->device_address(end->device, &address) ||
-        write(pipe_fd, &address, sizeof address) != sizeof address)
+    if (write(pipe_fd, &end->device->address, sizeof end->device->address) !=
+        sizeof end->device->address)
         die("address");
     run(end, false);
     end->finished = true;

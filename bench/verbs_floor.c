@@ -303,7 +303,7 @@ static void handle(struct braid *braid, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         memcpy(&braid->theirs, event->inline_, sizeof braid->theirs);
         braid->messages++;
-        braid->ops->message_release(event->link, event->buffer);
+        braid->ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_CLOSED:
         errno = 0;
@@ -365,7 +365,7 @@ static void open_braid(struct end *end, const char *name, struct hello *ours)
                                        .segment_fd = -1};
     must(braid->ops->device_open(&braid->config, &braid->device), name);
     must(braid->ops->region_register(braid->device, &braid->region), "region");
-    must(braid->ops->device_address(braid->device, &ours->braid), "address");
+    ours->braid = braid->device->address;
 }
 
 static void connect_braid(struct end *end)
@@ -383,7 +383,7 @@ static void connect_braid(struct end *end)
     braid->slot = br_slot_get(&braid->slots, braid->region.base, end->bytes, end->bytes);
     braid->slot->region = &braid->region;
     ours = (struct place){.number = br_slot_number(&braid->slots, braid->slot)};
-    must(braid->ops->rkey_make(braid->device, braid->slot, ours.token), "place");
+    must(braid->ops->rkey(braid->device, braid->slot, ours.token), "place");
     memcpy(words, &ours, sizeof ours);
     post_braid(braid, &frame);
     while (!braid->messages)
@@ -393,7 +393,7 @@ static void connect_braid(struct end *end)
 static void close_braid(struct braid *braid)
 {
     braid->ops->link_close(braid->link);
-    braid->ops->rkey_release(braid->device, braid->slot);
+    braid->ops->rkey(braid->device, braid->slot, NULL);
     braid->ops->region_release(braid->device, &braid->region);
     braid->ops->device_close(braid->device);
 }

@@ -415,7 +415,7 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
         else
             rail_handshake(w, link->owner, event);
         if (link->owner) /* else it is to be closed */
-            link->device->ops->message_release(link, event->buffer);
+            link->device->ops->release(link->device, link, event->buffer);
         break;
     case BR_EVENT_SENT:
     case BR_EVENT_DATA: /* no slot is known to a link that is not UP */

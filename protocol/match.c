@@ -43,7 +43,7 @@ struct br_unexpected {
     uint32_t length;        /* of it */
     struct br_rail *rail;   /* NULL: buffer and credit are given back, or lost with the rail */
     struct br_link *link;
-    void *buffer;  /* for message_release() */
+    void *buffer;  /* for release() */
     uint8_t *copy; /* owned, or NULL */
     uint8_t rkeys[BR_MAX_RKEYS];
 };
@@ -72,7 +72,7 @@ size_t br_match_unexpected_bytes(void)
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
                           void *buffer, uint64_t tag)
 {
-    link->device->ops->message_release(link, buffer);
+    link->device->ops->release(link->device, link, buffer);
     br_rail_message_released(rail, br_tag_class(tag) == BR_TAG_P2P, w->now);
     if (rail->ack_due)
         br_peer_activate(w, rail->peer);

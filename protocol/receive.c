@@ -154,7 +154,7 @@ void br_transfer_release(struct br_worker *w, struct br_transfer *t)
     if (!slot)
         return;
     for (uint32_t i = 0; i < slot->n_maps; i++)
-        rc |= slot->map_device->ops->map_release(slot->map_device, slot->map_handles[i]);
+        rc |= slot->map_device->ops->release(slot->map_device, NULL, slot->maps[i]);
     put_slot(w, t);
     if (!rc)
         return;
@@ -222,7 +222,7 @@ static const char *take_bytes(struct br_worker *w, struct br_slot *slot, struct 
         return "the peer maps more pieces than a transfer has slices";
     slot->mapped = start;
     slot->map_device = device;
-    slot->map_handles[slot->n_maps++] = event->map_handle;
+    slot->maps[slot->n_maps++] = event->buffer;
     w->counters.mapped_bytes += event->length;
     return NULL;
 }
@@ -243,7 +243,7 @@ static void protocol_receive_data(struct br_worker *w, struct br_rail *rail,
     }
     if (event->stale || !slot || !slot->missing) {
         if (event->mapped)
-            rail->device->ops->map_release(rail->device, event->map_handle);
+            rail->device->ops->release(rail->device, NULL, event->buffer);
         if ((flags.flags & BR_DATA_DONE) && !(slot && slot->missing) &&
             /* else complete long ago, and its DONE was lost */
             !br_slot_was_renewed(&w->slots, event->slot))
@@ -259,7 +259,7 @@ static void protocol_receive_data(struct br_worker *w, struct br_rail *rail,
         wrong = take_bytes(w, slot, rail->device, event);
     if (wrong) {
         if (event->mapped)
-            rail->device->ops->map_release(rail->device, event->map_handle);
+            rail->device->ops->release(rail->device, NULL, event->buffer);
         br_rail_lost(w, rail, EPROTO, wrong);
         return;
     }
@@ -384,7 +384,7 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
     }
     receive_control(w, rail, event, &m);
     if (rail->link == link) /* not if what it said has closed this very link */
-        link->device->ops->message_release(link, event->buffer);
+        link->device->ops->release(link->device, link, event->buffer);
 }
 
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)

@@ -21,7 +21,7 @@ void br_rkey_release(struct br_worker *w, struct br_slot *slot)
     for (uint32_t left = slot->arrived_direct; left; left &= left - 1) {
         struct br_device *device = w->devices[__builtin_ctz(left)];
 
-        device->ops->rkey_release(device, slot);
+        device->ops->rkey(device, slot, NULL);
     }
     slot->arrived_direct = 0;
 }
@@ -70,7 +70,7 @@ void br_rkey_make(struct br_worker *w, struct br_peer *peer, struct br_slot *slo
         int rc = 0;
 
         if ((peer->rkey_rails >> i & 1) && !(slot->arrived_direct >> device->index & 1)) {
-            rc = device->ops->rkey_make(device, slot, slot->rkeys[device->index]);
+            rc = device->ops->rkey(device, slot, slot->rkeys[device->index]);
             if (!rc)
                 slot->arrived_direct |= (uint8_t)(1u << device->index);
         }

@@ -92,10 +92,10 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
     struct br_message m;
 
     if (event->kind == BR_EVENT_DATA && event->mapped)
-        link->device->ops->map_release(link->device, event->map_handle);
+        link->device->ops->release(link->device, NULL, event->buffer);
     if (event->kind == BR_EVENT_MESSAGE && rail) {
         memcpy(&m, event->inline_, sizeof m);
-        link->device->ops->message_release(link, event->buffer);
+        link->device->ops->release(link->device, link, event->buffer);
     }
     if (event->kind == BR_EVENT_ACCEPTED) {
         br_link_defer_close(w, link);

@@ -298,7 +298,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
     }
     if (!rail) { /* lost in this batch */
         if (event->kind == BR_EVENT_DATA && event->mapped)
-            link->device->ops->map_release(link->device, event->map_handle);
+            link->device->ops->release(link->device, NULL, event->buffer);
         return;
     }
     if (br_connect_owns(w, link)) {
@@ -353,7 +353,7 @@ static void rail_timers(struct br_worker *w, struct br_rail *rail, uint64_t miss
     }
     br_rail_forget_rate(rail, w->now);
     if (w->now > rail->min_rtt_until)
-        br_rail_set_min_rtt(rail, rail->device->ops->link_min_rtt(rail->link), w->now);
+        br_rail_set_min_rtt(rail, rail->device->ops->link_query(rail->link).min_rtt, w->now);
     worker_keepalive(w, rail);
 }
 

@@ -57,10 +57,10 @@ struct br_slot {
     uint64_t arrived[BR_SLOT_SLICES];
     /* The start of the transfer in the peer's memory once a frame was mapped; else NULL. */
     const uint8_t *mapped;
-    bool copied;                          /* Bytes have arrived other than as a mapping. */
-    struct br_device *map_device;         /* The device whose map_release() takes map_handles. */
-    uint32_t n_maps;                      /* Entries of map_handles; one frame maps a slice. */
-    uint64_t map_handles[BR_SLOT_SLICES]; /* br_event.map_handle of mappings not yet given back. */
+    bool copied;                  /* Bytes have arrived other than as a mapping. */
+    struct br_device *map_device; /* The device whose release() takes maps. */
+    uint32_t n_maps;              /* Entries of maps; one frame maps a slice. */
+    void *maps[BR_SLOT_SLICES];   /* br_event.buffer of mappings not yet given back. */
     /* Which devices have made a remote key for the slot: a bit each, by br_device.index. Set by the
      * owner. */
     uint8_t arrived_direct;

@@ -48,48 +48,25 @@ static int no_gpu_check(const struct br_device_config *config, struct br_region 
     return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
 }
 
-static int no_rkey_make(struct br_device *device, struct br_slot *slot,
-                        uint8_t token[BR_RKEY_BYTES])
+static int no_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
     return br_error(EOPNOTSUPP, "this back end makes no remote keys");
 }
 
-static void no_rkey_release(struct br_device *device, struct br_slot *slot)
-{
-    (void)device, (void)slot;
-}
-
-static uint64_t no_link_resent(struct br_link *link)
+static struct br_link_facts no_link_query(struct br_link *link)
 {
     (void)link;
-    return 0;
+    return (struct br_link_facts){0};
 }
 
-static uint64_t no_link_min_rtt(struct br_link *link)
-{
-    (void)link;
-    return 0;
-}
-
-static int no_wait(struct br_device *device)
+static int no_arm(struct br_device *device)
 {
     (void)device;
     return -EOPNOTSUPP;
 }
 
-static void no_wake(struct br_device *device)
-{
-    (void)device;
-}
-
-static int no_map_release(struct br_device *device, uint64_t map_handle)
-{
-    (void)device, (void)map_handle;
-    return br_error(EOPNOTSUPP, "this back end makes no maps");
-}
-
-/* device_close, device_address, link_connect, link_close, post, poll and message_release have no
+/* device_close, link_connect, link_close, post, poll and release have no
  * sensible default: a back end that opens devices has them (the contract suite checks). */
 static void transport_table_complete(struct br_transport_ops *ops)
 {
@@ -101,13 +78,9 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(region_register);
     DEFAULT(region_release);
     DEFAULT(gpu_check);
-    DEFAULT(rkey_make);
-    DEFAULT(rkey_release);
-    DEFAULT(link_resent);
-    DEFAULT(link_min_rtt);
-    DEFAULT(wait);
-    DEFAULT(wake);
-    DEFAULT(map_release);
+    DEFAULT(rkey);
+    DEFAULT(link_query);
+    DEFAULT(arm);
 #undef DEFAULT
 }
 

@@ -30,7 +30,7 @@
 /* Bytes of a device's name, the final zero included. */
 #define BR_DEVICE_NAME 48
 
-/* Where a peer's device can be reached; published through the bootstrap store. */
+/* Where a device can be reached; published through the bootstrap store. */
 struct br_address {
     uint16_t bytes; /* that are used of data */
     uint8_t data[BR_ADDRESS_BYTES];
@@ -129,7 +129,7 @@ enum br_event_kind {
     /* The payload of the frame that was posted with `cookie` is not needed any more. */
     BR_EVENT_SENT,
     /* A message has arrived: inline_, payload and length. They are valid until the caller gives
-     * `buffer` back by message_release(). */
+     * `buffer` back by release(). */
     BR_EVENT_MESSAGE,
     /* `length` bytes at `offset` of `slot` have arrived, or can be read at `mapped`. Also reported
      * for a frame that nobody expected any more, whose bytes were dropped: then `stale` is set or
@@ -148,15 +148,14 @@ struct br_event {
      * been checked; a slot with this number may have come into use since. */
     bool stale;
     uint32_t length; /* MESSAGE: bytes of payload. DATA: bytes that have arrived. */
-    /* MESSAGE and DATA: BR_FRAME_INLINE bytes from the header. Valid until message_release() for a
+    /* MESSAGE and DATA: BR_FRAME_INLINE bytes from the header. Valid until release() for a
      * MESSAGE, until the next poll() for DATA. */
     const uint8_t *inline_;
     const uint8_t *payload; /* MESSAGE: the payload. */
-    void *buffer;           /* MESSAGE: what to give to message_release(); every MESSAGE has one. */
-    /* DATA: NULL, or the bytes were not copied and the caller reads them here until
-     * map_release(). */
+    /* DATA: NULL, or the bytes were not copied and the caller reads them here until release(). */
     const uint8_t *mapped;
-    uint64_t map_handle; /* DATA with `mapped`: what to give to map_release(). */
+    /* What to give to release(). Of every MESSAGE, and of DATA with `mapped`. */
+    void *buffer;
 };
 
 /* Registered memory; there is one region for each range of memory in a process. The caller of
@@ -185,6 +184,7 @@ struct br_device {
     const struct br_device_config *config; /* As given to device_open(). */
     struct br_caps caps;
     char name[BR_DEVICE_NAME];
+    struct br_address address; /* What peers give to link_connect(). Set by device_open(). */
     int index; /* The device's number in the worker, which the caller sets after device_open(). */
     /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
@@ -220,6 +220,13 @@ struct br_link {
     char peer_name[64]; /* The peer's address as text, for the log. */
 };
 
+/* What a back end knows of the path of a link; 0 is what it does not know. */
+struct br_link_facts {
+    uint64_t resent_packets; /* So far, by the back end or by the kernel. */
+    /* The least round trip in ns of a packet that has waited in no queue of this process. */
+    uint64_t min_rtt;
+};
+
 /* What a back end is like, for the choice of a back end and its devices. */
 struct br_transport_traits {
     /* It connects only ranks of one host, through shared memory, and has no devices to name. */
@@ -248,9 +255,6 @@ struct br_transport_ops {
     int (*device_open)(const struct br_device_config *config, struct br_device **out);
     /* Closes all links that are open, as link_close() does, and frees the device. May block. */
     void (*device_close)(struct br_device *device);
-    /* Writes the address that peers give to link_connect() to *out. Returns 0 or a negative
-     * errno. */
-    int (*device_address)(struct br_device *device, struct br_address *out);
 
     /* Registers a region with this device and keeps its keys in region->keys. Returns 0 or a
      * negative errno with a message; that of -ENOMEM names the limit of locked memory. Not on the
@@ -276,24 +280,24 @@ struct br_transport_ops {
                      size_t to, size_t bytes);
 
     /*
-     * For devices with caps.needs_rkey: makes the remote key of a slot, by which the sender's
-     * device writes to the slot's memory.
+     * For devices with caps.needs_rkey: makes or ends the remote key of a slot, by which the
+     * sender's device writes to the slot's memory.
      *
-     * Called before the slot's number is sent to the peer, and at most once until rkey_release().
-     * slot->base, length and region say which memory. When it lies in no region, it may be any
-     * memory of the user's: the back end registers it, or receives into buffers of its own and
-     * copies from there to slot->base before it reports DATA.
+     * token not NULL: makes it. Called before the slot's number is sent to the peer, and once until
+     * the key is ended. slot->base, length and region say which memory. When it lies in no region,
+     * it may be any memory of the user's: the back end registers it, or receives into buffers of
+     * its own and copies from there to slot->base before it reports DATA.
      *
      * On the data path: makes no system call in the steady state. Writes BR_RKEY_BYTES to `token`
      * and returns 0; or returns a negative errno with a message, and the frames of this transfer go
      * over other rails; the communicator fails when there are none. So it must not fail because a
      * pool is empty for a moment: the transfers that would give memory back may wait for this one.
+     *
+     * token NULL: makes the key of the slot's present number invalid, and returns 0. Called once
+     * for each key, while slot->base and slot->region are still what they were, and before
+     * region_release(). device_close() ends the keys that are left.
      */
-    int (*rkey_make)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
-    /* Makes the remote key of the slot's present number invalid. Called once for each key, while
-     * slot->base and slot->region are still what they were, and before region_release().
-     * device_close() releases the keys that are left. */
-    void (*rkey_release)(struct br_device *device, struct br_slot *slot);
+    int (*rkey)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 
     /* Starts to connect to a peer's device. Returns 0, and *out belongs to the caller at once; a
      * CONNECTED or CLOSED event follows. Or returns a negative errno with a message; -EMFILE when
@@ -305,18 +309,12 @@ struct br_transport_ops {
      * returns, no byte is written to any slot through the link, and none of its events is reported
      * any more, SENT included (doc/design/back_ends.md, note 5). Frames under way may be lost, also
      * those with a SENT event unless caps.sent_means_arrived; so the protocol takes leave of its
-     * peer first. Mappings that came over the link stay readable until map_release().
+     * peer first. Mappings that came over the link stay readable until release().
      */
     void (*link_close)(struct br_link *link);
 
-    /* Returns how many packets of this link have been sent again so far, by the back end or by the
-     * kernel; 0 where that is not known. For counters: may make a system call. */
-    uint64_t (*link_resent)(struct br_link *link);
-
-    /* Returns the least round trip of a packet of this link in ns, as far as the back end knows it
-     * of a packet that has waited in no queue of this process; 0 where that is not known. May make
-     * a system call. */
-    uint64_t (*link_min_rtt)(struct br_link *link);
+    /* Returns what is known of the path of a link. Not on the data path: may make a system call. */
+    struct br_link_facts (*link_query)(struct br_link *link);
 
     /*
      * Takes frames[0..n) for sending, in this order. Returns how many it has taken, 0 when there is
@@ -331,23 +329,21 @@ struct br_transport_ops {
      * of a link, CLOSED. */
     int (*poll)(struct br_device *device, uint64_t now, struct br_event *events, int max);
 
-    /* Called before the worker sleeps. Returns a file descriptor that becomes readable when poll()
-     * has something to do, and which belongs to the device; -EAGAIN when poll() has something to do
-     * right now; or -EOPNOTSUPP when this device can only be polled. */
-    int (*wait)(struct br_device *device);
-    /* Called when the worker is awake again: undoes what wait() has set up. */
-    void (*wake)(struct br_device *device);
+    /* Called before the worker sleeps, any number of times. Returns a file descriptor that becomes
+     * readable when poll() has something to do, and which belongs to the device; -EAGAIN when
+     * poll() has something to do right now; or -EOPNOTSUPP when this device can only be polled. The
+     * next poll() finds out by itself that nobody sleeps any more. */
+    int (*arm)(struct br_device *device);
 
-    /* Gives back the buffer of a MESSAGE event. */
-    void (*message_release)(struct br_link *link, void *buffer);
     /*
-     * Says that the mapping of one DATA event is not read any more, so that the sender gets its
-     * SENT event. May be called after the link has been closed, but not after device_close().
-     * Returns 0; or -ECONNRESET with a message when either side has closed the link meanwhile: then
-     * the sender may have changed the bytes while they were read, and what was computed from them
-     * must not be used.
+     * Gives back br_event.buffer of one event of the device.
+     *
+     * link: that of a MESSAGE, which must be open; returns 0. NULL for a mapping, which may outlive
+     * its link: the sender gets its SENT event. Returns 0; or -ECONNRESET with a message when
+     * either side has closed the link meanwhile: then the sender may have changed the bytes while
+     * they were read, and what was computed from them must not be used.
      */
-    int (*map_release)(struct br_device *device, uint64_t map_handle);
+    int (*release)(struct br_device *device, struct br_link *link, void *buffer);
 };
 
 /*

@@ -14,7 +14,8 @@ int Group::root(const char *call, int64_t rank) const
 }
 
 /* What braid works on in place of the one tensor: the tensor itself, or, where that has gaps or
- * another order of elements (a slice, a transpose), a copy that is put back behind the operation. */
+ * another order of elements (a slice, a transpose), a copy that is put back behind the operation.
+ */
 static Tensors without_gaps(Call &call, const Tensors &tensors)
 {
     if (tensors.size() != 1 || tensors[0].layout() != at::kStrided || has_no_gaps(tensors[0]))
@@ -36,7 +37,7 @@ WorkPtr Group::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options
     call.outputs = {tensors};
     call.add<braid_broadcast, braid_broadcast_on_stream>(
         span.data, span.data, span.count, span.type, root("broadcast", options.rootRank));
-    return run(std::move(call), "braid:broadcast", options.timeout);
+    return run(std::move(call), "braid:broadcast", options);
 }
 
 static void add_allreduce(Call &call, const at::Tensor &tensor, const c10d::ReduceOp &op)
@@ -59,7 +60,7 @@ WorkPtr Group::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options
     call.inputs = tensors;
     call.outputs = {tensors};
     add_allreduce(call, tensor, options.reduceOp);
-    return run(std::move(call), "braid:all_reduce", options.timeout);
+    return run(std::move(call), "braid:all_reduce", options);
 }
 
 WorkPtr Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &options)
@@ -73,7 +74,7 @@ WorkPtr Group::allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoales
     call.outputs = {tensors};
     for (const at::Tensor &tensor : tensors)
         add_allreduce(call, tensor, options.reduceOp);
-    return run(std::move(call), "braid:all_reduce", options.timeout);
+    return run(std::move(call), "braid:all_reduce", options);
 }
 
 WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
@@ -90,7 +91,7 @@ WorkPtr Group::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
     call.add<braid_reduce, braid_reduce_on_stream>(
         span.data, rank_ == to ? span.data : nullptr, span.count, span.type,
         reduction_of(options.reduceOp, tensor.scalar_type()), to);
-    return run(std::move(call), "braid:reduce", options.timeout);
+    return run(std::move(call), "braid:reduce", options);
 }
 
 WorkPtr Group::barrier(const c10d::BarrierOptions &options)
@@ -108,6 +109,7 @@ WorkPtr Group::barrier(const c10d::BarrierOptions &options)
                     std::this_thread::sleep_for(std::chrono::microseconds(20));
         };
     call.add<braid_barrier, braid_barrier_on_stream>();
+    call.blocks = is_waited_for(options, 0);
     complete(call, options.timeout);
     return run_ordered(std::move(call), "braid:barrier");
 }
@@ -139,7 +141,7 @@ WorkPtr Group::_allgather_base(at::Tensor &output, at::Tensor &input,
     call.inputs = {input};
     call.outputs = {{output}};
     add_allgather(call, output, input, size_);
-    return run(std::move(call), "braid:_all_gather_base", options.timeout);
+    return run(std::move(call), "braid:_all_gather_base", options);
 }
 
 /* A call of many pairs. title: of the function that c10d calls. */
@@ -164,7 +166,7 @@ WorkPtr Group::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs
 
     for (size_t i = 0; i < inputs.size(); i++)
         add_allgather(call, outputs[i], inputs[i], size_);
-    return run(std::move(call), "braid:all_gather_into_tensor_coalesced", options.timeout);
+    return run(std::move(call), "braid:all_gather_into_tensor_coalesced", options);
 }
 
 static void add_reduce_scatter(Call &call, const at::Tensor &output, const at::Tensor &input,
@@ -186,7 +188,7 @@ WorkPtr Group::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
     call.inputs = {input};
     call.outputs = {{output}};
     add_reduce_scatter(call, output, input, options.reduceOp, size_);
-    return run(std::move(call), "braid:_reduce_scatter_base", options.timeout);
+    return run(std::move(call), "braid:_reduce_scatter_base", options);
 }
 
 WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
@@ -196,7 +198,7 @@ WorkPtr Group::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs
 
     for (size_t i = 0; i < inputs.size(); i++)
         add_reduce_scatter(call, outputs[i], inputs[i], options.reduceOp, size_);
-    return run(std::move(call), "braid:reduce_scatter_tensor_coalesced", options.timeout);
+    return run(std::move(call), "braid:reduce_scatter_tensor_coalesced", options);
 }
 
 /* The elements of each rank's rows: `rows` says how many those are, or nothing: as many of each. */
@@ -241,7 +243,7 @@ WorkPtr Group::alltoall_base(at::Tensor &output, at::Tensor &input,
     call.add<braid_alltoallv, braid_alltoallv_on_stream>(
         from.data, counts_of(input_rows, input, size_, from.count), PACKED, to.data,
         counts_of(output_rows, output, size_, to.count), PACKED, to.type);
-    return run(std::move(call), "braid:all_to_all", options.timeout);
+    return run(std::move(call), "braid:all_to_all", options);
 }
 
 WorkPtr Group::gather_into_tensor(at::Tensor &output, at::Tensor &input,

@@ -3,8 +3,9 @@
  * "braid" of torch.distributed: a c10d::Backend whose calls are braid's.
  *
  * Threads. Calls come from any thread (the autograd engine's, the main one). One lock a group puts
- * them into the order in which braid sees them; it is held for submitting only, and never taken in
- * braid_options.done, which no call that submits runs (braid.h). Threads that call one group must
+ * them into the order in which braid sees them. It is held for submitting, and for up to a
+ * millisecond more by a call whose end the program waits for (Call::blocks), and never taken in
+ * braid_options.done, which may run in such a call. Threads that call one group must
  * have an order of their own, the same on all ranks, as with every backend.
  *
  * Versions. What a call is named has changed: PyTorch 2.15 calls all_gather_single(), whose default
@@ -45,6 +46,18 @@ struct GroupOptions : c10d::Backend::Options {
     int32_t priority = 0;  /* of all operations of the group: larger is more urgent */
     std::string algorithm; /* of those that has_algorithms() names; empty: braid chooses */
 };
+
+/* Whether the program waits for the end right behind the call; older versions do not say. */
+template <class Options>
+auto is_waited_for(const Options &options, int /* preferred */) -> decltype(!options.asyncOp)
+{
+    return !options.asyncOp;
+}
+
+template <class Options> bool is_waited_for(const Options &, long)
+{
+    return false;
+}
 
 class Group : public c10d::Backend
 {
@@ -135,6 +148,11 @@ class Group : public c10d::Backend
   private:
     void say_name(); /* with order_ */
     WorkPtr run(Call call, const char *title, std::chrono::milliseconds timeout);
+    template <class Options> WorkPtr run(Call call, const char *title, const Options &options)
+    {
+        call.blocks = is_waited_for(options, 0);
+        return run(std::move(call), title, options.timeout);
+    }
     WorkPtr run_ordered(Call call, const char *title); /* with order_ */
     void complete(Call &call,
                   std::chrono::milliseconds timeout) const; /* what the group's options say */

@@ -26,6 +26,10 @@ struct Links {
 };
 Links *links = new Links;
 
+/* How many forks lie between the program's first process and this one: getpid() would be a system
+ * call, several times an operation. */
+int generation = 0;
+
 /*
  * Where the store has the job's id while its ranks join. A launcher may keep the store when it
  * starts ranks anew, as torchrun does: a rank that finds the id of an earlier job would wait for
@@ -38,9 +42,6 @@ std::string id_key()
 
     return std::string("braid_id") + (attempt ? std::string("_") + attempt : "");
 }
-
-/* Of a thread of a link's. */
-thread_local const Link *telling = nullptr;
 
 void forget_id(c10d::Store &store)
 {
@@ -125,30 +126,20 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
     if (rc)
         C10_THROW_ERROR(DistBackendError, failure("init", rc));
     std::shared_ptr<Link> link(new Link(comm, rank, size));
-    {
-        std::lock_guard<std::mutex> guard(link->queue_lock_);
-        link->start_thread();
-    }
+    link->tellers_->start();
     std::lock_guard<std::mutex> guard(links->lock);
     links->all.insert(link);
     return link;
 }
 
 Link::Link(braid_comm *comm, int rank_of, int size_of)
-    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid())
+    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid()), generation_(generation)
 {
     epochs_.push_back(std::make_shared<std::atomic<long>>(0));
-    sem_init(&ready_, 0, 0);
-}
-
-Link::~Link()
-{
-    sem_destroy(&ready_);
 }
 
 Link::Use::Use(const Link &link)
-    : link_(link), granted_(link.calls_.fetch_add(1) >= 0 && !link.left_.load() &&
-                            getpid() == link.pid_)
+    : link_(link), granted_(link.calls_.fetch_add(1) >= 0 && !link.left_.load() && link.is_mine())
 {
 }
 
@@ -157,9 +148,14 @@ Link::Use::~Use()
     link_.calls_.fetch_sub(1);
 }
 
+bool Link::is_mine() const
+{
+    return generation_ == generation;
+}
+
 void Link::check_process() const
 {
-    TORCH_CHECK(getpid() == pid_, "braid: this process group belongs to process ", pid_,
+    TORCH_CHECK(is_mine(), "braid: this process group belongs to process ", pid_,
                 ", of which this one is a fork(): it cannot be used here");
 }
 
@@ -193,7 +189,7 @@ void Link::hold()
 
 void Link::release()
 {
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(life_);
@@ -205,7 +201,7 @@ void Link::release()
 
 void Link::close()
 {
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(life_);
@@ -245,8 +241,8 @@ void Link::abort(const std::string &reason)
 void Link::finalize()
 {
     Unlocked unlocked;
-    const auto none = [](const std::atomic<long> &count, long but) {
-        while (count.load() > but)
+    const auto none = [](const std::atomic<long> &count) {
+        while (count.load() > 0)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
 
@@ -256,28 +252,15 @@ void Link::finalize()
         std::lock_guard<std::mutex> guard(links->lock);
         links->all.erase(shared_from_this());
     }
-    none(running_, 0);
+    none(running_);
     left_.store(true);
-    none(calls_, 0);
-    none(running_, 0); /* of who was about to submit */
-    none(untold_, telling == this ? 1 : 0); /* a callback may have dropped the group */
+    none(calls_);
+    none(running_); /* of who was about to submit */
+    tellers_->wait();
     const int rc = braid_finalize(comm_);
     if (rc && rc != -ECANCELED && rc != -ECONNRESET)
         TORCH_WARN(failure("shutdown", rc));
-    std::vector<std::thread> ending;
-    {
-        std::lock_guard<std::mutex> guard(queue_lock_);
-        stop_ = true;
-        ending.swap(threads_);
-    }
-    for (size_t i = 0; i < ending.size(); i++)
-        sem_post(&ready_);
-    for (std::thread &thread : ending) {
-        if (thread.get_id() == std::this_thread::get_id())
-            thread.detach(); /* a callback has dropped the group */
-        else
-            thread.join();
-    }
+    tellers_->stop();
 }
 
 void Link::close_all(std::chrono::milliseconds grace)
@@ -297,6 +280,7 @@ void Link::close_all(std::chrono::milliseconds grace)
 
 void Link::forget_all()
 {
+    generation++;
     links = new Links; /* another thread of the parent's may have held the lock */
 }
 
@@ -363,7 +347,7 @@ void Link::give_back(void *memory, size_t bytes)
 {
     constexpr size_t KEPT = size_t{128} << 20;
 
-    if (getpid() != pid_)
+    if (!is_mine())
         return;
     {
         std::lock_guard<std::mutex> guard(blocks_lock_);
@@ -403,68 +387,9 @@ std::vector<std::shared_ptr<std::atomic<long>>> Link::next_epoch()
 
 void Link::ended(Operation *operation, bool tell)
 {
-    if (tell) {
-        Operation *head = ends_.load(std::memory_order_relaxed);
-        untold_.fetch_add(1);
-        do
-            operation->next = head;
-        while (!ends_.compare_exchange_weak(head, operation, std::memory_order_release,
-                                            std::memory_order_relaxed));
-        sem_post(&ready_);
-    }
+    if (tell)
+        tellers_->put(operation);
     running_.fetch_sub(1);
-}
-
-/* The oldest that nobody has taken; NULL: the end. */
-Operation *Link::next(bool first)
-{
-    if (!first) { /* start_thread() has counted it */
-        std::lock_guard<std::mutex> guard(queue_lock_);
-        idle_++;
-    }
-    while (sem_wait(&ready_) && errno == EINTR)
-        ;
-    std::lock_guard<std::mutex> guard(queue_lock_);
-    idle_--;
-    Operation *oldest_first = nullptr;
-    for (Operation *list = ends_.exchange(nullptr, std::memory_order_acquire); list;) {
-        Operation *const older = list->next;
-        list->next = oldest_first;
-        oldest_first = list;
-        list = older;
-    }
-    for (; oldest_first; oldest_first = oldest_first->next)
-        queue_.push_back(oldest_first);
-    if (queue_.empty())
-        return nullptr;
-    Operation *oldest = queue_.front();
-    queue_.pop_front();
-    if (idle_ == 0 && !stop_)
-        start_thread();
-    return oldest;
-}
-
-void Link::start_thread()
-{
-    try {
-        threads_.emplace_back([link = shared_from_this()] { link->serve(); });
-        idle_++;
-    } catch (const std::system_error &error) {
-        TORCH_CHECK(!threads_.empty(), "braid: no thread to be had: ", error.what());
-        /* all is told, but callbacks cannot wait for each other */
-    }
-}
-
-void Link::serve()
-{
-    bool first = true;
-
-    telling = this;
-    while (Operation *operation = next(first)) {
-        first = false;
-        operation->tell();
-        untold_.fetch_sub(1);
-    }
 }
 
 } // namespace braid_torch

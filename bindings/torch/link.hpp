@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a process group is made of besides its calls: a job of braid's, and threads that tell the
- * program of ends.
+ * program of ends (tellers.hpp).
  *
  * 1. Each group is a job of its own (braid_init()), found by the group's store: groups are made by
  *    their members alone, in any order, and what ends one group (a dead rank, a time-out, abort())
@@ -12,23 +12,16 @@
  * 2. Nothing of Python, no lock that is held for long and no memory's release may happen in
  *    braid_options.done, which runs in the middle of braid's progress. It only marks the operation,
  *    and where somebody must be told (a future, a Work that was dropped before its end, copies that
- *    follow the operation) it puts the operation into a list and posts a semaphore. The threads
- *    here do the rest.
- *
- * 3. A callback of a future may wait for another future (PowerSGD's hook does). So there is always
- *    a thread that waits for ends: one that begins to work starts another if none is left.
+ *    follow the operation) it puts the operation to these threads, which do the rest.
  */
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <semaphore.h>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -36,10 +29,10 @@
 
 #include <braid/gpu.h>
 
+#include "tellers.hpp"
+
 namespace braid_torch
 {
-
-class Operation;
 
 class Link : public std::enable_shared_from_this<Link>
 {
@@ -49,7 +42,6 @@ class Link : public std::enable_shared_from_this<Link>
      */
     static std::shared_ptr<Link> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                                       int size, std::chrono::milliseconds timeout);
-    ~Link(); /* it has left by then */
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
 
@@ -116,16 +108,15 @@ class Link : public std::enable_shared_from_this<Link>
     Link(braid_comm *comm, int rank, int size);
     using Time = std::chrono::steady_clock::time_point;
 
+    bool is_mine() const; /* in a child of fork() there are no threads, and no peers */
     void close_forced(Time end);
     void finalize();
     void *take(size_t bytes);
     void give_back(void *memory, size_t bytes);
-    void start_thread(); /* with queue_lock_ */
-    void serve();
-    Operation *next(bool first);
 
     braid_comm *comm_;
-    const int pid_; /* the process that has joined: in a child of fork() there are no threads */
+    const int pid_; /* the process that has joined */
+    const int generation_;
     std::mutex life_;
     bool closed_ = false;
     std::atomic<bool> leaving_{false}; /* no more operations are taken */
@@ -133,7 +124,6 @@ class Link : public std::enable_shared_from_this<Link>
     mutable std::atomic<long> calls_{0};
     long holds_ = 0;
     std::atomic<long> running_{0};
-    std::atomic<long> untold_{0}; /* put to the threads, and what follows has not been done */
     std::vector<std::shared_ptr<std::atomic<long>>> epochs_; /* between barriers; not empty */
     const std::shared_ptr<std::atomic<long>> messages_ = std::make_shared<std::atomic<long>>(0);
 
@@ -141,13 +131,7 @@ class Link : public std::enable_shared_from_this<Link>
     std::map<size_t, std::vector<void *>> blocks_; /* of scratch(), by size */
     size_t blocks_bytes_ = 0;
 
-    std::atomic<Operation *> ends_{nullptr}; /* newest first */
-    sem_t ready_; /* one post an operation in ends_ or queue_, and at the end */
-    std::mutex queue_lock_;
-    std::deque<Operation *> queue_; /* oldest first */
-    std::vector<std::thread> threads_;
-    int idle_ = 0; /* threads that wait for ends, or have been started to */
-    bool stop_ = false;
+    const std::shared_ptr<Tellers> tellers_ = std::make_shared<Tellers>();
 };
 
 /* While it exists other threads may run Python, if this one holds the interpreter's lock. */

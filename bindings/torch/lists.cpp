@@ -139,7 +139,7 @@ WorkPtr Group::allgather(std::vector<Tensors> &outputs, Tensors &inputs,
     call.inputs = inputs;
     call.outputs = outputs;
     add_allgather_list(call, outputs[0], input, rank_, *link_);
-    return run(std::move(call), "braid:all_gather", options.timeout);
+    return run(std::move(call), "braid:all_gather", options);
 }
 
 /* outputs[r][i]: inputs[i] of rank r. */
@@ -165,7 +165,7 @@ WorkPtr Group::allgather_coalesced(std::vector<Tensors> &outputs, Tensors &input
             ranks.push_back(list[i]);
         add_allgather_list(call, ranks, inputs[i], rank_, *link_);
     }
-    return run(std::move(call), "braid:all_gather", options.timeout);
+    return run(std::move(call), "braid:all_gather", options);
 }
 
 WorkPtr Group::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
@@ -190,7 +190,7 @@ WorkPtr Group::reduce_scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     else
         call.add<braid_reduce_scatterv, braid_reduce_scatterv_on_stream>(
             from.data, from.counts, PACKED, to.data, to.type, reduction);
-    return run(std::move(call), "braid:reduce_scatter", options.timeout);
+    return run(std::move(call), "braid:reduce_scatter", options);
 }
 
 WorkPtr Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
@@ -212,7 +212,7 @@ WorkPtr Group::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllO
                                                          to.counts, PACKED, to.type);
     if (to.made)
         call.then = [to] { to.spread(); };
-    return run(std::move(call), "braid:all_to_all", options.timeout);
+    return run(std::move(call), "braid:all_to_all", options);
 }
 
 /* ---- the root has the list ------------------------------------------------------------------- */
@@ -242,7 +242,7 @@ WorkPtr Group::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     call.outputs = outputs;
     call.add<braid_gatherv, braid_gatherv_on_stream>(from.data, from.count, to.data, to.counts,
                                                      PACKED, from.type, to_rank);
-    return run(std::move(call), "braid:gather", options.timeout);
+    return run(std::move(call), "braid:gather", options);
 }
 
 WorkPtr Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
@@ -268,7 +268,7 @@ WorkPtr Group::scatter(Tensors &outputs, std::vector<Tensors> &inputs,
     call.outputs = {outputs};
     call.add<braid_scatterv, braid_scatterv_on_stream>(from.data, from.counts, PACKED, to.data,
                                                        to.count, to.type, from_rank);
-    return run(std::move(call), "braid:scatter", options.timeout);
+    return run(std::move(call), "braid:scatter", options);
 }
 
 } // namespace braid_torch

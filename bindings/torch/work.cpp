@@ -100,11 +100,14 @@ void Operation::submit_parts(braid_options &options, Target &target)
 {
     const size_t n = call_.parts.size();
     const bool group = n > 1 && !target.streamed; /* many in one turn of braid's lock */
+    const int short_ms = 1;                       /* the group's lock is held meanwhile */
     std::string words;
     const Link::Use use(*link_);
 
     link_->comm(); /* as long as it takes operations */
     epoch_ = link_->began(!call_.messages);
+    if (call_.blocks && n == 1 && !target.streamed)
+        options.wait_ms = short_ms;
     if (group)
         braid_group_start();
     for (size_t i = 0; i < n; i++)
@@ -113,6 +116,8 @@ void Operation::submit_parts(braid_options &options, Target &target)
         options.context = &parts_[i];
         target.op = &parts_[i].handle;
         const int rc = call_.parts[i](target);
+        if (!rc && options.wait_ms && !parts_[i].handle)
+            part_ended(0, words);
         if (!rc)
             continue;
         words = failure(call_.name, rc);
@@ -253,8 +258,7 @@ bool Operation::wait_parts(std::chrono::steady_clock::time_point end)
         if (!part.handle)
             continue;
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock::now());
-        const int ms =
-            ever ? -1 : static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
+        const int ms = ever ? -1 : static_cast<int>(std::clamp<int64_t>(left.count(), 0, INT_MAX));
         if (!wait_part(*link_, part.handle, part.ended, ms))
             return false;
         part.handle = nullptr;

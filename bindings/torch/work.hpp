@@ -78,6 +78,7 @@ struct Call {
     OpType type;
     c10::Device device = c10::kCPU;
     bool streams = true;            /* has a form in a stream */
+    bool blocks = false;            /* the program waits for its end right behind the call */
     bool messages = false;          /* nothing but these: no barrier waits for it */
     std::vector<at::Tensor> inputs; /* for the profiler */
     std::vector<std::vector<at::Tensor>>
@@ -150,10 +151,10 @@ class Operation
     std::unique_ptr<Part[]> parts_;
     std::atomic<size_t> left_; /* parts that run */
     std::atomic<uint32_t> flags_{0};
-    std::atomic<int> result_{0}; /* the first error */
-    std::string words_;          /* its message; written before ENDED by who sets result_ */
-    std::timed_mutex waiting_;   /* handles are one thread's at a time */
-    mutable std::mutex lock_;    /* of what follows */
+    std::atomic<int> result_{0};        /* the first error */
+    std::string words_;                 /* its message; written before ENDED by who sets result_ */
+    std::timed_mutex waiting_;          /* handles are one thread's at a time */
+    mutable std::mutex lock_;           /* of what follows */
     std::atomic<bool> finished_{false}; /* set under lock_ */
     std::exception_ptr error_;
     c10::intrusive_ptr<c10::ivalue::Future> future_;

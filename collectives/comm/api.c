@@ -172,10 +172,26 @@ bool br_api_blocks(const struct braid_options *options, struct braid_op **out)
     return !out && !(options && options->done);
 }
 
-/* Submits; blocks if nobody else will hear of the end, or for as long as options.wait_ms says. */
+/* Submits, and waits for as long as options.wait_ms says: *out is NULL if it has ended by then. */
+static int api_submit_and_wait(struct br_operation *op, struct braid_op **out)
+{
+    struct braid_op *handle = br_operation_handle(op);
+    void (*done)(void *context, int result) = op->done;
+
+    op->done = NULL; /* of an end within the call the result tells */
+    *out = NULL;
+    if (!br_progress_run(op, (uintptr_t)handle, op->wait)) {
+        *out = handle; /* before: `done` may be called by another thread at once */
+        if (!done || br_completion_ask(op, done))
+            return 0;
+        *out = NULL;
+    }
+    return braid_wait(handle, -1);
+}
+
+/* Submits; blocks if nobody else will hear of the end. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
-    struct braid_op *handle;
 
     if (br_call_group_is_open())
         return br_call_group_add(op, out);
@@ -183,18 +199,13 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
         br_progress_run(op, 0, UINT64_MAX);
         return br_comm_finish_operation(op);
     }
+    if (out && op->wait)
+        return api_submit_and_wait(op, out);
     op->released = !out;
     if (out) /* before: `done` may be called by another thread at once */
         *out = br_operation_handle(op);
-    handle = out ? *out : NULL;
-    if (!handle || !op->wait) {
-        br_progress_submit(op);
-        return 0;
-    }
-    if (!br_progress_run(op, (uintptr_t)handle, op->wait))
-        return 0;
-    *out = NULL;
-    return braid_wait(handle, -1);
+    br_progress_submit(op);
+    return 0;
 }
 
 static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
@@ -324,7 +335,7 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
     blocks = br_api_blocks(options, out);
     if (blocks)
         rc = br_completion_may_block(name);
-    waits = blocks || (out && !persistent && options && options->wait_ms && !options->done);
+    waits = blocks || (out && !persistent && options && options->wait_ms);
     if (rc || (waits && comm->shm && !br_call_group_is_open() &&
                api_call_shm(comm, c, &bytes, options, out, &rc)))
         return rc;

@@ -67,8 +67,7 @@ static int open_device(struct br_context *context, const char *backend, const ch
         return br_error(EOPNOTSUPP, "the back end %s is not in this build", backend);
     rc = br_worker_open_device(context->worker, ops, name, NULL, index);
     if (!rc)
-        rc = context->worker->devices[*index]->ops->device_address(context->worker->devices[*index],
-                                                                   address);
+        *address = context->worker->devices[*index]->address;
     return rc;
 }
 

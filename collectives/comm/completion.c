@@ -16,7 +16,10 @@
  *    place in the pool, because no other is being told.
  * 5. What ends while a thread calls `done` is for the next pass of whoever drives: a chain of
  *    operations each of which submits the next one would keep a thread of the program for good.
- * 6. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
+ * 6. A call that waits for a while (braid_options.wait_ms) submits without `done` and asks for it
+ * only when it returns a handle: of an end within the call its result tells, as of a blocking one,
+ * and a small collective of one host takes the short way, which has nobody to tell.
+ * 7. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
  *    which something has ended, and read by the program before it looks: an end after that look
  *    makes it readable again. Rejected: to write only when the program has asked for the next event
  *    (ucp_worker_arm()), which saves a system call a pass and costs one more rule for programs.
@@ -46,6 +49,19 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) const struct br_
 void br_completion_add(struct br_operation *op)
 {
     br_list_push_back(&op->comm->context->untold, &op->node);
+}
+
+bool br_completion_ask(struct br_operation *op, void (*done)(void *context, int result))
+{
+    struct br_context *context = op->comm->context;
+    bool under_way;
+
+    br_progress_lock(context);
+    under_way = atomic_load(&op->state) != BR_OPERATION_ENDED;
+    if (under_way)
+        op->done = done;
+    br_progress_unlock(context);
+    return under_way;
 }
 
 bool br_completion_is_own(const struct br_operation *op)

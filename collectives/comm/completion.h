@@ -17,6 +17,10 @@ struct br_operation;
  */
 void br_completion_add(struct br_operation *op);
 
+/* From here on the program is told of the end of an operation under way by `done`. false: it has
+ * ended, and the caller, who alone has its handle, takes the result. */
+bool br_completion_ask(struct br_operation *op, void (*done)(void *context, int result));
+
 /*
  * Calls `done` of all operations that have ended so far, and lets a caller take their results then.
  * Under the lock, which is free while `done` runs. Returns whether it called any. Does nothing in a

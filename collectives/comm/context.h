@@ -101,7 +101,7 @@ struct br_context {
         /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;
     } progress;
-    int armed_devices; /* devices are armed for sleeping (progress_lock.c) */
+    bool armed; /* all devices, for sleeping; nobody polls them (progress_lock.c) */
     /* By number. One that has been finalized stays, without a group, so that its handle is known
      * for what it is, until the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];

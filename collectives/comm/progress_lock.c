@@ -23,25 +23,27 @@
 
 /* ---- armed devices --------------------------------------------------------------------------- */
 
-/* Under the lock. Arms every device; returns the number of descriptors, or -1: do not sleep.
+/* Under the lock. Arms all devices; returns the number of descriptors, or -1: do not sleep.
  * *polled: a device has none. */
 static int progress_lock_arm(struct br_context *context, struct pollfd *fds, bool *polled)
 {
     int n = 0;
 
     *polled = false;
+    context->armed = true;
     fds[n++] = (struct pollfd){.fd = context->wake_fd, .events = POLLIN};
     for (int d = 0; d < context->worker->n_devices; d++) {
         struct br_device *device = context->worker->devices[d];
-        int fd = device->ops->wait(device);
+        int fd = device->ops->arm(device);
 
-        context->armed_devices = d + 1;
         if (fd == -EOPNOTSUPP) {
             *polled = true;
             continue;
         }
-        if (fd < 0)
+        if (fd < 0) {
+            context->armed = false;
             return -1;
+        }
         fds[n++] = (struct pollfd){.fd = fd, .events = POLLIN};
     }
     return n;
@@ -49,11 +51,7 @@ static int progress_lock_arm(struct br_context *context, struct pollfd *fds, boo
 
 void br_progress_disarm(struct br_context *context)
 {
-    for (; context->armed_devices > 0; context->armed_devices--) {
-        struct br_device *device = context->worker->devices[context->armed_devices - 1];
-
-        device->ops->wake(device);
-    }
+    context->armed = false;
 }
 
 static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t until)
@@ -92,11 +90,9 @@ void br_progress_unlock(struct br_context *context)
     struct pollfd fds[BR_MAX_DEVICES + 1];
     bool polled;
 
-    if (atomic_load(&context->sleeping_threads) && !context->armed_devices &&
-        progress_lock_arm(context, fds, &polled) < 0) {
-        br_progress_disarm(context);
+    if (atomic_load(&context->sleeping_threads) && !context->armed &&
+        progress_lock_arm(context, fds, &polled) < 0)
         br_progress_wake(context);
-    }
     pthread_mutex_unlock(&context->lock);
 }
 

@@ -23,9 +23,9 @@ bool br_progress_trylock(struct br_context *context);
 /* Releases the lock, and arms the devices again for the threads that sleep in them. */
 void br_progress_unlock(struct br_context *context);
 
-/* Under the lock, before devices are polled; the functions above that take the lock have done it.
- * What a poll finds no longer wakes the threads that sleep, so the devices must be armed again,
- * which br_progress_unlock() does only where they are disarmed. */
+/* Under the lock, before devices are polled, which disarms them; the functions above that take the
+ * lock have done it. What a poll finds no longer wakes the threads that sleep, so
+ * br_progress_unlock() has to arm the devices again. */
 void br_progress_disarm(struct br_context *context);
 
 /* Called under the lock by a thread that drives for long and must go on: threads that want the lock

@@ -301,8 +301,9 @@ int braid_deregister(struct braid_region *region);
  * done(context, result) is called once for each operation that was submitted with it, of any kind,
  * when it has ended: well or not, also by a deadline, braid_comm_abort(), a lost rank or
  * braid_finalize(), which waits for it. Of a persistent operation it is called at each end. It is
- * not called when the call that submits, or braid_start(), has returned an error. result: what
- * braid_wait() would return; inside done braid_last_error() has the message.
+ * not called when the call that submits, or braid_start(), has returned an error, nor when it has
+ * returned the result itself (wait_ms). result: what braid_wait() would return; inside done
+ * braid_last_error() has the message.
  *
  * The handle. With `op == NULL` the call does not block, and nothing is left to be waited for or
  * freed. With `op` the handle is as any other: to be waited for, tested or freed; braid_wait()
@@ -350,7 +351,8 @@ struct braid_options {
      * If the operation has ended then, *op is NULL and its result is returned, as if op had been
      * NULL; else it goes on and *op is its handle. For callers that must look at something else now
      * and then, as an interpreter at its signals: a small collective of one host takes the short
-     * way of a blocking call. 0: only submits */
+     * way of a blocking call. With `done`, too: of what has ended within the call done is not
+     * called. 0: only submits */
     int wait_ms;
     /* the operation's name in the timeline (BRAID_TRACE), up to 63 letters, which the call copies;
      * NULL: what it does, as "allreduce". Only for people */

@@ -380,9 +380,11 @@ void br_relay_deliver(struct br_relay *relay, const struct br_message_relay *hea
         relay_link_unreachable(relay, link, header);
 }
 
-static void message_release(struct br_link *base, void *buffer)
+static int relay_link_release(struct br_device *device, struct br_link *base, void *buffer)
 {
+    (void)device;
     br_pool_put(&((struct br_relay_link *)base)->buffers, buffer);
+    return 0;
 }
 
 static int relay_link_poll_(struct br_device *device, uint64_t now, struct br_event *events,
@@ -422,27 +424,20 @@ int br_relay_poll(struct br_worker *w)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static uint64_t link_resent(struct br_link *link)
+static struct br_link_facts link_query(struct br_link *link)
 {
     (void)link;
-    return 0;
-}
-
-static uint64_t link_min_rtt(struct br_link *link)
-{
-    (void)link;
-    return 0;
+    return (struct br_link_facts){0};
 }
 
 static const struct br_transport_ops relay_ops = {
     .name = "relay",
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_resent = link_resent,
-    .link_min_rtt = link_min_rtt,
+    .link_query = link_query,
     .post = relay_link_post,
     .poll = relay_link_poll_,
-    .message_release = message_release,
+    .release = relay_link_release,
 };
 
 /* An inner message of the eager size fits, and a granule of the largest slice, so that no frame is

@@ -171,7 +171,7 @@ int contract_step_side(struct contract *contract, int side)
             continue;
         assert_non_null(events[i].buffer);
         if (!at->hold)
-            contract->ops->message_release(events[i].link, events[i].buffer);
+            contract->ops->release(events[i].link->device, events[i].link, events[i].buffer);
     }
     return n;
 }
@@ -268,7 +268,7 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     int accepted = contract_count(contract, b, BR_EVENT_ACCEPTED, NULL);
     struct br_address address;
 
-    assert_int_equal(contract->ops->device_address(contract->sides[b].device, &address), 0);
+    address = contract->sides[b].device->address;
     if (contract->ops->link_connect(contract->sides[a].device, &address, link_a))
         fail_msg("link_connect: %s", br_error_message());
     assert_true(contract_until(contract, a, BR_EVENT_CONNECTED, *link_a, 1));
@@ -351,7 +351,7 @@ void contract_place(struct contract *contract, int side, struct br_slot *slot)
 
     if (!device->caps.needs_rkey)
         return;
-    if (contract->ops->rkey_make(device, slot, slot->rkeys[device->index]))
+    if (contract->ops->rkey(device, slot, slot->rkeys[device->index]))
         fail_msg("place_token: %s", br_error_message());
     slot->arrived_direct = (uint8_t)(1u << device->index);
 }
@@ -359,7 +359,7 @@ void contract_place(struct contract *contract, int side, struct br_slot *slot)
 void contract_unplace(struct contract *contract, int side, struct br_slot *slot)
 {
     if (slot->arrived_direct)
-        contract->ops->rkey_release(contract->sides[side].device, slot);
+        contract->ops->rkey(contract->sides[side].device, slot, NULL);
     slot->arrived_direct = 0;
 }
 

@@ -435,7 +435,7 @@ static void mapped__is_readable_until_released(void **state)
         assert_non_null(event->mapped);
         assert_memory_equal(event->mapped, (const uint8_t *)region.base + event->offset,
                             event->length);
-        contract->ops->map_release(contract->sides[1].device, event->map_handle);
+        contract->ops->release(contract->sides[1].device, NULL, event->buffer);
         assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, i + 1));
         contract_settle(contract);
         assert_int_equal(contract_count(contract, 0, BR_EVENT_SENT, a), i + 1);
@@ -471,7 +471,7 @@ static void mapped__outlives_the_link(void **state)
     contract->ops->link_close(a);
     for (int i = 0; i < 4; i++) {
         assert_memory_equal(events[i].mapped, expected + events[i].offset, events[i].length);
-        contract->ops->map_release(contract->sides[1].device, events[i].map_handle);
+        contract->ops->release(contract->sides[1].device, NULL, events[i].buffer);
     }
     contract_region_free(contract, 0, &region);
     transfer_free(contract, &transfer);

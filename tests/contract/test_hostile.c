@@ -17,7 +17,7 @@ static int unauthenticated_peer(struct contract *contract)
     struct br_address address;
     int fd;
 
-    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    address = contract->sides[1].device->address;
     fd = contract->backend->unauthenticated(contract, &address);
     assert_true(fd >= 0);
     return fd;
@@ -167,13 +167,12 @@ static void echo_process(struct contract *contract, int address_to)
 {
     struct contract_side *side = &contract->sides[1];
     struct br_event events[16];
-    struct br_address address;
 
     if (contract->ops->device_open(&side->config, &side->device))
         _exit(1);
     side->device->index = 0;
-    contract->ops->device_address(side->device, &address);
-    if (write(address_to, &address, sizeof address) != sizeof address)
+    if (write(address_to, &side->device->address, sizeof side->device->address) !=
+        sizeof side->device->address)
         _exit(1);
     alarm(60); /* should the parent fail */
     for (uint64_t now = 1;; now += 1000) {
@@ -186,7 +185,7 @@ static void echo_process(struct contract *contract, int address_to)
                 continue;
             echo.inline_ = events[i].inline_;
             contract->ops->post(events[i].link, &echo, 1);
-            contract->ops->message_release(events[i].link, events[i].buffer);
+            contract->ops->release(events[i].link->device, events[i].link, events[i].buffer);
         }
         if (!n)
             usleep(100);

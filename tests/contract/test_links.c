@@ -14,24 +14,20 @@ static void transport_get__is_completed(void **state)
     struct br_device_info info[4];
 
     assert_non_null(ops->device_close);
-    assert_non_null(ops->device_address);
     assert_non_null(ops->link_connect);
     assert_non_null(ops->link_close);
     assert_non_null(ops->post);
     assert_non_null(ops->poll);
-    assert_non_null(ops->message_release);
+    assert_non_null(ops->release);
     assert_in_range(ops->probe(info, 4), 0, 4);
     assert_non_null(ops->region_register);
     assert_non_null(ops->region_release);
-    assert_non_null(ops->wait);
-    assert_non_null(ops->wake);
-    assert_non_null(ops->map_release);
+    assert_non_null(ops->arm);
 }
 
 static void device_open__fills_the_device(void **state)
 {
     struct contract *contract = *state;
-    struct br_address address = {0};
     struct br_device *device;
 
     contract_open(contract, 0);
@@ -41,8 +37,7 @@ static void device_open__fills_the_device(void **state)
     assert_true(device->name[0]);
     assert_in_range(device->caps.max_frame, 4096, BR_FRAME_MAX_PAYLOAD);
     assert_in_range(device->caps.max_message, 1024, contract->sides[0].config.message_bytes);
-    assert_int_equal(contract->ops->device_address(device, &address), 0);
-    assert_in_range(address.bytes, 1, BR_ADDRESS_BYTES);
+    assert_in_range(device->address.bytes, 1, BR_ADDRESS_BYTES);
 }
 
 static void device_open__unknown_name(void **state)
@@ -95,7 +90,7 @@ static void connect__from_both_sides_at_once(void **state)
 
     contract_open_two(contract);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(contract->ops->device_address(contract->sides[i].device, &address[i]), 0);
+        address[i] = contract->sides[i].device->address;
     for (int i = 0; i < 2; i++)
         assert_int_equal(
             contract->ops->link_connect(contract->sides[i].device, &address[!i], &link[i]), 0);
@@ -130,7 +125,7 @@ static void connect__to_a_device_that_is_gone(void **state)
     struct br_address address;
 
     contract_open_two(contract);
-    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    address = contract->sides[1].device->address;
     contract_close(contract, 1);
     expect_refusal(contract, &address);
 }
@@ -146,7 +141,7 @@ static void connect__to_a_malformed_address(void **state)
     expect_refusal(contract, &address);
     address.bytes = BR_ADDRESS_BYTES;
     expect_refusal(contract, &address);
-    assert_int_equal(contract->ops->device_address(contract->sides[0].device, &address), 0);
+    address = contract->sides[0].device->address;
     address.bytes--;
     expect_refusal(contract, &address);
 }
@@ -161,7 +156,7 @@ static void max_links__incoming_ones_are_refused(void **state)
     contract_open_two(contract);
     for (int i = 0; i < 2; i++)
         contract_connect(contract, 0, 1, &kept[i], &at_b[i]);
-    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    address = contract->sides[1].device->address;
     expect_refusal(contract, &address);
     assert_int_equal(contract_count(contract, 1, BR_EVENT_ACCEPTED, NULL), 2);
     assert_int_equal(contract->sides[1].device->counters.refused_links, 1);
@@ -182,7 +177,7 @@ static void max_links__outgoing_ones_are_refused(void **state)
     contract->sides[0].config.max_links = 1;
     contract_open_two(contract);
     contract_connect(contract, 0, 1, &a, &b);
-    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    address = contract->sides[1].device->address;
     assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &a), -EMFILE);
     assert_true(strlen(br_error_message()) > 10);
 }
@@ -227,7 +222,7 @@ static void close__before_connected(void **state)
     struct br_link *a, *b;
 
     contract_open_two(contract);
-    assert_int_equal(contract->ops->device_address(contract->sides[1].device, &address), 0);
+    address = contract->sides[1].device->address;
     assert_int_equal(contract->ops->link_connect(contract->sides[0].device, &address, &a), 0);
     contract->ops->link_close(a);
     contract_settle(contract);

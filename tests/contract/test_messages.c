@@ -99,7 +99,7 @@ static void message__buffers_stay_until_released(void **state)
 
         assert_true(contract_is_filled(event->payload, 1000, (uint64_t)i));
         assert_true(contract_is_filled(event->inline_, BR_FRAME_INLINE, ~(uint64_t)i));
-        contract->ops->message_release(b, event->buffer);
+        contract->ops->release(b->device, b, event->buffer);
     }
     contract->sides[1].hold = false;
     contract_message(contract, a, payload[0], 1000, 99);
@@ -155,7 +155,7 @@ static void message__more_than_buffers(void **state)
         record = contract_event(contract, 1, BR_EVENT_MESSAGE, b, i);
         assert_int_equal(record->event.length, 1000);
         assert_true(contract_is_filled(record->payload, 1000, (uint64_t)i));
-        contract->ops->message_release(b, record->event.buffer);
+        contract->ops->release(b->device, b, record->event.buffer);
         posted += post_what_fits(contract, a, frames + posted, 12 - posted);
     }
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 12));
@@ -318,7 +318,7 @@ static bool is_readable(int fd, int timeout_ms)
 
 /* Sleeping: the descriptor wakes the sleeper when something comes, and is quiet when nothing
  * does. */
-static void wait__wakes_when_something_comes(void **state)
+static void arm__wakes_when_something_comes(void **state)
 {
     struct contract *contract = *state;
     struct br_device *device;
@@ -330,28 +330,26 @@ static void wait__wakes_when_something_comes(void **state)
     device = contract->sides[1].device;
     for (uint64_t i = 0; i < 20; i++) {
         contract_settle(contract);
-        fd = contract->ops->wait(device);
+        fd = contract->ops->arm(device);
         if (fd == -EOPNOTSUPP)
             return; /* it must be polled, and says so */
         for (int tries = 0; fd == -EAGAIN && tries < 100; tries++) {
             contract_step(contract);
-            fd = contract->ops->wait(device);
+            fd = contract->ops->arm(device);
         }
         assert_true(fd >= 0);
         assert_false(is_readable(fd, 0));
         contract_message(contract, a, NULL, 0, i);
         contract_step_side(contract, 0);
         assert_true(is_readable(fd, 20000));
-        contract->ops->wake(device);
         assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, (int)i + 1));
     }
     assert_true(contract_until(contract, 0, BR_EVENT_SENT, a, 20));
     contract_settle(contract);
-    contract_message(contract, a, NULL, 0, 99); /* comes before wait() is called */
+    contract_message(contract, a, NULL, 0, 99); /* comes before arm() is called */
     contract_step_side(contract, 0);
-    fd = contract->ops->wait(device);
+    fd = contract->ops->arm(device);
     assert_true(fd == -EAGAIN || is_readable(fd, 20000));
-    contract->ops->wake(device);
     assert_true(contract_until(contract, 1, BR_EVENT_MESSAGE, b, 21));
 }
 
@@ -370,7 +368,7 @@ int main(void)
         CONTRACT_CASE(poll__one_event_at_a_time),
         CONTRACT_CASE(close__forgets_events_not_polled),
         CONTRACT_CASE(counters__count_frames_and_bytes),
-        CONTRACT_CASE(wait__wakes_when_something_comes),
+        CONTRACT_CASE(arm__wakes_when_something_comes),
     };
 
     return contract_main(cases, sizeof cases / sizeof *cases);

@@ -196,7 +196,7 @@ static void take_data(struct soak *soak, int side, const struct br_event *event)
     if (event->mapped) {
         assert_true(slot->may_map);
         memcpy(transfer->to + event->offset, event->mapped, event->length);
-        soak->contract->ops->map_release(event->link->device, event->map_handle);
+        soak->contract->ops->release(event->link->device, NULL, event->buffer);
     } else if (slot->reducer) {
         br_slot_reduce(slot, event->offset, slot->base + event->offset, event->length);
     }

@@ -32,12 +32,12 @@ static void send_rkey(struct fixture *f, struct br_region *region, void *base, u
     f->slot = br_slot_get(&f->contract->sides[1].slots, base, length, SLICE);
     assert_non_null(f->slot);
     f->slot->region = region;
-    assert_int_equal(f->contract->ops->rkey_make(receiver(f), f->slot, f->token), 0);
+    assert_int_equal(f->contract->ops->rkey(receiver(f), f->slot, f->token), 0);
 }
 
 static void receive_rkey(struct fixture *f)
 {
-    f->contract->ops->rkey_release(receiver(f), f->slot);
+    f->contract->ops->rkey(receiver(f), f->slot, NULL);
     br_slot_put(&f->contract->sides[1].slots, f->slot);
 }
 

@@ -56,7 +56,7 @@ static void handle(struct side *side, const struct br_event *event)
         side->sent++;
         break;
     case BR_EVENT_MESSAGE:
-        ops->message_release(event->link, event->buffer);
+        ops->release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_DATA:
         slot = br_slot_find(&side->slots, event->slot);
@@ -112,7 +112,7 @@ static int setup(void **state)
     for (int i = 0; i < 2; i++)
         if (open_device(i))
             fail_msg("%s", br_error_message());
-    assert_int_equal(ops->device_address(sides[1].device, &address), 0);
+    address = sides[1].device->address;
     if (ops->link_connect(sides[0].device, &address, &link))
         fail_msg("%s", br_error_message());
     while (!sides[0].link || !sides[1].link)
@@ -179,14 +179,14 @@ static void transfer(const uint8_t *from, struct br_region *from_region, uint8_t
 
     assert_non_null(slot);
     slot->region = to_region;
-    if (ops->rkey_make(sides[1].device, slot, token))
+    if (ops->rkey(sides[1].device, slot, token))
         fail_msg("%s", br_error_message());
     sides[0].sent = 0;
     sides[1].complete = false;
     send_slices(from, from_region, br_slot_number(&sides[1].slots, slot), token, since);
     while (sides[0].sent < (int)(BYTES / SLICE) || !sides[1].complete)
         step(since);
-    ops->rkey_release(sides[1].device, slot);
+    ops->rkey(sides[1].device, slot, NULL);
     br_slot_put(&sides[1].slots, slot);
     assert_memory_equal(from, to, BYTES);
 }

@@ -125,13 +125,6 @@ static void device_close(struct br_device *device)
     wire_forget(wire);
 }
 
-static int device_address(struct br_device *device, struct br_address *out)
-{
-    (void)device;
-    memset(out, 0, sizeof *out);
-    return 0;
-}
-
 static struct wire_link *add_link(struct wire *wire)
 {
     struct wire_link *link = allocate(sizeof *link);
@@ -274,9 +267,8 @@ static int poll(struct br_device *device, uint64_t now, struct br_event *events,
     return n;
 }
 
-static void message_release(struct br_link *base, void *handle)
+static void release_message(struct wire_link *link, void *handle)
 {
-    struct wire_link *link = (struct wire_link *)base;
     struct buffer *buffer = NULL;
 
     br_list_for_each (node, &link->buffers)
@@ -290,11 +282,15 @@ static void message_release(struct br_link *base, void *handle)
     wire_of(link)->buffers--;
 }
 
-static int map_release(struct br_device *device, uint64_t handle)
+static int release(struct br_device *device, struct br_link *link, void *buffer)
 {
     struct wire *wire = (struct wire *)device;
 
-    (void)handle;
+    if (link) {
+        wire_check(link->device == device, "a buffer was given back to another device");
+        release_message((struct wire_link *)link, buffer);
+        return 0;
+    }
     wire_check(wire->maps > 0, "a mapping was given back twice");
     wire->maps--;
     return 0;
@@ -315,7 +311,7 @@ static int rkey_make(struct br_device *device, struct br_slot *slot, uint8_t out
     return 0;
 }
 
-static void rkey_release(struct br_device *device, struct br_slot *slot)
+static void rkey_end(struct br_device *device, struct br_slot *slot)
 {
     struct wire *wire = (struct wire *)device;
     struct wire_rkey key;
@@ -326,32 +322,30 @@ static void rkey_release(struct br_device *device, struct br_slot *slot)
     wire->keys--;
 }
 
-static uint64_t link_resent(struct br_link *link)
+static int rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
-    (void)link;
+    if (token)
+        return rkey_make(device, slot, token);
+    rkey_end(device, slot);
     return 0;
 }
 
-static uint64_t link_min_rtt(struct br_link *link)
+static struct br_link_facts link_query(struct br_link *link)
 {
-    return ((struct wire *)link->device)->min_rtt;
+    return (struct br_link_facts){.min_rtt = ((struct wire *)link->device)->min_rtt};
 }
 
 const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
     .device_close = device_close,
-    .device_address = device_address,
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_resent = link_resent,
-    .link_min_rtt = link_min_rtt,
+    .link_query = link_query,
     .post = post,
     .poll = poll,
-    .message_release = message_release,
-    .map_release = map_release,
-    .rkey_make = rkey_make,
-    .rkey_release = rkey_release,
+    .release = release,
+    .rkey = rkey,
 };
 
 /* ---- what the test does ---------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ struct wire {
     int maps;         /* mappings that it has not given back */
     int keys, made;   /* remote keys that it has not given back; in all */
     bool refuses;     /* makes no remote keys */
-    uint64_t min_rtt; /* what link_min_rtt says */
+    uint64_t min_rtt; /* ns, what link_query() says */
 };
 
 extern const struct br_transport_ops wire_ops;

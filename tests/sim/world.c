@@ -72,7 +72,7 @@ static bool set_peer(struct storm *s, int rank, int peer)
         if (cube->hosts && i != only)
             continue;
         rails[n].device = rails[n].level = i;
-        device->ops->device_address(device, &rails[n++].address);
+        rails[n++].address = device->address;
     }
     if (n && br_worker_set_peer(s->ranks[rank].worker, peer, rails, n))
         return storm_wrong(s, "%s", br_error_message());

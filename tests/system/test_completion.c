@@ -183,18 +183,25 @@ static void fd__event_loop(void **state)
 /* ---- braid_options.wait_ms ------------------------------------------------------------------- */
 
 /* Rank 0 comes first and does not wait for the others, which come only when it has said that it
- * goes on; all collectives have the same results as if it had. */
-static int waits_for_a_while(struct braid_comm *comm, void *context)
+ * goes on; all collectives have the same results as if it had. done is told of what goes on and of
+ * nothing else. */
+static int wait_for_a_while(struct braid_comm *comm, void (*done)(void *context, int result))
 {
     static const size_t counts[] = {1, 700, 120000};
-    const struct braid_options brief = {.struct_size = sizeof brief, .wait_ms = 20},
-                               patient = {.struct_size = sizeof patient, .wait_ms = RANKS_PATIENCE},
+    struct ends ends = {0};
+    const struct braid_options brief = {.struct_size = sizeof brief,
+                                        .wait_ms = 20,
+                                        .done = done,
+                                        .context = &ends},
+                               patient = {.struct_size = sizeof patient,
+                                          .wait_ms = RANKS_PATIENCE,
+                                          .done = done,
+                                          .context = &ends},
                                wrong = {.struct_size = sizeof wrong, .wait_ms = -1};
     int rank = braid_rank(comm), size = braid_size(comm);
     int32_t sum = size * (size - 1) / 2, *data = malloc(120000 * sizeof *data), go = 1, one = 1;
     struct braid_op *op, *second = NULL;
 
-    (void)context;
     for (int c = 0; c < 3; c++) {
         for (size_t k = 0; k < counts[c]; k++)
             data[k] = rank;
@@ -207,6 +214,8 @@ static int waits_for_a_while(struct braid_comm *comm, void *context)
                 RETURNS(0, braid_send(comm, &go, sizeof go, r, NULL, NULL));
             RETURNS(0, braid_wait(second, -1));
             RETURNS(0, braid_wait(op, -1));
+            CHECK(ends.n == (done ? c + 1 : 0) && !ends.failed, "turn %d: done was called %d times",
+                  c, ends.n);
         } else {
             RETURNS(0, braid_recv(comm, &go, sizeof go, 0, &patient, &op));
             CHECK(!op, "a handle of what has ended");
@@ -214,6 +223,7 @@ static int waits_for_a_while(struct braid_comm *comm, void *context)
                                        &patient, &op));
             CHECK(!op, "a handle of what has ended");
             RETURNS(0, braid_allreduce(comm, &one, &one, 1, BRAID_INT32, BRAID_SUM, NULL, NULL));
+            CHECK(ends.n == 0, "done was called for what had ended within the call");
         }
         for (size_t k = 0; k < counts[c]; k++)
             CHECK(data[k] == sum, "element %zu of %zu is %d", k, counts[c], data[k]);
@@ -223,6 +233,12 @@ static int waits_for_a_while(struct braid_comm *comm, void *context)
     RETURNS(-EINVAL, braid_barrier(comm, &wrong, &op));
     free(data);
     return 0;
+}
+
+static int waits_for_a_while(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    return wait_for_a_while(comm, NULL) || wait_for_a_while(comm, count_end) ? 1 : 0;
 }
 
 static void wait_ms__goes_on_behind_it(void **state)

@@ -259,3 +259,24 @@ def test_futures__of_many_calls_take_few_threads():
     for future in futures:
         future.wait()
     assert len(os.listdir("/proc/self/task")) < 100
+
+
+def test_futures__callbacks_that_wait_for_each_other():
+    """As many threads as that takes: each callback waits until all have begun."""
+    n = 12
+    together, begun = threading.Barrier(n), []
+
+    def callback(future):
+        together.wait(60)
+        begun.append(future.value()[0].item())
+
+    futures = [dist.irecv(torch.zeros(1), peer(), tag=i).get_future().then(callback) for i in range(n)]
+    dist.barrier()  # before it no callback runs, for .then() would do so at once
+    for i in range(n):
+        dist.send(torch.full((1,), float(i)), peer(), tag=i)
+    for future in futures:
+        future.wait()
+    assert sorted(begun) == list(range(n))
+    x = torch.ones(1)
+    dist.all_reduce(x, async_op=True).get_future().wait()  # and they serve on
+    assert x.item() == 2

@@ -47,10 +47,9 @@ static void transport_get__defaults_stand_in(void **state)
     assert_non_null(sim);
     assert_non_null(tcp);
     assert_int_equal(sim->probe(&info, 1), 0);
-    assert_true(sim->wait(&device) < 0);
-    assert_int_equal(tcp->rkey_make(&device, &slot, token), -EOPNOTSUPP);
-    tcp->rkey_release(&device, &slot);
-    sim->wake(&device);
+    assert_true(sim->arm(&device) < 0);
+    assert_int_equal(tcp->rkey(&device, &slot, token), -EOPNOTSUPP);
+    tcp->rkey(&device, &slot, NULL);
 }
 
 /* Names that are no back end have no traits, and the simulator is none that a user can choose. */

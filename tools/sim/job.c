@@ -71,22 +71,16 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
     return rc;
 }
 
-static void job_address_of(const struct br_sim_job *job, uint32_t rank, int device,
-                           struct br_address *address)
-{
-    struct br_device *d = job->ranks[rank].worker->devices[device];
-
-    d->ops->device_address(d, address);
-}
-
 /* Rails to a neighbour over one device, or to anybody over all of them. */
 static int set_peer(struct br_sim_job *job, uint32_t rank, uint32_t peer, int first, int n)
 {
     struct br_rail_config rails[BR_MAX_RAILS];
 
     for (int i = 0; i < n; i++) {
-        rails[i] = (struct br_rail_config){.device = first + i, .level = first + i};
-        job_address_of(job, peer, first + i, &rails[i].address);
+        rails[i] = (struct br_rail_config){
+            .device = first + i,
+            .level = first + i,
+            .address = job->ranks[peer].worker->devices[first + i]->address};
     }
     return br_worker_set_peer(job->ranks[rank].worker, (int)peer, rails, n);
 }

@@ -44,12 +44,6 @@ void br_dgram_device_destroy(struct br_dgram_device *device)
     free(device->open);
 }
 
-int br_dgram_device_address(struct br_device *base, struct br_address *out)
-{
-    br_inet_pack(&((struct br_dgram_device *)base)->address, out);
-    return 0;
-}
-
 void br_dgram_device_begin(struct br_dgram_device *device, uint64_t now)
 {
     device->now = device->arrived = now;

@@ -124,8 +124,6 @@ int br_dgram_device_init(struct br_dgram_device *device, const struct br_dgram_i
 void br_dgram_device_close_links(struct br_dgram_device *device);
 /* Frees what br_dgram_device_init() has allocated. Allowed on a device that is all zero. */
 void br_dgram_device_destroy(struct br_dgram_device *device);
-/* device_address() of br_transport_ops. */
-int br_dgram_device_address(struct br_device *device, struct br_address *out);
 
 /* Begins a poll: makes the links that link_connect() has begun and whose peers can be reached, and
  * tells the links which peers have authenticated themselves. now: the time of the poll, ns. */
@@ -179,14 +177,14 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
 struct br_dgram_member *br_dgram_device_quoted(struct br_dgram_device *device, const void *quote,
                                                uint32_t bytes);
 
-/* member.c. link_connect(), link_close(), post(), link_resent() and message_release() of
+/* member.c. link_connect(), link_close(), post(), link_query() and release() of
  * br_transport_ops. */
 int br_dgram_member_connect(struct br_device *device, const struct br_address *address,
                             struct br_link **out);
 void br_dgram_member_close(struct br_link *link);
 int br_dgram_member_post(struct br_link *link, const struct br_frame *frames, int n);
-uint64_t br_dgram_member_resent(struct br_link *link);
-void br_dgram_member_release(struct br_link *link, void *buffer);
+struct br_link_facts br_dgram_member_query(struct br_link *link);
+int br_dgram_member_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Makes member->dgram of a link that is to connect, once io->resolve() has returned 1. The link
  * fails when that is not possible. */
 void br_dgram_member_begin(struct br_dgram_member *member);

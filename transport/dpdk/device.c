@@ -288,6 +288,7 @@ static int dpdk_device_device_open(const struct br_device_config *config, struct
         dpdk_device_device_close(&device->dgram.base);
         return rc;
     }
+    br_inet_pack(&device->dgram.address, &device->dgram.base.address);
     device->dgram.base.ops = br_transport_get(br_dpdk_ops.name);
     *out = &device->dgram.base;
     return 0;
@@ -299,11 +300,10 @@ const struct br_transport_ops br_dpdk_ops = {
     .probe = dpdk_device_probe,
     .device_open = dpdk_device_device_open,
     .device_close = dpdk_device_device_close,
-    .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
-    .link_resent = br_dgram_member_resent,
+    .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_dpdk_poll,
-    .message_release = br_dgram_member_release,
+    .release = br_dgram_member_release,
 };

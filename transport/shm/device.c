@@ -7,7 +7,7 @@
  *    carries descriptors, wake-ups and, by its end, the news that the peer has gone.
  * 2. poll() looks at the sockets once a millisecond of `now` (one epoll_wait for all), in every
  *    call while a handshake is under way, and after sleeping.
- * 3. Sleeping: wait() sets `sleep` in the inboxes and then looks again; whoever writes something
+ * 3. Sleeping: arm() sets `sleep` in the inboxes and then looks again; whoever writes something
  *    looks at `sleep` afterwards. With a full fence on both sides at least one of them sees the
  *    other.
  * 4. Peers must run under our uid (SO_PEERCRED): others are refused and counted. A peer sees of our
@@ -115,6 +115,8 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
                        : br_error(ENOMEM, "no memory");
     if (!rc)
         rc = shm_device_open_sockets(device);
+    if (!rc)
+        rc = br_shm_address_make(device->socket_name, &device->base.address);
     if (rc) {
         shm_device_device_close(&device->base);
         return br_error_prefix(rc, NAME ": ");
@@ -122,11 +124,6 @@ static int shm_device_device_open(const struct br_device_config *config, struct 
     device->check_now = true;
     *out = &device->base;
     return 0;
-}
-
-static int shm_device_device_address(struct br_device *base, struct br_address *out)
-{
-    return br_shm_address_make(((struct br_shm_device *)base)->socket_name, out);
 }
 
 static void shm_device_accept_links(struct br_shm_device *device)
@@ -208,6 +205,16 @@ static int poll_link(struct br_shm_link *link, struct br_event *events, int max)
     return n;
 }
 
+/* Nobody sleeps any more: peers need not wake us. */
+static void shm_device_disarm(struct br_shm_device *device)
+{
+    device->armed = false;
+    for (uint32_t i = 0; i < device->top; i++)
+        if (device->links[i] && device->links[i]->in.header)
+            atomic_store_explicit(&device->links[i]->in.header->sleep, BR_AWAKE,
+                                  memory_order_relaxed);
+}
+
 static int poll_device(struct br_device *base, uint64_t now, struct br_event *events, int max)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
@@ -217,6 +224,8 @@ static int poll_device(struct br_device *base, uint64_t now, struct br_event *ev
     if (max > BR_SHM_POLL_EVENTS)
         max = BR_SHM_POLL_EVENTS;
     if (device->n_connecting || device->check_now || now - device->checked_at >= CHECK_PERIOD) {
+        if (device->armed)
+            shm_device_disarm(device);
         check_sockets(device, now);
         if (device->n_links)
             poll_connecting(device, now);
@@ -231,17 +240,6 @@ static int poll_device(struct br_device *base, uint64_t now, struct br_event *ev
     return n;
 }
 
-static void shm_device_wake(struct br_device *base)
-{
-    struct br_shm_device *device = (struct br_shm_device *)base;
-
-    for (uint32_t i = 0; i < device->top; i++)
-        if (device->links[i] && device->links[i]->in.header)
-            atomic_store_explicit(&device->links[i]->in.header->sleep, BR_AWAKE,
-                                  memory_order_relaxed);
-    device->check_now = true;
-}
-
 static bool shm_device_pending(const struct br_shm_link *link)
 {
     if (link->report_open || link->report_closed || link->state == BR_SHM_DIALLING)
@@ -252,10 +250,11 @@ static bool shm_device_pending(const struct br_shm_link *link)
            (br_shm_send_pending(link) || br_shm_receive_pending(link));
 }
 
-static int wait_device(struct br_device *base)
+static int shm_device_arm(struct br_device *base)
 {
     struct br_shm_device *device = (struct br_shm_device *)base;
 
+    device->armed = device->check_now = true;
     for (uint32_t i = 0; i < device->top; i++) {
         struct br_shm_link *link = device->links[i];
 
@@ -266,12 +265,9 @@ static int wait_device(struct br_device *base)
                               link->n_free_messages ? BR_ASLEEP : BR_STARVED, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_seq_cst);
-    for (uint32_t i = 0; i < device->top; i++) {
-        if (device->links[i] && shm_device_pending(device->links[i])) {
-            shm_device_wake(base);
+    for (uint32_t i = 0; i < device->top; i++)
+        if (device->links[i] && shm_device_pending(device->links[i]))
             return -EAGAIN;
-        }
-    }
     return device->epoll;
 }
 
@@ -281,15 +277,12 @@ const struct br_transport_ops br_shm_ops = {
     .probe = shm_device_probe,
     .device_open = shm_device_device_open,
     .device_close = shm_device_device_close,
-    .device_address = shm_device_device_address,
     .region_register = br_shm_region_register,
     .region_release = br_shm_region_release,
     .link_connect = br_shm_link_connect,
     .link_close = br_shm_link_close,
     .post = br_shm_post,
     .poll = poll_device,
-    .wait = wait_device,
-    .wake = shm_device_wake,
-    .message_release = br_shm_message_release,
-    .map_release = br_shm_map_release,
+    .arm = shm_device_arm,
+    .release = br_shm_release,
 };

@@ -44,9 +44,10 @@ struct br_shm_device {
     uint32_t n_connecting;
     uint64_t checked_at; /* when the sockets were last looked at */
     bool check_now;
-    struct br_pool maps;                                  /* struct br_shm_map */
-    struct br_list closed_maps;                           /* maps whose link is closed */
-    uint32_t n_data;                                      /* DATA events of this poll */
+    bool armed;                 /* since the latest poll(); then check_now is set, too */
+    struct br_pool maps;        /* struct br_shm_map */
+    struct br_list closed_maps; /* maps whose link is closed */
+    uint32_t n_data;            /* DATA events of this poll */
     uint8_t inlines[BR_SHM_POLL_EVENTS][BR_FRAME_INLINE]; /* theirs */
     bool logged_full;                                     /* each downgrade is logged once */
 };
@@ -184,8 +185,7 @@ bool br_shm_send_pending(const struct br_shm_link *link);
 /* receive.c. */
 int br_shm_receive_poll(struct br_shm_link *link, struct br_event *events, int max);
 bool br_shm_receive_pending(const struct br_shm_link *link);
-void br_shm_message_release(struct br_link *link, void *buffer);
-int br_shm_map_release(struct br_device *device, uint64_t map_handle);
+int br_shm_release(struct br_device *device, struct br_link *link, void *buffer);
 
 /* receive_data.c: goes on with link->arriving. 1: all there; 0: later; -errno with a message. Takes
  * what it moved off *window. */

@@ -91,7 +91,7 @@ static int shm_receive_go_on(struct br_shm_link *link, uint32_t *budget, struct 
     rc = br_shm_receive_data(link, budget, event);
     if (rc <= 0)
         return rc == 0 || !link->peer_left ? rc : shm_receive_left(link);
-    if (!event->mapped) {                          /* for maps, map_release() asks */
+    if (!event->mapped) {                          /* for maps, release() asks */
         atomic_thread_fence(memory_order_acquire); /* the copy, then the flag: see link.c, note 3 */
         if (atomic_load_explicit(&link->in.header->closed, memory_order_relaxed))
             return shm_receive_left(link);
@@ -147,20 +147,17 @@ bool br_shm_receive_pending(const struct br_shm_link *link)
     return link->peer_left || br_inbox_ready(&link->in, link->in_position);
 }
 
-void br_shm_message_release(struct br_link *base, void *buffer)
+static void release_message(struct br_shm_link *link, struct br_shm_message *message)
 {
-    struct br_shm_link *link = (struct br_shm_link *)base;
-    struct br_shm_message *message = buffer;
-
     message->held = false;
     shm_receive_return_ticket(link, (uint32_t)(message - link->messages));
     shm_receive_owe(link, BR_STARVED);
 }
 
-int br_shm_map_release(struct br_device *base, uint64_t map_handle)
+/* Apart, so that a message pays for none of its registers. */
+__attribute__((noinline)) static int release_map(struct br_shm_device *device,
+                                                 struct br_shm_map *map)
 {
-    struct br_shm_device *device = (struct br_shm_device *)base;
-    struct br_shm_map *map = br_pool_at(&device->maps, (uint32_t)(map_handle - 1));
     struct br_shm_link *link = map->link;
     int rc = -ECONNRESET;
 
@@ -176,6 +173,14 @@ int br_shm_map_release(struct br_device *base, uint64_t map_handle)
     br_shm_mapping_put(map->mapping);
     br_pool_put(&device->maps, map);
     return rc ? br_error(ECONNRESET, "%s: the peer closed the link while its memory was being read",
-                         base->name)
+                         device->base.name)
               : 0;
+}
+
+int br_shm_release(struct br_device *device, struct br_link *link, void *buffer)
+{
+    if (!link)
+        return release_map((struct br_shm_device *)device, buffer);
+    release_message((struct br_shm_link *)link, buffer);
+    return 0;
 }

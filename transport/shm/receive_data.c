@@ -111,7 +111,7 @@ static int receive_data_map(struct br_shm_link *link, struct br_shm_mapping *map
     link->n_maps++;
     mapping->refs++;
     event->mapped = bytes;
-    event->map_handle = (uint64_t)br_pool_index(&device->maps, map) + 1;
+    event->buffer = map;
     return 1;
 }
 

@@ -26,6 +26,16 @@ static struct br_sim_port *sim_device_find_port(const struct br_device_config *c
     return NULL;
 }
 
+static void sim_device_set_address(struct br_sim_device *device)
+{
+    struct br_address *out = &device->base.address;
+    uint32_t where[3] = {(uint32_t)device->port->host->number,
+                         (uint32_t)(device->port - device->port->host->ports), device->number};
+
+    out->bytes = sizeof where;
+    memcpy(out->data, where, sizeof where);
+}
+
 static int sim_device_device_open(const struct br_device_config *config, struct br_device **out)
 {
     struct br_sim_port *port;
@@ -57,6 +67,7 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
         .needs_rkey = places,
     };
     snprintf(device->base.name, sizeof device->base.name, "%s", port->name);
+    sim_device_set_address(device);
     br_list_init(&device->links);
     br_list_init(&device->ready);
     br_list_init(&device->reported);
@@ -85,24 +96,12 @@ static void sim_device_device_close(struct br_device *base)
     while (!br_list_empty(&device->links))
         br_sim_link_close(&br_container_of(device->links.next, struct br_sim_link, node)->base);
     while (!br_list_empty(&device->maps))
-        (void)br_sim_map_release(
-            base, (uint64_t)(uintptr_t)br_container_of(device->maps.next, struct br_sim_map, node));
+        (void)br_sim_release(base, NULL,
+                             br_container_of(device->maps.next, struct br_sim_map, node));
     free_reported(device);
     br_sim_rkeys_close(device);
     br_list_remove(&device->node);
     free(device);
-}
-
-static int sim_device_device_address(struct br_device *base, struct br_address *out)
-{
-    struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
-    uint32_t where[3] = {(uint32_t)device->port->host->number,
-                         (uint32_t)(device->port - device->port->host->ports), device->number};
-
-    memset(out, 0, sizeof *out);
-    out->bytes = sizeof where;
-    memcpy(out->data, where, sizeof where);
-    return 0;
 }
 
 static int sim_device_check(struct br_sim_link *link, const struct br_frame *frame)
@@ -213,15 +212,12 @@ const struct br_transport_ops br_sim_ops = {
     .name = "sim",
     .device_open = sim_device_device_open,
     .device_close = sim_device_device_close,
-    .device_address = sim_device_device_address,
     .region_register = sim_device_region_register,
     .region_release = sim_device_region_release,
-    .rkey_make = br_sim_rkey_make,
-    .rkey_release = br_sim_rkey_release,
+    .rkey = br_sim_rkey,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,
     .post = sim_device_post,
     .poll = sim_device_poll_,
-    .message_release = br_sim_message_release,
-    .map_release = br_sim_map_release,
+    .release = br_sim_release,
 };

@@ -235,8 +235,7 @@ void br_sim_connection_drop(struct br_sim_connection *connection);
 /* Prepares the table of a device. Returns 0, or -ENOMEM with a message. */
 int br_sim_rkeys_open(struct br_sim_device *device);
 void br_sim_rkeys_close(struct br_sim_device *device);
-int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
-void br_sim_rkey_release(struct br_device *base, struct br_slot *slot);
+int br_sim_rkey(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 /* Checks the remote key of a frame that is posted. Returns 0, or -EINVAL with a message. */
 int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame);
 /* Checks the remote key of a frame that has arrived. */
@@ -244,7 +243,6 @@ int br_sim_rkey_check(struct br_sim_link *link, const struct br_sim_frame *frame
 
 /* receive.c: what happens to a frame that has arrived */
 void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame);
-void br_sim_message_release(struct br_link *base, void *buffer);
-int br_sim_map_release(struct br_device *base, uint64_t map_handle);
+int br_sim_release(struct br_device *base, struct br_link *link, void *buffer);
 
 #endif

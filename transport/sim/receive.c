@@ -107,7 +107,7 @@ static void view_drop(struct br_sim_view *view)
         free(view);
 }
 
-/* The mapping is a copy, so that it outlives the sender's link; map_release() checks that the
+/* The mapping is a copy, so that it outlives the sender's link; release() checks that the
  * sender kept its bytes. */
 static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame,
                         const struct br_slot *slot)
@@ -131,7 +131,7 @@ static void take_mapped(struct br_sim_link *link, struct br_sim_frame *frame,
     br_list_push_back(&device->maps, &map->node);
     device->base.counters.rx_mapped_bytes += frame->header.length;
     out->event.mapped = view->bytes + frame->header.offset;
-    out->event.map_handle = (uint64_t)(uintptr_t)map;
+    out->event.buffer = map;
 }
 
 static void receive_data(struct br_sim_link *link, struct br_sim_frame *frame)
@@ -228,21 +228,17 @@ void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame)
     frame->references++;
 }
 
-void br_sim_message_release(struct br_link *base, void *handle)
+static void release_message(struct br_sim_link *link, struct br_sim_buffer *buffer)
 {
-    struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
-    struct br_sim_buffer *buffer = handle;
-
     br_list_remove(&buffer->node);
     br_list_push_front(&link->free_buffers, &buffer->node);
     link->n_held--;
     sim_receive_drain(link);
 }
 
-int br_sim_map_release(struct br_device *base, uint64_t map_handle)
+static int release_map(struct br_device *base, struct br_sim_map *map)
 {
     struct br_sim *sim = br_container_of(base, struct br_sim_device, base)->sim;
-    struct br_sim_map *map = (struct br_sim_map *)(uintptr_t)map_handle;
     struct br_sim_frame *frame = map->frame;
     bool sender_closed = !frame->connection->link[frame->from];
 
@@ -260,4 +256,12 @@ int br_sim_map_release(struct br_device *base, uint64_t map_handle)
                                     "%s: the peer closed the link while its memory was being read",
                                     base->name)
                          : 0;
+}
+
+int br_sim_release(struct br_device *device, struct br_link *link, void *buffer)
+{
+    if (!link)
+        return release_map(device, buffer);
+    release_message(br_container_of(link, struct br_sim_link, base), buffer);
+    return 0;
 }

@@ -48,9 +48,10 @@ static bool has_keys(const struct br_device *device, const struct br_slot *slot)
            slot->base + slot->length <= base + region->bytes;
 }
 
-int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])
+static int rkey_make(struct br_sim_device *device, const struct br_slot *slot,
+                     uint8_t out[BR_RKEY_BYTES])
 {
-    struct br_sim_device *device = sim_rkey_device_of(base);
+    const struct br_device *base = &device->base;
     uint32_t number = br_slot_number(base->config->slots, slot);
     struct br_sim_rkey *place = &device->rkeys[number & 0xffff];
     struct br_sim_rkey_wire token = {TOKEN_MAGIC, device->number, number, ++device->n_rkeys_made};
@@ -68,15 +69,24 @@ int br_sim_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t out[B
     return 0;
 }
 
-void br_sim_rkey_release(struct br_device *base, struct br_slot *slot)
+static void rkey_end(struct br_sim_device *device, const struct br_slot *slot)
 {
-    struct br_sim_device *device = sim_rkey_device_of(base);
-    uint32_t number = br_slot_number(base->config->slots, slot);
+    uint32_t number = br_slot_number(device->base.config->slots, slot);
     struct br_sim_rkey *place = &device->rkeys[number & 0xffff];
 
     if (!slot->base || place->slot != number || !place->serial)
         sim_rkey_bad(device, EINVAL, "gave a place back that it has not, or under another number");
     place->serial = 0;
+}
+
+int br_sim_rkey(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+{
+    struct br_sim_device *device = sim_rkey_device_of(base);
+
+    if (token)
+        return rkey_make(device, slot, token);
+    rkey_end(device, slot);
+    return 0;
 }
 
 int br_sim_rkey_post(struct br_sim_link *link, const struct br_frame *frame)

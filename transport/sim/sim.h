@@ -86,7 +86,7 @@ struct br_sim_counters {
      * frames that arrived when their slot did not expect them any more: an RDMA NIC would have
      * written these to memory that is the user's again. */
     uint64_t bad_rkeys;
-    /* Mapped frames whose bytes changed before map_release(), which is an error of the sender. */
+    /* Mapped frames whose bytes changed before release(), which is an error of the sender. */
     uint64_t payload_changed;
 };
 

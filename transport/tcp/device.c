@@ -108,6 +108,7 @@ static int tcp_device_start(struct br_tcp_device *device, const struct br_interf
         epoll_ctl(device->epoll_fd, EPOLL_CTL_ADD, device->listen_fd, &event))
         return br_error(errno, "epoll: %s", strerror(errno));
     br_tcp_batch_init(&device->batch);
+    br_inet_pack(&device->address, &device->base.address);
     return 0;
 }
 
@@ -123,8 +124,8 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     if (!device)
         return br_error(ENOMEM, "device %s: no memory", interface.name);
     device->base.config = config;
-    device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
-                                         .max_message = config->message_bytes};
+    device->base.caps =
+        (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD, .max_message = config->message_bytes};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : interface.name);
     device->listen_fd = device->epoll_fd = -1;
@@ -142,24 +143,16 @@ static int tcp_device_device_open(const struct br_device_config *config, struct 
     return 0;
 }
 
-static int tcp_device_device_address(struct br_device *base, struct br_address *out)
-{
-    br_inet_pack(&((struct br_tcp_device *)base)->address, out);
-    return 0;
-}
-
 const struct br_transport_ops br_tcp_ops = {
     .name = "tcp",
     .probe = tcp_device_probe,
     .device_open = tcp_device_device_open,
     .device_close = tcp_device_device_close,
-    .device_address = tcp_device_device_address,
     .link_connect = br_tcp_link_connect,
     .link_close = br_tcp_link_close,
-    .link_resent = br_tcp_link_resent,
-    .link_min_rtt = br_tcp_link_min_rtt,
+    .link_query = br_tcp_link_query,
     .post = br_tcp_link_post,
     .poll = br_tcp_poll,
-    .wait = br_tcp_wait,
-    .message_release = br_tcp_link_release,
+    .arm = br_tcp_arm,
+    .release = br_tcp_link_release,
 };

@@ -178,8 +178,7 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
     return taken;
 }
 
-/* What the kernel knows of the connection; zeros: nothing. */
-static struct tcp_info ask_kernel(struct br_link *base)
+struct br_link_facts br_tcp_link_query(struct br_link *base)
 {
     const struct br_tcp_link *link = (const struct br_tcp_link *)base;
     struct tcp_info info = {0};
@@ -187,26 +186,19 @@ static struct tcp_info ask_kernel(struct br_link *base)
 
     base->device->counters.system_calls++;
     if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
-        memset(&info, 0, sizeof info);
-    return info;
+        return (struct br_link_facts){0};
+    if (info.tcpi_min_rtt == UINT32_MAX)
+        info.tcpi_min_rtt = 0; /* no packet has been measured yet */
+    return (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
+                                  .min_rtt = info.tcpi_min_rtt * BR_US};
 }
 
-uint64_t br_tcp_link_resent(struct br_link *base)
-{
-    return ask_kernel(base).tcpi_total_retrans;
-}
-
-uint64_t br_tcp_link_min_rtt(struct br_link *base)
-{
-    uint32_t us = ask_kernel(base).tcpi_min_rtt;
-
-    return us == UINT32_MAX ? 0 : us * BR_US; /* largest: no packet has been measured yet */
-}
-
-void br_tcp_link_release(struct br_link *base, void *buffer)
+int br_tcp_link_release(struct br_device *device, struct br_link *base, void *buffer)
 {
     struct br_tcp_link *link = (struct br_tcp_link *)base;
 
+    (void)device;
     br_stream_rx_release(&link->rx, buffer);
     link->starved = false;
+    return 0;
 }

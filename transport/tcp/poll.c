@@ -345,7 +345,7 @@ static bool has_work(const struct br_tcp_link *link)
     return can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
 }
 
-int br_tcp_wait(struct br_device *base)
+int br_tcp_arm(struct br_device *base)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
 

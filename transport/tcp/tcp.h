@@ -63,9 +63,8 @@ int br_tcp_link_connect(struct br_device *device, const struct br_address *addre
 void br_tcp_link_close(struct br_link *link);
 int br_tcp_link_post(struct br_link *link, const struct br_frame *frames, int n);
 /* Counts TCP segments. */
-uint64_t br_tcp_link_resent(struct br_link *link);
-uint64_t br_tcp_link_min_rtt(struct br_link *link);
-void br_tcp_link_release(struct br_link *link, void *buffer);
+struct br_link_facts br_tcp_link_query(struct br_link *link);
+int br_tcp_link_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */
 struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again);
@@ -75,6 +74,6 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);
 
 /* poll.c: functions of br_transport_ops. */
 int br_tcp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
-int br_tcp_wait(struct br_device *device);
+int br_tcp_arm(struct br_device *device);
 
 #endif

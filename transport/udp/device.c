@@ -220,6 +220,7 @@ static int udp_device_device_open(const struct br_device_config *config, struct 
         udp_device_device_close(&device->dgram.base);
         return rc;
     }
+    br_inet_pack(&device->dgram.address, &device->dgram.base.address);
     device->dgram.base.ops = br_transport_get(br_udp_ops.name);
     *out = &device->dgram.base;
     return 0;
@@ -230,13 +231,11 @@ const struct br_transport_ops br_udp_ops = {
     .probe = udp_device_probe,
     .device_open = udp_device_device_open,
     .device_close = udp_device_device_close,
-    .device_address = br_dgram_device_address,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
-    .link_resent = br_dgram_member_resent,
+    .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_udp_poll,
-    .wait = br_udp_wait,
-    .wake = br_udp_wake,
-    .message_release = br_dgram_member_release,
+    .arm = br_udp_arm,
+    .release = br_dgram_member_release,
 };

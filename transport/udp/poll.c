@@ -170,9 +170,9 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     struct br_dgram_report report = {events, 0, max};
     uint64_t heard = device->dgram.now;
 
-    if (device->woken)
+    if (device->armed)
         read_error_queue(device); /* they wake, too, and go on doing so */
-    device->woken = false;
+    device->armed = false;
     br_dgram_device_begin(&device->dgram, now);
     br_dgram_device_report(&device->dgram, &report);
     /* Up to which all has been heard: what waits in the socket is not lost. */
@@ -206,13 +206,14 @@ static void watch_room(struct br_udp_device *device, int fd)
     device->out_fd = fd;
 }
 
-int br_udp_wait(struct br_device *base)
+int br_udp_arm(struct br_device *base)
 {
     struct br_udp_device *device = (struct br_udp_device *)base;
     bool no_room = br_udp_outbox_waits(device->outbox);
     struct itimerspec timer = {0};
     uint64_t now = device->dgram.now, least = no_room ? NO_ROOM : SOON, first, left;
 
+    device->armed = true;
     if (!br_dgram_device_idle(&device->dgram, no_room, &first))
         return -EAGAIN;
     if (first < now + SOON && !no_room)
@@ -226,9 +227,4 @@ int br_udp_wait(struct br_device *base)
     watch_room(device, no_room ? device->outbox->trains[device->outbox->first].fd : -1);
     device->dgram.base.counters.system_calls++;
     return device->epoll_fd;
-}
-
-void br_udp_wake(struct br_device *base)
-{
-    ((struct br_udp_device *)base)->woken = true;
 }

@@ -25,7 +25,7 @@ struct br_udp_device {
     int fds[BR_DGRAM_PATHS]; /* A socket for each path; the first one receives, too. */
     int epoll_fd, timer_fd;
     int out_fd;                   /* The socket that epoll watches for room to send, or -1. */
-    bool woken;                   /* wake() has been called since the latest poll(). */
+    bool armed;                   /* arm() has been called since the latest poll(). */
     struct br_udp_outbox *outbox; /* Owned. */
     struct br_udp_inbox *inbox;   /* Owned. */
 };
@@ -33,9 +33,8 @@ struct br_udp_device {
 /* How packets travel through sockets. */
 extern const struct br_dgram_io br_udp_io;
 
-/* poll.c: poll(), wait() and wake() of br_transport_ops. */
+/* poll.c: poll() and arm() of br_transport_ops. */
 int br_udp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
-int br_udp_wait(struct br_device *device);
-void br_udp_wake(struct br_device *device);
+int br_udp_arm(struct br_device *device);
 
 #endif

@@ -61,16 +61,15 @@ int br_verbs_hello_check(const struct br_verbs_hello *hello)
     return 0;
 }
 
-int br_verbs_address(struct br_device *base, struct br_address *out)
+void br_verbs_address(const struct br_verbs_device *device, struct br_address *out)
 {
     struct br_address inner;
 
-    br_inet_pack(&((struct br_verbs_device *)base)->address, &inner);
+    br_inet_pack(&device->address, &inner);
     memset(out, 0, sizeof *out);
     out->bytes = (uint16_t)(inner.bytes + 1);
-    out->data[0] = ((struct br_verbs_device *)base)->cm.channel ? BY_CM : BY_TCP;
+    out->data[0] = device->cm.channel ? BY_CM : BY_TCP;
     memcpy(out->data + 1, inner.data, inner.bytes);
-    return 0;
 }
 
 static int verbs_connect_unpack(const struct br_verbs_device *device,

@@ -383,6 +383,7 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
         verbs_device_device_close(&device->base);
         return rc;
     }
+    br_verbs_address(device, &device->base.address);
     device->base.ops = br_transport_get(br_verbs_ops.name);
     *out = &device->base;
     return 0;
@@ -405,17 +406,14 @@ const struct br_transport_ops br_verbs_ops = {
     .probe = br_verbs_probe,
     .device_open = verbs_device_device_open,
     .device_close = verbs_device_device_close,
-    .device_address = br_verbs_address,
     .region_register = verbs_device_region_register,
     .region_release = verbs_device_region_release,
     .gpu_check = br_verbs_gpu_check,
-    .rkey_make = br_verbs_rkey_make,
-    .rkey_release = br_verbs_rkey_release,
+    .rkey = br_verbs_rkey,
     .link_connect = br_verbs_link_connect,
     .link_close = br_verbs_link_close,
     .post = br_verbs_post,
     .poll = br_verbs_poll,
-    .wait = br_verbs_wait,
-    .wake = br_verbs_wake,
-    .message_release = br_verbs_message_release,
+    .arm = br_verbs_arm,
+    .release = br_verbs_release,
 };

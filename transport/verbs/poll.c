@@ -465,7 +465,7 @@ int br_verbs_poll(struct br_device *base, uint64_t now, struct br_event *events,
     return report.n;
 }
 
-int br_verbs_wait(struct br_device *base)
+int br_verbs_arm(struct br_device *base)
 {
     struct br_verbs_device *device = (struct br_verbs_device *)base;
     int rc;
@@ -488,19 +488,15 @@ int br_verbs_wait(struct br_device *base)
     return take_completions(device, &(struct report){.n = 0}) ? -EAGAIN : device->epoll_fd;
 }
 
-void br_verbs_wake(struct br_device *base)
-{
-    ((struct br_verbs_device *)base)->check_events = true;
-}
-
-void br_verbs_message_release(struct br_link *base, void *handle)
+int br_verbs_release(struct br_device *device, struct br_link *base, void *handle)
 {
     struct br_verbs_link *link = (struct br_verbs_link *)base;
     struct br_verbs_buffer *buffer = handle;
 
     br_list_remove(&buffer->node);
-    br_list_push_back(&br_verbs_device_of(link)->receive.spare, &buffer->node);
+    br_list_push_back(&((struct br_verbs_device *)device)->receive.spare, &buffer->node);
     link->n_held--;
     if (!br_list_empty(&link->inbox))
         br_verbs_link_is_ready(link);
+    return 0;
 }

@@ -39,9 +39,10 @@ bool br_verbs_imm_granules(uint32_t offset, uint32_t length, uint32_t transfer, 
            !(*granules >> BR_VERBS_GRANULE_BITS);
 }
 
-int br_verbs_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+static int rkey_make(struct br_verbs_device *device, struct br_slot *slot,
+                     uint8_t token[BR_RKEY_BYTES])
 {
-    struct br_verbs_device *device = (struct br_verbs_device *)base;
+    const struct br_device *base = &device->base;
     const struct ibv_mr *mr = br_verbs_region_mr(slot->region, base->index);
     struct br_verbs_rkey place = {.length = slot->length, .granule = slot->granule_bytes};
     uint32_t index = (uint32_t)(slot - base->config->slots->slots);
@@ -76,12 +77,19 @@ int br_verbs_rkey_make(struct br_device *base, struct br_slot *slot, uint8_t tok
     return 0;
 }
 
-void br_verbs_rkey_release(struct br_device *base, struct br_slot *slot)
+static void rkey_end(struct br_verbs_device *device, const struct br_slot *slot)
 {
-    struct br_verbs_device *device = (struct br_verbs_device *)base;
-    void **staged = &device->staging[slot - base->config->slots->slots];
+    void **staged = &device->staging[slot - device->base.config->slots->slots];
 
     if (*staged)
         br_verbs_bounce_put(&device->rx, *staged);
     *staged = NULL;
+}
+
+int br_verbs_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
+{
+    if (token)
+        return rkey_make((struct br_verbs_device *)device, slot, token);
+    rkey_end((struct br_verbs_device *)device, slot);
+    return 0;
 }

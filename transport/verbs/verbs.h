@@ -323,8 +323,8 @@ void br_verbs_accept(struct br_verbs_device *device);
 void br_verbs_socket_event(struct br_verbs_link *link, uint32_t events);
 /* Ends the exchanges whose deadline has passed. */
 void br_verbs_exchange_timers(struct br_verbs_device *device);
-/* device_address() of br_transport_ops. */
-int br_verbs_address(struct br_device *device, struct br_address *out);
+/* Writes where peers reach the device, which listens, and how they connect. */
+void br_verbs_address(const struct br_verbs_device *device, struct br_address *out);
 
 /* Fills in the hello of a link, except for the GIDs. */
 void br_verbs_hello_fill(const struct br_verbs_link *link, struct br_verbs_hello *hello);
@@ -370,20 +370,17 @@ void br_verbs_send_open(struct br_verbs_link *link);
 int br_verbs_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
 /* Takes all completions from the queue to their links. */
 void br_verbs_drain(struct br_verbs_device *device);
-/* wait(), wake() and message_release() of br_transport_ops. */
-int br_verbs_wait(struct br_device *device);
-void br_verbs_wake(struct br_device *device);
-void br_verbs_message_release(struct br_link *link, void *buffer);
+/* arm() and release() of br_transport_ops. */
+int br_verbs_arm(struct br_device *device);
+int br_verbs_release(struct br_device *device, struct br_link *link, void *buffer);
 
 /* events.c. Takes all asynchronous events of the device. */
 void br_verbs_events(struct br_verbs_device *device);
 /* Marks the device as failed: its links fail, and new ones are refused. why: the reason, copied. */
 void br_verbs_device_fail(struct br_verbs_device *device, const char *why);
 
-/* rkey.c. rkey_make() and rkey_release() of br_transport_ops. */
-int br_verbs_rkey_make(struct br_device *device, struct br_slot *slot,
-                       uint8_t token[BR_RKEY_BYTES]);
-void br_verbs_rkey_release(struct br_device *device, struct br_slot *slot);
+/* rkey.c. rkey() of br_transport_ops. */
+int br_verbs_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
 
 /* device.c. Reads the GID table of the port and chooses from it. */
 int br_verbs_choose_gids(struct br_verbs_device *device);

@@ -209,17 +209,11 @@ static int must_be_polled(struct br_device *device)
     return -EOPNOTSUPP;
 }
 
-static void awake(struct br_device *device)
-{
-    (void)device;
-}
-
 static const struct br_transport_ops nic_ops = {.name = "nic",
                                                 .region_register = pin,
                                                 .region_release = unpin,
                                                 .poll = nothing_comes,
-                                                .wait = must_be_polled,
-                                                .wake = awake};
+                                                .arm = must_be_polled};
 static struct br_device nic = {.ops = &nic_ops, .caps.needs_rkey = true, .name = "nic0"};
 
 /* A communicator with a device that wants its memory registered. */

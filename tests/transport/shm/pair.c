@@ -95,12 +95,10 @@ void settle(struct end *a, struct end *b)
 int pair_setup(void **state)
 {
     struct pair *pair = calloc(1, sizeof *pair);
-    struct br_address address;
 
     *state = pair;
     if (!pair || end_open(&pair->a, 4) || end_open(&pair->b, 4) ||
-        ops()->device_address(pair->b.device, &address) ||
-        ops()->link_connect(pair->a.device, &address, &pair->a.link))
+        ops()->link_connect(pair->a.device, &pair->b.device->address, &pair->a.link))
         return -1;
     (void)await(&pair->a, &pair->b, BR_EVENT_CONNECTED);
     pair->b.link = await(&pair->b, &pair->a, BR_EVENT_ACCEPTED).link;

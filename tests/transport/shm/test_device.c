@@ -84,7 +84,7 @@ static void connect__to_itself(void **state)
     struct br_address address;
     struct br_link *link;
 
-    assert_int_equal(ops->device_address(end->device, &address), 0);
+    address = end->device->address;
     assert_int_equal(ops->link_connect(end->device, &address, &link), 0);
     assert_ptr_equal(await(end, NULL, BR_EVENT_CONNECTED).link, link);
     (void)await(end, NULL, BR_EVENT_ACCEPTED);
@@ -97,7 +97,7 @@ static void connect__nobody_there(void **state)
     struct br_event event;
     struct br_link *link;
 
-    assert_int_equal(ops->device_address(pair->b.device, &address), 0);
+    address = pair->b.device->address;
     end_close(&pair->b);
     memset(&pair->b, 0, sizeof pair->b);
     assert_int_equal(ops->link_connect(pair->a.device, &address, &link), 0);
@@ -115,7 +115,7 @@ static void connect__another_host(void **state)
     struct br_address address;
     struct br_link *link;
 
-    assert_int_equal(ops->device_address(pair->b.device, &address), 0);
+    address = pair->b.device->address;
     address.data[20] ^= 1; /* in the boot id */
     assert_int_equal(ops->link_connect(pair->a.device, &address, &link), -EHOSTUNREACH);
     address.bytes = 3;
@@ -130,7 +130,7 @@ static void accept__too_many(void **state)
     struct end c;
 
     assert_int_equal(end_open(&c, 8), 0);
-    assert_int_equal(ops->device_address(pair->b.device, &address), 0);
+    address = pair->b.device->address;
     for (int i = 0; i < 4; i++)
         assert_int_equal(ops->link_connect(c.device, &address, &link), 0);
     for (int i = 0; i < 3; i++)
@@ -175,36 +175,34 @@ static void accept__garbage_instead_of_hello(void **state)
     close(fd);
 }
 
-static void wait__wakes_for_a_message(void **state)
+static void arm__wakes_for_a_message(void **state)
 {
     struct pair *pair = *state;
     struct pollfd p;
 
     settle(&pair->a, &pair->b);
-    p = (struct pollfd){.fd = ops->wait(pair->b.device), .events = POLLIN};
+    p = (struct pollfd){.fd = ops->arm(pair->b.device), .events = POLLIN};
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 0), 0);
     post_message(&pair->a, NULL, "hello", 5, 1);
     assert_int_equal(poll(&p, 1, 20000), 1);
-    ops->wake(pair->b.device);
     (void)await(&pair->b, NULL, BR_EVENT_MESSAGE);
     settle(&pair->a, &pair->b);
-    assert_int_equal(ops->wait(pair->b.device), p.fd); /* nothing left to do */
+    assert_int_equal(ops->arm(pair->b.device), p.fd); /* nothing left to do */
     assert_int_equal(poll(&p, 1, 0), 0);
-    ops->wake(pair->b.device);
 }
 
-static void wait__not_with_something_to_do(void **state)
+static void arm__not_with_something_to_do(void **state)
 {
     struct pair *pair = *state;
 
     settle(&pair->a, &pair->b);
     post_message(&pair->a, NULL, "hello", 5, 1);
-    assert_int_equal(ops->wait(pair->b.device), -EAGAIN);
-    assert_int_equal(ops->wait(pair->a.device), -EAGAIN); /* its SENT is due */
+    assert_int_equal(ops->arm(pair->b.device), -EAGAIN);
+    assert_int_equal(ops->arm(pair->a.device), -EAGAIN); /* its SENT is due */
 }
 
-static void wait__starved_sender_wakes_for_a_released_buffer(void **state)
+static void arm__starved_sender_wakes_for_a_released_buffer(void **state)
 {
     struct pair *pair = *state;
     struct br_frame frame = {.kind = BR_FRAME_MESSAGE};
@@ -214,12 +212,12 @@ static void wait__starved_sender_wakes_for_a_released_buffer(void **state)
         continue;
     settle(&pair->a, &pair->b);
     assert_int_equal(count_events(&pair->b, BR_EVENT_MESSAGE), 16);
-    p = (struct pollfd){.fd = ops->wait(pair->a.device), .events = POLLIN};
+    p = (struct pollfd){.fd = ops->arm(pair->a.device), .events = POLLIN};
     assert_int_equal(poll(&p, 1, 0), 0);
-    ops->message_release(pair->b.link, await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
+    ops->release(pair->b.link->device, pair->b.link,
+                 await(&pair->b, NULL, BR_EVENT_MESSAGE).buffer);
     end_poll(&pair->b);
     assert_int_equal(poll(&p, 1, 20000), 1);
-    ops->wake(pair->a.device);
     end_poll(&pair->a);
     assert_int_equal(ops->post(pair->a.link, &frame, 1), 1);
 }
@@ -237,9 +235,9 @@ int main(void)
         PAIR(accept__too_many),
         PAIR(accept__silent_peer_is_dropped),
         PAIR(accept__garbage_instead_of_hello),
-        PAIR(wait__wakes_for_a_message),
-        PAIR(wait__not_with_something_to_do),
-        PAIR(wait__starved_sender_wakes_for_a_released_buffer),
+        PAIR(arm__wakes_for_a_message),
+        PAIR(arm__not_with_something_to_do),
+        PAIR(arm__starved_sender_wakes_for_a_released_buffer),
     };
 
     ops = br_transport_get("shm");

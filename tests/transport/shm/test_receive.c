@@ -27,7 +27,7 @@ static void message__inline_and_payload(void **state)
     assert_int_equal(event.length, sizeof payload);
     assert_memory_equal(event.payload, payload, sizeof payload);
     assert_memory_equal(event.inline_, inline_, sizeof inline_);
-    ops->message_release(pair->b.link, event.buffer);
+    ops->release(pair->b.link->device, pair->b.link, event.buffer);
     assert_int_equal(pair->a.device->counters.tx_copied_bytes, sizeof payload);
     assert_int_equal(pair->b.device->counters.rx_copied_bytes, 0);
 }
@@ -75,7 +75,7 @@ static void message__held_ones_stay(void **state)
             uint64_t i = br_random_below(&random, n_held);
 
             assert_memory_equal(held[i].inline_, held[i].payload, 8);
-            ops->message_release(pair->b.link, held[i].buffer);
+            ops->release(pair->b.link->device, pair->b.link, held[i].buffer);
             held[i] = held[--n_held];
         }
     }
@@ -93,7 +93,7 @@ static void post__full_then_goes_on(void **state)
     settle(&pair->a, &pair->b);
     assert_int_equal(count_events(&pair->a, BR_EVENT_SENT), 16);
     for (int i = 0; i < 16; i++)
-        ops->message_release(pair->b.link, pair->b.events[i].buffer);
+        ops->release(pair->b.link->device, pair->b.link, pair->b.events[i].buffer);
     settle(&pair->a, &pair->b);
     assert_int_equal(ops->post(pair->a.link, frames + 16, 4), 4);
 }

@@ -129,7 +129,7 @@ static void receive_data__mapped(void **state)
     settle(&pair->a, &pair->b);
     assert_int_equal(count_events(&pair->a, BR_EVENT_SENT), 0);
     for (uint32_t i = 3; i-- > 0;) { /* out of order */
-        assert_int_equal(ops->map_release(pair->b.device, events[i].map_handle), 0);
+        assert_int_equal(ops->release(pair->b.device, NULL, events[i].buffer), 0);
         assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
     }
     region_free(pair, &region);
@@ -155,7 +155,7 @@ static void receive_data__ring_goes_on_beside_a_held_map(void **state)
         assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, i);
         br_slot_put(&pair->b.slots, slot);
     }
-    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), 0);
+    assert_int_equal(ops->release(pair->b.device, NULL, event.buffer), 0);
     assert_int_equal(await(&pair->a, &pair->b, BR_EVENT_SENT).cookie, 12345);
     region_free(pair, &region);
 }
@@ -173,7 +173,7 @@ static void map__outlives_its_link(void **state)
     event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     ops->link_close(pair->b.link);
     assert_memory_equal(event.mapped, region.base, BYTES);
-    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
+    assert_int_equal(ops->release(pair->b.device, NULL, event.buffer), -ECONNRESET);
     region_free(pair, &region);
 }
 
@@ -189,7 +189,7 @@ static void map__sender_that_closed_is_reported(void **state)
     post_placed(&pair->a, region.base, BYTES, br_slot_number(&pair->b.slots, slot), 0, &region, 0);
     event = await(&pair->b, &pair->a, BR_EVENT_DATA);
     ops->link_close(pair->a.link);
-    assert_int_equal(ops->map_release(pair->b.device, event.map_handle), -ECONNRESET);
+    assert_int_equal(ops->release(pair->b.device, NULL, event.buffer), -ECONNRESET);
     region_free(pair, &region);
 }
 

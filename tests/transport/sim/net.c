@@ -31,12 +31,12 @@ static void take(struct net *net, int at, const struct br_event *event)
     case BR_EVENT_MESSAGE:
         host->messages++;
         host->last_message = br_sim_now(net->sim);
-        br_sim_ops.message_release(event->link, event->buffer);
+        br_sim_ops.release(event->link->device, event->link, event->buffer);
         break;
     case BR_EVENT_DATA:
         host->placed++;
         if (event->mapped)
-            br_sim_ops.map_release(host->device, event->map_handle);
+            br_sim_ops.release(host->device, NULL, event->buffer);
         break;
     }
 }
@@ -69,7 +69,7 @@ void net_connect(struct net *net, int a, int b)
 {
     struct br_address address;
 
-    assert_int_equal(br_sim_ops.device_address(net->hosts[b].device, &address), 0);
+    address = net->hosts[b].device->address;
     assert_int_equal(
         br_sim_ops.link_connect(net->hosts[a].device, &address, &net->hosts[a].link[b]), 0);
 }

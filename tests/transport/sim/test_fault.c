@@ -252,7 +252,7 @@ static void mapped__changed_bytes_are_noticed(void **state)
         bytes[5] = (uint8_t)change;
         struct br_event event;
         assert_int_equal(br_sim_ops.poll(other.hosts[1].device, 0, &event, 1), 1);
-        br_sim_ops.map_release(other.hosts[1].device, event.map_handle);
+        br_sim_ops.release(other.hosts[1].device, NULL, event.buffer);
         net_run(&other, BR_SIM_NEVER);
         assert_int_equal(br_sim_counters(other.sim)->payload_changed, change);
         br_slot_put(&other.hosts[1].slots, slot);

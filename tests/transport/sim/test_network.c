@@ -302,7 +302,7 @@ static void take_ready__names_hosts_with_events(void **state)
     assert_int_equal(br_sim_take_ready(net.sim), 2);
     assert_int_equal(br_sim_take_ready(net.sim), -1);
     assert_int_equal(br_sim_ops.poll(net.hosts[2].device, 0, events, 4), 1);
-    br_sim_ops.message_release(events[0].link, events[0].buffer);
+    br_sim_ops.release(events[0].link->device, events[0].link, events[0].buffer);
     assert_true(br_sim_advance(net.sim)); /* acknowledged */
     assert_int_equal(br_sim_take_ready(net.sim), 0);
     assert_false(br_sim_advance(net.sim));

@@ -20,12 +20,12 @@ static struct br_slot *slot_get(void)
 
 static void token(struct br_slot *of)
 {
-    assert_int_equal(br_sim_ops.rkey_make(net.hosts[1].device, of, of->rkeys[0]), 0);
+    assert_int_equal(br_sim_ops.rkey(net.hosts[1].device, of, of->rkeys[0]), 0);
 }
 
 static void release(void)
 {
-    br_sim_ops.rkey_release(net.hosts[1].device, slot);
+    br_sim_ops.rkey(net.hosts[1].device, slot, NULL);
 }
 
 static int setup(void **state)
@@ -172,7 +172,7 @@ static void rkey__twice(void **state)
     uint8_t other[BR_RKEY_BYTES];
 
     (void)state;
-    assert_int_equal(br_sim_ops.rkey_make(net.hosts[1].device, slot, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey(net.hosts[1].device, slot, other), -EINVAL);
     assert_int_equal(bad(), 1);
 }
 
@@ -185,12 +185,12 @@ static void rkey__memory_without_keys(void **state)
 
     (void)state;
     fresh->region = &region;
-    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey(device, fresh, other), -EINVAL);
     assert_int_equal(br_sim_ops.region_register(device, &region), 0);
-    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), 0);
-    br_sim_ops.rkey_release(device, fresh);
+    assert_int_equal(br_sim_ops.rkey(device, fresh, other), 0);
+    br_sim_ops.rkey(device, fresh, NULL);
     region.bytes--;
-    assert_int_equal(br_sim_ops.rkey_make(device, fresh, other), -EINVAL);
+    assert_int_equal(br_sim_ops.rkey(device, fresh, other), -EINVAL);
     assert_int_equal(bad(), 2);
     br_sim_ops.region_release(device, &region);
 }
@@ -203,7 +203,7 @@ static void rkey__refused(void **state)
     (void)state;
     net_open(&other, &(struct br_sim_config){.rkey_ports = 1, .rkey_refused_ppm = 1000000}, 2);
     one = br_slot_get(&other.hosts[1].slots, to, sizeof to, 4096);
-    assert_int_equal(br_sim_ops.rkey_make(other.hosts[1].device, one, one->rkeys[0]), -ENOMEM);
+    assert_int_equal(br_sim_ops.rkey(other.hosts[1].device, one, one->rkeys[0]), -ENOMEM);
     assert_int_equal(br_sim_counters(other.sim)->bad_rkeys, 0);
     net_close(&other);
 }

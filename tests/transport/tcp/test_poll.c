@@ -179,14 +179,14 @@ static bool readable(int fd, int timeout_ms)
     return poll(&one, 1, timeout_ms) == 1;
 }
 
-/* Polls until wait() gives its descriptor. */
+/* Polls until arm() gives its descriptor. */
 static int fall_asleep(struct end *end)
 {
     int fd;
 
     for (int i = 0; i < 1000; i++) {
         ends_step(end, 8);
-        fd = ends_ops->wait(end->device);
+        fd = ends_ops->arm(end->device);
         if (fd >= 0)
             return fd;
         assert_int_equal(fd, -EAGAIN);
@@ -195,7 +195,7 @@ static int fall_asleep(struct end *end)
     return -1;
 }
 
-static void wait__wakes_for_a_connection_a_message_and_the_end(void **state)
+static void arm__wakes_for_a_connection_a_message_and_the_end(void **state)
 {
     struct br_address address;
     struct br_link *link;
@@ -203,7 +203,7 @@ static void wait__wakes_for_a_connection_a_message_and_the_end(void **state)
 
     (void)state;
     assert_false(readable(fd, 0));
-    assert_int_equal(ends_ops->device_address(ends_b.device, &address), 0);
+    address = ends_b.device->address;
     assert_int_equal(ends_ops->link_connect(ends_a.device, &address, &link), 0);
     assert_true(readable(fd, 20000));
     ends_until(&ends_a.n_links, 1);
@@ -228,19 +228,19 @@ static void wait__wakes_for_a_connection_a_message_and_the_end(void **state)
     ends_until(&ends_b.n_closed, 1);
 }
 
-static void wait__says_when_something_is_pending(void **state)
+static void arm__says_when_something_is_pending(void **state)
 {
     struct br_link *link = ends_connect();
 
     (void)state;
     fall_asleep(&ends_a);
     assert_int_equal(ends_message(link, 10), 1);
-    assert_int_equal(ends_ops->wait(ends_a.device), -EAGAIN);
+    assert_int_equal(ends_ops->arm(ends_a.device), -EAGAIN);
     fall_asleep(&ends_a);
     ends_until(&ends_a.n_sent, 1);
 }
 
-static void wait__does_not_spin_on_a_link_that_has_no_message_buffer(void **state)
+static void arm__does_not_spin_on_a_link_that_has_no_message_buffer(void **state)
 {
     struct br_link *link = ends_connect();
     void *first;
@@ -257,8 +257,8 @@ static void wait__does_not_spin_on_a_link_that_has_no_message_buffer(void **stat
     ends_until(&ends_b.n_messages, 5); /* four credits, and the one that a cheating peer gets */
     fd = fall_asleep(&ends_b);
     assert_false(readable(fd, 10));
-    ends_ops->message_release(ends_b.links[0], first);
-    assert_int_equal(ends_ops->wait(ends_b.device), -EAGAIN);
+    ends_ops->release(ends_b.links[0]->device, ends_b.links[0], first);
+    assert_int_equal(ends_ops->arm(ends_b.device), -EAGAIN);
     ends_until(&ends_b.n_messages, 6);
 }
 
@@ -274,9 +274,9 @@ int main(void)
         TEST(poll__unauthenticated_who_closes_in_the_middle_of_a_header),
         TEST(poll__messages_before_the_end_are_delivered),
         TEST(poll__links_over_the_limit_are_refused_and_counted),
-        TEST(wait__wakes_for_a_connection_a_message_and_the_end),
-        TEST(wait__says_when_something_is_pending),
-        TEST(wait__does_not_spin_on_a_link_that_has_no_message_buffer),
+        TEST(arm__wakes_for_a_connection_a_message_and_the_end),
+        TEST(arm__says_when_something_is_pending),
+        TEST(arm__does_not_spin_on_a_link_that_has_no_message_buffer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

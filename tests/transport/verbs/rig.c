@@ -99,7 +99,7 @@ void rig_poll(struct rig *rig, struct rig_end *end)
         if (event->kind == BR_EVENT_ACCEPTED && !end->link)
             end->link = event->link;
         if (event->kind == BR_EVENT_MESSAGE && !end->hold)
-            rig_ops->message_release(event->link, event->buffer);
+            rig_ops->release(event->link->device, event->link, event->buffer);
     }
     end->n_events += n;
     assert_true(end->n_events < RIG_EVENTS);
@@ -122,7 +122,7 @@ void rig_begin(struct rig *rig)
 {
     struct br_address address;
 
-    assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
+    address = rig->b.device->base.address;
     if (rig_ops->link_connect(&rig->a.device->base, &address, &rig->a.link))
         fail_msg("link_connect: %s", br_error_message());
 }
@@ -195,14 +195,14 @@ struct br_slot *rig_slot(struct rig *rig, bool registered)
         add_region(&rig->b, &rig->to_region, rig->to);
         slot->region = &rig->to_region;
     }
-    if (rig_ops->rkey_make(&rig->b.device->base, slot, slot->rkeys[0]))
+    if (rig_ops->rkey(&rig->b.device->base, slot, slot->rkeys[0]))
         fail_msg("place_token: %s", br_error_message());
     return slot;
 }
 
 void rig_slot_put(struct rig *rig, struct br_slot *slot)
 {
-    rig_ops->rkey_release(&rig->b.device->base, slot);
+    rig_ops->rkey(&rig->b.device->base, slot, NULL);
     if (slot->region) {
         rig_ops->region_release(&rig->b.device->base, &rig->to_region);
         rig_ops->region_release(&rig->a.device->base, &rig->from_region);

@@ -118,7 +118,7 @@ static void connect__nobody_listens(void **state)
     struct rig *rig = *state;
     struct br_address address;
 
-    assert_int_equal(rig_ops->device_address(&rig->b.device->base, &address), 0);
+    address = rig->b.device->base.address;
     rig_close(&rig->b);
     assert_int_equal(rig_ops->link_connect(&rig->a.device->base, &address, &rig->a.link), 0);
     rig_settle(rig);
@@ -138,7 +138,7 @@ static void connect__other_way_at_the_peer(void **state)
         struct br_address address;
         struct br_link *link;
 
-        assert_int_equal(rig_ops->device_address(&to->device->base, &address), 0);
+        address = to->device->base.address;
         assert_int_equal(rig_ops->link_connect(&from->device->base, &address, &link), -EINVAL);
         assert_non_null(strstr(br_error_message(), "set BRAID_VERBS_CONNECT alike"));
     }

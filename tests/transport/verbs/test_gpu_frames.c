@@ -58,7 +58,7 @@ static struct br_slot *gpu_slot(struct rig *rig, uint32_t length)
 
     assert_non_null(slot);
     slot->region = &to;
-    assert_int_equal(rig_ops->rkey_make(&rig->b.device->base, slot, slot->rkeys[0]), 0);
+    assert_int_equal(rig_ops->rkey(&rig->b.device->base, slot, slot->rkeys[0]), 0);
     return slot;
 }
 
@@ -78,7 +78,7 @@ static int post(struct rig *rig, const struct br_slot *slot, uint32_t offset, ui
 
 static void put(struct rig *rig, struct br_slot *slot)
 {
-    rig_ops->rkey_release(&rig->b.device->base, slot);
+    rig_ops->rkey(&rig->b.device->base, slot, NULL);
     br_slot_put(&rig->b.slots, slot);
 }
 
@@ -188,7 +188,7 @@ static void post__gpu_without_keys(void **state)
 
     from = (struct br_region){.base = gpu, .bytes = RIG_PLACE, .segment_fd = -1, .gpu = &by_dmabuf};
     slot->region = &from;
-    assert_int_equal(rig_ops->rkey_make(&rig->b.device->base, slot, token), -EFAULT);
+    assert_int_equal(rig_ops->rkey(&rig->b.device->base, slot, token), -EFAULT);
     br_slot_put(&rig->b.slots, slot);
     slot = rig_slot(rig, false);
     assert_int_equal(post(rig, slot, 0, RIG_PLACE), -EFAULT);

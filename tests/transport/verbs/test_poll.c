@@ -112,44 +112,43 @@ static void poll__message_before_the_link_is_up(void **state)
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 1);
 }
 
-/* wait() arms the queue: what comes makes the descriptor readable, and the notification is
+/* arm() asks for a notification: what comes makes the descriptor readable, and the notification is
  * acknowledged. */
-static void wait__wakes(void **state)
+static void arm__wakes(void **state)
 {
     struct rig *rig = *state;
-    struct pollfd fd = {.fd = rig_ops->wait(&rig->b.device->base), .events = POLLIN};
+    struct pollfd fd = {.fd = rig_ops->arm(&rig->b.device->base), .events = POLLIN};
 
     assert_true(fd.fd >= 0);
     assert_int_equal(poll(&fd, 1, 0), 0);
     assert_int_equal(rig_message(&rig->a, 10, 1), 1);
     assert_int_equal(poll(&fd, 1, 0), 1);
-    rig_ops->wake(&rig->b.device->base);
     rig_poll(rig, &rig->b);
     assert_int_equal(rig_count(&rig->b, BR_EVENT_MESSAGE), 1);
     assert_int_equal(poll(&fd, 1, 0), 0);
     /* What is there already is not waited for. */
     assert_int_equal(rig_message(&rig->a, 10, 1), 1);
-    assert_int_equal(rig_ops->wait(&rig->b.device->base), -EAGAIN);
+    assert_int_equal(rig_ops->arm(&rig->b.device->base), -EAGAIN);
 }
 
-static void wait__cannot_be_armed(void **state)
+static void arm__cannot_be_armed(void **state)
 {
     struct rig *rig = *state;
 
     fake_fail("req_notify_cq", 1, EINVAL);
-    assert_int_equal(rig_ops->wait(&rig->a.device->base), -EAGAIN);
+    assert_int_equal(rig_ops->arm(&rig->a.device->base), -EAGAIN);
     /* there is something to report */
-    assert_int_equal(rig_ops->wait(&rig->a.device->base), -EAGAIN);
+    assert_int_equal(rig_ops->arm(&rig->a.device->base), -EAGAIN);
     rig_settle(rig);
     assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error, -ENODEV);
-    assert_true(rig_ops->wait(&rig->a.device->base) >= 0);
+    assert_true(rig_ops->arm(&rig->a.device->base) >= 0);
 }
 
 /* Its descriptor would stay readable: given up, so that whoever waits can sleep. */
-static void wait__channel_fails(void **state)
+static void arm__channel_fails(void **state)
 {
     struct rig *rig = *state;
-    struct pollfd fd = {.fd = rig_ops->wait(&rig->b.device->base), .events = POLLIN};
+    struct pollfd fd = {.fd = rig_ops->arm(&rig->b.device->base), .events = POLLIN};
 
     fake_fail_always("get_cq_event", EIO);
     assert_int_equal(rig_message(&rig->a, 10, 1), 1);
@@ -158,7 +157,7 @@ static void wait__channel_fails(void **state)
     assert_true(fake_has_failed());
     assert_int_equal(rig_take(&rig->b, BR_EVENT_CLOSED)->error, -ENODEV);
     rig_ops->link_close(rig->b.link);
-    assert_true(rig_ops->wait(&rig->b.device->base) >= 0);
+    assert_true(rig_ops->arm(&rig->b.device->base) >= 0);
     assert_int_equal(poll(&fd, 1, 0), 0);
 }
 
@@ -171,9 +170,9 @@ int main(void)
         CASE(poll__queue_fails),
         cmocka_unit_test_setup_teardown(poll__message_before_the_link_is_up, rig_setup_unconnected,
                                         rig_teardown),
-        CASE(wait__wakes),
-        CASE(wait__cannot_be_armed),
-        CASE(wait__channel_fails),
+        CASE(arm__wakes),
+        CASE(arm__cannot_be_armed),
+        CASE(arm__channel_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static void give_back(struct rig *rig)
     const struct br_event *event;
 
     while ((event = rig_take(&rig->b, BR_EVENT_MESSAGE)))
-        rig_ops->message_release(event->link, event->buffer);
+        rig_ops->release(event->link->device, event->link, event->buffer);
 }
 
 /* No memory for more: senders wait, it is said once, and tried again now and then, not in each
