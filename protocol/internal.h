@@ -186,7 +186,12 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
 /* A MESSAGE or DATA event of a rail that is UP. */
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event);
 /* Gives free slots to the large receives that wait for one. */
-void br_receive_slotless(struct br_worker *w);
+void br_receive_serve_slotless(struct br_worker *w);
+static inline void br_receive_slotless(struct br_worker *w)
+{
+    if (!br_list_empty(&w->slotless[0]) || !br_list_empty(&w->slotless[1]))
+        br_receive_serve_slotless(w);
+}
 /* A large receive that is posted is one for which the sender waits now. */
 void br_receive_expected(struct br_worker *w, struct br_transfer *t);
 /* Tells the sender that it needs to keep nothing of this transfer for a retry. */

@@ -49,7 +49,7 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
 
 /* Point to point, where any number may wait, those whose sender waits stand first: when the first
  * may not have a slot, no other may. */
-void br_receive_slotless(struct br_worker *w)
+void br_receive_serve_slotless(struct br_worker *w)
 {
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &w->slotless[k]) {
