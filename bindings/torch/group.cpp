@@ -34,6 +34,7 @@ void Group::say_name()
 {
     const std::string &description = getGroupDesc();
     const bool described = !description.empty() && description != "undefined";
+    const Link::Use use(*link_);
 
     named_ = true;
     braid_job_name(link_->comm(), (described ? description : "group " + getGroupUid()).c_str());
@@ -97,6 +98,8 @@ Group::split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int
 
 c10d::ErrorType Group::getError()
 {
+    const Link::Use use(*link_);
+
     switch (braid_comm_error(link_->comm())) {
     case 0:
         return c10d::ErrorType::SUCCESS;
@@ -149,7 +152,7 @@ WorkPtr Group::run_ordered(Call call, const char *title)
         sequence_++;
     if (!named_)
         say_name();
-    auto work = c10::make_intrusive<Work>(link_, std::move(call), title, sequence_);
+    auto work = c10::make_intrusive<Work>(link_, std::move(call), title);
     work->operation()->submit();
     return work;
 }

@@ -70,6 +70,13 @@ int milliseconds(std::chrono::milliseconds time)
     return static_cast<int>(std::clamp<int64_t>(time.count(), 1, INT_MAX));
 }
 
+std::chrono::steady_clock::time_point deadline(std::chrono::milliseconds timeout)
+{
+    constexpr std::chrono::hours CENTURY{24 * 36525};
+
+    return std::chrono::steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, CENTURY);
+}
+
 std::string failure(const std::string &call, int rc)
 {
     const std::string error = std::string(" (") + strerrorname_np(-rc) + ")";
@@ -82,6 +89,7 @@ std::string failure(const std::string &call, int rc)
 std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
                                  std::chrono::milliseconds timeout)
 {
+    const auto end = deadline(timeout);
     struct braid_config config = {};
     struct braid_id id;
     braid_comm *comm;
@@ -118,22 +126,23 @@ std::shared_ptr<Link> Link::join(const c10::intrusive_ptr<c10d::Store> &store, i
     config.rank = rank;
     config.size = size;
     config.id = &id;
-    config.init_timeout_ms = milliseconds(timeout);
+    config.init_timeout_ms =
+        milliseconds(std::chrono::ceil<std::chrono::milliseconds>(end - Time::clock::now()));
     config.timeout_ms = milliseconds(timeout);
     rc = braid_init(&config, &comm);
     if (rank == 0 && rc == 0)
         forget_id(*store);
     if (rc)
         C10_THROW_ERROR(DistBackendError, failure("init", rc));
-    std::shared_ptr<Link> link(new Link(comm, rank, size));
+    std::shared_ptr<Link> link(new Link(comm, rank));
     link->tellers_->start();
     std::lock_guard<std::mutex> guard(links->lock);
     links->all.insert(link);
     return link;
 }
 
-Link::Link(braid_comm *comm, int rank_of, int size_of)
-    : rank(rank_of), size(size_of), comm_(comm), pid_(getpid()), generation_(generation)
+Link::Link(braid_comm *comm, int rank_of)
+    : rank(rank_of), comm_(comm), pid_(getpid()), generation_(generation)
 {
     epochs_.push_back(std::make_shared<std::atomic<long>>(0));
 }

@@ -38,7 +38,8 @@ class Link : public std::enable_shared_from_this<Link>
 {
   public:
     /* Joins the job of these ranks: rank 0 makes the job's id and puts it into the store.
-     * Collective; blocks up to `timeout`, without the interpreter's lock. Throws DistBackendError.
+     * Collective; blocks up to `timeout` in all, without the interpreter's lock. Throws
+     * DistBackendError.
      */
     static std::shared_ptr<Link> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                                       int size, std::chrono::milliseconds timeout);
@@ -71,7 +72,7 @@ class Link : public std::enable_shared_from_this<Link>
     void check_process() const;
     /* Throws what has ended the communicator. */
     void check(const char *name) const;
-    const int rank, size;
+    const int rank;
 
     /* An operation begins: returns the count of those since the last barrier, of which it is one;
      * of one that no barrier waits for, a count of its like. Under the group's lock. */
@@ -105,7 +106,7 @@ class Link : public std::enable_shared_from_this<Link>
     static void forget_all();
 
   private:
-    Link(braid_comm *comm, int rank, int size);
+    Link(braid_comm *comm, int rank);
     using Time = std::chrono::steady_clock::time_point;
 
     bool is_mine() const; /* in a child of fork() there are no threads, and no peers */
@@ -155,6 +156,9 @@ void hear_signals();
 
 /* At most INT_MAX; what is not positive becomes 1: braid's 0 is a default of its own. */
 int milliseconds(std::chrono::milliseconds time);
+
+/* So long from now; at most a century, where sums stay in range. */
+std::chrono::steady_clock::time_point deadline(std::chrono::milliseconds timeout);
 
 /* What braid says of the calling thread's last error, in words that begin with the call's name. */
 std::string failure(const std::string &call, int rc);

@@ -112,8 +112,37 @@ WorkPtr Group::recvAnysource(Tensors &tensors, int tag)
 
 using Clock = std::chrono::steady_clock;
 
+/* One call of braid's, which returns 0 or an error. The communicator stays there for the call only:
+ * between two of them a signal's handler may shut the group down. */
+template <class Function> static void call_braid(const Link &link, Function function)
+{
+    const Link::Use use(link);
+    const int rc = function(link.comm());
+
+    if (rc)
+        C10_THROW_ERROR(DistBackendError, failure("monitoredBarrier", rc));
+}
+
+static void send_outcome(const Link &link, unsigned char outcome, int peer,
+                         const braid_options &options)
+{
+    call_braid(link, [&](braid_comm *comm) {
+        return braid_send(comm, &outcome, sizeof outcome, peer, &options, nullptr);
+    });
+}
+
+static bool receive_outcome(const Link &link, int peer, const braid_options &options)
+{
+    unsigned char outcome = 0;
+
+    call_braid(link, [&](braid_comm *comm) {
+        return braid_recv(comm, &outcome, sizeof outcome, peer, &options, nullptr);
+    });
+    return outcome;
+}
+
 /* Looks for a message until `end`. */
-static bool find_message(braid_comm *comm, int peer, const braid_options &options,
+static bool find_message(const Link &link, int peer, const braid_options &options,
                          Clock::time_point end)
 {
     for (;;) {
@@ -121,9 +150,9 @@ static bool find_message(braid_comm *comm, int peer, const braid_options &option
         const int ms = static_cast<int>(std::clamp<int64_t>(left.count(), 0, SLICE_MS));
         int found = 0;
         braid_received received = {};
-        const int rc = braid_probe(comm, peer, &options, ms, &found, &received);
-        if (rc)
-            C10_THROW_ERROR(DistBackendError, failure("monitoredBarrier", rc));
+        call_braid(link, [&](braid_comm *comm) {
+            return braid_probe(comm, peer, &options, ms, &found, &received);
+        });
         if (found)
             return true;
         if (left.count() <= SLICE_MS)
@@ -150,19 +179,16 @@ void Group::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_for_
 /* Any other rank than 0. */
 void Group::pass_monitored(uint32_t tag, std::chrono::milliseconds timeout)
 {
-    braid_comm *comm = link_->comm();
     braid_options options = {};
-    unsigned char outcome = 0;
+    bool passed = false;
 
     options.struct_size = sizeof options;
     options.tag = tag;
     options.timeout_ms = milliseconds(timeout);
-    int rc = braid_send(comm, &outcome, sizeof outcome, 0, &options, nullptr);
-    if (!rc && find_message(comm, 0, options, Clock::now() + timeout))
-        rc = braid_recv(comm, &outcome, sizeof outcome, 0, &options, nullptr);
-    if (rc)
-        C10_THROW_ERROR(DistBackendError, failure("monitoredBarrier", rc));
-    if (!outcome)
+    send_outcome(*link_, 0, 0, options); /* that it has come */
+    if (find_message(*link_, 0, options, deadline(timeout)))
+        passed = receive_outcome(*link_, 0, options);
+    if (!passed)
         C10_THROW_ERROR(DistBackendError,
                         c10::str("[Rank ", rank_, "]: Rank ", rank_,
                                  " successfully reached monitoredBarrier, but received errors "
@@ -172,32 +198,23 @@ void Group::pass_monitored(uint32_t tag, std::chrono::milliseconds timeout)
 
 void Group::monitor(uint32_t tag, std::chrono::milliseconds timeout, bool wait_for_all)
 {
-    braid_comm *comm = link_->comm();
-    const Clock::time_point end = Clock::now() + timeout;
+    const Clock::time_point end = deadline(timeout);
     braid_options options = {};
     std::vector<int> came, missing;
-    unsigned char outcome = 0;
 
     options.struct_size = sizeof options;
     options.tag = tag;
     options.timeout_ms = milliseconds(timeout);
     for (int peer = 1; peer < size_ && (missing.empty() || wait_for_all); peer++) {
-        int rc = 0;
-        if (!find_message(comm, peer, options, end)) {
+        if (!find_message(*link_, peer, options, end)) {
             missing.push_back(peer);
             continue;
         }
-        rc = braid_recv(comm, &outcome, sizeof outcome, peer, &options, nullptr);
-        if (rc)
-            C10_THROW_ERROR(DistBackendError, failure("monitoredBarrier", rc));
+        receive_outcome(*link_, peer, options);
         came.push_back(peer);
     }
-    outcome = missing.empty();
-    for (const int peer : came) {
-        const int rc = braid_send(comm, &outcome, sizeof outcome, peer, &options, nullptr);
-        if (rc)
-            C10_THROW_ERROR(DistBackendError, failure("monitoredBarrier", rc));
-    }
+    for (const int peer : came)
+        send_outcome(*link_, missing.empty(), peer, options);
     if (!missing.empty())
         C10_THROW_ERROR(DistBackendError,
                         c10::str("[Rank 0]: Rank", missing.size() > 1 ? "s " : " ",

@@ -179,10 +179,8 @@ bool Operation::is_over() const
 bool Operation::wait(std::chrono::milliseconds timeout)
 {
     using clock = std::chrono::steady_clock;
-    constexpr std::chrono::hours CENTURY{24 * 36525}; /* the sum below stays in range */
-    const auto end = timeout > std::chrono::milliseconds(0)
-                         ? clock::now() + std::min<std::chrono::milliseconds>(timeout, CENTURY)
-                         : clock::time_point::max();
+    const auto end =
+        timeout > std::chrono::milliseconds(0) ? deadline(timeout) : clock::time_point::max();
     Unlocked unlocked; /* callbacks of futures may need the interpreter's lock */
 
     if (!has_ended())
@@ -396,8 +394,8 @@ void Operation::tell()
 
 /* ---- what the program holds ------------------------------------------------------------------ */
 
-Work::Work(const std::shared_ptr<Link> &link, Call call, const char *title, uint64_t sequence)
-    : c10d::Work(link->rank, call.type, title, call.inputs), link_(link), sequence_(sequence)
+Work::Work(const std::shared_ptr<Link> &link, Call call, const char *title)
+    : c10d::Work(link->rank, call.type, title, call.inputs), link_(link)
 {
     operation_ = new Operation(link, std::move(call), std::move(recordFunctionEndCallback_));
 }

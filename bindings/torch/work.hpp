@@ -182,7 +182,7 @@ class Recorded : public c10d::Work
 class Work : public c10d::Work
 {
   public:
-    Work(const std::shared_ptr<Link> &link, Call call, const char *title, uint64_t sequence);
+    Work(const std::shared_ptr<Link> &link, Call call, const char *title);
     ~Work() override;
 
     bool isCompleted() override;
@@ -203,7 +203,6 @@ class Work : public c10d::Work
   private:
     const std::shared_ptr<Link> link_;
     Operation *operation_;
-    const uint64_t sequence_;
 };
 
 } // namespace braid_torch

@@ -227,6 +227,31 @@ def test_destroy__while_threads_wait():
     assert len(said) == 8
 
 
+def test_destroy__while_a_monitored_barrier_waits():
+    """For rank 1, which has gone: rank 0's barrier ends with words, long before its deadline."""
+    gone = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    dist.all_reduce(torch.ones(1), group=gone)
+    said, waits = [], threading.Event()
+
+    def wait():
+        try:
+            waits.set()
+            dist.monitored_barrier(gone, timeout=datetime.timedelta(seconds=60))
+        except (RuntimeError, ValueError) as error:
+            said.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    if dist.get_rank() == 0:
+        thread.start()
+        waits.wait(60)
+        time.sleep(0.1)  # most of the time it is in the barrier by then; else it is refused
+    before = time.monotonic()
+    dist.destroy_process_group(gone)
+    if dist.get_rank() == 0:
+        thread.join(60)
+        assert len(said) == 1 and time.monotonic() - before < 50, said
+
+
 def test_coalesced__asked_for_while_the_outputs_are_released():
     """Tensors that only the operation holds go when it ends, in a thread that may need the interpreter's lock for that."""
     for _ in range(20):
