@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/numa.h"
+#include "collectives/shm/coll.h"
 #include "tools/common/options.h"
-#include "transport/shm/coll.h"
 
 #define TIMES 5000
 

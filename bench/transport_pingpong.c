@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "base/numa.h"
 #include "tools/common/options.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 #include "transport/transport.h"
 
 #define AREA        (4u << 20) /* bytes that a stream goes round in, at most */

@@ -17,13 +17,13 @@
 #include "base/process.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
-#include "collectives/comm/gpu_ops.h"
 #include "collectives/engine/operation.h"
 #include "transport/cache.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 /* how long braid_free() waits for peers that still read the memory */
 #define LINGER BR_SEC

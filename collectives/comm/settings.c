@@ -15,6 +15,7 @@
 #include "base/sized.h"
 #include "bcube/address.h"
 #include "collectives/comm/device_names.h"
+#include "collectives/shm/coll.h"
 #include "collectives/shm/executor.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/inventory.h"
@@ -23,7 +24,6 @@
 #include "protocol/worker.h"
 #include "transport/cache.h"
 #include "transport/interface.h"
-#include "transport/shm/coll.h"
 #include "transport/transport.h"
 #include "transport/verbs/probe.h"
 

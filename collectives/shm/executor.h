@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The executor for small collectives of ranks that share a host: one round on the shared segment
- * (transport/shm/coll.h) instead of a schedule. Every rank publishes what it gives, waits for what
- * it needs, and reduces it in the order of ranks, so all have the same bits, in every repetition.
+ * (collectives/shm/coll.h) instead of a schedule. Every rank publishes what it gives, waits for
+ * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
+ * repetition.
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
  * take their rounds in the order of submission. Ranks that call different operations notice by a
@@ -14,8 +15,8 @@
 
 #include "collectives/engine/executor.h"
 #include "collectives/engine/operation.h"
+#include "collectives/shm/coll.h"
 #include "protocol/message.h"
-#include "transport/shm/coll.h"
 
 /* Largest block by default: beyond it, reading the peers' memory in place is faster (measured). */
 #define BR_SHM_COLLECTIVE_BYTES (4u << 10)

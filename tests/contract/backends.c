@@ -15,8 +15,8 @@
 #include "contract.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
+#include "transport/segment.h"
 #include "transport/shm/address.h"
-#include "transport/shm/segment.h"
 #include "transport/sim/sim.h"
 #ifdef BRAID_VERBS
 #include "transport/verbs/fake.h"

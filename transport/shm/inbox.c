@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 #define PAGE 65536u /* of any processor: the ring is mapped once more behind itself */
 

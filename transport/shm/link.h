@@ -11,7 +11,6 @@
  *   inbox.c         the shared memory of one direction
  *   socket.c        the socket that carries descriptors, wake-ups and the news of a peer's end
  *   address.c       which host, which name space, which socket
- *   segment.c       memory without a name
  *
  * Everything is called under the lock of the device's worker.
  */

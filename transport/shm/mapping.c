@@ -18,8 +18,8 @@
 #include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/segment.h"
 #include "transport/shm/link.h"
-#include "transport/shm/segment.h"
 
 #define NEVER 0xff /* in place of a number: this region goes from memory */
 static_assert(BR_SHM_SEGMENTS <= NEVER, "a number fits beside NEVER");

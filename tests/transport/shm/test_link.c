@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tests/transport/shm/pair.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 static const struct br_transport_ops *ops;
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/transport/shm/pair.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 #define BYTES (3u << 20)
 

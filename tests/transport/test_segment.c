@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 static int count_entries(const char *path)
 {

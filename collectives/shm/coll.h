@@ -7,8 +7,8 @@
  *
  * The numbered notes, with the proof, are in doc/design/shared_memory.md.
  */
-#ifndef BR_TRANSPORT_SHM_COLL_H
-#define BR_TRANSPORT_SHM_COLL_H
+#ifndef BR_COLLECTIVES_SHM_COLL_H
+#define BR_COLLECTIVES_SHM_COLL_H
 
 #include <stdbool.h>
 #include <stddef.h>

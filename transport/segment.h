@@ -4,8 +4,8 @@
  * /dev/shm or in the file system and the kernel frees it with its last user, SIGKILL included. It
  * is sealed against resizing, so that whoever maps it never meets a SIGBUS behind its end.
  */
-#ifndef BR_TRANSPORT_SHM_SEGMENT_H
-#define BR_TRANSPORT_SHM_SEGMENT_H
+#ifndef BR_TRANSPORT_SEGMENT_H
+#define BR_TRANSPORT_SEGMENT_H
 
 #include <stddef.h>
 

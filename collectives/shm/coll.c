@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/shm/coll.h"
+#include "collectives/shm/coll.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 #define CHECK_BITS 16
 

@@ -2,7 +2,7 @@
 /*
  * The numbered notes, about huge pages, residency and fork(), are in doc/design/shared_memory.md.
  */
-#include "transport/shm/segment.h"
+#include "transport/segment.h"
 
 #include <errno.h>
 #include <fcntl.h>

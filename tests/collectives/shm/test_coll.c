@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "transport/shm/coll.h"
-#include "transport/shm/segment.h"
+#include "collectives/shm/coll.h"
+#include "transport/segment.h"
 
 static void create__bad_numbers(void **state)
 {
