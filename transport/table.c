@@ -115,6 +115,16 @@ struct br_transport_traits br_transport_traits(const char *name)
     return ops ? ops->traits : (struct br_transport_traits){0};
 }
 
+const struct br_transport_ops *br_transport_default(bool rdma)
+{
+    const struct br_transport_ops *ops;
+
+    for (int i = 0; (ops = br_transport_at(i)); i++)
+        if (!ops->traits.within_host && !ops->traits.owns_device && ops->traits.rdma == rdma)
+            return ops;
+    return NULL;
+}
+
 bool br_transport_known(const char *name)
 {
     static const char *const names[] = {"tcp", "udp", "dpdk", "verbs", "shm"};

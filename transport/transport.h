@@ -32,6 +32,9 @@
 
 /* Where a device can be reached; published through the bootstrap store. */
 struct br_address {
+    /* Of a back end within one host: a number of the host, the same for two addresses exactly when
+     * they can reach each other (transport/host.h). 0 for all other back ends. */
+    uint64_t host;
     uint16_t bytes; /* that are used of data */
     uint8_t data[BR_ADDRESS_BYTES];
 };
@@ -360,6 +363,9 @@ struct br_transport_traits br_transport_traits(const char *name);
 /* Returns whether there is a back end of this name that a user can choose, in this build or in
  * another one. */
 bool br_transport_known(const char *name);
+/* Returns the back end that braid takes between hosts when the user has not named one: over RDMA
+ * devices, or over the sockets of the kernel. NULL: this build has none. */
+const struct br_transport_ops *br_transport_default(bool rdma);
 /* Returns back end number i, counted from 0, or NULL behind the last. */
 const struct br_transport_ops *br_transport_at(int i);
 

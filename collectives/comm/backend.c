@@ -39,6 +39,11 @@ static int backend_query_devices(const struct br_settings *s, struct br_verbs_ca
     return 0;
 }
 
+static void set_network(struct br_settings *s, bool rdma)
+{
+    snprintf(s->network, sizeof s->network, "%s", br_transport_default(rdma)->name);
+}
+
 int br_backend_query(struct br_settings *s, struct br_verbs_capabilities *out)
 {
     bool free_choice = !strcmp(s->backend, "auto");
@@ -59,7 +64,7 @@ int br_backend_query(struct br_settings *s, struct br_verbs_capabilities *out)
     if (!free_choice && !br_transport_traits(s->backend).within_host)
         memcpy(s->network, s->backend, sizeof s->network);
     else if (!out->usable)
-        snprintf(s->network, sizeof s->network, "tcp");
+        set_network(s, false);
     return rc;
 }
 
@@ -104,7 +109,8 @@ static int backend_resolve(struct br_context *context, const struct br_verbs_cap
     struct br_settings *s = &context->settings;
     bool asked = !s->network[0], some = false;
     char why[sizeof s->no_rdma] = "";
-    bool verbs = br_backend_is_verbs(all, context->size, why, sizeof why);
+    bool verbs = br_backend_is_verbs(all, context->size, why, sizeof why) &&
+                 br_transport_default(true); /* others may say anything */
 
     for (int r = 0; r < context->size && !verbs; r++) {
         some = some || all[r].usable;
@@ -112,7 +118,7 @@ static int backend_resolve(struct br_context *context, const struct br_verbs_cap
             return br_error(EPROTO, "BRAID_BACKEND is verbs on rank %d, but %s", r, why);
     }
     if (asked)
-        snprintf(s->network, sizeof s->network, "%s", verbs ? "verbs" : "tcp");
+        set_network(s, verbs);
     if (asked && !verbs)
         memcpy(s->no_rdma, why, sizeof why);
     if (some)

@@ -35,8 +35,7 @@
 #include "protocol/bootstrap/store.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"
-#include "transport/shm/address.h"
-#include "transport/shm/socket.h"
+#include "transport/host.h"
 #include "transport/transport.h"
 #include "transport/verbs/capabilities.h"
 
@@ -132,12 +131,10 @@ static int open_devices(struct br_context *context, struct local *local,
     return rc;
 }
 
-/* Can both ranks use shared memory? The back end knows which addresses it can reach. */
+/* Can both ranks use shared memory? */
 static bool use_shm(const struct local *local, const struct record *peer)
 {
-    char socket[BR_SOCKET_NAME];
-
-    return local->shm >= 0 && peer->shm.bytes && !br_shm_address_resolve(&peer->shm, socket);
+    return local->shm >= 0 && peer->shm.bytes && peer->shm.host == local->record.shm.host;
 }
 
 static int bootstrap_set_peer(struct br_context *context, struct local *local, int rank,
@@ -240,11 +237,8 @@ static int bootstrap_set_topology(struct br_context *context, const struct recor
     host = calloc(n, sizeof *host);
     if (!host)
         return br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", context->rank, n);
-    for (uint32_t r = 0; r < n; r++) {
-        uint64_t shared = br_shm_address_host(&all[r].shm);
-
-        host[r] = shared ? shared : r;
-    }
+    for (uint32_t r = 0; r < n; r++)
+        host[r] = all[r].shm.host ? all[r].shm.host : r;
     rc = br_topology_hosts(&context->network.topology, n, host);
     free(host);
     return rc;
@@ -262,10 +256,14 @@ static int list_devices(struct br_context *context, struct local *local, struct 
 static int find_local_ranks(struct br_context *context, uint64_t until)
 {
     struct br_environment *e = &context->settings.environment;
-    uint64_t mine = br_shm_host(), *all = calloc(e->size, sizeof *all);
-    int rc = all ? br_store_gather(context->store, "hosts", &mine, sizeof mine, all, until)
-                 : br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", context->rank,
-                            e->size);
+    uint64_t mine, *all = calloc(e->size, sizeof *all);
+    struct br_host host;
+    int rc;
+
+    mine = br_host_read(&host) ? 0 : br_host_number(&host);
+    rc = all ? br_store_gather(context->store, "hosts", &mine, sizeof mine, all, until)
+             : br_error(ENOMEM, "rank %d: no memory for the hosts of %u ranks", context->rank,
+                        e->size);
 
     if (!rc && !e->local_known) {
         e->local_known = true;

@@ -62,6 +62,8 @@ static void transport_traits__say_what_a_back_end_is(void **state)
     assert_false(br_transport_traits("auto").within_host || br_transport_traits("").rdma);
     if (br_transport_get("verbs"))
         assert_true(br_transport_traits("verbs").rdma);
+    assert_string_equal(br_transport_default(false)->name, "tcp");
+    assert_ptr_equal(br_transport_default(true), br_transport_get("verbs"));
     assert_true(br_transport_known("verbs"));
     assert_false(br_transport_known("sim"));
     assert_false(br_transport_known("auto"));

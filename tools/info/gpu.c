@@ -65,7 +65,7 @@ static void add_path(cJSON *array, const char *name, int way)
 static void try_nics(cJSON *array, struct br_gpudirect_check *check)
 {
     static struct br_device_info nics[NICS];
-    const struct br_transport_ops *ops = br_transport_get("verbs");
+    const struct br_transport_ops *ops = br_transport_default(true);
     int n = ops ? ops->probe(nics, NICS) : 0;
 
     for (int i = 0; i < n; i++) {

@@ -32,13 +32,14 @@ static int info_settings_check_backend(const char *backend)
 
 static int info_settings_check_device(const char *backend, const char *name)
 {
+    struct br_transport_traits traits = br_transport_traits(backend);
     struct br_interface interface;
     char netdev[IF_NAMESIZE];
     int rc;
 
-    if (!strcmp(backend, "shm") || !strcmp(backend, "dpdk")) /* takes none; has names of its own */
+    if (traits.within_host || traits.owns_device) /* takes none; has names of its own */
         return 0;
-    if (!strcmp(backend, "verbs"))
+    if (traits.rdma)
         rc = br_verbs_netdev(name, netdev);
     else if (!strcmp(backend, "auto") && !br_verbs_netdev(name, netdev))
         rc = 0;

@@ -32,7 +32,7 @@ static void info_topology_device_of(const struct br_settings *s, uint32_t level,
 static double rate_of(const char *name)
 {
     static struct br_device_info infos[DEVICES];
-    int n = br_transport_get("tcp")->probe(infos, DEVICES);
+    int n = br_transport_default(false)->probe(infos, DEVICES);
 
     for (int i = 0; i < n; i++)
         if (!strcmp(infos[i].name, name))

@@ -19,6 +19,7 @@
 #include "protocol/bootstrap/secret.h"
 #include "protocol/bootstrap/store_socket.h"
 #include "tools/perf/parameters.h"
+#include "transport/transport.h"
 
 #define PATIENCE (5 * BR_SEC)
 #define SPIN_US  10000000 /* a waiting side spins, as in perftest; with -e it sleeps */
@@ -32,7 +33,7 @@ static const char *exchange_devices(const struct br_perf_settings *s,
     const char *chosen = s->backend ? s->backend : getenv("BRAID_BACKEND"),
                *named = getenv("BRAID_DEVICES");
 
-    if (s->devices || !where->loopback || (named && *named) || (chosen && !strcmp(chosen, "verbs")))
+    if (s->devices || !where->loopback || (named && *named) || br_transport_traits(chosen).rdma)
         return s->devices;
     return "lo";
 }
@@ -44,8 +45,9 @@ static const char *exchange_backend(const struct br_perf_settings *s,
 {
     const char *chosen = getenv("BRAID_BACKEND");
 
-    return s->backend || !s->devices || !where->loopback || (chosen && *chosen) ? s->backend
-                                                                                : "tcp";
+    return s->backend || !s->devices || !where->loopback || (chosen && *chosen)
+               ? s->backend
+               : br_transport_default(false)->name;
 }
 
 struct braid_config br_exchange_config(const struct br_perf_settings *s,

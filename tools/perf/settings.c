@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "tools/common/options.h"
 #include "tools/perf/option_table.h"
+#include "transport/transport.h"
 
 static const struct br_perf_test tests[] = {
     {"write_bw", "RDMA_Write", BR_PERF_WRITE, false},
@@ -126,7 +127,8 @@ static int check_gpu(const struct br_perf_settings *s)
 static int perf_settings_check_backend(const struct br_perf_settings *s)
 {
     const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND");
-    bool verbs = backend && !strcmp(backend, "verbs");
+    bool absent = backend && br_transport_known(backend) && !br_transport_get(backend);
+    bool verbs = absent || br_transport_traits(backend).rdma; /* an absent one is refused later */
     bool packets = backend && (!strcmp(backend, "udp") || !strcmp(backend, "dpdk"));
     int rc;
 

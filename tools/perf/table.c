@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "transport/transport.h"
+
 double br_table_bandwidth(const struct br_perf_settings *s, double bytes)
 {
     return s->gbits ? bytes * 8 / 1e9 : bytes / (1 << 20);
@@ -54,8 +56,9 @@ void br_table_head(const struct br_perf_settings *s, const struct br_table_facts
     fprintf(out, " Connection type : RC\n");
     if (s->gpu >= 0)
         fprintf(out, " CUDA device     : %" PRId64 ", %sstaged through host memory\n", s->gpu,
-                strcmp(facts->backend, "verbs") == 0 ? "by the NIC where it reaches the GPU, else "
-                                                     : "");
+                br_transport_traits(facts->backend).rdma
+                    ? "by the NIC where it reaches the GPU, else "
+                    : "");
     if (s->server || s->bidirectional)
         fprintf(out, " TX depth        : %" PRId64 "\n", s->depth);
     if (send)

@@ -7,6 +7,7 @@
 #include "tools/testbed/bcube.h"
 #include "tools/testbed/testbed.h"
 #include "tools/run/launch.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -138,7 +139,7 @@ static int testbed_run_prepare(void *with)
     br_launch_set_number("MASTER_PORT", job->port);
     set_topology(job);
     if (job->backend || testbed->loopback) /* there all ranks would meet in shared memory */
-        setenv("BRAID_BACKEND", job->backend ? job->backend : "tcp", 1);
+        setenv("BRAID_BACKEND", job->backend ? job->backend : br_transport_default(false)->name, 1);
     return 0;
 }
 

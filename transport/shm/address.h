@@ -13,11 +13,4 @@ int br_shm_address_make(const char name[BR_SOCKET_NAME], struct br_address *out)
  * host or container; -EINVAL: no address of this back end. */
 int br_shm_address_resolve(const struct br_address *address, char name[BR_SOCKET_NAME]);
 
-/* br_shm_address_host() of an address of this process; 0: this host cannot be told from others. */
-uint64_t br_shm_host(void);
-
-/* A number that is the same for two addresses exactly when they can reach each other. 0: no address
- * of this back end. */
-uint64_t br_shm_address_host(const struct br_address *address);
-
 #endif
