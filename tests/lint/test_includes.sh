@@ -11,6 +11,9 @@ injected transport/tcp/a.c '#include "protocol/peer.h"' 1
 injected protocol/bootstrap/a.c '  #  include "collectives/engine/engine.h"' 1
 injected collectives/a.c '#include "tools/info.h"' 1
 injected base/a.c '#include "error.h"' 1
+injected protocol/a.c '#include "transport/tcp/tcp.h"' 1
+injected collectives/comm/a.c '#include "transport/shm/address.h"' 1
+injected tools/info/a.c '#include "transport/verbs/probe.h"' 0
 injected transport/shm/a.c '#include "../../base/error.h"' 1
 injected base/a.c '#include "base/../tools/info.h"' 1
 injected base/a.c '#include <base/error.h>' 1
