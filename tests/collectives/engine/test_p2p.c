@@ -108,6 +108,42 @@ static void send__order_within_a_tag(void **state)
     job_destroy(&job);
 }
 
+/* Far more large receives than slots, and then their sends, the last one first; a collective passes
+ * them all. */
+static void send__more_large_ones_than_slots(void **state)
+{
+    enum { MESSAGES = 5000, BYTES = 2000 };
+    static struct br_operation sends[MESSAGES], receives[MESSAGES];
+    uint8_t *from = pattern((size_t)MESSAGES * BYTES, 5), *to = calloc(MESSAGES, BYTES);
+    struct br_operation barriers[2];
+    struct job job;
+
+    (void)state;
+    job_create(&job, &two);
+    assert_true(job.ranks[1].worker->slots.count < MESSAGES / 2);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        receives[i] = message(BR_OPERATION_RECV, 0, to + (size_t)i * BYTES, BYTES, i);
+        job_submit(&job, 1, &receives[i]);
+    }
+    for (int r = 0; r < 2; r++) {
+        barriers[r] = (struct br_operation){.collective = BR_BARRIER, .type = BRAID_UINT8};
+        job_submit(&job, r, &barriers[r]);
+    }
+    job_run(&job, 2);
+    assert_int_equal(barriers[0].status, 0);
+    for (uint32_t i = MESSAGES; i-- > 0;) {
+        sends[i] = message(BR_OPERATION_SEND, 1, from + (size_t)i * BYTES, BYTES, i);
+        job_submit(&job, 0, &sends[i]);
+    }
+    job_run(&job, 2 + 2 * MESSAGES);
+    assert_memory_equal(from, to, (size_t)MESSAGES * BYTES);
+    assert_int_equal(job.ranks[0].worker->unexpected.n_used, 0);
+    assert_int_equal(job.ranks[1].worker->slots.n_free, job.ranks[1].worker->slots.count);
+    job_destroy(&job);
+    free(from);
+    free(to);
+}
+
 /* Messages that nobody receives take no credit from collectives. */
 static void send__unmatched_ones_do_not_block_collectives(void **state)
 {
@@ -434,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(send__sizes),
         cmocka_unit_test(send__order_within_a_tag),
+        cmocka_unit_test(send__more_large_ones_than_slots),
         cmocka_unit_test(send__unmatched_ones_do_not_block_collectives),
         cmocka_unit_test(send__other_size_than_received),
         cmocka_unit_test(send__refuses_bad_rank),
