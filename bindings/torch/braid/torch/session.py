@@ -36,7 +36,8 @@ IDLE, BACKWARD, TRAVELLING, PENDING = range(4)
 
 def _second(slot: Slot) -> RuntimeError:
     return RuntimeError(f"braid.torch.Session: {slot.name} has a second gradient before optimizer.step(), and the first is on its way: all backward passes of an "
-                        "iteration but the last go into `with session.no_sync():`")
+                        "iteration but the last go into `with session.no_sync():`. Behind an exception that has ended a backward pass a session cannot go on: free() "
+                        "it, which ends the communicator, make the group anew and another Session")
 
 
 class Session:

@@ -12,7 +12,8 @@ from braid.torch import _native
 
 class priority:
     """`with braid.torch.priority(n):` operations that this thread submits to groups of braid have priority n: of those under way the larger is
-    sent first, from the next frame on; outside it is 0. As braid_options.priority. May be nested. Need not be the same on every rank."""
+    sent first, from the next frame on. 0, as outside: the priority in the options that the group was made with, which are 0 by default. As
+    braid_options.priority. May be nested. Need not be the same on every rank."""
 
     def __init__(self, urgency: int) -> None:
         self._urgency, self._before = urgency, 0
