@@ -42,15 +42,19 @@ void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now);
 void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, uint64_t now);
 
 /* Twice the least round trip, or the target if that is longer, ns. */
-uint64_t br_rail_delay(const struct br_rail *rail);
+static inline uint64_t br_rail_delay(const struct br_rail *rail)
+{
+    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
+}
 
 /* ---- rail_shared.c: rails with little in flight (doc/design/rails.md, section 7) ------------- */
 
-/* From now on transfers of several priorities share the rail, or no longer. */
-void br_rail_set_shared(struct br_rail *rail, bool shared);
-/* The window for a volume of br_rail_delay(). */
-uint64_t br_rail_shared_part(const struct br_rail *rail, uint64_t volume);
-/* Of a shared rail: before a frame is posted; when an acknowledgement has come. */
+/* From now on transfers of several priorities share the rails that are UP and those that come up,
+ * or no longer. */
+void br_peer_set_shared(struct br_peer *peer, bool shared);
+/* Of a shared rail: how much of its volume is its window; before a frame is posted; when an
+ * acknowledgement has come. */
+uint64_t br_rail_shared_part(const struct br_rail *rail);
 void br_rail_shared_posted(struct br_rail *rail, uint64_t now);
 void br_rail_shared_answer(struct br_rail *rail, const struct br_probe *probe, uint64_t now);
 

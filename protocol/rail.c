@@ -47,15 +47,10 @@ void br_rail_init(struct br_rail *rail, struct br_peer *peer, int index)
     br_list_init(&rail->unexpected);
 }
 
-uint64_t br_rail_delay(const struct br_rail *rail)
-{
-    return 2 * rail->min_rtt > rail->target_delay ? 2 * rail->min_rtt : rail->target_delay;
-}
-
 /* Frames are a quarter of the window, so that preemption never waits for one large frame alone. */
 static void set_window(struct br_rail *rail)
 {
-    uint64_t window = br_rail_shared_part(rail, rail->volume);
+    uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume;
     uint32_t frame;
 
     if (window < WINDOW_LEAST)
@@ -97,7 +92,9 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
     rail->window_acked = 0;
-    rail->full = rail->limited = rail->solo = rail->shared = false;
+    rail->full = rail->limited = rail->solo = false;
+    rail->shared = rail->peer->shared;
+    rail->shared_delay = rail->shared_from = 0;
     rail->period_end = now + PERIOD;
     set_window(rail);
 }
@@ -311,12 +308,19 @@ static void probe_answered(struct br_rail *rail, const struct br_probe *probe, u
     set_window(rail);
 }
 
-void br_rail_set_shared(struct br_rail *rail, bool shared)
+void br_peer_set_shared(struct br_peer *peer, bool shared)
 {
-    rail->shared = shared;
-    rail->shared_delay = 0;
-    rail->shared_from = rail->tx_bytes;
-    set_window(rail);
+    peer->shared = shared;
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state != BR_RAIL_UP)
+            continue;
+        rail->shared = shared;
+        rail->shared_delay = 0;
+        rail->shared_from = rail->tx_bytes;
+        set_window(rail);
+    }
 }
 
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)

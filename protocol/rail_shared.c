@@ -23,13 +23,12 @@ static uint64_t shared_delay(const struct br_rail *rail)
     return least < delay ? least : delay;
 }
 
-uint64_t br_rail_shared_part(const struct br_rail *rail, uint64_t volume)
+uint64_t br_rail_shared_part(const struct br_rail *rail)
 {
     uint64_t delay = br_rail_delay(rail);
 
-    return rail->shared && delay
-               ? (uint64_t)((double)volume * (double)shared_delay(rail) / (double)delay)
-               : volume;
+    return delay ? (uint64_t)((double)rail->volume * (double)shared_delay(rail) / (double)delay)
+                 : rail->volume;
 }
 
 static void set_shared_delay(struct br_rail *rail, uint64_t delay, uint64_t now)

@@ -340,17 +340,14 @@ static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck,
 
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
-    bool stuck[BR_QUEUES] = {false}, shared = w->now < w->shared_until;
+    bool stuck[BR_QUEUES] = {false};
     struct br_pump pump = {0};
 
-    for (int i = 0; i < peer->n_rails; i++) {
-        struct br_rail *rail = &peer->rails[i];
-
-        if (rail->shared != shared && rail->state == BR_RAIL_UP)
-            br_rail_set_shared(rail, shared);
-        if (rail->state != BR_RAIL_UP || !br_control_pump(w, peer, rail))
+    if (peer->shared != (w->now < w->shared_until))
+        br_peer_set_shared(peer, !peer->shared);
+    for (int i = 0; i < peer->n_rails; i++)
+        if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(w, peer, &peer->rails[i]))
             pump.full |= 1u << i;
-    }
     if (peer->alternates && br_peer_direct(peer))
         pump.full |= peer->alternates; /* they are for the time without */
     br_credited_unacked(w, peer, &pump);

@@ -90,12 +90,12 @@ static void shared__two_round_trips_instead_of_the_target(void **state)
     set_up(&b, true);
     drive(&b, 200 * BR_MS);
     assert_window(&b, 800 * BR_US); /* the most that there may be, 4 MiB */
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     assert_window(&b, 2 * b.rail.min_rtt);
     assert_int_equal(b.rail.frame_bytes, b.rail.window / 4);
     drive(&b, 200 * BR_MS);
     assert_window(&b, 2 * b.rail.min_rtt);
-    br_rail_set_shared(&b.rail, false);
+    br_peer_set_shared(&b.peer, false);
     assert_window(&b, 800 * BR_US);
 }
 
@@ -106,7 +106,7 @@ static void shared__a_byte_stream_keeps_a_quarter_of_the_target(void **state)
     (void)state;
     set_up(&b, false);
     drive(&b, 200 * BR_MS);
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     assert_window(&b, BR_MS / 4);
     drive(&b, 200 * BR_MS);
     assert_window(&b, BR_MS / 4);
@@ -118,8 +118,22 @@ static void shared__nothing_measured_changes_nothing(void **state)
 
     (void)state;
     set_up(&b, true);
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     assert_int_equal(b.rail.window, LEAST);
+}
+
+static void shared__rails_that_come_up_later(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, true);
+    br_peer_set_shared(&b.peer, true);
+    br_rail_reset(&b.rail, b.now);
+    assert_true(b.rail.shared);
+    br_peer_set_shared(&b.peer, false);
+    br_rail_reset(&b.rail, b.now);
+    assert_false(b.rail.shared);
 }
 
 /* The larger window's frames are large, and when the last of them is gone, nothing is in flight. */
@@ -132,7 +146,7 @@ static void shared__what_was_in_flight_before_is_no_sign(void **state)
     drive(&b, 200 * BR_MS);
     for (int i = 0; i < 4; i++)
         br_rail_posted(&b.rail, b.rail.frame_bytes, false, b.now);
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     br_stall_set(&b.rail, BR_STALL_WINDOW, b.now);
     br_rail_acknowledged(&b.rail, b.rail.tx_bytes, b.now + BR_MS);
     br_rail_posted(&b.rail, b.rail.frame_bytes, false, b.now + BR_MS);
@@ -147,7 +161,7 @@ static void grows_and_shrinks(bool sent_means_arrived)
 
     set_up(&b, sent_means_arrived);
     drive(&b, 200 * BR_MS);
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     drive(&b, 10 * BR_MS);
     before = b.rail.window;
     b.late = 500 * BR_US;
@@ -181,7 +195,7 @@ static void shared__nothing_to_send_is_no_sign(void **state)
     (void)state;
     set_up(&b, true);
     drive(&b, 200 * BR_MS);
-    br_rail_set_shared(&b.rail, true);
+    br_peer_set_shared(&b.peer, true);
     drive(&b, 10 * BR_MS);
     for (int i = 0; i < 10; i++) {
         br_rail_posted(&b.rail, b.rail.frame_bytes, false, b.now);
@@ -216,6 +230,7 @@ int main(void)
         cmocka_unit_test(shared__two_round_trips_instead_of_the_target),
         cmocka_unit_test(shared__a_byte_stream_keeps_a_quarter_of_the_target),
         cmocka_unit_test(shared__nothing_measured_changes_nothing),
+        cmocka_unit_test(shared__rails_that_come_up_later),
         cmocka_unit_test(shared__what_was_in_flight_before_is_no_sign),
         cmocka_unit_test(shared__late_looks),
         cmocka_unit_test(shared__late_answers),
