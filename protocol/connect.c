@@ -14,6 +14,10 @@
  * 5. While a job starts, a rank makes few links at a time, first those to the ranks next below its
  *    own. So the links that come in at one rank at a time are few, too, and leave the table of
  *    unauthenticated peers to those who need it.
+ * 6. On demand (demand.c) either rank makes the first link of a rail. When both do so at the same
+ *    time, the larger one refuses the other's link, because its own attempt is under way, and the
+ *    smaller one gives up its own attempt when the other's proof has come. Later ones are made by
+ *    the larger rank, as in note 1.
  */
 #include "protocol/internal.h"
 
@@ -101,7 +105,11 @@ static uint8_t type_of(const struct br_event *event)
 
 bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail)
 {
-    if (!rail->connector || (rail->alternate && !br_relay_wants(w, rail)))
+    bool first = rail->peer->on_demand && !rail->was_up; /* note 6 */
+
+    if (first ? !rail->peer->wanted : !rail->connector)
+        return false;
+    if (rail->alternate && !br_relay_wants(w, rail))
         return false;
     if (rail->state == BR_RAIL_IDLE)
         return true;
@@ -137,6 +145,8 @@ static void connect_start(struct br_worker *w, struct br_rail *rail)
 {
     int rc = rail->alternate ? br_relay_choose(w, rail) : 0;
 
+    if (rail->peer->on_demand && !rail->peer->wanted_since)
+        rail->peer->wanted_since = w->now;
     if (!rc)
         rc = br_rail_prepare(w, rail);
     if (!rc)
@@ -145,6 +155,7 @@ static void connect_start(struct br_worker *w, struct br_rail *rail)
         rail->link = NULL;
         snprintf(rail->message, sizeof rail->message, "%.110s", br_error_message());
         connect_pause(w, rail);
+        br_demand_failed(w, rail, rc);
         return;
     }
     rail->link->owner = rail;
@@ -172,6 +183,7 @@ static void attempt_failed(struct br_worker *w, struct br_rail *rail, int error,
     }
     if (error == -ECONNREFUSED)
         br_relay_refused(w, rail);
+    br_demand_failed(w, rail, error);
 }
 
 void br_connect_abandon(struct br_worker *w, struct br_rail *rail)
@@ -206,6 +218,9 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
+    peer->heard = peer->heard || rail->handshake.connector;
+    rail->unheard = peer->on_demand && !rail->handshake.connector;
+    rail->ack_due = peer->on_demand && rail->handshake.connector; /* so that it hears of us */
     rail->timeouts = 0;
     rail->up = rail->incarnation;
     peer->cut_at = 0;
@@ -222,9 +237,11 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     }
     if (rail->doubtful)
         br_peer_ask_again(w, peer);
-    if (peer->bye_due || peer->state == BR_PEER_LEFT) { /* who connects to us has not heard it */
-        peer->bye_due = true;
+    if (peer->bye_due || (peer->on_demand ? w->leaving : peer->state == BR_PEER_LEFT)) {
+        peer->bye_due = true; /* who connects to us has not heard it */
         peer->bye_sent = false;
+    } else if (peer->on_demand) {
+        peer->bye_sent = false; /* it has left, and wants to hear when we do */
     }
     rail->doubtful = false;
     br_peer_activate(w, peer);
@@ -324,6 +341,26 @@ static void connect_supersede(struct br_worker *w, struct br_rail *rail, uint32_
         br_rail_fenced(w, rail);
 }
 
+static bool is_attempted(const struct br_rail *rail)
+{
+    return rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE;
+}
+
+/* May a link that comes in on this device become the rail's? Of two first links that both ends have
+ * begun at the same time, that of the larger rank stays (note 6). */
+static bool connect_may_welcome(struct br_worker *w, struct br_rail *rail,
+                                const struct br_device *device)
+{
+    bool first = rail->peer->on_demand && !rail->was_up;
+
+    if (rail->device != device || (rail->connector && !first))
+        return false;
+    br_demand_use(w, rail->peer);
+    if (first && !rail->connector && is_attempted(rail))
+        br_connect_abandon(w, rail);
+    return rail->state == BR_RAIL_IDLE;
+}
+
 /* The unauthenticated peer has proved who it is: its link becomes the rail's. */
 static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, size_t bytes)
 {
@@ -337,8 +374,7 @@ static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, s
         connect_supersede(w, rail, s->handshake.incarnation);
     if (w->failed)
         return; /* it was the last rail */
-    if (!rail || rail->connector || rail->state != BR_RAIL_IDLE ||
-        rail->device != s->link->device || br_rail_prepare(w, rail)) {
+    if (!rail || !connect_may_welcome(w, rail, s->link->device) || br_rail_prepare(w, rail)) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);
         /* no unauthenticated peer: it may try again when the old link is fenced */
@@ -425,17 +461,12 @@ void br_connect_event(struct br_worker *w, const struct br_event *event)
 
 /* ---- timers ---------------------------------------------------------------------------------- */
 
-static bool is_attempted(const struct br_rail *rail)
-{
-    return rail->state == BR_RAIL_CONNECTING || rail->state == BR_RAIL_HANDSHAKE;
-}
-
 /* Attempts to make the first link of a rail that are under way: those that note 5 bounds. */
 static int first_attempts(const struct br_worker *w)
 {
     int n = 0;
 
-    if (!w->n_waited)
+    if (!w->n_waited && !w->left)
         return 0;
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
@@ -473,9 +504,12 @@ void br_connect_timers(struct br_worker *w, uint64_t missed)
     for (struct br_list *node = w->known.prev; node != &w->known; node = node->prev) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
+        if (peer->state == BR_PEER_LEFT && !br_peer_is_unlinked(peer))
+            continue;
+        if (peer->wanted_since)
+            peer->wanted_since += missed;
         for (int i = 0; i < peer->n_rails; i++)
-            if (peer->state != BR_PEER_LEFT)
-                rail_timer(w, &peer->rails[i], missed, &attempts);
+            rail_timer(w, &peer->rails[i], missed, &attempts);
     }
     for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
         struct br_unauthenticated *s = &w->unauthenticated[i];

@@ -125,6 +125,8 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
         return false;
     if (peer->renew_due && !br_rkey_post_renews(peer, rail))
         return false;
+    if (peer->left_due && !br_demand_post_left(w, peer, rail))
+        return false;
     return !peer->bye_due || peer->bye_sent || post_bye(peer, rail);
 }
 
@@ -138,6 +140,7 @@ bool br_peer_has_work(const struct br_peer *peer)
         if (!br_list_empty(&peer->queues[k].entries))
             return true;
     return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
-           peer->waiting_due || peer->renew_due || (peer->bye_due && !peer->bye_sent) ||
-           !br_list_empty(&peer->streams[0].resend) || !br_list_empty(&peer->streams[1].resend);
+           peer->waiting_due || peer->renew_due || peer->left_due ||
+           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->streams[0].resend) ||
+           !br_list_empty(&peer->streams[1].resend);
 }

@@ -96,7 +96,10 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
 
     if (rail->peer->state == BR_PEER_LEFT || w->leaving) {
         rail->peer->state = BR_PEER_LEFT; /* it may go when everybody goes */
-        rail->peer->bye_sent = true;      /* there is no way left to say it */
+        br_demand_left(w, rail->peer->rank);
+        if (rail->peer->in_tree)
+            br_demand_tree_broken(w);
+        rail->peer->bye_sent = true; /* there is no way left to say it */
         br_left_unreachable(w, rail->peer);
         return;
     }
@@ -159,6 +162,10 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     rail->link = NULL;
     if (w->failed)
         return;
+    if (br_demand_unheard(peer)) {
+        br_peer_activate(w, peer);
+        return;
+    }
     if (!br_peer_is_up(peer)) {
         if (!br_relay_may_reach(w, peer)) {
             br_peer_lost(w, rail, error, rail->message);
@@ -170,6 +177,8 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     if (peer->state != BR_PEER_LEFT && !w->leaving)
         warn_lost(w, rail);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
+    peer->left_told = 0;
+    peer->left_due = peer->in_tree && w->n_left;
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].unfenced)
             peer->down_due |= (uint8_t)(1u << i);

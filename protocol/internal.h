@@ -203,10 +203,43 @@ void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot
 /* The transfer has ended with this status: br_worker_done() returns it. */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 
+/* ---- demand.c: links on demand; without config.on_demand no peer is on demand ------------------
+ */
+
+int br_demand_init(struct br_worker *w);
+/* Have these two ranks a link from the start? They are parent and child in a binary tree. */
+bool br_demand_in_tree(int a, int b);
+/* Is it on demand, and has no link to it ever been up? */
+bool br_peer_is_unlinked(const struct br_peer *peer);
+/* From now on the worker looks at the peer in every pass. */
+static inline void br_demand_use(struct br_worker *w, struct br_peer *peer)
+{
+    if (peer->on_demand && br_list_empty(&peer->known))
+        br_list_push_back(&w->known, &peer->known);
+}
+/* There is something to say to the peer: its links are made. */
+void br_peer_want(struct br_worker *w, struct br_peer *peer);
+/* An attempt to make a link has failed with this negative errno: perhaps the peer is lost. */
+void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error);
+/* A rail of the peer is lost. true: it was the last one, all were accepted here, and nothing has
+ * ever come on them. For the other end they may have been attempts, which it gave up when it
+ * failed; that does not mean that it is dead, and the peer is without a link as before. */
+bool br_demand_unheard(struct br_peer *peer);
+/* The rank, perhaps our own, has left: those who have no link to it will hear of it. */
+void br_demand_left(struct br_worker *w, int rank);
+/* A neighbour in the tree has left and is gone: what those beyond it say does not come here any
+ * more, so this rank links itself with all who have not left. */
+void br_demand_tree_broken(struct br_worker *w);
+/* Posts LEFT to a peer of the tree. false: the link is full. */
+bool br_demand_post_left(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
+void br_demand_received_left(struct br_worker *w, const struct br_message *m);
+
 /* ---- left.c: a peer that has left in good order, and what still waits for it ----------------- */
 
 /* The peer's BYE has come, or a credited message after it. */
 void br_left_check(struct br_worker *w, struct br_peer *peer);
+/* Everything that the peer has sent is here, and nothing more will come. */
+void br_peer_has_left(struct br_worker *w, struct br_peer *peer);
 /* After a poll that has taken everything that the devices had. */
 void br_left_timer(struct br_worker *w, struct br_peer *peer);
 /* A peer that has left has lost its last rail. */

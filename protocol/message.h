@@ -25,7 +25,7 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 9u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 10u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -76,6 +76,7 @@ enum br_message_type {
     /* credited, point to point: a large message waits for its READY, for a receive that does not
      * know its sender, tag or length (body: struct br_body_waiting, of which `total`) */
     BR_MESSAGE_ANNOUNCE = 19,
+    BR_MESSAGE_LEFT = 20, /* ranks that have left, to those who have no link to them (demand.c) */
 };
 
 /* Credited ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
@@ -186,6 +187,10 @@ struct br_body_bye {
     uint32_t reserved[5];
 };
 
+struct br_body_left {
+    uint32_t ranks[6]; /* each plus one; 0: unused */
+};
+
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
     /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. The answer is a READY or
@@ -234,6 +239,7 @@ struct br_message {
         struct br_body_ack ack;
         struct br_body_rail rail;
         struct br_body_bye bye;
+        struct br_body_left left;
         struct br_body_abort abort;
         struct br_body_relay_credit relay_back;
         struct br_body_renew renew;

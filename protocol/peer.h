@@ -110,7 +110,10 @@ struct br_rail {
     uint64_t backoff;            /* ns */
     uint64_t patience;           /* ns of silence after which it counts as lost */
     bool was_up;                 /* at least once */
-    char message[120];           /* why it is not up */
+    /* The link may not be UP at the other end yet, which would drop bytes that overtake WELCOME:
+     * no DATA leaves before something has come. On demand, at the accepting end. */
+    bool unheard;
+    char message[120]; /* why it is not up */
 
     /* sending */
     uint64_t tx_bytes;    /* DATA payload posted on this link */
@@ -256,6 +259,17 @@ struct br_peer {
     uint64_t left_check;
     bool abort_sent;
     struct br_list active; /* in the worker's list of peers with something to send */
+
+    /* links on demand (demand.c) */
+    bool on_demand;        /* its rails connect when either end first needs them */
+    bool heard;            /* something has come from it, WELCOME included */
+    bool wanted;           /* we need them */
+    uint64_t wanted_since; /* ns; our first attempt; 0: none yet */
+    int refusals;          /* attempts in a row that were refused */
+    bool in_tree;          /* it hears from us which ranks have left */
+    int left_told;         /* how many of w->left it has been told */
+    bool left_due;         /* there are more */
+    bool left_noted;       /* this rank is in w->left */
 
     /* with relaying */
     int n_alternates;         /* the last ones of rails[] */

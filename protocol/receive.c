@@ -355,6 +355,9 @@ static void receive_control(struct br_worker *w, struct br_rail *rail, const str
         peer->bye_messages = m->bye.messages;
         br_left_check(w, peer);
         break;
+    case BR_MESSAGE_LEFT:
+        br_demand_received_left(w, m);
+        break;
     case BR_MESSAGE_WAITING:
         br_waiting_received(w, peer, m);
         break;
@@ -390,6 +393,10 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     rail->last_rx = w->now;
+    if (rail->unheard) {
+        rail->unheard = false;
+        rail->peer->heard = true;
+    }
     if (event->kind == BR_EVENT_DATA) {
         rail->rx_frames++;
         protocol_receive_data(w, rail, event);

@@ -13,6 +13,7 @@
 
 void br_peer_activate(struct br_worker *w, struct br_peer *peer)
 {
+    br_demand_use(w, peer);
     if (br_list_empty(&peer->active))
         br_list_push_back(&w->active, &peer->active);
 }
@@ -233,7 +234,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) &&
+        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && !rail->unheard &&
             br_rail_has_window(rail, frame) && br_rail_may_take(rail, left, frame, t->barred) &&
             (!best || is_freer(rail, best)))
             best = rail;
@@ -363,5 +364,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
     br_stall_note(w, peer, pump.full, stuck);
     if (!br_peer_has_work(peer))
         br_list_remove(&peer->active);
+    else if (peer->on_demand && br_peer_is_unlinked(peer))
+        br_peer_want(w, peer);
     return pump.n;
 }

@@ -56,8 +56,8 @@ void br_tracing_name(const struct br_worker *w)
 {
     char text[120];
 
-    br_list_for_each (node, &w->known) {
-        const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
+    for (int rank = 0; rank < w->config.size; rank++) {
+        const struct br_peer *peer = &w->peers[rank];
 
         for (int i = 0; i < peer->n_rails; i++) {
             const struct br_rail *rail = &peer->rails[i];

@@ -41,6 +41,7 @@ void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
 
     if (t->rendezvous || br_tag_class(t->tag) == BR_TAG_ONESIDED)
         return; /* of these the other end hears in any case */
+    br_demand_use(w, peer);
     t->waits_since = w->now;
     if (br_tag_class(t->tag) != BR_TAG_P2P || !waiting_messages_held(peer, MANY)) {
         br_list_push_back(list_of(peer, t), &t->node);
@@ -72,8 +73,19 @@ static bool waiting_is_due(const struct br_worker *w, const struct br_transfer *
     return t && w->now - t->waits_since >= PATIENCE;
 }
 
+/* A small receive of which nothing need be said, but which waits for a rank to which there is no
+ * link: if that rank is dead, an attempt to connect finds out. */
+static struct br_transfer *waits_without_link(const struct br_peer *peer)
+{
+    return peer->on_demand && !peer->wanted && br_peer_is_unlinked(peer)
+               ? waiting_first(&peer->expecting)
+               : NULL;
+}
+
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer)
 {
+    if (waiting_is_due(w, waits_without_link(peer)))
+        br_peer_want(w, peer);
     if (!waiting_is_due(w, next_of(peer)))
         return;
     peer->waiting_due = true;
@@ -84,6 +96,8 @@ uint64_t br_waiting_next_timer(const struct br_peer *peer)
 {
     const struct br_transfer *t = peer->waiting_due ? NULL : next_of(peer);
 
+    if (!t)
+        t = waits_without_link(peer);
     return t ? t->waits_since + PATIENCE : UINT64_MAX;
 }
 

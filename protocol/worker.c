@@ -81,7 +81,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
     if ((rc = worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
-        (config->cube.hosts && (rc = create_relay(w)))) {
+        (rc = br_demand_init(w)) || (config->cube.hosts && (rc = create_relay(w)))) {
         br_worker_destroy(w);
         return rc;
     }
@@ -102,9 +102,11 @@ void br_worker_destroy(struct br_worker *w)
         br_connect_destroy(w);
     br_match_destroy(w);
     if (w->peers)
-        br_list_for_each (node, &w->known) {
-            struct br_peer *peer = br_container_of(node, struct br_peer, known);
+        for (int rank = 0; rank < w->config.size; rank++) {
+            struct br_peer *peer = &w->peers[rank];
 
+            if (!peer->n_rails)
+                continue;
             for (int k = 0; k < BR_STREAMS; k++)
                 br_list_for_each_safe (unacked, &peer->streams[k].resend)
                     free(br_container_of(unacked, struct br_unacked, node));
@@ -115,6 +117,7 @@ void br_worker_destroy(struct br_worker *w)
             free(peer->rails);
         }
     free(w->peers);
+    free(w->left);
     free(w->deferred);
     br_slot_table_destroy(&w->slots);
     br_growing_pool_destroy(&w->services);
@@ -199,7 +202,7 @@ static int set_rails(struct br_worker *w, struct br_peer *peer, const struct br_
         peer->reduces = peer->reduces || rail->device->caps.reduces;
         if (rail->alternate)
             peer->alternates |= (uint8_t)(1u << i);
-        else
+        else if (!peer->on_demand)
             rc = br_rail_prepare(w, rail);
         if (!rc && w->relay && !rail->alternate)
             rc = br_relay_rail_init(w, rail);
@@ -220,7 +223,7 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_init(&peer->streams[k].resend);
     br_list_init(&peer->active);
-    br_list_push_back(&w->known, &peer->known);
+    br_list_init(&peer->known);
 }
 
 int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_config *rails,
@@ -241,7 +244,12 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     peer->n_alternates = n_alternates;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
-    if (n_rails)
+    peer->in_tree = w->config.on_demand && br_demand_in_tree(w->config.rank, rank);
+    peer->on_demand =
+        w->config.on_demand && !peer->in_tree && n_rails && !w->devices[rails[0].device]->caps.maps;
+    if (!peer->on_demand)
+        br_list_push_back(&w->known, &peer->known);
+    if (n_rails && !peer->on_demand)
         w->n_waited++;
     else
         peer->state = BR_PEER_UP; /* as far as that can be said of it */
@@ -276,7 +284,7 @@ void br_worker_missing(const struct br_worker *w, char *text, size_t bytes)
         for (int i = 0; i < peer->n_rails; i++) {
             const struct br_rail *rail = &peer->rails[i];
 
-            if (rail->was_up || rail->alternate || used >= bytes)
+            if (rail->was_up || rail->alternate || peer->on_demand || used >= bytes)
                 continue;
             used += (size_t)snprintf(text + used, bytes - used,
                                      "%srank %d level %d (device %s): %s", used ? "; " : "",
@@ -467,9 +475,10 @@ void br_worker_leave(struct br_worker *w)
     br_list_for_each (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
-        peer->bye_due = true;
+        peer->bye_due = !br_peer_is_unlinked(peer);
         br_peer_activate(w, peer);
     }
+    br_demand_left(w, w->config.rank);
 }
 
 bool br_worker_left(const struct br_worker *w)
@@ -481,8 +490,10 @@ bool br_worker_left(const struct br_worker *w)
 
         if (peer->state != BR_PEER_DEAD && !(peer->state == BR_PEER_LEFT && peer->bye_sent))
             return false;
+        if (peer->left_due && br_peer_is_up(peer))
+            return false;
     }
-    return true;
+    return !w->left || w->n_left == w->config.size;
 }
 
 static uint64_t rail_next_timer(const struct br_worker *w, const struct br_rail *rail)

@@ -51,6 +51,8 @@ struct br_worker_config {
     uint32_t max_slots;       /* large receives that may be outstanding */
     /* peers that get rails, at most; 0: all other ranks. Links are allocated for so many */
     int neighbours;
+    /* of a mesh: links of devices that do not map are made when first needed (demand.c) */
+    bool on_demand;
     bool own_nic_only; /* as in br_device_config */
     /* br_device_config.gid, in the order in which devices are opened */
     uint32_t gids[BR_MAX_DEVICES];
@@ -136,9 +138,11 @@ struct br_worker {
     struct br_device_config device_configs[BR_MAX_DEVICES];
     int n_devices;
     struct br_slot_table slots;
-    struct br_peer *peers;     /* [size]; those without rails, as our own, are nothing but zeroes */
-    struct br_list known;      /* the peers with rails, in the order in which they got them */
-    int n_waited;              /* peers not yet UP for the first time */
+    struct br_peer *peers; /* [size]; those without rails, as our own, are nothing but zeroes */
+    struct br_list known;  /* the peers whose rails are in use, by their first use */
+    int n_waited;          /* peers not yet UP for the first time */
+    int *left;             /* [size]; with config.on_demand: ranks that have left, n_left */
+    int n_left;
     struct br_table receives;  /* (tag, peer) -> posted receive, or unexpected message (match.c) */
     struct br_table sends;     /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms;  /* (slot number, peer) -> send that waits for DONE */
@@ -222,7 +226,7 @@ int br_worker_set_peer(struct br_worker *worker, int rank, const struct br_rail_
  */
 bool br_worker_uses_only(const struct br_worker *worker, int rank, uint32_t devices);
 
-/* true when every rail of every peer has been up. */
+/* true when every rail of every peer has been up whose links are not made on demand. */
 bool br_worker_connected(const struct br_worker *worker);
 /* Writes into text[bytes] a few of the peers and rails that are not connected, each with its last
  * error. */

@@ -44,6 +44,7 @@ struct record {
     struct br_address shm; /* bytes 0: none */
     uint32_t n_net;
     uint32_t rails;
+    uint32_t on_demand;          /* 1: links are made when first needed */
     uint32_t gpu_local_possible; /* 1: it could (gpu/gpu_local.h, note 7) */
     struct br_address net[BR_MAX_DEVICES];
 };
@@ -145,6 +146,11 @@ static int bootstrap_set_peer(struct br_context *context, struct local *local, i
 
     if (peer->n_net > BR_MAX_DEVICES || peer->rails > BR_MAX_RAILS)
         return br_error(EPROTO, "the record of rank %d makes no sense", rank);
+    if (peer->on_demand != local->record.on_demand)
+        return br_error(
+            EPROTO, "rank %d makes links %s and rank %d %s: give all ranks the same BRAID_LINKS",
+            rank, peer->on_demand ? "on demand" : "at the start", context->rank,
+            local->record.on_demand ? "on demand" : "at the start");
     if (use_shm(local, peer)) {
         rails[0] = (struct br_rail_config){.device = local->shm, .address = peer->shm};
         return br_worker_set_peer(context->worker, rank, rails, 1);
@@ -332,6 +338,7 @@ int br_bootstrap_join(struct br_context *context)
     if (!all)
         return br_error(ENOMEM, "rank %d: no memory for %d addresses", context->rank,
                         context->size);
+    local.record.on_demand = context->worker->config.on_demand;
     local.record.gpu_local_possible = context->gpu->may_share(context);
     rc = bootstrap_exchange(context, &local, until);
     if (!rc)

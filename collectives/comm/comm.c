@@ -158,6 +158,17 @@ static void destroy_operations(struct br_context *context)
     br_growing_pool_destroy(&context->operations);
 }
 
+/* Of so few ranks each pair gets its links at the start, where a first use is not late. */
+#define FEW_RANKS 32
+
+static bool links_on_demand(const struct br_context *context)
+{
+    const struct br_settings *s = &context->settings;
+
+    return !s->cube.n && (s->links == BR_LINKS_DEMAND ||
+                          (s->links == BR_LINKS_AUTO && context->size > FEW_RANKS));
+}
+
 static int init_worker(struct br_context *context)
 {
     const struct br_settings *s = &context->settings;
@@ -175,6 +186,7 @@ static int init_worker(struct br_context *context)
          * pass the NIC. */
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
         .max_slots = BR_SLOTS_MAX,
+        .on_demand = links_on_demand(context),
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,

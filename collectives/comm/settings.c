@@ -157,6 +157,14 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
     return rc;
 }
 
+static int read_links(struct br_settings *s)
+{
+    static const char *const when[] = {
+        [BR_LINKS_AUTO] = "auto", [BR_LINKS_START] = "start", [BR_LINKS_DEMAND] = "demand", NULL};
+
+    return br_env_choice("BRAID_LINKS", when, BR_LINKS_AUTO, &s->links);
+}
+
 static int read_gpus(struct br_settings *s)
 {
     static const char *const ways[] = {[BR_GPU_REDUCE_AUTO] = "auto",
@@ -354,7 +362,8 @@ int br_settings_read(const struct braid_config *config, struct br_settings *s)
         (rc = comm_settings_read_text(NULL, "BRAID_CALIBRATION", "", s->calibration,
                                       sizeof s->calibration)) ||
         (rc = read_topology(c, s)) || (rc = comm_settings_read_times(c, s)) ||
-        (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_gpus(s)) ||
+        (rc = read_spin(c, s)) || (rc = comm_settings_read_sizes(c, s)) || (rc = read_links(s)) ||
+        (rc = read_gpus(s)) ||
         (rc = br_env_choice("BRAID_ORDER", orders, BRAID_ORDER_ANY, &s->order)))
         return rc;
     rc = expand_devices(s);

@@ -21,6 +21,10 @@ struct braid_config;
 /* Where the values of GPUs are combined. The order is that of BRAID_GPU_REDUCE's words. */
 enum br_gpu_reduce { BR_GPU_REDUCE_AUTO, BR_GPU_REDUCE_CPU, BR_GPU_REDUCE_GPU };
 
+/* When the ranks of a mesh that are on different hosts get links. The order is that of BRAID_LINKS'
+ * words. AUTO: on demand where there are many ranks. */
+enum br_links { BR_LINKS_AUTO, BR_LINKS_START, BR_LINKS_DEMAND };
+
 struct br_settings {
     struct br_environment environment;
     struct br_secret secret;
@@ -46,6 +50,7 @@ struct br_settings {
     uint32_t gids[BR_MAX_DEVICES];             /* of these NICs: as in br_device_config */
     uint32_t cabling_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;           /* 0: one a device */
+    int links;           /* enum br_links */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
     /* up to this size a collective within the host takes the shared segment (executor.h); 0:

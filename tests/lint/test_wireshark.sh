@@ -103,6 +103,7 @@ vectors -T eager-8: 'EAGER 8 bytes, collective 3/7 fragment 1 message 2' \
     ready: 'READY 1048576 bytes, point to point 1023/1 tag 9, slot 0x10003' \
     waiting: 'WAITING 16777216 bytes, point to point 1023/1 tag 9' \
     announce: 'ANNOUNCE 16777216 bytes, point to point 1023/1 tag 9' \
+    left: 'LEFT' \
     'ack: 65536' 'ACK' \
     ready-rkeys: 'READY 1048576 bytes, collective 1/2 fragment 3 message 4, slot 0x10003' \
     renew: 'RENEW' \

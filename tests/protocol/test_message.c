@@ -73,6 +73,15 @@ static void message__waiting_vector(void **state)
     check("announce", &h);
 }
 
+static void message__left_vector(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_LEFT, .left.ranks = {1, 8}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("left", &h);
+}
+
 static void message__waiting_collective_vector(void **state)
 {
     struct br_message m = {
@@ -278,6 +287,7 @@ int main(void)
         cmocka_unit_test(message__eager_vector),
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
+        cmocka_unit_test(message__left_vector),
         cmocka_unit_test(message__waiting_collective_vector),
         cmocka_unit_test(message__rkey_vectors),
         cmocka_unit_test(message__onesided_vectors),

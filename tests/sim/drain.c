@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "collectives/engine/internal.h"
+#include "protocol/internal.h"
 #include "protocol/relay/relay.h"
 
 #define BACK  (15 * BR_SEC) /* for broken rails to come back, from the last fault on */
@@ -26,7 +27,7 @@ static bool all_rails_up(const struct storm *s)
             const struct br_peer *peer = &s->ranks[i].worker->peers[p];
 
             for (int k = 0; k < peer->n_rails - peer->n_alternates; k++)
-                if (peer->rails[k].state != BR_RAIL_UP)
+                if (peer->rails[k].state != BR_RAIL_UP && !br_peer_is_unlinked(peer))
                     return false;
         }
     return true;

@@ -372,6 +372,7 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     draw_places(plan);
     draw_combining(plan);
     draw_settings(r, plan);
+    plan->worker.on_demand = !plan->cube.hosts && storm_mix(seed, 0x11f5) % 3 == 0;
     draw_program(r, plan);
     storm_draw_comms(plan);
     duration = spread(r, 20 * BR_US, 100 * BR_MS);
