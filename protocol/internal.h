@@ -28,8 +28,12 @@ uint64_t br_rail_in_flight(const struct br_rail *rail);
 uint32_t br_rail_ack_backlog(const struct br_rail *rail);
 /* Does a frame of this length fit into the window? */
 bool br_rail_has_window(const struct br_rail *rail, uint32_t length);
-/* May the rail take the next frame, of `length` bytes, of a transfer of which `left` bytes have not
- * left? barred: rails that take no frames of the transfer, a bit each. */
+/* Below 0: a delivers what it has in flight before b, as far as their rates are known; 0: at the
+ * same time. */
+int br_rail_compare(const struct br_rail *a, const struct br_rail *b);
+/* May the rail take the next frame, of `length` bytes, of a transfer, when `left` bytes of it and
+ * of what goes before it have not left? barred: rails that take no frames of the transfer, a bit
+ * each. */
 bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 /* Should a frame of this length ask for an ACK? */

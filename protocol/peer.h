@@ -131,7 +131,9 @@ struct br_rail {
     uint64_t rate;
     uint64_t full_bytes, full_time; /* of which the rate is the quotient; time in ns */
     uint64_t full_at;               /* ns; when it was last measured */
+    uint64_t aside;                 /* ns in flight since then without being full */
     bool full;                      /* the window was used up since the last acknowledgement */
+    bool measured;                  /* that acknowledgement counted for the rate */
     /* bytes delivered in a window as long as the window's delay: largest of the present and the
      * last period, and of the present one alone, which ends at period_end */
     uint64_t volume, volume_now, period_end;

@@ -16,9 +16,11 @@
 #define FRAME_LEAST   (16u << 10)
 #define FRAME_MOST    (256u << 10)
 #define PERIOD        (100 * BR_MS) /* the volume is the maximum over one to two of these */
-#define RATE_SPAN     (50 * BR_MS)  /* the rate is the mean over as long, more or less */
-#define RATE_WINDOWS  8             /* and over as many windows */
+#define RATE_WINDOWS  8             /* the rate is the mean over as many, more or less, */
+#define RATE_LEAST    (50 * BR_MS)  /* and over as long at least, */
+#define RATE_MOST     (100 * BR_MS) /* and as long at most */
 #define RATE_AGE      BR_SEC        /* after this a rate that nothing has confirmed is forgotten */
+#define RATE_ASIDE    (400 * BR_MS) /* the same, in flight without ever being full */
 #define WINDOW_DELAYS 4
 #define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
 
@@ -86,8 +88,9 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
     rail->last_rx = rail->last_ping = now;
-    rail->rate = rail->full_bytes = rail->full_time = 0;
+    rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
     rail->full_at = now;
+    rail->measured = false;
     rail->volume = rail->volume_now = 0;
     rail->min_rtt = rail->min_rtt_until = 0;
     rail->window_at = now;
@@ -141,6 +144,17 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
         return true;
     return !rail->solo && (in_flight + length <= rail->window ||
                            in_flight + length <= rail->window + outside_window(rail));
+}
+
+int br_rail_compare(const struct br_rail *a, const struct br_rail *b)
+{
+    double in_a = (double)br_rail_in_flight(a), in_b = (double)br_rail_in_flight(b);
+
+    if (a->rate && b->rate) {
+        in_a /= (double)a->rate;
+        in_b /= (double)b->rate;
+    }
+    return (in_a > in_b) - (in_a < in_b);
 }
 
 /* When a rail would have delivered `bytes` more, in seconds. */
@@ -207,6 +221,11 @@ static void remember_probe(struct br_rail *rail, uint32_t length, uint64_t now)
     probe->alone = probe->in_flight == length;
 }
 
+static void forget_rate(struct br_rail *rail)
+{
+    rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
+}
+
 /* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow
  * would never be tried again. */
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
@@ -214,7 +233,7 @@ void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
     if (now > rail->period_end + PERIOD)
         rail->volume = rail->volume_now = 0;
     if (now > rail->full_at + RATE_AGE)
-        rail->rate = rail->full_bytes = rail->full_time = 0;
+        forget_rate(rail);
 }
 
 bool br_rail_asks(const struct br_rail *rail, uint32_t length)
@@ -276,15 +295,32 @@ void br_rail_set_min_rtt(struct br_rail *rail, uint64_t min_rtt, uint64_t now)
 /* `bytes` were acknowledged `span` after the acknowledgement before, and the rail was full. */
 static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, uint64_t now)
 {
-    uint64_t enough = RATE_WINDOWS * (uint64_t)rail->window;
+    bool enough;
 
     rail->full_bytes += bytes;
     rail->full_time += span;
     rail->full_at = now;
-    if (rail->full_time && (rail->rate || rail->full_bytes >= enough))
+    rail->aside = 0;
+    enough =
+        rail->full_bytes >= RATE_WINDOWS * (uint64_t)rail->window || rail->full_time >= RATE_MOST;
+    if (rail->full_time && (rail->rate || enough))
         rail->rate = (uint64_t)((double)rail->full_bytes * 1e9 / (double)rail->full_time);
-    if (rail->full_bytes >= enough && rail->full_time >= RATE_SPAN) {
+    if (enough && rail->full_time >= RATE_LEAST) {
         rail->full_bytes /= 2;
+        rail->full_time /= 2;
+    }
+}
+
+/* `span` in flight, but not full: perhaps the rail is left aside because it seems slow. */
+static void doubt_rate(struct br_rail *rail, uint64_t span)
+{
+    uint64_t before = rail->aside;
+
+    rail->aside += span;
+    if (rail->aside >= RATE_ASIDE) {
+        forget_rate(rail);
+    } else if (rail->aside / PERIOD > before / PERIOD) {
+        rail->rate *= 2;
         rail->full_time /= 2;
     }
 }
@@ -326,9 +362,13 @@ void br_peer_set_shared(struct br_peer *peer, bool shared)
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now)
 {
     if (bytes <= rail->acked_bytes || bytes > rail->tx_bytes)
-        return;                             /* overtaken by a later ACK, or nonsense */
-    if (rail->full || rail->full_at == now) /* of several ACKs of one step the first opens it */
+        return; /* overtaken by a later ACK, or nonsense */
+    /* of several ACKs of one step the first one opens the window */
+    rail->measured = rail->full || (rail->measured && now == rail->acked_at);
+    if (rail->measured)
         measure_rate(rail, bytes - rail->acked_bytes, now - rail->acked_at, now);
+    else
+        doubt_rate(rail, now - rail->acked_at);
     rail->acked_bytes = bytes;
     rail->acked_at = now;
     /* The period is long, so that what a shaper or a switch lets through at once counts little. */

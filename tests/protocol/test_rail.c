@@ -413,6 +413,65 @@ static void rate__is_forgotten(void **state)
     assert_in_range(b.rails[0].rate, 110000000, 125000000); /* of the new time alone */
 }
 
+/* 10 Mb/s: eight windows would take half a second. */
+static void rate__of_a_slow_rail_is_soon_known(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(&b.rails[0], 1250000, 20 * BR_US, &now, now + 150 * BR_MS);
+    assert_in_range(b.rails[0].rate, 1200000, 1250000);
+}
+
+/* A frame at a time, so long. */
+static void hardly_used(struct br_rail *rail, uint64_t *now, uint64_t span)
+{
+    for (uint64_t end = *now + span; *now < end;) {
+        br_rail_posted(rail, 1000, true, *now);
+        *now += BR_MS;
+        br_rail_acknowledged(rail, rail->tx_bytes, *now);
+    }
+}
+
+/* A rail that seems slow is left aside and so never full: twice as fast may be right. */
+static void rate__doubles_where_the_rail_is_never_full(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    set_up(&b, 1);
+    drive(rail, 12500000, 20 * BR_US, &now, now + 100 * BR_MS);
+    for (int i = 0; i < 3; i++) {
+        assert_in_range(rail->rate, 12000000ull << i, 12700000ull << i);
+        hardly_used(rail, &now, 100 * BR_MS);
+        now += 60 * BR_SEC; /* idle time changes nothing */
+    }
+    drive(rail, 12500000, 20 * BR_US, &now, now + 200 * BR_MS);
+    assert_in_range(rail->rate, 12000000, 13500000);
+    hardly_used(rail, &now, 410 * BR_MS);
+    assert_int_equal(rail->rate, 0);
+}
+
+static void compare__by_rates_where_both_are_known(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    set_up(&b, 2);
+    assert_int_equal(br_rail_compare(&b.rails[0], &b.rails[1]), 0);
+    b.rails[0].tx_bytes = 20000;
+    b.rails[1].tx_bytes = 50000;
+    b.rails[0].rate = 1000000;
+    assert_true(br_rail_compare(&b.rails[0], &b.rails[1]) < 0);
+    b.rails[1].rate = 10000000;
+    assert_true(br_rail_compare(&b.rails[0], &b.rails[1]) > 0);
+    assert_true(br_rail_compare(&b.rails[1], &b.rails[0]) < 0);
+}
+
 static void carries(struct br_rail *rail, uint64_t rate)
 {
     rail->rate = rate;
@@ -528,6 +587,9 @@ int main(void)
         cmocka_unit_test(rate__idle_time_does_not_count),
         cmocka_unit_test(rate__acks_in_a_bunch_show_none),
         cmocka_unit_test(rate__is_forgotten),
+        cmocka_unit_test(rate__of_a_slow_rail_is_soon_known),
+        cmocka_unit_test(rate__doubles_where_the_rail_is_never_full),
+        cmocka_unit_test(compare__by_rates_where_both_are_known),
         cmocka_unit_test(may_take__a_single_rail_always),
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
         cmocka_unit_test(may_take__compares_only_with_what_is_known),
