@@ -92,7 +92,7 @@ static bool may_leave(struct br_peer *peer, const struct br_rail *rail, enum br_
            !older_on_its_way(peer, rail, age);
 }
 
-/* The rail with a credit that has the least in flight. */
+/* The rail with a credit that has the least to deliver. */
 static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br_credit credit,
                                     const struct br_age *age)
 {
@@ -102,7 +102,7 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br
         struct br_rail *rail = &peer->rails[i];
 
         if (rail->state == BR_RAIL_UP && !(full >> i & 1) && may_leave(peer, rail, credit, age) &&
-            (!best || br_rail_in_flight(rail) < br_rail_in_flight(best)))
+            (!best || br_rail_compare(rail, best) < 0))
             best = rail;
     }
     return best;

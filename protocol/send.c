@@ -11,6 +11,9 @@
 
 #include "base/error.h"
 
+/* transfers at which a rail looks that is too slow for the first ones */
+#define LOOK_AHEAD 32
+
 void br_peer_activate(struct br_worker *w, struct br_peer *peer)
 {
     br_demand_use(w, peer);
@@ -216,37 +219,66 @@ uint64_t br_transfer_left(const struct br_transfer *t)
     return t->length - t->cursor + (uint64_t)__builtin_popcountll(t->resend) * t->slice_bytes;
 }
 
-/* Of two rails the one with less in flight; with equally little, the one that has waited longer. */
+/* Of two rails the one with less to deliver; with equally little, the one that has waited longer.
+ */
 static bool is_freer(const struct br_rail *a, const struct br_rail *b)
 {
-    uint64_t in_a = br_rail_in_flight(a), in_b = br_rail_in_flight(b);
+    int less = br_rail_compare(a, b);
 
-    return in_a != in_b ? in_a < in_b : a->used < b->used;
+    return less ? less < 0 : a->used < b->used;
 }
 
-/* The freest rail with window. */
-static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t)
+/* The freest rail that takes a frame of t, when `before` bytes of other transfers go first. `room`
+ * is set if a rail has window, whether it takes the frame or not. */
+static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t,
+                                 uint64_t before, bool *room)
 {
     struct br_rail *best = NULL;
     uint64_t left = br_transfer_left(t);
 
+    *room = false;
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state == BR_RAIL_UP && !((full | t->barred) >> i & 1) && !rail->unheard &&
-            br_rail_has_window(rail, frame) && br_rail_may_take(rail, left, frame, t->barred) &&
+        if (rail->state != BR_RAIL_UP || ((full | t->barred) >> i & 1) || rail->unheard ||
+            !br_rail_has_window(rail, frame))
+            continue;
+        *room = true;
+        if (br_rail_may_take(rail, before + left, frame, t->barred) &&
             (!best || is_freer(rail, best)))
             best = rail;
     }
     return best;
 }
 
-/* One frame of the data queue's head. false: it has to wait. */
+/* A rail that is too slow for what is left of the first transfers may take a frame of a later one:
+ * doc/design/rails.md, section 3. Sets *t to that transfer. */
+static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, struct br_transfer **t)
+{
+    const struct br_queue *queue = (*t)->queued.queue;
+    const struct br_list *node = &(*t)->queued.node;
+    uint64_t before = 0;
+    bool room = true;
+
+    for (int k = 0; k < LOOK_AHEAD && room && node != &queue->entries; k++, node = node->next) {
+        struct br_transfer *later = br_container_of(node, struct br_transfer, queued.node);
+        struct br_rail *rail = data_rail(peer, full, later, before, &room);
+
+        if (rail) {
+            *t = later;
+            return rail;
+        }
+        before += br_transfer_left(later);
+    }
+    return NULL;
+}
+
+/* One frame of the data queue's head, or of a transfer behind it. false: they have to wait. */
 static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                       struct br_pump *pump)
 {
-    struct br_rail *rail = data_rail(peer, pump->full, t);
+    struct br_rail *rail = data_rail_ahead(peer, pump->full, &t);
     uint32_t offset, length;
 
     if (!rail) {
@@ -339,6 +371,32 @@ static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck,
     }
 }
 
+/* Control messages of each rail, and those of the peer on the rail that has the least to deliver:
+ * behind the data of a slow one a DONE would keep a send from ending. Returns the rails that are
+ * full, a bit each. */
+static uint32_t pump_control(struct br_worker *w, struct br_peer *peer)
+{
+    struct br_rail *freest = NULL;
+    uint32_t full = 0;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+
+        if (rail->state != BR_RAIL_UP)
+            full |= 1u << i;
+        else if (!freest ||
+                 (rail->alternate == freest->alternate && br_rail_compare(rail, freest) < 0))
+            freest = rail;
+    }
+    if (freest && !br_control_pump(w, peer, freest))
+        full |= 1u << freest->index;
+    for (int i = 0; i < peer->n_rails; i++)
+        if (&peer->rails[i] != freest && !(full >> i & 1) &&
+            !br_control_pump(w, peer, &peer->rails[i]))
+            full |= 1u << i;
+    return full;
+}
+
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
     bool stuck[BR_QUEUES] = {false};
@@ -346,9 +404,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 
     if (peer->shared != (w->now < w->shared_until))
         br_peer_set_shared(peer, !peer->shared);
-    for (int i = 0; i < peer->n_rails; i++)
-        if (peer->rails[i].state != BR_RAIL_UP || !br_control_pump(w, peer, &peer->rails[i]))
-            pump.full |= 1u << i;
+    pump.full = pump_control(w, peer);
     if (peer->alternates && br_peer_direct(peer))
         pump.full |= peer->alternates; /* they are for the time without */
     br_credited_unacked(w, peer, &pump);

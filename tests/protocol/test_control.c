@@ -118,6 +118,30 @@ static void done__six_a_message(void **state)
     assert_int_equal(seen, (1 << 10) - 1);
 }
 
+/* Behind the data of a slow rail it would keep the peer's send from ending. */
+static void done__on_the_rail_with_the_least_to_deliver(void **state)
+{
+    struct br_transfer t = {.peer = 1, .memory = memory, .length = 2000};
+    struct wired *x = *state;
+    struct br_rail *rails = x->w->peers[1].rails;
+    struct wire_frame *frame;
+
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 0);
+    frame = wire_take(x->links[0], BR_MESSAGE_READY);
+    if (!frame)
+        frame = wire_take(x->links[1], BR_MESSAGE_READY);
+    assert_non_null(frame);
+    rails[0].tx_bytes = 20000;
+    rails[0].rate = 1000000;
+    rails[1].tx_bytes = 50000;
+    rails[1].rate = 10000000;
+    wire_placed(x->links[0], frame->message.ready.slot, 0, memory, 2000, BR_DATA_DONE);
+    wired_turn(x, 0);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_DONE));
+    assert_non_null(wire_take(x->links[1], BR_MESSAGE_DONE));
+}
+
 /* A full link delays them and loses none, and nothing else leaves before. */
 static void control__goes_ahead_and_waits_for_room(void **state)
 {
@@ -186,6 +210,7 @@ int main(void)
         WIRED_TEST(ping__not_while_we_are_starved, .rails = 1, .up = true),
         WIRED_TEST(ping__not_after_our_own_pause, .rails = 1, .up = true),
         WIRED_TEST(done__six_a_message, .rails = 2, .up = true),
+        WIRED_TEST(done__on_the_rail_with_the_least_to_deliver, .rails = 2, .up = true),
         WIRED_TEST(control__goes_ahead_and_waits_for_room, .rails = 1, .up = true),
         WIRED_TEST(bye__both_sides, .rails = 2, .up = true),
         WIRED_TEST(bye__to_nobody, .rails = 1, .up = true),

@@ -277,6 +277,31 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(frame->frame.slot, 0x10002);
 }
 
+/* 10 to 1: what is left of the first transfer is not for the slow rail, but frames of the second
+ * one are. */
+static void frames__a_slow_rail_takes_a_later_one(void **state)
+{
+    struct br_transfer first = send_of(1, 6 * SLICE), second = send_of(2, 16 * SLICE);
+    struct wire_frame *frame;
+    struct wired *x = *state;
+    int taken = 0;
+
+    x->w->peers[1].rails[0].rate = 100000000;
+    x->w->peers[1].rails[1].rate = 10000000;
+    assert_int_equal(br_transfer_send(x->w, &first), 0);
+    ready(x, 0, 1, 6 * SLICE, 0x10001);
+    assert_null(wire_take_placed(x->links[1]));
+    assert_int_equal(br_transfer_send(x->w, &second), 0);
+    ready(x, 1, 2, 16 * SLICE, 0x10002);
+    while ((frame = wire_take_placed(x->links[1]))) {
+        assert_int_equal(frame->frame.slot, 0x10002);
+        taken++;
+    }
+    assert_true(taken > 0);
+    while ((frame = wire_take_placed(x->links[0])))
+        assert_int_equal(frame->frame.slot, 0x10001);
+}
+
 /* A message that has waited for longer than the bound goes before data that are more urgent, and
  * hides no urgent message behind it. */
 static void starved__goes_first_and_hides_nobody(void **state)
@@ -495,6 +520,7 @@ int main(void)
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
         WIRED_TEST(ready__holds_no_credit, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
+        WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
