@@ -14,7 +14,7 @@ Usage: bench/rails.sh [options]
   --backends "B ..." (default "$backends")
   --rounds N         medians count (default $rounds)
   --seconds N        of calls in a round, more or less (default $seconds)
-  --change "A+B"     after 3 s of calls of 8 MB the NICs get these rates; what counts begins a second later
+  --change "A+B"     after 3 s of calls of 2 MB the NICs get these rates; what counts begins a second later
   --braids "A B"     other builds' commands, by turns (default that of the build directory)
   --quick            100+100 and 300+900 over tcp, 1 round
 BRAID_BUILD names the build directory (default build/release). Needs root, for network namespaces.
@@ -52,20 +52,23 @@ steady() { # BRAID BACKEND RATES SIZE
     awk '/^ +[0-9]+ /{ print ($6 + $10) / 2 }' "$work/out"
 }
 
-# A row is two calls out of place and two in place, of 8,000,000 bytes and a few: a line as soon as it has ended.
+# A row is a call out of place and one in place, of 2,000,000 bytes and a few: a line as soon as it has ended.
 changed() { # BRAID BACKEND RATES
-    local line now at=0
-    hosts_run 2 1 "$(nics "$3")" timeout 120 stdbuf -oL "$1" allreduce --backend "$2" -b 8000000 -e 8000396 -i 4 -n 2 -w 0 -c 0 2> /dev/null > >(
+    local line host at job
+    hosts_run 2 1 "$(nics "$3")" timeout 120 stdbuf -oL "$1" allreduce --backend "$2" -b 2000000 -e 2020000 -i 4 -n 1 -w 0 -c 0 2> /dev/null > >(
         while read -r line; do echo "${EPOCHREALTIME/./} $line"; done > "$work/rows") &
-    local job=$!
-    until grep -q ' 8000000 ' "$work/rows" 2> /dev/null; do sleep 0.05; done
+    job=$!
+    until grep -q ' 2000000 ' "$work/rows" 2> /dev/null; do sleep 0.05; done
     sleep 3
     shape "$change"
     at=${EPOCHREALTIME/./}
     sleep 5
-    now=${EPOCHREALTIME/./}
-    kill "$job" && wait "$job" 2> /dev/null
-    awk -v from=$((at + 1000000)) -v to="$now" '$2 ~ /^80/ && $1 > from + ($7 + $11) * 2 && $1 < to { us += $7 + $11; n += 2 } END { print us / n }' "$work/rows"
+    for host in 0 1; do
+        # shellcheck disable=SC2046 # a list
+        kill -9 $(ip netns pids "$hosts_name-$host") 2> /dev/null
+    done
+    wait "$job" 2> /dev/null
+    awk -v from=$((at + 1000000)) '$2 ~ /^20/ && $1 - $7 - $11 > from { us += $7 + $11; n += 2 } END { print us / n }' "$work/rows"
 }
 
 row() { # BACKEND RATES SIZE
@@ -77,7 +80,7 @@ row() { # BACKEND RATES SIZE
     done
 }
 
-[[ -z $change ]] || sizes=8000000
+[[ -z $change ]] || sizes=2000000
 printf '| back end | Mbit/s | bytes | command | ns a byte | of the links |\n|---|---|---|---|---|---|\n'
 for rate in $rates; do
     hosts_up 2 "$(nics "$rate")" 1000mbit
