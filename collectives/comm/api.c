@@ -232,6 +232,7 @@ struct api_short_call {
     const struct br_api_even *call;
     const struct call_bytes *bytes;
     const struct braid_options *options;
+    struct braid_op **out;
 };
 
 static struct br_operation *api_go_on(struct br_going_on *going_on)
@@ -242,7 +243,8 @@ static struct br_operation *api_go_on(struct br_going_on *going_on)
 
     if (op) {
         api_fill(short_call->comm, short_call->call, short_call->bytes, short_call->options, op);
-        br_operation_handle(op);
+        /* before anybody else sees it: `done` may be called by another thread at once */
+        *short_call->out = br_operation_handle(op);
     }
     return op;
 }
@@ -253,7 +255,7 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
                          const struct call_bytes *bytes, const struct braid_options *options,
                          struct braid_op **out, int *rc)
 {
-    struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options};
+    struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options, out};
     struct br_operation op;
 
     memset(&op, 0, offsetof(struct br_operation, message)); /* what follows is the engine's */
@@ -264,8 +266,6 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
     if (*rc || br_operation_is_staged(&op) ||
         !br_progress_shm(comm, &op, out ? &short_call.going_on : NULL))
         return false;
-    if (short_call.going_on.op)
-        *out = (struct braid_op *)(uintptr_t)atomic_load(&short_call.going_on.op->handle);
     *rc = op.status ? br_error(-op.status, "%s", op.message) : 0;
     return true;
 }

@@ -96,19 +96,20 @@ static int memory_lock_when_unused(struct braid_region *region)
 /* Room for one region more. 0, or -ENOMEM with a message. */
 static int comm_memory_grow(struct br_context *context)
 {
-    int most = context->max_regions ? 2 * context->max_regions : FIRST_REGIONS;
+    int most = context->max_regions ? 2 * context->max_regions : FIRST_REGIONS, rc = -ENOMEM;
     struct braid_region **grown;
-    int rc;
 
     if (context->n_regions < context->max_regions)
         return 0;
-    rc = context->max_regions ? br_table_grow(&context->regions_by_id)
-                              : br_table_init(&context->regions_by_id, FIRST_REGIONS);
-    grown = rc ? NULL : realloc(context->regions, (size_t)most * sizeof(struct braid_region *));
-    if (!grown)
+    grown = realloc(context->regions, (size_t)most * sizeof(struct braid_region *));
+    if (grown) {
+        context->regions = grown;
+        rc = context->max_regions ? br_table_grow(&context->regions_by_id)
+                                  : br_table_init(&context->regions_by_id, FIRST_REGIONS);
+    }
+    if (rc)
         return br_error(ENOMEM, "rank %d: no memory for more than %d registered regions",
                         context->rank, context->n_regions);
-    context->regions = grown;
     context->max_regions = most;
     return 0;
 }
@@ -130,7 +131,9 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
     rc = comm_memory_grow(context);
     if (rc)
         return rc;
-    r->id = ++context->next_region;
+    do /* they begin anew after 2^32, and some live long */
+        r->id = ++context->next_region;
+    while (!r->id || br_table_find(&context->regions_by_id, r->id, 0));
     rc = region->gpu ? 0
                      : br_region_register(context->worker->devices, context->worker->n_devices, r);
     if (rc)

@@ -313,8 +313,8 @@ int braid_deregister(struct braid_region *region);
  *
  * Threads. done is called by whoever drives progress: braid's own thread, whose signals are all
  * blocked, or any thread of the program that is in braid_wait(), braid_test(), braid_wait_any() and
- * the like, in a blocking call or in braid_finalize(). It is never called inside a call that
- * only submits, so a program may hold a lock of its own around these, but around the others only
+ * the like, in a blocking call, one with wait_ms or in braid_finalize(). It is never called inside
+ * a call that only submits, so a program may hold a lock of its own around these, but around the others only
  * one that done does not take. For the communicators of one context (braid_comm_split()) one done
  * runs at a time, in the order of the ends.
  *

@@ -2,8 +2,10 @@
 /* Parameter servers between real processes: misuse is refused in words, and an abort ends all
  * calls. Values are test_parameters.c's. */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -38,6 +40,7 @@ static int wrong_arguments(struct braid_comm *comm)
     WRONG("no rank 7", .servers = &away, .n_servers = 1);
     WRONG("in_order is 2", .in_order = 2);
     WRONG("braid_parameters_options|struct_size", .struct_size = 1);
+    WRONG("priority is 2147483647|2147483646", .priority = INT32_MAX);
 #undef WRONG
     layer.count += (size_t)braid_rank(comm);
     SAYS(-EPROTO, "differ", braid_parameters_create(comm, &layer, 1, NULL, &p));
@@ -61,6 +64,40 @@ static int wrong_order(struct braid_comm *comm)
     RETURNS(0, braid_parameters_sync(p));
     RETURNS(0, braid_parameters_free(p));
     RETURNS(0, braid_parameters_free(NULL));
+    return 0;
+}
+
+struct within {
+    struct braid_parameters *p;
+    atomic_int wait, sync, free, done;
+};
+
+static void wait_within(void *context, int result)
+{
+    struct within *within = context;
+
+    (void)result;
+    within->wait = braid_parameters_wait(within->p, 0);
+    within->sync = braid_parameters_sync(within->p);
+    within->free = braid_parameters_free(within->p);
+    within->done = 1;
+}
+
+/* The servers need `done` of their own, of which one runs at a time. */
+static int waits_in_done(struct braid_comm *comm)
+{
+    struct braid_parameter_layer layer = {.count = 4};
+    static struct within within;
+    const struct braid_options options = {.done = wait_within, .context = &within};
+
+    RETURNS(0, braid_parameters_create(comm, &layer, 1, NULL, &within.p));
+    RETURNS(0, braid_parameters_push(within.p, 0));
+    RETURNS(0, braid_barrier(comm, &options, NULL));
+    while (!within.done)
+        sched_yield();
+    CHECK(within.wait == -EDEADLK && within.sync == -EDEADLK && within.free == -EDEADLK,
+          "within done: wait %d, sync %d, free %d", within.wait, within.sync, within.free);
+    RETURNS(0, braid_parameters_free(within.p));
     return 0;
 }
 
@@ -105,7 +142,8 @@ static int many_layers(struct braid_comm *comm)
 static int misuse(struct braid_comm *comm, void *context)
 {
     (void)context;
-    return wrong_arguments(comm) || wrong_order(comm) || old_place(comm) || many_layers(comm);
+    return wrong_arguments(comm) || wrong_order(comm) || waits_in_done(comm) || old_place(comm) ||
+           many_layers(comm);
 }
 
 static void parameters__misuse_is_named(void **state)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/progress.h"
 #include "training/parameters/parameters.h"
 
@@ -113,9 +114,11 @@ static int drain_fetch(struct braid_parameters *p)
 int braid_parameters_sync(struct braid_parameters *p)
 {
     BR_DISABLE_CANCELLATION;
-    int rc = p ? drain_failure(p, "braid_parameters_sync")
+    int rc = p ? br_completion_may_block("braid_parameters_sync")
                : br_error(EINVAL, "braid_parameters_sync: parameters is NULL");
 
+    if (!rc)
+        rc = drain_failure(p, "braid_parameters_sync");
     if (!rc)
         rc = br_parameters_drain(p, "braid_parameters_sync");
     if (rc)
@@ -192,7 +195,9 @@ int braid_parameters_free(struct braid_parameters *p)
 
     if (!p)
         return 0;
-    rc = br_comm_check(p->comm, "braid_parameters_free");
+    rc = br_completion_may_block("braid_parameters_free");
+    if (!rc)
+        rc = br_comm_check(p->comm, "braid_parameters_free");
     if (rc) /* a fork, where the thread beside the program is not, or after the end of the job */
         return rc;
     rc = drain_failure(p, "braid_parameters_free");

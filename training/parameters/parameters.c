@@ -113,7 +113,12 @@ static int parameters_check(struct braid_comm *comm, const struct braid_paramete
         rc = check_numbers(o, *method);
     if (!rc)
         rc = check_servers(o, ranks);
-    return rc ? rc : parameters_check_layers(layers, n);
+    if (!rc)
+        rc = parameters_check_layers(layers, n);
+    if (!rc && o->priority > INT32_MAX - n)
+        rc = br_error(EINVAL, WHO ": priority is %d; with %d layers it must be %d at most",
+                      (int)o->priority, n, INT32_MAX - n);
+    return rc;
 }
 
 static void parameters_set_options(struct braid_parameters *p,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/process.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/progress.h"
 #include "training/parameters/delay.h"
 #include "training/parameters/parameters.h"
@@ -165,7 +166,7 @@ static bool is_app_owned(struct braid_parameters *p, int layer)
 /* Until the layer is the program's. */
 static int wait_app_owned(struct braid_parameters *p, const char *name, int layer)
 {
-    int rc = 0;
+    int rc = br_completion_may_block(name);
 
     while (!rc && !is_app_owned(p, layer)) {
         uint64_t seen = br_progress_event_count(p->comm->context);

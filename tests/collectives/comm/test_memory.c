@@ -181,6 +181,26 @@ static void regions__as_many_as_memory_holds(void **state)
 
 /* ---- memory in no region --------------------------------------------------------------------- */
 
+/* The numbers begin anew while a region lives. */
+static void register__numbers_that_come_round(void **state)
+{
+    static char space[4];
+    struct braid_region *first, *others[2];
+
+    (void)state;
+    assert_int_equal(braid_register(comm, &space[0], 1, &first), 0);
+    comm->context->next_region = comm->context->regions[0]->region.id - 2;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(braid_register(comm, &space[2 + i], 1, &others[i]), 0);
+    for (int i = 0; i < comm->context->n_regions; i++)
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(comm->context->regions[i]->region.id,
+                                 comm->context->regions[k]->region.id);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(braid_deregister(others[i]), 0);
+    assert_int_equal(braid_deregister(first), 0);
+}
+
 static int pins, unpins;
 
 static int pin(struct br_device *device, struct br_region *region)
@@ -338,6 +358,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(region_containing__any_order, join, leave),
         cmocka_unit_test_setup_teardown(region_find__counts_uses, join, leave),
         cmocka_unit_test_setup_teardown(regions__as_many_as_memory_holds, join, leave),
+        cmocka_unit_test_setup_teardown(register__numbers_that_come_round, join, leave),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
