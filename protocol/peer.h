@@ -118,11 +118,11 @@ struct br_rail {
     /* sending */
     uint64_t tx_bytes;    /* DATA payload posted on this link */
     uint64_t acked_bytes; /* of these known to have arrived */
-    /* ns; when that was heard, or when the first of the frames left that are in flight */
+    /* ns; when that was heard, or when the last frame left before which no ACK was awaited */
     uint64_t acked_at;
     /* bytes that the next ACK may come behind, as the last one said (section 2) */
     uint32_t peer_ack_backlog;
-    /* rx_bytes when that ACK came, or when the first frame left of those that are in flight */
+    /* rx_bytes when that ACK came, or when the last frame left before which none was awaited */
     uint64_t ack_rx_bytes;
     uint64_t ack_asked_bytes; /* tx_bytes at the last frame that asked for an ACK */
     uint32_t window, frame_bytes;

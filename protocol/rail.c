@@ -132,15 +132,22 @@ static uint64_t outside_window(const struct br_rail *rail)
     return delay ? ahead * 2 * rail->min_rtt / delay : 0;
 }
 
+/* Is anything in flight whose arrival will be told? On a byte stream nobody tells of the frames
+ * behind the last one that asked for an ACK. */
+static bool awaits_ack(const struct br_rail *rail)
+{
+    if (rail->device->caps.sent_means_arrived)
+        return br_rail_in_flight(rail) > 0;
+    return rail->acked_bytes < rail->ack_asked_bytes;
+}
+
 bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
 {
     uint64_t in_flight = br_rail_in_flight(rail);
 
-    if (rail->device->caps.maps || !in_flight)
-        return true;
-    /* When the window has shrunk, none of the frames in flight may have asked for an ACK, so that
-     * nobody will tell that they have arrived. Then one more frame may leave: it asks. */
-    if (!rail->device->caps.sent_means_arrived && rail->acked_bytes >= rail->ack_asked_bytes)
+    /* When the window has shrunk, none of the frames in flight may have asked for an ACK. Then one
+     * more frame may leave: it asks. */
+    if (rail->device->caps.maps || !awaits_ack(rail))
         return true;
     return !rail->solo && (in_flight + length <= rail->window ||
                            in_flight + length <= rail->window + outside_window(rail));
@@ -248,12 +255,13 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
 {
     if (rail->shared)
         br_rail_shared_posted(rail, now);
-    if (!br_rail_in_flight(rail)) {
-        /* A period also ends when nothing has been in flight for a while. */
+    if (!awaits_ack(rail)) {
+        /* A period also ends when nothing has been awaited for a while. */
         if (now - rail->acked_at >= br_rail_delay(rail))
             end_window(
                 rail, rail->acked_at > rail->window_at ? rail->acked_at - rail->window_at : 0, now);
-        rail->acked_at = now; /* the time without anything in flight says nothing about the rate */
+        rail->acked_at = now; /* the time since then says nothing about the rate: perhaps all that
+                               * has left had long arrived */
         rail->ack_rx_bytes = rail->rx_bytes;
     }
     rail->tx_bytes += length;

@@ -66,6 +66,26 @@ static void rate__idle_time_does_not_count(void **state)
     assert_in_range(b.rails[0].rate, 110000000, 130000000);
 }
 
+/* Nobody acknowledges the last frame of a transfer when it did not ask. While a program computes,
+ * it has long arrived, and the rail carries nothing. */
+static void rate__a_pause_behind_a_last_frame_does_not_count(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 1);
+    for (int i = 0; i < 20; i++) {
+        bench_drive(rail, 125000000, 20 * BR_US, &now, now + 5 * BR_MS);
+        assert_false(br_rail_asks(rail, 10000));
+        br_rail_posted(rail, 10000, false, now);
+        now += 200 * BR_MS;
+    }
+    assert_in_range(rail->rate, 110000000, 130000000);
+    assert_in_range(rail->window, 100000, 150000);
+}
+
 /* Each window leaves at the pace of a link of 125 MB/s, and its ACKs come in a bunch. */
 static void rate__acks_in_a_bunch_show_none(void **state)
 {
@@ -264,6 +284,7 @@ int main(void)
         cmocka_unit_test(rate__does_not_believe_in_a_bucket),
         cmocka_unit_test(rate__is_that_of_a_full_rail),
         cmocka_unit_test(rate__idle_time_does_not_count),
+        cmocka_unit_test(rate__a_pause_behind_a_last_frame_does_not_count),
         cmocka_unit_test(rate__acks_in_a_bunch_show_none),
         cmocka_unit_test(rate__is_forgotten),
         cmocka_unit_test(rate__of_a_slow_rail_is_soon_known),
