@@ -187,7 +187,7 @@ void br_waiting_begin(struct br_worker *w, struct br_transfer *t);
 bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer);
 uint64_t br_waiting_next_timer(const struct br_peer *peer);
-void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct br_message *m);
+void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct br_message *m);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 

@@ -359,7 +359,7 @@ static void receive_control(struct br_worker *w, struct br_rail *rail, const str
         br_demand_received_left(w, m);
         break;
     case BR_MESSAGE_WAITING:
-        br_waiting_received(w, peer, m);
+        br_waiting_received(w, rail, m);
         break;
     case BR_MESSAGE_RENEW:
         br_rkey_renew_requested(w, peer, &m->renew);

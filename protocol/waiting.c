@@ -6,6 +6,8 @@
  */
 #include "protocol/internal.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 
 #define PATIENCE BR_WAITING_PATIENCE
@@ -182,8 +184,9 @@ static void waiting_set_expected(struct br_worker *w, struct br_peer *peer, stru
     }
 }
 
-void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
+void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct br_message *m)
 {
+    struct br_peer *peer = rail->peer;
     struct br_transfer *t;
 
     if (br_tag_class(m->tag) == BR_TAG_COLLECTIVE) {
@@ -194,6 +197,12 @@ void br_waiting_received(struct br_worker *w, struct br_peer *peer, const struct
     }
     if (br_tag_class(m->tag) != BR_TAG_P2P)
         return;
+    /* Only large sends and small receives say it (br_waiting_begin). */
+    if (!m->waiting.receives == br_peer_takes_eagerly(w, peer->rank, m->bytes)) {
+        br_rail_lost(w, rail, EPROTO,
+                     "a small send or a large receive cannot wait for its other end");
+        return;
+    }
     t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
     if (t && br_agree_transfer(w, t, m))
         waiting_set_expected(w, peer, t);

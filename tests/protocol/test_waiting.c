@@ -143,7 +143,7 @@ static void expected__small_send_leaves(void **state)
     }
     wired_turn(x, 0);
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS_P2P);
-    hear(x, 49, 8, false); /* a send of the peer's, with the same tag by chance */
+    hear(x, 49, LARGE, false); /* a send of the peer's, with the same tag by chance */
     hear(x, 77, 8, true);
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
     hear(x, 49, 8, true);
@@ -173,7 +173,7 @@ static void expected__ready_leaves(void **state)
     assert_int_equal(br_transfer_receive(x->w, &t[50]), 0);
     wired_turn(x, 0);
     assert_int_equal(leaves(x, BR_MESSAGE_READY), 13);
-    hear(x, 50, LARGE, true); /* a receive of the peer's */
+    hear(x, 50, 8, true); /* a receive of the peer's */
     assert_int_equal(leaves(x, BR_MESSAGE_READY), 0);
     hear(x, 50, LARGE, false);
     assert_int_equal(leaves(x, BR_MESSAGE_READY), 1);
@@ -239,12 +239,49 @@ static void expected__announcement_of_a_lost_rail_stays(void **state)
     assert_int_equal(leaves(x, BR_MESSAGE_ANNOUNCE), 0);
 }
 
+/* No honest peer says so. It would give the receive a slot, into which the peer could write when
+ * the message has ended the receive. */
+static void waits__not_a_small_send(void **state)
+{
+    struct br_message eager = {.type = BR_MESSAGE_EAGER, .tag = tag_of(0), .bytes = 8};
+    struct wired *x = *state;
+
+    t[0] = transfer(0, 8);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    hear(x, 0, 8, false);
+    assert_null(t[0].slot);
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
+    assert_true(x->links[0]->closed);
+    assert_says(x->w->peers[1].rails[0].message, "small send");
+    wired_say(x, 1, &eager);
+    assert_int_equal(t[0].state, BR_TRANSFER_ENDED);
+    assert_int_equal(x->w->failed, 0);
+}
+
+/* Nor this: a large send whose announcement is still queued is no receive to be served. */
+static void waits__not_a_large_receive(void **state)
+{
+    struct wired *x = *state;
+
+    x->wires[0].room = x->wires[1].room = 0;
+    t[0] = transfer(0, LARGE);
+    t[0].announces = true;
+    assert_int_equal(br_transfer_send(x->w, &t[0]), 0);
+    hear(x, 0, LARGE, true);
+    assert_true(br_list_empty(&x->w->slotless[1]));
+    assert_int_equal(x->w->slots.n_free, x->w->slots.count);
+    assert_true(x->links[0]->closed);
+    assert_says(x->w->peers[1].rails[0].message, "large receive");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WIRED_TEST(waits__small_receive_says_so_at_once, .rails = 1, .up = true),
         WIRED_TEST(waits__small_receive_says_so_later, .rails = 1, .up = true),
         WIRED_TEST(waits__small_receive_says_nothing_while_a_rail_is_free, .rails = 2, .up = true),
+        WIRED_TEST(waits__not_a_small_send, .rails = 2, .up = true),
+        WIRED_TEST(waits__not_a_large_receive, .rails = 2, .up = true),
         WIRED_TEST(expected__small_send_leaves, .rails = 1, .up = true),
         WIRED_TEST(expected__ready_leaves, .rails = 1, .up = true),
         WIRED_TEST(expected__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
