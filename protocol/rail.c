@@ -19,7 +19,7 @@
 #define RATE_WINDOWS  8             /* the rate is the mean over as many, more or less, */
 #define RATE_LEAST    (50 * BR_MS)  /* and over as long at least, */
 #define RATE_MOST     (100 * BR_MS) /* and as long at most */
-#define RATE_AGE      BR_SEC        /* after this a rate that nothing has confirmed is forgotten */
+#define RATE_AGE      BR_SEC        /* so long unconfirmed, the rate of a slow rail is forgotten */
 #define RATE_ASIDE    (400 * BR_MS) /* the same, in flight without ever being full */
 #define WINDOW_DELAYS 4
 #define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
@@ -233,13 +233,28 @@ static void forget_rate(struct br_rail *rail)
     rail->rate = rail->full_bytes = rail->full_time = rail->aside = 0;
 }
 
-/* A rate that nothing has confirmed for a while is forgotten, else a rail that once looked slow
- * would never be tried again. */
+/* Is another rail of the peer more than twice as fast? Then this one may be left aside. */
+static bool is_outpaced(const struct br_rail *rail)
+{
+    const struct br_peer *peer = rail->peer;
+
+    for (int i = 0; i < peer->n_rails; i++) {
+        const struct br_rail *other = &peer->rails[i];
+
+        if (other->state == BR_RAIL_UP && other->alternate == rail->alternate &&
+            other->rate / 2 > rail->rate)
+            return true;
+    }
+    return false;
+}
+
+/* The rate of an outpaced rail that nothing has confirmed for a while is forgotten, else a rail
+ * that once looked slow would never be tried again. */
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now)
 {
     if (now > rail->period_end + PERIOD)
         rail->volume = rail->volume_now = 0;
-    if (now > rail->full_at + RATE_AGE)
+    if (now > rail->full_at + RATE_AGE && is_outpaced(rail))
         forget_rate(rail);
 }
 
@@ -319,15 +334,20 @@ static void measure_rate(struct br_rail *rail, uint64_t bytes, uint64_t span, ui
     }
 }
 
-/* `span` in flight, but not full: perhaps the rail is left aside because it seems slow. */
+/* `span` in flight, but not full: perhaps the rail is left aside because it seems slow. A rail that
+ * no other one outpaces is not; its rate is what shows that the others are slow. */
 static void doubt_rate(struct br_rail *rail, uint64_t span)
 {
     uint64_t before = rail->aside;
 
     rail->aside += span;
-    if (rail->aside >= RATE_ASIDE) {
+    if (rail->aside / PERIOD == before / PERIOD)
+        return;
+    if (!is_outpaced(rail)) {
+        rail->aside = 0;
+    } else if (rail->aside >= RATE_ASIDE) {
         forget_rate(rail);
-    } else if (rail->aside / PERIOD > before / PERIOD) {
+    } else {
         rail->rate *= 2;
         rail->full_time /= 2;
     }

@@ -109,13 +109,14 @@ static void rate__acks_in_a_bunch_show_none(void **state)
 }
 
 /* Else a rail that once looked slow would never be tried again. */
-static void rate__is_forgotten(void **state)
+static void rate__is_forgotten_where_another_is_faster(void **state)
 {
     struct bench b;
     uint64_t now = BR_SEC;
 
     (void)state;
-    bench_set_up(&b, 1);
+    bench_set_up(&b, 2);
+    b.rails[1].rate = 125000000;
     bench_drive(&b.rails[0], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
     br_rail_forget_rate(&b.rails[0], now + 100 * BR_MS);
     assert_in_range(b.rails[0].rate, 12000000, 12500000);
@@ -156,7 +157,8 @@ static void rate__doubles_where_the_rail_is_never_full(void **state)
     uint64_t now = BR_SEC;
 
     (void)state;
-    bench_set_up(&b, 1);
+    bench_set_up(&b, 2);
+    b.rails[1].rate = 1250000000;
     bench_drive(rail, 12500000, 20 * BR_US, &now, now + 100 * BR_MS);
     for (int i = 0; i < 3; i++) {
         assert_in_range(rail->rate, 12000000ull << i, 12700000ull << i);
@@ -167,6 +169,43 @@ static void rate__doubles_where_the_rail_is_never_full(void **state)
     assert_in_range(rail->rate, 12000000, 13500000);
     hardly_used(rail, &now, 410 * BR_MS);
     assert_int_equal(rail->rate, 0);
+}
+
+/* 10 Gb/s beside 100 Mb/s: transfers of a megabyte never fill the fast one. If its rate were
+ * forgotten, the slow one would take a window of each of them. */
+static void rate__of_the_fastest_rail_stays(void **state)
+{
+    struct bench b;
+    struct br_rail *fast = &b.rails[0], *slow = &b.rails[1];
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 2);
+    bench_drive(fast, 1250000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    bench_drive(slow, 12500000, 20 * BR_US, &now, now + 100 * BR_MS);
+    hardly_used(fast, &now, 900 * BR_MS);
+    br_rail_forget_rate(fast, now + 60 * BR_SEC);
+    assert_in_range(fast->rate, 1100000000, 1400000000);
+    assert_false(br_rail_may_take(slow, 1 << 20, 16 << 10, 0));
+    fast->state = BR_RAIL_FENCING; /* now nothing shows that the other one is slow */
+    br_rail_forget_rate(slow, now + 60 * BR_SEC);
+    assert_in_range(slow->rate, 12000000, 13000000);
+}
+
+/* The guesses never outbid each other. */
+static void rate__of_equal_rails_stays(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 2);
+    bench_drive(&b.rails[0], 125000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    bench_drive(&b.rails[1], 100000000, 20 * BR_US, &now, now + 50 * BR_MS);
+    for (int i = 0; i < 20; i++)
+        hardly_used(&b.rails[i % 2], &now, 100 * BR_MS);
+    assert_in_range(b.rails[0].rate, 110000000, 130000000);
+    assert_in_range(b.rails[1].rate, 90000000, 105000000);
 }
 
 static void compare__by_rates_where_both_are_known(void **state)
@@ -286,9 +325,11 @@ int main(void)
         cmocka_unit_test(rate__idle_time_does_not_count),
         cmocka_unit_test(rate__a_pause_behind_a_last_frame_does_not_count),
         cmocka_unit_test(rate__acks_in_a_bunch_show_none),
-        cmocka_unit_test(rate__is_forgotten),
+        cmocka_unit_test(rate__is_forgotten_where_another_is_faster),
         cmocka_unit_test(rate__of_a_slow_rail_is_soon_known),
         cmocka_unit_test(rate__doubles_where_the_rail_is_never_full),
+        cmocka_unit_test(rate__of_the_fastest_rail_stays),
+        cmocka_unit_test(rate__of_equal_rails_stays),
         cmocka_unit_test(compare__by_rates_where_both_are_known),
         cmocka_unit_test(may_take__a_single_rail_always),
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
