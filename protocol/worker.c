@@ -371,6 +371,8 @@ static uint64_t time_missed(const struct br_worker *w)
 {
     uint64_t due = w->last_timers + TIMER_PERIOD;
 
+    if (w->promised == UINT64_MAX)
+        return 0;
     if (due < w->promised)
         due = w->promised;
     return w->last_timers && w->now > due + LATE ? w->now - due - LATE : 0;

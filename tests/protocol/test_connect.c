@@ -300,6 +300,22 @@ static void unauthenticated__while_we_are_starved(void **state)
     assert_false(link->closed);
 }
 
+/* It comes while we sleep with no timer at all: its time runs all the same. */
+static void unauthenticated__comes_while_nothing_is_due(void **state)
+{
+    struct wire_link *link;
+    struct wired *x = *state;
+
+    wired_turn(x, 0);
+    assert_true(br_worker_next_timer(x->w) == UINT64_MAX);
+    link = wire_accept(&x->wires[0]);
+    wired_turn(x, 100 * BR_MS);
+    assert_in_range(br_worker_next_timer(x->w), x->now, x->now + BR_SEC);
+    for (int ms = 0; ms < 1010; ms += 10)
+        wired_turn(x, 10 * BR_MS);
+    assert_true(link->closed);
+}
+
 static void unauthenticated__hangs_up(void **state)
 {
     struct wire_link *link;
@@ -405,6 +421,7 @@ int main(void)
         WIRED_TEST(unauthenticated__goes_on_after_it_was_refused, .rails = 1),
         WIRED_TEST(unauthenticated__says_nothing, .rails = 1),
         WIRED_TEST(unauthenticated__while_we_are_starved, .rails = 1),
+        WIRED_TEST(unauthenticated__comes_while_nothing_is_due, .rails = 1),
         WIRED_TEST(unauthenticated__hangs_up, .rails = 1),
         cmocka_unit_test(unauthenticated__the_table_is_full),
         WIRED_TEST(peer__comes_twice, .rails = 1, .up = true),
