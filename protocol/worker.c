@@ -384,7 +384,8 @@ static void worker_timers(struct br_worker *w, bool drained)
     uint64_t missed = time_missed(w);
 
     w->last_timers = w->now;
-    w->promised = 0;
+    if (w->now >= w->promised || w->promised == UINT64_MAX)
+        w->promised = 0; /* else somebody may sleep until then, also if others look meanwhile */
     w->in_batch = true;
     br_connect_timers(w, missed);
     br_agree_timer(w);
@@ -552,7 +553,12 @@ uint64_t br_worker_next_timer(struct br_worker *w)
         if (at < next)
             next = at;
     }
+    if (w->config.sleep_max && next > w->now + w->config.sleep_max)
+        next = w->now + w->config.sleep_max;
     /* worker_timers() runs once a period at most */
-    w->promised = next < br_worker_no_timer_before(w) ? br_worker_no_timer_before(w) : next;
-    return w->promised;
+    if (next < br_worker_no_timer_before(w))
+        next = br_worker_no_timer_before(w);
+    if (!w->config.sleep_max || w->promised < next)
+        w->promised = next;
+    return next;
 }

@@ -48,7 +48,10 @@ struct br_worker_config {
     uint64_t starvation;      /* ns */
     uint64_t target_delay;    /* ns; see doc/design/rails.md, section 1; 0: 1 ms */
     uint64_t connect_timeout; /* ns for one attempt: connect and handshake */
-    uint32_t max_slots;       /* large receives that may be outstanding */
+    /* ns; several threads may sleep, none for longer, so br_worker_next_timer() says no later time;
+     * 0: one thread, that sleeps until the next timer */
+    uint64_t sleep_max;
+    uint32_t max_slots; /* large receives that may be outstanding */
     /* peers that get rails, at most; 0: all other ranks. Links are allocated for so many */
     int neighbours;
     /* of a mesh: links of devices that do not map are made when first needed (demand.c) */
@@ -184,8 +187,9 @@ struct br_worker {
     uint64_t shared_until;
     uint64_t now; /* ns, of this pass */
     uint64_t last_timers;
-    uint64_t promised; /* ns; the caller was told that it may sleep until then (next_timer) */
-    int failed;        /* 0, or the negative errno of what ended it */
+    /* ns; a thread may sleep until then, as it was told (next_timer); 0: none does */
+    uint64_t promised;
+    int failed; /* 0, or the negative errno of what ended it */
     char message[320];
     /* failed, but links are still open: peers are being told; nothing may end yet */
     bool fail_due;
@@ -308,8 +312,9 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
  * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
-/* When the next timer is due, ns; UINT64_MAX: never. For the simulator and for sleeping: a worker
- * that is not polled until then does not count as starved (doc/design/failures.md, section 4). */
+/* When the next timer is due, or config.sleep_max is over, ns; UINT64_MAX: never. For the simulator
+ * and for sleeping: a worker that is not polled until then does not count as starved
+ * (doc/design/failures.md, section 4). */
 uint64_t br_worker_next_timer(struct br_worker *worker);
 /* A time (ns) before which no timer is due, whatever happens meanwhile. Cheaper: it does not look
  * at the rails. */

@@ -180,6 +180,7 @@ static int init_worker(struct br_context *context)
         .peer_timeout = s->peer_timeout,
         .starvation = s->starvation,
         .connect_timeout = 5 * BR_SEC,
+        .sleep_max = BR_SLEEP_MAX,
         .cube = s->cube,
         .neighbours = (int)(s->cube.k * (s->cube.n - 1)), /* mesh: 0, which means all */
         /* Not where ranks of one host reach each other over its own addresses: such frames never

@@ -16,8 +16,7 @@
 #include "collectives/comm/context.h"
 #include "protocol/worker.h"
 
-#define SLEEP_MAX_NS  (250 * BR_MS) /* timers are looked at this often at least */
-#define TRYLOCK_TRIES 100           /* who wants the lock for a moment has left it by then */
+#define TRYLOCK_TRIES 100 /* who wants the lock for a moment has left it by then */
 /* between two looks at what has no descriptor: a shared segment, a device that must be polled */
 #define POLL_INTERVAL_NS (50 * BR_US)
 
@@ -56,7 +55,7 @@ void br_progress_disarm(struct br_context *context)
 
 static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t until)
 {
-    uint64_t next = now + SLEEP_MAX_NS;
+    uint64_t next = now + BR_SLEEP_MAX;
 
     br_list_for_each (node, &context->executors) {
         const struct br_executor *e = br_container_of(node, struct br_executor, node);

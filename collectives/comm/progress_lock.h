@@ -9,6 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
+#define BR_SLEEP_MAX (250 * BR_MS) /* ns; timers are looked at this often at least */
+
 struct br_context;
 
 /* Takes the lock for a moment: the thread that drives progress yields it. Disarms the devices. */

@@ -79,6 +79,22 @@ static void ping__not_while_we_are_starved(void **state)
     assert_says(x->w->message, "rank 1|silent");
 }
 
+/* One thread sleeps until the next timer, another one looks every 50 ms: we are not starved, and
+ * the silence of the peer is one. */
+static void ping__looks_while_another_sleeps(void **state)
+{
+    struct wired *x = *state;
+    uint64_t begin = x->now, until = 0;
+
+    while (!x->w->failed && x->now - begin < 1400 * BR_MS) {
+        if (x->now >= until)
+            until = br_worker_next_timer(x->w);
+        wired_turn(x, until - x->now < 50 * BR_MS ? until - x->now : 50 * BR_MS);
+    }
+    assert_true(x->w->failed < 0);
+    assert_says(x->w->message, "rank 1|silent");
+}
+
 /* Six slots a message; each slot once. */
 static void done__six_a_message(void **state)
 {
@@ -208,6 +224,7 @@ int main(void)
         WIRED_TEST(ping__answered_on_its_rail, .rails = 2, .up = true),
         WIRED_TEST(ping__in_silence, .rails = 1, .up = true),
         WIRED_TEST(ping__not_while_we_are_starved, .rails = 1, .up = true),
+        WIRED_TEST(ping__looks_while_another_sleeps, .rails = 1, .up = true),
         WIRED_TEST(ping__not_after_our_own_pause, .rails = 1, .up = true),
         WIRED_TEST(done__six_a_message, .rails = 2, .up = true),
         WIRED_TEST(done__on_the_rail_with_the_least_to_deliver, .rails = 2, .up = true),
