@@ -202,23 +202,24 @@ bool br_match_is_here(const struct br_worker *w, const struct br_transfer *t)
 
 /* ---- what has arrived and nobody has asked for ----------------------------------------------- */
 
-/* Messages of one peer that came over several rails: in the order in which they left it. */
+/* Messages of one peer that came over several rails: in the order in which they left it. What has
+ * been overtaken belongs near the end, however many wait in front. */
 static void match_arrived(struct br_worker *w, struct br_unexpected *u)
 {
     struct br_list *before = &w->arrivals;
+    bool overtaken = (int32_t)(u->message.sequence + 1 - w->peers[u->peer].streams[1].seen_top) < 0;
 
     u->number = w->next_arrival++;
-    if ((int32_t)(u->message.sequence + 1 - w->peers[u->peer].streams[1].seen_top) < 0)
-        br_list_for_each (node, &w->arrivals) {
-            const struct br_unexpected *other =
-                br_container_of(node, struct br_unexpected, arrival);
+    for (struct br_list *node = before->prev; overtaken && node != &w->arrivals;
+         node = node->prev) {
+        const struct br_unexpected *other = br_container_of(node, struct br_unexpected, arrival);
 
-            if (other->peer == u->peer &&
-                (int32_t)(other->message.sequence - u->message.sequence) > 0) {
-                before = node;
-                break;
-            }
-        }
+        if (other->peer != u->peer)
+            continue;
+        if ((int32_t)(other->message.sequence - u->message.sequence) < 0)
+            break;
+        before = node;
+    }
     br_list_insert_before(before, &u->arrival);
 }
 

@@ -400,6 +400,31 @@ static void arrivals__in_the_order_in_which_they_left(void **state)
     }
 }
 
+/* Any number may wait: a message that was overtaken finds its place from the end. To show which
+ * ones it is compared with, a later one stands in front. */
+static void arrivals__only_the_last_ones_are_compared(void **state)
+{
+    static const uint32_t sequences[] = {0, 3, 4, 1}, order[] = {3, 0, 1, 4};
+    const struct br_list *at = NULL;
+    struct br_arrival arrival;
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        eager(x, (int)i % 2, sequences[i], br_tag_p2p(0, sequences[i], 7), 8);
+        wired_turn(x, 0);
+        if (sequences[i] == 3) {
+            struct br_list *node = x->w->arrivals.prev;
+
+            br_list_remove(node);
+            br_list_push_front(&x->w->arrivals, node);
+        }
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(br_worker_next_arrival(x->w, &at, &arrival));
+        assert_int_equal(arrival.sequence, order[i]);
+    }
+}
+
 /* Nobody has asked for so long that the numbers are half of their range further. */
 static void arrived_before__after_many_messages(void **state)
 {
@@ -438,6 +463,7 @@ int main(void)
         WIRED_TEST(announce__after_its_receive, .rails = 1, .up = true),
         WIRED_TEST(announce__malformed, .rails = 2, .up = true),
         WIRED_TEST(set_aside__gives_credits_back, .rails = 1, .up = true),
+        WIRED_TEST(arrivals__only_the_last_ones_are_compared, .rails = 2, .up = true),
         WIRED_TEST(arrivals__in_the_order_in_which_they_left, .rails = 2, .up = true),
     };
 
