@@ -9,7 +9,9 @@
  *    receive that does not know its message (doc/design/receives.md, section 4). An unexpected
  *    READY or ANNOUNCE is small: it gives buffer and credit back at once, so that any number of
  *    receives may be posted ahead of their sends and none of them holds up a more urgent one
- *    (doc/design/rails.md, section 4). MANY bounds them; beyond that they keep their credits, too.
+ *    (doc/design/rails.md, section 4). A peer has at most as many READYs here as it has slots, and
+ *    beyond so many of its ANNOUNCEs they keep their credits, too. So do both beyond MANY of all
+ *    peers.
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
  * 4. A large receive, which sends READY and gets its bytes through its slot, is in `receives` too,
  *    for the EAGER of a sender that sends less, and for the ANNOUNCE of a sender that has not had
@@ -28,7 +30,8 @@
 
 #include "base/error.h"
 
-/* Times max_transfers: unexpected messages, up to which a READY or ANNOUNCE keeps no credit. */
+/* Times max_transfers: unexpected messages of all peers, up to which a READY or ANNOUNCE keeps no
+ * credit. */
 #define MANY (BR_WORKER_CHUNKS / 2)
 
 /* A credited message that came before its transfer was posted. */
@@ -78,8 +81,20 @@ static void match_release(struct br_worker *w, struct br_rail *rail, struct br_l
         br_peer_activate(w, rail->peer);
 }
 
+/* How many unexpected messages of this type the peer has here; NULL: its credits bound them. */
+static uint32_t *match_count(struct br_peer *peer, uint8_t type)
+{
+    if (type == BR_MESSAGE_READY)
+        return &peer->early_readys;
+    return type == BR_MESSAGE_ANNOUNCE ? &peer->early_announces : NULL;
+}
+
 static void match_forget(struct br_worker *w, struct br_unexpected *u)
 {
+    uint32_t *count = match_count(&w->peers[u->peer], u->message.type);
+
+    if (count)
+        --*count;
     br_list_remove(&u->arrival);
     if (u->rail) {
         br_list_remove(&u->node);
@@ -322,9 +337,14 @@ int br_worker_set_aside(struct br_worker *w, int rank)
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
                        const struct br_event *event, const struct br_message *m)
 {
-    uint32_t place;
-    struct br_unexpected *u = br_growing_pool_get(&w->unexpected, &place);
+    uint32_t *count = match_count(rail->peer, m->type), place;
+    struct br_unexpected *u;
 
+    if (m->type == BR_MESSAGE_READY && *count == BR_SLOTS_MAX) {
+        br_rail_lost(w, rail, EPROTO, "the peer has more large receives than it has slots");
+        return;
+    }
+    u = br_growing_pool_get(&w->unexpected, &place);
     if (!u || match_add(w, table, m->tag, rail->peer->rank, match_tagged(u))) {
         /* Within the credits this cannot happen: the peer breaks the protocol, or there is no
          * memory. */
@@ -348,7 +368,7 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
     br_list_init(&u->arrival);
     if (br_tag_class(m->tag) == BR_TAG_P2P && table == &w->receives)
         match_arrived(w, u);
-    if (m->type != BR_MESSAGE_EAGER && w->unexpected.n_used <= MANY * w->config.max_transfers)
+    if (count && ++*count <= BR_SLOTS_MAX && w->unexpected.n_used <= MANY * w->config.max_transfers)
         match_set_aside(w, u);
 }
 

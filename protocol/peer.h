@@ -250,7 +250,9 @@ struct br_peer {
     /* a WAITING with our arguments of a collective that is due; type 0: none is */
     struct br_message call;
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
-    uint32_t dones[BR_DONES];             /* slots to report, ring */
+    /* of its messages that came before their transfer was posted (match.c, note 2) */
+    uint32_t early_readys, early_announces;
+    uint32_t dones[BR_DONES]; /* slots to report, ring */
     uint32_t done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool renew_due;               /* some of `moving` have to ask (rkey.c) */

@@ -343,6 +343,32 @@ static void announce__after_its_receive(void **state)
     assert_int_equal(t.state, BR_TRANSFER_MATCHING);
 }
 
+/* A peer may have any number of large sends: of so many the announcements hold credits again, its
+ * own, and its READYs do not. */
+static void announce__too_many_hold_credits(void **state)
+{
+    static uint8_t to[LARGE];
+    struct br_transfer t = receive_of(br_tag_p2p(0, 1, 7), to, LARGE);
+    struct br_message m = {.type = BR_MESSAGE_READY,
+                           .sequence = 2,
+                           .tag = br_tag_p2p(0, 2, 7),
+                           .bytes = LARGE,
+                           .ready.slot = 0x10001};
+    struct wired *x = *state;
+
+    x->w->peers[1].early_announces = BR_SLOTS_MAX - 1;
+    announce(x, 0, br_tag_p2p(0, 0, 7), LARGE);
+    assert_int_equal(x->wires[0].buffers, 0);
+    announce(x, 1, t.tag, LARGE);
+    assert_int_equal(x->wires[0].buffers, 1);
+    wired_say(x, 0, &m);
+    assert_int_equal(x->wires[0].buffers, 1);
+    assert_int_equal(br_transfer_receive(x->w, &t), 0);
+    wired_turn(x, 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_int_equal(x->w->peers[1].early_announces, BR_SLOTS_MAX);
+}
+
 static void announce__malformed(void **state)
 {
     struct wired *x = *state;
@@ -461,6 +487,7 @@ int main(void)
         WIRED_TEST(forget_link__nobody_ever_receives, .rails = 2, .up = true),
         WIRED_TEST(announce__waits_for_its_receive, .rails = 1, .up = true),
         WIRED_TEST(announce__after_its_receive, .rails = 1, .up = true),
+        WIRED_TEST(announce__too_many_hold_credits, .rails = 1, .up = true),
         WIRED_TEST(announce__malformed, .rails = 2, .up = true),
         WIRED_TEST(set_aside__gives_credits_back, .rails = 1, .up = true),
         WIRED_TEST(arrivals__only_the_last_ones_are_compared, .rails = 2, .up = true),

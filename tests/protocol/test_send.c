@@ -256,6 +256,26 @@ static void ready__holds_no_credit(void **state)
     assert_int_equal(x->wires[0].buffers, 1);
 }
 
+/* No peer has as many large receives: it must not fill the memory that is for all. */
+static void ready__more_than_the_peer_has_slots(void **state)
+{
+    struct br_transfer t = send_of(br_tag_p2p(0, 0, 1), 2000);
+    struct wired *x = *state;
+    struct br_peer *peer = &x->w->peers[1];
+
+    ready(x, 0, t.tag, 2000, 0x10001);
+    assert_int_equal(peer->early_readys, 1);
+    peer->early_readys = BR_SLOTS_MAX;
+    assert_int_equal(br_transfer_send(x->w, &t), 0); /* has one of them */
+    ready(x, 1, br_tag_p2p(0, 1, 1), 2000, 0x10002);
+    assert_int_equal(peer->early_readys, BR_SLOTS_MAX);
+    assert_false(x->links[0]->closed);
+    ready(x, 2, br_tag_p2p(0, 2, 1), 2000, 0x10003);
+    assert_true(x->links[0]->closed);
+    assert_says(peer->rails[0].message, "slots");
+    assert_int_equal(x->w->unexpected.n_used, 1);
+}
+
 /* Between two frames the queue is asked anew: who is more urgent goes on where the other one
  * was. */
 static void frames__the_urgent_overtakes(void **state)
@@ -518,6 +538,7 @@ int main(void)
         WIRED_TEST(messages__wait_for_room, .rails = 1, .up = true),
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
+        WIRED_TEST(ready__more_than_the_peer_has_slots, .rails = 2, .up = true),
         WIRED_TEST(ready__holds_no_credit, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
         WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),

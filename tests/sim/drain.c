@@ -89,6 +89,9 @@ static void look_at_peer(struct storm *s, int rank, const struct br_peer *peer)
     for (int k = 0; k < BR_STREAMS; k++)
         if (!br_list_empty(&peer->streams[k].resend))
             storm_wrong(s, "rank %d: messages to rank %d wait to go again", rank, peer->rank);
+    if (peer->early_readys || peer->early_announces)
+        storm_wrong(s, "rank %d: %u READYs and %u announcements of rank %d are counted still", rank,
+                    peer->early_readys, peer->early_announces, peer->rank);
     if (!br_list_empty(&peer->moving))
         storm_wrong(s, "rank %d: transfers to rank %d are left", rank, peer->rank);
     if (br_peer_has_work(peer))
