@@ -197,7 +197,9 @@ void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br
 void br_receive_serve_slotless(struct br_worker *w);
 static inline void br_receive_slotless(struct br_worker *w)
 {
-    if (!br_list_empty(&w->slotless[0]) || !br_list_empty(&w->slotless[1]))
+    if (!br_list_empty(&w->slotless[BR_SLOTLESS_OTHERS]) ||
+        !br_list_empty(&w->slotless[BR_SLOTLESS_EXPECTED]) ||
+        !br_list_empty(&w->slotless[BR_SLOTLESS_P2P]))
         br_receive_serve_slotless(w);
 }
 /* A large receive that is posted is one for which the sender waits now. */

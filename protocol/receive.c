@@ -34,7 +34,9 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
 
     if (!may_have_slot(w, t)) {
         w->counters.slot_stalls++;
-        br_list_push_back(&w->slotless[br_stream_of(t->tag)], &t->node);
+        br_list_push_back(
+            &w->slotless[br_tag_class(t->tag) == BR_TAG_P2P ? BR_SLOTLESS_P2P : BR_SLOTLESS_OTHERS],
+            &t->node);
         return;
     }
     t->slot = br_slot_get(&w->slots, t->memory, t->length, w->config.slice_bytes);
@@ -47,16 +49,16 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
     br_send_message_due(w, peer, t);
 }
 
-/* Point to point, where any number may wait, those whose sender waits stand first: when the first
- * may not have a slot, no other may. */
+/* Of each kind of point-to-point receives, of which any number may wait, the first one may not have
+ * a slot only if no other may. */
 void br_receive_serve_slotless(struct br_worker *w)
 {
-    for (int k = 0; k < BR_STREAMS; k++)
+    for (int k = 0; k < BR_SLOTLESS; k++)
         br_list_for_each_safe (node, &w->slotless[k]) {
             struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
             if (!may_have_slot(w, t)) {
-                if (k || !w->slots.n_free)
+                if (k != BR_SLOTLESS_OTHERS || !w->slots.n_free)
                     break;
                 continue;
             }
@@ -69,7 +71,7 @@ void br_receive_expected(struct br_worker *w, struct br_transfer *t)
 {
     if (!t->slot && !br_list_empty(&t->node)) {
         br_list_remove(&t->node);
-        br_list_push_front(&w->slotless[1], &t->node);
+        br_list_push_back(&w->slotless[BR_SLOTLESS_EXPECTED], &t->node);
     }
     br_receive_slotless(w);
 }

@@ -74,7 +74,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
         return br_error(ENOMEM, "rank %d: no memory for a worker", config->rank);
     w->config = *config;
     br_list_init(&w->done);
-    for (int k = 0; k < BR_STREAMS; k++)
+    for (int k = 0; k < BR_SLOTLESS; k++)
         br_list_init(&w->slotless[k]);
     br_list_init(&w->arrivals);
     w->oldest.order = UINT64_MAX;

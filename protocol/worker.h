@@ -130,6 +130,14 @@ struct br_arrival {
 
 #define BR_AGREED 256u /* operations; the credits keep ranks closer together than that */
 
+/* Lists of receives that wait for a slot, in the order in which they get one. */
+enum br_slotless {
+    BR_SLOTLESS_OTHERS,   /* of collectives and one-sided accesses */
+    BR_SLOTLESS_EXPECTED, /* point to point: the sender says that it waits (waiting.c) */
+    BR_SLOTLESS_P2P,      /* the other point-to-point ones */
+    BR_SLOTLESS,
+};
+
 /* ns that the peers of a worker that fails have to hear why, on a busy machine too (shutdown.c) */
 #define BR_ABORT_LINGER BR_SEC
 
@@ -163,7 +171,7 @@ struct br_worker {
     uint64_t dispute_until;
     char disputed[320];
     struct br_list done;                        /* ended transfers, for the engine */
-    struct br_list slotless[BR_STREAMS];        /* large receives that wait for a free slot */
+    struct br_list slotless[BR_SLOTLESS];       /* large receives that wait for a free slot */
     struct br_list active;                      /* peers with something to send */
     struct br_unauthenticated *unauthenticated; /* [BR_MAX_UNAUTHENTICATED] */
     struct br_log_limit refusals;               /* log lines about them */

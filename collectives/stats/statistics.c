@@ -65,7 +65,7 @@ static void add_worker(const struct br_worker *w, struct braid_stats *s)
     s->relay_stalls = w->counters.relay_stalls;
     s->unreachable = w->counters.unreachable;
     s->slot_stalls = w->counters.slot_stalls;
-    for (int k = 0; k < BR_STREAMS; k++)
+    for (int k = 0; k < BR_SLOTLESS; k++)
         br_list_for_each (node, &w->slotless[k])
             s->slots_waiting++;
     s->failed_handshakes += w->counters.failed_handshakes;

@@ -290,6 +290,33 @@ static void slotless__expected_ones_first(void **state)
     assert_null(t[17].slot);
 }
 
+/* Those whose senders wait are served in the order in which that was heard, or one could wait as
+ * long as others come. */
+static void slotless__expected_ones_in_turn(void **state)
+{
+    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000};
+    struct br_transfer t[20];
+    struct wired *x = *state;
+
+    for (uint32_t i = 0; i < 20; i++) { /* 14 get a slot */
+        t[i] = receive_of(br_tag_p2p(0, i, 1), 2000);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    for (uint32_t i = 16; i < 20; i++) { /* the first gets one of the kept slots */
+        waiting.tag = br_tag_p2p(0, i, 1);
+        wired_say(x, 0, &waiting);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_non_null(t[16 + i].slot);
+        assert_null(t[17 + i].slot);
+        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
+        wired_turn(x, 0);
+    }
+    assert_non_null(t[19].slot);
+    assert_null(t[14].slot);
+}
+
 static void withdraw__in_every_state(void **state)
 {
     struct br_transfer t[18], last = receive_of(18, 2000), eager = receive_of(19, 8);
@@ -551,6 +578,7 @@ int main(void)
         WIRED_TEST(data__beyond_the_end, .rails = 1, .up = true),
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
         WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
+        WIRED_TEST(slotless__expected_ones_in_turn, .rails = 1, .up = true),
         WIRED_TEST(slotless__expected_ones_first, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),
         WIRED_TEST(reduced__what_a_rail_has_written, .rails = 2, .up = true),

@@ -268,7 +268,7 @@ static void waits__not_a_large_receive(void **state)
     t[0].announces = true;
     assert_int_equal(br_transfer_send(x->w, &t[0]), 0);
     hear(x, 0, LARGE, true);
-    assert_true(br_list_empty(&x->w->slotless[1]));
+    assert_true(br_list_empty(&x->w->slotless[BR_SLOTLESS_EXPECTED]));
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
     assert_true(x->links[0]->closed);
     assert_says(x->w->peers[1].rails[0].message, "large receive");

@@ -103,8 +103,10 @@ static void look_at_rank(struct storm *s, int rank)
     const struct storm_rank *r = &s->ranks[rank];
     const struct br_worker *w = r->worker;
 
-    if (w->slots.n_free != w->slots.count || !br_list_empty(&w->slotless[0]) ||
-        !br_list_empty(&w->slotless[1]))
+    for (int k = 0; k < BR_SLOTLESS; k++)
+        if (!br_list_empty(&w->slotless[k]))
+            storm_wrong(s, "rank %d: receives wait for a slot", rank);
+    if (w->slots.n_free != w->slots.count)
         storm_wrong(s, "rank %d: %u slots are not given back", rank,
                     w->slots.count - w->slots.n_free);
     if (w->flights.n_free != w->flights.count || w->unexpected.n_used || w->services.n_used)

@@ -448,7 +448,8 @@ static void with_servers(const char *name, int servers)
                   servers, report.slices, report.served_slices, ms, link);
     assert_int_equal(report.slices, p3_slices(&model));
     for (int r = 0; r < ranks; r++)
-        assert_int_equal(br_list_empty(&training_job.ranks[r].worker->slotless[1]), 1);
+        assert_int_equal(br_list_empty(&training_job.ranks[r].worker->slotless[BR_SLOTLESS_P2P]),
+                         1);
     close_job();
 }
 
