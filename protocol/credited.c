@@ -82,11 +82,12 @@ static bool older_on_its_way(struct br_peer *peer, const struct br_rail *rail,
     return false;
 }
 
-/* May a message as old as that leave on the rail? age NULL: of any age. */
+/* May a message as old as that leave on the rail? age NULL: of any age. Not before the rail is UP
+ * at the other end, too: doc/design/links.md, section 2. */
 static bool may_leave(struct br_peer *peer, const struct br_rail *rail, enum br_credit credit,
                       const struct br_age *age)
 {
-    if (!br_rail_has_credit(rail, credit))
+    if (rail->unheard || !br_rail_has_credit(rail, credit))
         return false;
     return credit != BR_CREDIT_OLDEST || !age || br_rail_has_credit(rail, BR_CREDIT_ORDINARY) ||
            !older_on_its_way(peer, rail, age);

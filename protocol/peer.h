@@ -110,8 +110,8 @@ struct br_rail {
     uint64_t backoff;            /* ns */
     uint64_t patience;           /* ns of silence after which it counts as lost */
     bool was_up;                 /* at least once */
-    /* The link may not be UP at the other end yet, which would drop bytes that overtake WELCOME:
-     * no DATA leaves before something has come. On demand, at the accepting end. */
+    /* The link may not be UP at the other end yet: no DATA and no credited message leaves before
+     * something has come (doc/design/links.md, section 2). On demand, at the accepting end. */
     bool unheard;
     char message[120]; /* why it is not up */
 

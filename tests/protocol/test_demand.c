@@ -223,6 +223,35 @@ static void demand__fails_while_it_connects(void **state)
     cluster_destroy(&c);
 }
 
+/* Rank 6 connects to rank 3, for which the link is UP already. A message of rank 3 waits until it
+ * is so at both ends: who has ended his sends leaves, and that is heard over the tree at once. */
+static void demand__a_send_ends_when_both_are_up(void **state)
+{
+    struct br_transfer send = {.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"},
+                       back = {.tag = 2, .peer = 6, .length = 8, .memory = "8 bytes"}, receive[2];
+    struct br_rail *ours, *theirs;
+    uint64_t memory[2];
+    struct cluster c;
+
+    (void)state;
+    open_jobs(&c, 1, 3);
+    ours = &c.workers[6]->peers[3].rails[0];
+    theirs = &c.workers[3]->peers[6].rails[0];
+    assert_int_equal(br_transfer_send(c.workers[6], &send), 0);
+    while (theirs->state != BR_RAIL_UP)
+        assert_true(cluster_step(&c));
+    assert_int_equal(br_transfer_send(c.workers[3], &back), 0);
+    for (; ours->state != BR_RAIL_UP; assert_true(cluster_step(&c)))
+        assert_true(back.state != BR_TRANSFER_ENDED);
+    receive[0] = (struct br_transfer){.tag = 1, .peer = 6, .length = 8, .memory = &memory[0]};
+    receive[1] = (struct br_transfer){.tag = 2, .peer = 3, .length = 8, .memory = &memory[1]};
+    assert_int_equal(br_transfer_receive(c.workers[3], &receive[0]), 0);
+    assert_int_equal(br_transfer_receive(c.workers[6], &receive[1]), 0);
+    cluster_run(&c, 4, br_sim_now(c.sim) + 100 * BR_MS);
+    assert_int_equal(c.done, 4);
+    cluster_destroy(&c);
+}
+
 /* Rank 1 has left and is gone. What ranks 3 and 4 behind it do, the others still hear. */
 static void demand__a_gap_in_the_tree(void **state)
 {
@@ -273,6 +302,7 @@ int main(void)
         cmocka_unit_test(demand__left_without_a_link),
         cmocka_unit_test(demand__a_dead_rank),
         cmocka_unit_test(demand__fails_while_it_connects),
+        cmocka_unit_test(demand__a_send_ends_when_both_are_up),
         cmocka_unit_test(demand__a_gap_in_the_tree),
         cmocka_unit_test(demand__received_left),
     };
