@@ -396,10 +396,12 @@ static inline void br_priority_seen(struct br_worker *w, int32_t priority)
     w->priority_at = w->now;
 }
 
-/* Prepares a transfer for a queue: its order among those that have been submitted. */
+/* Prepares a transfer for a queue: its order among those that have been submitted. What serves a
+ * one-sided request of a peer has the priority 0, which no program has chosen. */
 static inline void br_transfer_queued(struct br_worker *w, struct br_transfer *t)
 {
-    br_priority_seen(w, t->priority);
+    if (t->owner != &w->services)
+        br_priority_seen(w, t->priority);
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     if (t->order > w->newest)
         w->newest = t->order;

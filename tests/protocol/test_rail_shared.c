@@ -224,6 +224,23 @@ static void priorities__of_one_kind_share_nothing(void **state)
     assert_int_equal(w.shared_until, w.now + BR_SHARED_PERIOD);
 }
 
+/* A job that uses one priority, and is asked for gets by its peers. */
+static void priorities__of_services_do_not_count(void **state)
+{
+    static struct br_worker w;
+    struct br_transfer own = {.priority = 7}, service = {.owner = &w.services};
+
+    (void)state;
+    w.now = BR_SEC;
+    br_transfer_queued(&w, &own);
+    br_transfer_queued(&w, &service);
+    br_transfer_queued(&w, &own);
+    assert_int_equal(w.shared_until, 0);
+    service.owner = NULL;
+    br_transfer_queued(&w, &service);
+    assert_int_equal(w.shared_until, w.now + BR_SHARED_PERIOD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test(shared__late_answers),
         cmocka_unit_test(shared__nothing_to_send_is_no_sign),
         cmocka_unit_test(priorities__of_one_kind_share_nothing),
+        cmocka_unit_test(priorities__of_services_do_not_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
