@@ -34,7 +34,8 @@ int br_rail_compare(const struct br_rail *a, const struct br_rail *b);
 /* May the rail take the next frame, of `length` bytes, of a transfer, when `left` bytes of it and
  * of what goes before it have not left? barred: rails that take no frames of the transfer, a bit
  * each. */
-bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred);
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred,
+                      uint64_t now);
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 /* Should a frame of this length ask for an ACK? */
 bool br_rail_asks(const struct br_rail *rail, uint32_t length);

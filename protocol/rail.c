@@ -21,6 +21,7 @@
 #define RATE_MOST     (100 * BR_MS) /* and as long at most */
 #define RATE_AGE      BR_SEC        /* so long unconfirmed, the rate of a slow rail is forgotten */
 #define RATE_ASIDE    (400 * BR_MS) /* the same, in flight without ever being full */
+#define RATE_STILL    (100 * BR_MS) /* so long without an awaited ACK: nothing is left to the rail */
 #define WINDOW_DELAYS 4
 #define RTT_PERIOD    (10 * BR_SEC) /* after this the least round trip is measured anew */
 
@@ -170,12 +171,19 @@ static double rail_finish(const struct br_rail *rail, uint64_t bytes)
     return (double)(br_rail_in_flight(rail) + bytes) / (double)rail->rate;
 }
 
+/* Does it await an ACK for so long that it may be lost? Nothing is left to it then. */
+static bool stands_still(const struct br_rail *rail, uint64_t now)
+{
+    return awaits_ack(rail) && now > rail->acked_at + RATE_STILL;
+}
+
 /*
  * Near the end of a transfer the last frame on a slow rail would decide when the transfer ends. So
  * a rail takes a frame only if it delivers it before the peer's other rails together could deliver
  * all that is left, or if none of them would deliver it sooner (hence always one takes it).
  */
-bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred)
+bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length, uint32_t barred,
+                      uint64_t now)
 {
     const struct br_peer *peer = rail->peer;
     double mine, others_bytes = (double)left, others_rate = 0;
@@ -188,7 +196,7 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
         const struct br_rail *other = &peer->rails[i];
 
         if (other == rail || other->state != BR_RAIL_UP || other->alternate != rail->alternate ||
-            (barred >> i & 1))
+            (barred >> i & 1) || stands_still(other, now))
             continue;
         if (!other->rate)
             return true; /* nothing to compare with yet */

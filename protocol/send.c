@@ -231,7 +231,7 @@ static bool is_freer(const struct br_rail *a, const struct br_rail *b)
 /* The freest rail that takes a frame of t, when `before` bytes of other transfers go first. `room`
  * is set if a rail has window, whether it takes the frame or not. */
 static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const struct br_transfer *t,
-                                 uint64_t before, bool *room)
+                                 uint64_t before, uint64_t now, bool *room)
 {
     struct br_rail *best = NULL;
     uint64_t left = br_transfer_left(t);
@@ -245,7 +245,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
             !br_rail_has_window(rail, frame))
             continue;
         *room = true;
-        if (br_rail_may_take(rail, before + left, frame, t->barred) &&
+        if (br_rail_may_take(rail, before + left, frame, t->barred, now) &&
             (!best || is_freer(rail, best)))
             best = rail;
     }
@@ -254,7 +254,8 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
 
 /* A rail that is too slow for what is left of the first transfers may take a frame of a later one:
  * doc/design/rails.md, section 3. Sets *t to that transfer. */
-static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, struct br_transfer **t)
+static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, uint64_t now,
+                                       struct br_transfer **t)
 {
     const struct br_queue *queue = (*t)->queued.queue;
     const struct br_list *node = &(*t)->queued.node;
@@ -263,7 +264,7 @@ static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, stru
 
     for (int k = 0; k < LOOK_AHEAD && room && node != &queue->entries; k++, node = node->next) {
         struct br_transfer *later = br_container_of(node, struct br_transfer, queued.node);
-        struct br_rail *rail = data_rail(peer, full, later, before, &room);
+        struct br_rail *rail = data_rail(peer, full, later, before, now, &room);
 
         if (rail) {
             *t = later;
@@ -278,7 +279,7 @@ static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, stru
 static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                       struct br_pump *pump)
 {
-    struct br_rail *rail = data_rail_ahead(peer, pump->full, &t);
+    struct br_rail *rail = data_rail_ahead(peer, pump->full, w->now, &t);
     uint32_t offset, length;
 
     if (!rail) {

@@ -30,7 +30,7 @@ static void rate__does_not_believe_in_a_bucket(void **state)
     assert_in_range(b.rails[0].rate, 12500000, 17000000);
     bench_drive(&b.rails[1], 12500000, 20 * BR_US, &now, now + 50 * BR_MS);
     assert_in_range(b.rails[1].rate, 12000000, 12500000);
-    assert_true(br_rail_may_take(&b.rails[1], 32 << 10, 16 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[1], 32 << 10, 16 << 10, 0, 0));
 }
 
 /* A frame at a time is a latency, and says nothing about what the rail can carry. */
@@ -186,7 +186,7 @@ static void rate__of_the_fastest_rail_stays(void **state)
     hardly_used(fast, &now, 900 * BR_MS);
     br_rail_forget_rate(fast, now + 60 * BR_SEC);
     assert_in_range(fast->rate, 1100000000, 1400000000);
-    assert_false(br_rail_may_take(slow, 1 << 20, 16 << 10, 0));
+    assert_false(br_rail_may_take(slow, 1 << 20, 16 << 10, 0, 0));
     fast->state = BR_RAIL_FENCING; /* now nothing shows that the other one is slow */
     br_rail_forget_rate(slow, now + 60 * BR_SEC);
     assert_in_range(slow->rate, 12000000, 13000000);
@@ -238,7 +238,7 @@ static void may_take__a_single_rail_always(void **state)
     (void)state;
     bench_set_up(&b, 1);
     carries(&b.rails[0], 1);
-    assert_true(br_rail_may_take(&b.rails[0], 1, 1, 0));
+    assert_true(br_rail_may_take(&b.rails[0], 1, 1, 0, 0));
 }
 
 /* 10 to 1: the slow rail works in the middle of a transfer, and leaves its end to the fast one. */
@@ -250,9 +250,9 @@ static void may_take__a_slow_rail_leaves_the_end(void **state)
     bench_set_up(&b, 2);
     carries(&b.rails[0], 1000000000);
     carries(&b.rails[1], 100000000);
-    assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10, 0));
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
-    assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[1], 16 << 20, 64 << 10, 0, 0));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
+    assert_true(br_rail_may_take(&b.rails[0], 128 << 10, 64 << 10, 0, 0));
 }
 
 /* A rail that is down, or of which nothing is known, holds nobody back. */
@@ -264,11 +264,11 @@ static void may_take__compares_only_with_what_is_known(void **state)
     bench_set_up(&b, 2);
     carries(&b.rails[1], 100000000);
     /* the other one was never measured */
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
     carries(&b.rails[0], 1000000000);
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
     b.rails[0].state = BR_RAIL_FENCING;
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
 }
 
 /* One frame after a long time alone took 5 ms on a busy host: that is a latency, no rate, and no
@@ -284,11 +284,34 @@ static void may_take__a_rail_that_was_never_full_is_not_slow(void **state)
     br_rail_reset(&b.rails[1], now);
     br_rail_posted(&b.rails[1], 16 << 10, true, now);
     br_rail_acknowledged(&b.rails[1], 16 << 10, now + 5 * BR_MS);
-    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
     now += 5 * BR_MS;
     bench_drive(&b.rails[1], 12500000, 20 * BR_US, &now,
                 now + 50 * BR_MS); /* now it shows that it is */
-    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0));
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, 0));
+}
+
+/* A NIC of a switch that hangs: the other rail carries the end of the transfer, and does not wait
+ * until the first one is known to be lost. A last frame that did not ask is no sign. */
+static void may_take__nothing_is_left_to_a_rail_that_stands_still(void **state)
+{
+    struct bench b;
+    uint64_t now = BR_SEC;
+
+    (void)state;
+    bench_set_up(&b, 2);
+    b.rails[0].rate = 1000000000;
+    b.rails[1].rate = 100000000;
+    br_rail_posted(&b.rails[0], 10000, false, now);
+    now += BR_SEC;
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, now));
+    br_rail_posted(&b.rails[0], 16 << 10, true, now);
+    now += 50 * BR_MS;
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, now));
+    now += 100 * BR_MS;
+    assert_true(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, now));
+    br_rail_acknowledged(&b.rails[0], b.rails[0].tx_bytes, now);
+    assert_false(br_rail_may_take(&b.rails[1], 128 << 10, 64 << 10, 0, now));
 }
 
 /* Whatever the rates and the bytes in flight are: one rail takes the frame, else the transfer would
@@ -312,7 +335,7 @@ static void may_take__never_all_refuse(void **state)
         }
         for (int i = 0; i < n; i++)
             takers += br_rail_may_take(&b.rails[i], length + br_random_next(&random) % (16 << 20),
-                                       length, 0);
+                                       length, 0, 0);
         assert_true(takers > 0);
     }
 }
@@ -335,6 +358,7 @@ int main(void)
         cmocka_unit_test(may_take__a_slow_rail_leaves_the_end),
         cmocka_unit_test(may_take__compares_only_with_what_is_known),
         cmocka_unit_test(may_take__a_rail_that_was_never_full_is_not_slow),
+        cmocka_unit_test(may_take__nothing_is_left_to_a_rail_that_stands_still),
         cmocka_unit_test(may_take__never_all_refuse),
     };
 
