@@ -12,7 +12,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define REFUSALS 3 /* in a row: the process of the peer has ended */
+/* So many refusals in a row, over so long a time: the process of the peer has ended. One that lives
+ * may refuse as well, in a rush of connections. */
+#define REFUSALS      3
+#define REFUSALS_TIME (1 * BR_SEC)
 /* LEFT: ranks of one message, each plus one */
 #define LEFT_RANKS (sizeof(struct br_body_left) / sizeof(uint32_t))
 
@@ -53,13 +56,15 @@ void br_peer_want(struct br_worker *w, struct br_peer *peer)
 void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error)
 {
     struct br_peer *peer = rail->peer;
+    uint64_t tried;
     char text[200];
 
     if (!peer->wanted || error == -ECANCELED || w->failed || !br_peer_is_unlinked(peer))
         return;
     peer->refusals = error == -ECONNREFUSED ? peer->refusals + 1 : 0;
-    if (peer->refusals < REFUSALS * peer->n_rails &&
-        w->now - peer->wanted_since < 2 * w->config.peer_timeout)
+    tried = w->now - peer->wanted_since;
+    if ((peer->refusals < REFUSALS * peer->n_rails || tried < REFUSALS_TIME) &&
+        tried < 2 * w->config.peer_timeout)
         return;
     snprintf(text, sizeof text, "no link to it can be made: %.120s", rail->message);
     peer->wanted = false;

@@ -252,6 +252,32 @@ static void demand__a_send_ends_when_both_are_up(void **state)
     cluster_destroy(&c);
 }
 
+/* A process that lives may refuse some attempts; one that refuses them for a second has ended. */
+static void demand__refused(void **state)
+{
+    struct br_peer *peer;
+    struct br_worker *w;
+    struct cluster c;
+
+    (void)state;
+    open_jobs(&c, 1, 3);
+    w = c.workers[0];
+    peer = &w->peers[5];
+    br_demand_use(w, peer);
+    br_peer_want(w, peer);
+    peer->wanted_since = w->now;
+    for (int i = 0; i < 10; i++) {
+        br_demand_failed(w, &peer->rails[0], -ECONNREFUSED);
+        assert_int_equal(w->failed, 0);
+        w->now += 5 * BR_MS;
+    }
+    w->now += BR_SEC;
+    br_demand_failed(w, &peer->rails[0], -ECONNREFUSED);
+    assert_int_equal(w->failed, -ECONNRESET);
+    assert_says(w->message, "rank 5|no link to it can be made");
+    cluster_destroy(&c);
+}
+
 /* Rank 1 has left and is gone. What ranks 3 and 4 behind it do, the others still hear. */
 static void demand__a_gap_in_the_tree(void **state)
 {
@@ -303,6 +329,7 @@ int main(void)
         cmocka_unit_test(demand__a_dead_rank),
         cmocka_unit_test(demand__fails_while_it_connects),
         cmocka_unit_test(demand__a_send_ends_when_both_are_up),
+        cmocka_unit_test(demand__refused),
         cmocka_unit_test(demand__a_gap_in_the_tree),
         cmocka_unit_test(demand__received_left),
     };
