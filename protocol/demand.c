@@ -71,7 +71,7 @@ void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error)
     br_peer_lost(w, rail, ECONNRESET, text);
 }
 
-bool br_demand_unheard(struct br_peer *peer)
+bool br_demand_unheard(struct br_worker *w, struct br_peer *peer)
 {
     if (!peer->on_demand || peer->heard || br_peer_is_up(peer))
         return false;
@@ -86,6 +86,11 @@ bool br_demand_unheard(struct br_peer *peer)
     peer->bye_sent = peer->wanted = false; /* until the next pump, if there is something to say */
     peer->wanted_since = 0;
     peer->refusals = 0;
+    if (peer->left_noted || peer->state == BR_PEER_LEFT) {
+        peer->bye_sent = true; /* it is gone, and there is nobody to say it to */
+        if (peer->state != BR_PEER_LEFT)
+            br_peer_has_left(w, peer);
+    }
     return true;
 }
 

@@ -162,7 +162,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     rail->link = NULL;
     if (w->failed)
         return;
-    if (br_demand_unheard(peer)) {
+    if (br_demand_unheard(w, peer)) {
         br_peer_activate(w, peer);
         return;
     }

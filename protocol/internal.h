@@ -230,8 +230,9 @@ void br_peer_want(struct br_worker *w, struct br_peer *peer);
 void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error);
 /* A rail of the peer is lost. true: it was the last one, all were accepted here, and nothing has
  * ever come on them. For the other end they may have been attempts, which it gave up when it
- * failed; that does not mean that it is dead, and the peer is without a link as before. */
-bool br_demand_unheard(struct br_peer *peer);
+ * failed; that does not mean that it is dead, and the peer is without a link as before. If the tree
+ * has said meanwhile that it has left, that is all that will be heard of it. */
+bool br_demand_unheard(struct br_worker *w, struct br_peer *peer);
 /* The rank, perhaps our own, has left: those who have no link to it will hear of it. */
 void br_demand_left(struct br_worker *w, int rank);
 /* A neighbour in the tree has left and is gone: what those beyond it say does not come here any

@@ -252,6 +252,30 @@ static void demand__a_send_ends_when_both_are_up(void **state)
     cluster_destroy(&c);
 }
 
+/* Rank 6 connects to rank 3, for which the link is UP already, and goes: rank 3 hears that by the
+ * tree while the link is there, and waits for no BYE when the link is lost. */
+static void demand__left_while_it_connects(void **state)
+{
+    const struct br_message m = {.type = BR_MESSAGE_LEFT, .left.ranks = {6 + 1}};
+    struct br_transfer send = {.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"};
+    struct br_peer *peer;
+    struct cluster c;
+
+    (void)state;
+    open_jobs(&c, 1, 3);
+    peer = &c.workers[3]->peers[6];
+    assert_int_equal(br_transfer_send(c.workers[6], &send), 0);
+    while (peer->rails[0].state != BR_RAIL_UP)
+        assert_true(cluster_step(&c));
+    assert_true(peer->rails[0].unheard);
+    br_demand_received_left(c.workers[3], &m);
+    assert_int_equal(peer->state, BR_PEER_UP);
+    br_rail_lost(c.workers[3], &peer->rails[0], ECONNRESET, "closed");
+    assert_int_equal(peer->state, BR_PEER_LEFT);
+    assert_true(peer->bye_sent);
+    cluster_destroy(&c);
+}
+
 /* A process that lives may refuse some attempts; one that refuses them for a second has ended. */
 static void demand__refused(void **state)
 {
@@ -329,6 +353,7 @@ int main(void)
         cmocka_unit_test(demand__a_dead_rank),
         cmocka_unit_test(demand__fails_while_it_connects),
         cmocka_unit_test(demand__a_send_ends_when_both_are_up),
+        cmocka_unit_test(demand__left_while_it_connects),
         cmocka_unit_test(demand__refused),
         cmocka_unit_test(demand__a_gap_in_the_tree),
         cmocka_unit_test(demand__received_left),
