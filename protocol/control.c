@@ -52,7 +52,7 @@ static bool post_dones(struct br_peer *peer, struct br_rail *rail)
         uint32_t n = 0;
 
         while (n < 6 && peer->done_tail + n != peer->done_head) {
-            message.done.slots[n] = peer->dones[(peer->done_tail + n) % BR_DONES];
+            message.done.slots[n] = peer->dones[(peer->done_tail + n) % peer->n_dones];
             n++;
         }
         if (br_control_post(rail, &message, NULL, 0) != 1)

@@ -219,7 +219,10 @@ struct br_stream {
 };
 #define BR_STREAMS 2
 
-#define BR_DONES 256u
+/* DONEs that may be due at a time: so many without an allocation, and at most. No more transfers
+ * than slots become complete while none can leave; the rest is for what a peer sends again. */
+#define BR_DONES     256u
+#define BR_DONES_MAX (4 * BR_SLOTS_MAX)
 
 /* All zeroes until it gets rails (br_worker_set_peer). */
 struct br_peer {
@@ -252,8 +255,8 @@ struct br_peer {
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     /* of its messages that came before their transfer was posted (match.c, note 2) */
     uint32_t early_readys, early_announces;
-    uint32_t dones[BR_DONES]; /* slots to report, ring */
-    uint32_t done_head, done_tail;
+    uint32_t *dones; /* [n_dones], owned: slots to report, ring */
+    uint32_t n_dones, done_head, done_tail;
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool renew_due;               /* some of `moving` have to ask (rkey.c) */
     bool bye_due, bye_sent, bye_received;

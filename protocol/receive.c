@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -178,13 +179,31 @@ void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)
     t->state = BR_TRANSFER_IDLE;
 }
 
+/* false: the worker has failed, or the peer sends the same again and again. */
+static bool receive_grow_dones(struct br_worker *w, struct br_peer *peer)
+{
+    uint32_t n = 2 * peer->n_dones, *dones;
+
+    if (n > BR_DONES_MAX)
+        return false;
+    dones = malloc(n * sizeof *dones);
+    if (!dones) {
+        br_worker_fail(w, ENOMEM, "no memory to confirm what has arrived");
+        return false;
+    }
+    for (uint32_t k = peer->done_tail; k != peer->done_head; k++)
+        dones[k % n] = peer->dones[k % peer->n_dones];
+    free(peer->dones);
+    peer->dones = dones;
+    peer->n_dones = n;
+    return true;
+}
+
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot)
 {
-    if (peer->done_head - peer->done_tail == BR_DONES)
-        /* said again when the sender asks by sending the slice again, which it does only after a
-         * lost rail */
+    if (peer->done_head - peer->done_tail == peer->n_dones && !receive_grow_dones(w, peer))
         return;
-    peer->dones[peer->done_head++ % BR_DONES] = slot;
+    peer->dones[peer->done_head++ % peer->n_dones] = slot;
     br_peer_activate(w, peer);
 }
 
@@ -192,18 +211,19 @@ static void receive_complete(struct br_worker *w, struct br_rail *rail, struct b
                              bool wants_done)
 {
     struct br_transfer *t = slot->owner;
+    uint32_t number = br_slot_number(&w->slots, slot);
 
     /* a hostile peer that guesses the slot need not wait for its READY */
     br_queue_remove(&t->queued);
     if (!t->rendezvous)
         br_table_remove(&w->receives, t->tag, (uint32_t)t->peer);
-    if (wants_done)
-        br_receive_confirm(w, rail->peer, br_slot_number(&w->slots, slot));
     t->mapped = slot->mapped;
     t->reduced = slot->reducer && !slot->mapped;
     if (!t->mapped)
         put_slot(w, t);
     br_transfer_end(w, t, 0);
+    if (wants_done)
+        br_receive_confirm(w, rail->peer, number);
 }
 
 /* NULL, or what is wrong. Who reads a mapped transfer reads all of it from the start of its

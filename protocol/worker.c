@@ -115,6 +115,7 @@ void br_worker_destroy(struct br_worker *w)
                 free(peer->rails[i].relay);
             }
             free(peer->rails);
+            free(peer->dones);
         }
     free(w->peers);
     free(w->left);
@@ -236,11 +237,16 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
         return br_error(EINVAL, "rank %d: %d rails to rank %d, 1 to %u are possible",
                         w->config.rank, n, rank, BR_MAX_RAILS);
     peer->rails = calloc((size_t)n, sizeof *peer->rails);
-    if (!peer->rails)
+    peer->dones = malloc(BR_DONES * sizeof *peer->dones);
+    if (!peer->rails || !peer->dones) {
+        free(peer->rails);
+        free(peer->dones);
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rank);
+    }
     init_peer(w, peer, rank);
     peer->n_rails = n;
+    peer->n_dones = BR_DONES;
     peer->n_alternates = n_alternates;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;

@@ -134,6 +134,35 @@ static void data__into_a_transfer_of_another_rank(void **state)
     assert_memory_equal(to, from, 2 * SLICE);
 }
 
+/* While the links are full. A sender whose DONE is lost would wait for ever. */
+static void data__any_number_of_dones(void **state)
+{
+    const uint32_t many = 300;
+    struct wire_frame *frame;
+    struct wired *x = *state;
+    uint32_t slots[300], n = 0;
+
+    x->wires[0].room = x->wires[1].room = 0;
+    for (uint32_t i = 0; i < many; i++) {
+        struct br_transfer t = receive_of(i, 2000);
+
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        slots[i] = br_slot_number(&x->w->slots, t.slot);
+        wire_placed(x->links[0], slots[i], 0, from, 2000, BR_DATA_DONE);
+        wired_turn(x, 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    }
+    x->wires[0].room = x->wires[1].room = -1;
+    wired_turn(x, 0);
+    for (int r = 0; r < 2; r++)
+        while ((frame = wire_take(x->links[r], BR_MESSAGE_DONE)))
+            for (int k = 0; k < 6 && frame->message.done.slots[k]; k++) {
+                assert_true(n < many);
+                assert_int_equal(frame->message.done.slots[k], slots[n++]);
+            }
+    assert_int_equal(n, many);
+}
+
 static void data__asks_for_done_and_ack(void **state)
 {
     struct br_transfer t = receive_of(1, SLICE);
@@ -572,6 +601,7 @@ int main(void)
         WIRED_TEST(data__twice_is_once, .rails = 2, .up = true),
         WIRED_TEST(data__after_the_end, .rails = 2, .up = true),
         WIRED_TEST(data__into_a_transfer_of_another_rank, .rails = 2, .up = true),
+        WIRED_TEST(data__any_number_of_dones, .rails = 2, .up = true),
         WIRED_TEST(data__asks_for_done_and_ack, .rails = 1, .up = true),
         WIRED_TEST(data__before_its_ready, .rails = 1, .up = true),
         WIRED_TEST(data__for_a_slot_to_come, .rails = 1, .up = true),
