@@ -128,7 +128,10 @@ struct br_arrival {
     uint64_t number;   /* of the arrival in this process, from br_worker.next_arrival */
 };
 
-#define BR_AGREED 256u /* operations; the credits keep ranks closer together than that */
+/* Operations; ranks are closer together than that. Credits bound how many of them early EAGERs are
+ * of, and the fragments that a rank has under way, 64 (collectives/engine/engine.h), early READYs.
+ */
+#define BR_AGREED 256u
 
 /* Lists of receives that wait for a slot, in the order in which they get one. */
 enum br_slotless {
