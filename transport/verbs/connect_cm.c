@@ -275,11 +275,13 @@ static int connect_cm_refused(const struct br_verbs_device *device, const struct
     /* -1: librdmacm's own, it says no more */
     int err = event->status < -1 ? -event->status : EHOSTUNREACH;
 
-    if (event->type == RDMA_CM_EVENT_REJECTED)
-        return br_error(ECONNREFUSED, "%s (reason %d)%s", what, event->status,
-                        event->status == NOT_LISTENED
-                            ? ": nobody listens there"
-                            : "; the peer's log (BRAID_LOG=info) says why");
+    /* iWARP has an errno in place of a reason */
+    if (event->type == RDMA_CM_EVENT_REJECTED &&
+        (event->status == NOT_LISTENED || event->status == -ECONNREFUSED))
+        return br_error(ECONNREFUSED, "%s (reason %d): nobody listens there", what, event->status);
+    if (event->type == RDMA_CM_EVENT_REJECTED) /* by a process that lives */
+        return br_error(ECONNRESET, "%s (reason %d); the peer's log (BRAID_LOG=info) says why",
+                        what, event->status);
     return br_error(err, "%s: %s", what, strerror(err));
 }
 

@@ -144,6 +144,23 @@ static void connect__other_way_at_the_peer(void **state)
     }
 }
 
+/* Where nobody listens the process has ended; one that lives may refuse for other reasons. */
+static void events__rejected(void **state)
+{
+    static const int reasons[] = {8, -ECONNREFUSED, 28, 3};
+    struct rig *rig = *state;
+
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++) {
+        rig_begin(rig);
+        fake_cm_event(rig_link(&rig->a)->id, RDMA_CM_EVENT_REJECTED, reasons[i]);
+        for (int n = 0; n < 3 && !rig_count(&rig->a, BR_EVENT_CLOSED); n++)
+            rig_poll(rig, &rig->a);
+        assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error,
+                         i < 2 ? -ECONNREFUSED : -ECONNRESET);
+        close_both(rig);
+    }
+}
+
 static void events__that_end_the_exchange(void **state)
 {
     static const enum rdma_cm_event_type types[] = {
@@ -158,7 +175,9 @@ static void events__that_end_the_exchange(void **state)
         for (int n = 0; n < 3 && !rig_count(&rig->a, BR_EVENT_CLOSED); n++)
             rig_poll(rig, &rig->a);
         assert_int_equal(rig_take(&rig->a, BR_EVENT_CLOSED)->error,
-                         types[i] >= RDMA_CM_EVENT_REJECTED ? -ECONNREFUSED : -ETIMEDOUT);
+                         types[i] == RDMA_CM_EVENT_REJECTED       ? -ECONNRESET
+                         : types[i] == RDMA_CM_EVENT_DISCONNECTED ? -ECONNREFUSED
+                                                                  : -ETIMEDOUT);
         close_both(rig);
     }
 }
@@ -233,12 +252,13 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(listen__each_call_fails),       CASE(listen__no_librdmacm),
-        CASE(connect__each_call_fails),      CASE(connect__uses_what_rdma_cm_knows),
-        CASE(connect__nobody_listens),       CASE(connect__other_way_at_the_peer),
-        CASE(events__that_end_the_exchange), CASE(events__that_mean_nothing),
-        CASE(events__peer_closes),           CASE(events__we_fail),
-        CASE(events__device_is_removed),     CASE(events__cannot_be_read),
+        CASE(listen__each_call_fails),   CASE(listen__no_librdmacm),
+        CASE(connect__each_call_fails),  CASE(connect__uses_what_rdma_cm_knows),
+        CASE(connect__nobody_listens),   CASE(connect__other_way_at_the_peer),
+        CASE(events__rejected),          CASE(events__that_end_the_exchange),
+        CASE(events__that_mean_nothing), CASE(events__peer_closes),
+        CASE(events__we_fail),           CASE(events__device_is_removed),
+        CASE(events__cannot_be_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
