@@ -38,10 +38,12 @@ bool br_demand_in_tree(int a, int b)
 
 bool br_peer_is_unlinked(const struct br_peer *peer)
 {
-    for (int i = 0; i < peer->n_rails && peer->on_demand; i++)
+    if (!peer->on_demand)
+        return false;
+    for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].was_up)
             return false;
-    return peer->on_demand;
+    return true;
 }
 
 void br_peer_want(struct br_worker *w, struct br_peer *peer)
@@ -96,8 +98,7 @@ bool br_demand_unheard(struct br_worker *w, struct br_peer *peer)
 
 /* ---- who has left ---------------------------------------------------------------------------- */
 
-/* false: it was known. */
-static bool demand_note(struct br_worker *w, int rank)
+bool br_demand_left(struct br_worker *w, int rank)
 {
     if (!w->left || w->peers[rank].left_noted)
         return false;
@@ -112,11 +113,6 @@ static bool demand_note(struct br_worker *w, int rank)
         br_peer_activate(w, peer);
     }
     return true;
-}
-
-void br_demand_left(struct br_worker *w, int rank)
-{
-    demand_note(w, rank);
 }
 
 void br_demand_tree_broken(struct br_worker *w)
@@ -156,7 +152,8 @@ void br_demand_received_left(struct br_worker *w, const struct br_message *m)
         if (rank >= (uint32_t)w->config.size || rank == (uint32_t)w->config.rank)
             continue; /* unused, or nonsense */
         peer = &w->peers[rank];
-        if (!demand_note(w, (int)rank) || !br_peer_is_unlinked(peer) || peer->state == BR_PEER_LEFT)
+        if (!br_demand_left(w, (int)rank) || !br_peer_is_unlinked(peer) ||
+            peer->state == BR_PEER_LEFT)
             continue;          /* with a link its BYE says it, behind all that it has sent */
         peer->bye_sent = true; /* as far as it need hear it */
         br_peer_has_left(w, peer);

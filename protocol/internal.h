@@ -210,8 +210,7 @@ void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot
 /* The transfer has ended with this status: br_worker_done() returns it. */
 void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
 
-/* ---- demand.c: links on demand; without config.on_demand no peer is on demand ------------------
- */
+/* ---- demand.c: links on demand; none are without config.on_demand ---------------------------- */
 
 int br_demand_init(struct br_worker *w);
 /* Have these two ranks a link from the start? They are parent and child in a binary tree. */
@@ -233,8 +232,9 @@ void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error);
  * failed; that does not mean that it is dead, and the peer is without a link as before. If the tree
  * has said meanwhile that it has left, that is all that will be heard of it. */
 bool br_demand_unheard(struct br_worker *w, struct br_peer *peer);
-/* The rank, perhaps our own, has left: those who have no link to it will hear of it. */
-void br_demand_left(struct br_worker *w, int rank);
+/* The rank, perhaps our own, has left: those who have no link to it will hear of it. false: that
+ * was known. */
+bool br_demand_left(struct br_worker *w, int rank);
 /* A neighbour in the tree has left and is gone: what those beyond it say does not come here any
  * more, so this rank links itself with all who have not left. */
 void br_demand_tree_broken(struct br_worker *w);
