@@ -116,7 +116,8 @@ struct br_context {
     struct br_executor engine_executor; /* the last of every communicator's chain */
     struct braid_region **regions;      /* by address; room for max_regions */
     int n_regions, max_regions;
-    struct br_table regions_by_id; /* (br_region.id, 0) -> struct braid_region */
+    /* (br_region.id, 0), and of braid_register() (handle, 1) -> struct braid_region */
+    struct br_table regions_by_number;
     uint32_t next_region;
     /* for memory in none of these; NULL: no device needs one, or it could not be created */
     struct br_cache *cache;

@@ -30,6 +30,8 @@
 
 #define FIRST_REGIONS 64 /* room at first */
 
+enum { BY_ID, BY_HANDLE }; /* keys of regions_by_number */
+
 /* Index of the first region whose base is above address. */
 static int comm_memory_upper(const struct br_context *context, const void *address)
 {
@@ -64,9 +66,8 @@ int br_region_find(void *opaque, uint32_t id, uint64_t offset, uint64_t bytes, v
                    struct br_region **region)
 {
     struct br_context *context = opaque;
-
     struct braid_region *found =
-        context->n_regions ? br_table_find(&context->regions_by_id, id, 0) : NULL;
+        context->n_regions ? br_table_find(&context->regions_by_number, id, BY_ID) : NULL;
 
     if (!found || offset > found->region.bytes || bytes > found->region.bytes - offset)
         return -EACCES;
@@ -104,8 +105,8 @@ static int comm_memory_grow(struct br_context *context)
     grown = realloc(context->regions, (size_t)most * sizeof(struct braid_region *));
     if (grown) {
         context->regions = grown;
-        rc = context->max_regions ? br_table_grow(&context->regions_by_id)
-                                  : br_table_init(&context->regions_by_id, FIRST_REGIONS);
+        rc = context->max_regions ? br_table_grow(&context->regions_by_number)
+                                  : br_table_init(&context->regions_by_number, 2 * FIRST_REGIONS);
     }
     if (rc)
         return br_error(ENOMEM, "rank %d: no memory for more than %d registered regions",
@@ -133,7 +134,7 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
         return rc;
     do /* they begin anew after 2^32, and some live long */
         r->id = ++context->next_region;
-    while (!r->id || br_table_find(&context->regions_by_id, r->id, 0));
+    while (!r->id || br_table_find(&context->regions_by_number, r->id, BY_ID));
     rc = region->gpu ? 0
                      : br_region_register(context->worker->devices, context->worker->n_devices, r);
     if (rc)
@@ -144,7 +145,10 @@ static int comm_memory_insert(struct br_context *context, struct braid_region *r
             (size_t)(context->n_regions - at) * sizeof context->regions[0]);
     context->regions[at] = region;
     context->n_regions++;
-    (void)br_table_insert(&context->regions_by_id, r->id, 0, region); /* there is room */
+    /* there is room, and both numbers are new */
+    (void)br_table_insert(&context->regions_by_number, r->id, BY_ID, region);
+    if (region->handle)
+        (void)br_table_insert(&context->regions_by_number, region->handle, BY_HANDLE, region);
     return 0;
 }
 
@@ -155,7 +159,9 @@ static void take_out(struct braid_region *region)
     int at = comm_memory_upper(context, region->region.base) - 1;
 
     context->n_regions--;
-    br_table_remove(&context->regions_by_id, region->region.id, 0);
+    br_table_remove(&context->regions_by_number, region->region.id, BY_ID);
+    if (region->handle)
+        br_table_remove(&context->regions_by_number, region->handle, BY_HANDLE);
     memmove(&context->regions[at], &context->regions[at + 1],
             (size_t)(context->n_regions - at) * sizeof context->regions[0]);
     if (!region->gpu)
@@ -321,12 +327,11 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
 /* Returns the region of a handle; NULL: there is none any more. */
 static struct braid_region *find_handle(struct br_context *context, uint64_t handle)
 {
-    struct braid_region *region = NULL;
+    struct braid_region *region;
 
     br_progress_lock(context);
-    for (int i = 0; i < context->n_regions && !region; i++)
-        if (context->regions[i]->handle == handle)
-            region = context->regions[i];
+    region =
+        context->n_regions ? br_table_find(&context->regions_by_number, handle, BY_HANDLE) : NULL;
     br_progress_unlock(context);
     return region;
 }
@@ -390,7 +395,7 @@ void br_regions_free(struct br_context *context)
         take_out(region);
         free_region(region);
     }
-    br_table_destroy(&context->regions_by_id);
+    br_table_destroy(&context->regions_by_number);
     free(context->regions);
     context->regions = NULL;
     context->max_regions = 0;
