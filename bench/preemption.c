@@ -17,11 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <braid/braid.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "bench/pace.h"
 #include "tools/common/options.h"
 
 #define MOST_MESSAGES 500
@@ -52,21 +53,6 @@ struct bench {
 };
 
 static int rank;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-static void sleep_until(uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ull),
-                         .tv_nsec = (long)(ns % 1000000000ull)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        ;
-}
 
 static int tell(int rc, const char *what)
 {
@@ -100,11 +86,11 @@ static int send_round(struct bench *bench, int phase)
     if (phase != IDLE)
         rc = tell(braid_send(bench->comm, bench->bulk, s->bulk_bytes, 1, &bulk, &bulk_op),
                   "bulk send");
-    uint64_t start = now_ns() + 20000000; /* the bulk is at full speed by then */
+    uint64_t start = br_clock_now() + 20000000; /* the bulk is at full speed by then */
     for (int i = 0; i < s->messages && !rc; i++) {
         char *message = bench->urgent + (size_t)i * s->urgent_bytes;
-        sleep_until(start + (uint64_t)i * (uint64_t)s->interval_us * 1000);
-        uint64_t stamp = now_ns();
+        bench_sleep_until(start + (uint64_t)i * (uint64_t)s->interval_us * 1000);
+        uint64_t stamp = br_clock_now();
         memcpy(message, &stamp, sizeof stamp);
         rc = tell(braid_send(bench->comm, message, s->urgent_bytes, 1, &urgent, &bench->ops[i]),
                   "urgent send");
@@ -150,7 +136,7 @@ static int receive_round(struct bench *bench, int phase, struct braid_op *bulk_o
     for (int i = 0; i < s->messages && !rc; i++) {
         uint64_t stamp;
         rc = tell(braid_wait(bench->ops[i], -1), "urgent receive");
-        uint64_t arrived = now_ns();
+        uint64_t arrived = br_clock_now();
         memcpy(&stamp, bench->urgent + (size_t)i * s->urgent_bytes, sizeof stamp);
         us[i] = (double)(arrived - stamp) / 1e3;
         if (!rc)

@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <braid/braid.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "bench/pace.h"
 #include "tools/common/options.h"
 
 #define MOST_LARGE   16
@@ -35,23 +36,6 @@ struct bench {
     double us[PHASES][MOST_SAMPLES], ms[PHASES][MOST_SAMPLES];
     int n_us[PHASES], n_ms[PHASES];
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-static void sleep_until(uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000ull),
-                         .tv_nsec = (long)(ns % 1000000000ull)};
-
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-        ;
-}
 
 static int tell(int rc, const char *what)
 {
@@ -69,13 +53,13 @@ static int run_urgent(struct bench *b, int phase, uint64_t start)
     for (int64_t i = 0; i < b->n_small && !rc; i++) {
         uint64_t from;
 
-        sleep_until(start + (uint64_t)((i + 1) * b->pace_us) * 1000);
-        from = now_ns();
+        bench_sleep_until(start + (uint64_t)((i + 1) * b->pace_us) * 1000);
+        from = br_clock_now();
         rc = tell(braid_allreduce(b->comm, b->small, b->small, count, BRAID_FLOAT32, BRAID_MAX,
                                   &options, NULL),
                   "urgent all-reduce");
         if (b->n_us[phase] < MOST_SAMPLES)
-            b->us[phase][b->n_us[phase]++] = (double)(now_ns() - from) / 1e3;
+            b->us[phase][b->n_us[phase]++] = (double)(br_clock_now() - from) / 1e3;
     }
     return rc;
 }
@@ -88,7 +72,7 @@ static int run_phase(struct bench *b, int phase)
     uint64_t start;
     int rc = tell(braid_barrier(b->comm, NULL, NULL), "barrier");
 
-    start = now_ns();
+    start = br_clock_now();
     for (int i = 0; i < n_large && !rc; i++)
         rc = tell(braid_allreduce(b->comm, b->large + (size_t)i * count,
                                   b->large + (size_t)i * count, count, BRAID_FLOAT32, BRAID_MAX,
@@ -99,7 +83,7 @@ static int run_phase(struct bench *b, int phase)
     for (int i = 0; i < n_large && !rc; i++)
         rc = tell(braid_wait(ops[i], -1), "large all-reduce");
     if (n_large && b->n_ms[phase] < MOST_SAMPLES)
-        b->ms[phase][b->n_ms[phase]++] = (double)(now_ns() - start) / 1e6;
+        b->ms[phase][b->n_ms[phase]++] = (double)(br_clock_now() - start) / 1e6;
     return rc;
 }
 
