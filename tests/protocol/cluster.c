@@ -12,21 +12,21 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+const struct br_worker_config cluster_defaults = {
+    .eager_bytes = 4096,
+    .slice_bytes = 64 << 10,
+    .peer_timeout = BR_SEC,
+    .starvation = 100 * BR_MS,
+    .connect_timeout = BR_SEC,
+    .max_slots = 256,
+    .max_transfers = 4096,
+    .check = 77,
+};
+
 static void open_rank(struct cluster *c, int rank, const struct br_worker_config *given)
 {
-    struct br_worker_config config = {
-        .eager_bytes = 4096,
-        .slice_bytes = 64 << 10,
-        .peer_timeout = BR_SEC,
-        .starvation = 100 * BR_MS,
-        .connect_timeout = BR_SEC,
-        .max_slots = 256,
-        .max_transfers = 4096,
-        .check = 77,
-    };
+    struct br_worker_config config = given ? *given : cluster_defaults;
 
-    if (given)
-        config = *given;
     config.rank = rank;
     config.size = c->n;
     config.seed = 1;

@@ -7,6 +7,9 @@
 #include "protocol/worker.h"
 #include "transport/sim/sim.h"
 
+/* The workers' where a test gives none. */
+extern const struct br_worker_config cluster_defaults;
+
 struct cluster {
     struct br_sim *sim;
     struct br_worker **workers; /* [n] */

@@ -20,17 +20,10 @@
 
 static void open_jobs(struct cluster *c, int rails, uint64_t seed)
 {
-    const struct br_worker_config worker = {.eager_bytes = 4096,
-                                            .slice_bytes = 64 << 10,
-                                            .peer_timeout = BR_SEC,
-                                            .starvation = 100 * BR_MS,
-                                            .connect_timeout = BR_SEC,
-                                            .max_slots = 256,
-                                            .max_transfers = 4096,
-                                            .check = 77,
-                                            .on_demand = true};
+    struct br_worker_config worker = cluster_defaults;
     const struct br_sim_config network = {.seed = seed};
 
+    worker.on_demand = true;
     cluster_create(c, N, rails, &network, &worker);
 }
 
@@ -198,22 +191,26 @@ static void demand__a_dead_rank(void **state)
     }
 }
 
+/* Rank 6 sends to rank 3, and the link is UP for rank 3 alone. */
+static void open_half_up(struct cluster *c, struct br_transfer *send)
+{
+    *send = (struct br_transfer){.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"};
+    open_jobs(c, 1, 3);
+    assert_int_equal(br_transfer_send(c->workers[6], send), 0);
+    while (c->workers[3]->peers[6].rails[0].state != BR_RAIL_UP)
+        assert_true(cluster_step(c));
+    assert_int_equal(c->workers[6]->peers[3].rails[0].state, BR_RAIL_HANDSHAKE);
+}
+
 /* Rank 6 fails while it connects to rank 3, for which the link is UP already: rank 3 hears why, by
  * the tree, and does not take the end of the link for a death. */
 static void demand__fails_while_it_connects(void **state)
 {
-    struct br_transfer send = {.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"};
-    struct br_rail *ours, *theirs;
+    struct br_transfer send;
     struct cluster c;
 
     (void)state;
-    open_jobs(&c, 1, 3);
-    ours = &c.workers[6]->peers[3].rails[0];
-    theirs = &c.workers[3]->peers[6].rails[0];
-    assert_int_equal(br_transfer_send(c.workers[6], &send), 0);
-    while (theirs->state != BR_RAIL_UP)
-        assert_true(cluster_step(&c));
-    assert_int_equal(ours->state, BR_RAIL_HANDSHAKE);
+    open_half_up(&c, &send);
     br_worker_fail(c.workers[6], EPROTO, "a quarrel");
     wait_for(&c, 3 * BR_SEC);
     for (int i = 0; i < N - 1; i++) {
@@ -227,19 +224,15 @@ static void demand__fails_while_it_connects(void **state)
  * is so at both ends: who has ended his sends leaves, and that is heard over the tree at once. */
 static void demand__a_send_ends_when_both_are_up(void **state)
 {
-    struct br_transfer send = {.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"},
-                       back = {.tag = 2, .peer = 6, .length = 8, .memory = "8 bytes"}, receive[2];
-    struct br_rail *ours, *theirs;
+    struct br_transfer back = {.tag = 2, .peer = 6, .length = 8, .memory = "8 bytes"}, send,
+                       receive[2];
+    struct br_rail *ours;
     uint64_t memory[2];
     struct cluster c;
 
     (void)state;
-    open_jobs(&c, 1, 3);
+    open_half_up(&c, &send);
     ours = &c.workers[6]->peers[3].rails[0];
-    theirs = &c.workers[3]->peers[6].rails[0];
-    assert_int_equal(br_transfer_send(c.workers[6], &send), 0);
-    while (theirs->state != BR_RAIL_UP)
-        assert_true(cluster_step(&c));
     assert_int_equal(br_transfer_send(c.workers[3], &back), 0);
     for (; ours->state != BR_RAIL_UP; assert_true(cluster_step(&c)))
         assert_true(back.state != BR_TRANSFER_ENDED);
@@ -257,16 +250,13 @@ static void demand__a_send_ends_when_both_are_up(void **state)
 static void demand__left_while_it_connects(void **state)
 {
     const struct br_message m = {.type = BR_MESSAGE_LEFT, .left.ranks = {6 + 1}};
-    struct br_transfer send = {.tag = 1, .peer = 3, .length = 8, .memory = "8 bytes"};
+    struct br_transfer send;
     struct br_peer *peer;
     struct cluster c;
 
     (void)state;
-    open_jobs(&c, 1, 3);
+    open_half_up(&c, &send);
     peer = &c.workers[3]->peers[6];
-    assert_int_equal(br_transfer_send(c.workers[6], &send), 0);
-    while (peer->rails[0].state != BR_RAIL_UP)
-        assert_true(cluster_step(&c));
     assert_true(peer->rails[0].unheard);
     br_demand_received_left(c.workers[3], &m);
     assert_int_equal(peer->state, BR_PEER_UP);

@@ -287,34 +287,49 @@ static void slotless__two_slots_are_kept(void **state)
     assert_null(t[15].slot);
 }
 
-/* Those whose senders wait come first, and no search goes through all that wait. */
-static void slotless__expected_ones_first(void **state)
+/* Large point-to-point receives with the tags from 0 on. */
+static void post_p2p(struct wired *x, struct br_transfer *t, uint32_t n)
 {
-    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000};
-    struct br_transfer t[20];
-    struct wired *x = *state;
-
-    for (uint32_t i = 0; i < 20; i++) { /* 14 get a slot */
+    for (uint32_t i = 0; i < n; i++) {
         t[i] = receive_of(br_tag_p2p(0, i, 1), 2000);
         assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
     wired_turn(x, 0);
-    for (uint32_t i = 18; i < 20; i++) { /* one of the kept slots, then none */
-        waiting.tag = br_tag_p2p(0, i, 1);
-        wired_say(x, 0, &waiting);
-    }
+}
+
+/* The sender of number i waits for it. */
+static void say_waiting(struct wired *x, uint32_t i)
+{
+    struct br_message waiting = {
+        .type = BR_MESSAGE_WAITING, .tag = br_tag_p2p(0, i, 1), .bytes = 2000};
+
+    wired_say(x, 0, &waiting);
+}
+
+/* All bytes of a receive come. */
+static void place_all(struct wired *x, const struct br_transfer *t)
+{
+    wire_placed(x->links[0], br_slot_number(&x->w->slots, t->slot), 0, from, 2000, 0);
+    wired_turn(x, 0);
+}
+
+/* Those whose senders wait come first, and no search goes through all that wait. */
+static void slotless__expected_ones_first(void **state)
+{
+    struct br_transfer t[20];
+    struct wired *x = *state;
+
+    post_p2p(x, t, 20);                /* 14 get a slot */
+    for (uint32_t i = 18; i < 20; i++) /* one of the kept slots, then none */
+        say_waiting(x, i);
     assert_non_null(t[18].slot);
     assert_null(t[19].slot);
-    for (uint32_t i = 0; i < 2; i++) {
-        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
-        wired_turn(x, 0);
-    }
+    for (uint32_t i = 0; i < 2; i++)
+        place_all(x, &t[i]);
     assert_non_null(t[19].slot);
     assert_null(t[14].slot);
-    for (uint32_t i = 2; i < 4; i++) {
-        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
-        wired_turn(x, 0);
-    }
+    for (uint32_t i = 2; i < 4; i++)
+        place_all(x, &t[i]);
     assert_non_null(t[14].slot);
     assert_null(t[17].slot);
 }
@@ -323,24 +338,16 @@ static void slotless__expected_ones_first(void **state)
  * long as others come. */
 static void slotless__expected_ones_in_turn(void **state)
 {
-    struct br_message waiting = {.type = BR_MESSAGE_WAITING, .bytes = 2000};
     struct br_transfer t[20];
     struct wired *x = *state;
 
-    for (uint32_t i = 0; i < 20; i++) { /* 14 get a slot */
-        t[i] = receive_of(br_tag_p2p(0, i, 1), 2000);
-        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    for (uint32_t i = 16; i < 20; i++) { /* the first gets one of the kept slots */
-        waiting.tag = br_tag_p2p(0, i, 1);
-        wired_say(x, 0, &waiting);
-    }
+    post_p2p(x, t, 20);                /* 14 get a slot */
+    for (uint32_t i = 16; i < 20; i++) /* the first gets one of the kept slots */
+        say_waiting(x, i);
     for (uint32_t i = 0; i < 3; i++) {
         assert_non_null(t[16 + i].slot);
         assert_null(t[17 + i].slot);
-        wire_placed(x->links[0], br_slot_number(&x->w->slots, t[i].slot), 0, from, 2000, 0);
-        wired_turn(x, 0);
+        place_all(x, &t[i]);
     }
     assert_non_null(t[19].slot);
     assert_null(t[14].slot);

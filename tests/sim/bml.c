@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "bml.h"
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,23 +27,6 @@ struct world {
     uint64_t end;   /* virtual time of the last end */
 };
 
-static bool wrong(struct world *w, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    if (!w->result->wrong[0])
-        vsnprintf(w->result->wrong, sizeof w->result->wrong, format, args);
-    va_end(args);
-    return false;
-}
-
-/* Whole numbers, small enough that the sum of all ranks is exact. */
-static float number(uint32_t rank, uint32_t i)
-{
-    return (float)((rank * 7 + i) % 13);
-}
-
 /* ---- opening and closing --------------------------------------------------------------------- */
 
 static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
@@ -54,7 +36,7 @@ static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t n
     w->ended++;
     w->end = now > w->end ? now : w->end;
     if (op->status)
-        wrong(w, "rank %u: %s", rank, op->message);
+        exact_wrong(w->result->wrong, "rank %u: %s", rank, op->message);
 }
 
 static bool open_world(struct world *w)
@@ -71,17 +53,17 @@ static bool open_world(struct world *w)
     br_topology_bcube(&w->topology, &w->cube);
     br_cost_model_on(&config.model, &w->topology, BR_COST_NETWORK, 1);
     if (br_sim_job_open(&w->job, &config))
-        return wrong(w, "%s", br_error_message());
+        return exact_wrong(w->result->wrong, "%s", br_error_message());
     w->job.program = (struct br_sim_job_program){.with = w, .ended = ended};
     w->hosts = calloc(w->cube.hosts, sizeof *w->hosts);
     for (uint32_t r = 0; w->hosts && r < w->cube.hosts; r++) {
         w->hosts[r].numbers = malloc(w->count * sizeof *w->hosts[r].numbers);
         if (!w->hosts[r].numbers)
-            return wrong(w, "no memory for host %u", r);
+            return exact_wrong(w->result->wrong, "no memory for host %u", r);
         for (uint32_t i = 0; i < w->count; i++)
-            w->hosts[r].numbers[i] = number(r, i);
+            w->hosts[r].numbers[i] = exact_number(r, i);
     }
-    return w->hosts || wrong(w, "no memory for %u hosts", w->cube.hosts);
+    return w->hosts || exact_wrong(w->result->wrong, "no memory for %u hosts", w->cube.hosts);
 }
 
 static void close_world(struct world *w)
@@ -112,7 +94,7 @@ static bool submit_layer(struct world *w, uint32_t rank, uint32_t layer, float *
                                 .priority = (int32_t)(plan->n_layers - layer)};
     snprintf(op->algorithm, sizeof op->algorithm, "%s", plan->algorithm);
     return !br_sim_job_submit(&w->job, rank, op) ||
-           wrong(w, "rank %u: %s", rank, br_error_message());
+           exact_wrong(w->result->wrong, "rank %u: %s", rank, br_error_message());
 }
 
 static bool submit(struct world *w, uint32_t rank)
@@ -133,11 +115,11 @@ static void check(struct world *w)
         float sum = 0;
 
         for (uint32_t r = 0; r < w->cube.hosts; r++)
-            sum += number(r, i);
+            sum += exact_number(r, i);
         for (uint32_t r = 0; r < w->cube.hosts; r++)
             if (w->hosts[r].numbers[i] != sum) {
-                wrong(w, "rank %u: number %u is %g, not %g", r, i, (double)w->hosts[r].numbers[i],
-                      (double)sum);
+                exact_wrong(w->result->wrong, "rank %u: number %u is %g, not %g", r, i,
+                            (double)w->hosts[r].numbers[i], (double)sum);
                 return;
             }
     }
@@ -150,7 +132,7 @@ static void run(struct world *w)
     uint64_t start;
 
     if (br_sim_job_connect(&w->job)) {
-        wrong(w, "%s", br_error_message());
+        exact_wrong(w->result->wrong, "%s", br_error_message());
         return;
     }
     start = br_sim_now(w->job.sim);
@@ -159,7 +141,7 @@ static void run(struct world *w)
             return;
     while (w->ended < w->cube.hosts * w->plan->n_layers)
         if (br_sim_job_advance(&w->job) || w->result->wrong[0]) {
-            wrong(w, "%s", br_error_message());
+            exact_wrong(w->result->wrong, "%s", br_error_message());
             return;
         }
     result->seconds = (double)(w->end - start) / 1e9;
@@ -177,7 +159,7 @@ void bml_run(const struct bml_plan *plan, struct bml_result *result)
     for (uint32_t layer = 0; layer < plan->n_layers; layer++)
         w.count += plan->layers[layer];
     if (br_bcube_init(&w.cube, plan->n, plan->k))
-        wrong(&w, "%s", br_error_message());
+        exact_wrong(w.result->wrong, "%s", br_error_message());
     else if (open_world(&w))
         run(&w);
     close_world(&w);

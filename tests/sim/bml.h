@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "bcube/disjoint_trees.h"
+#include "exact.h"
 
 #define BML_LAYERS 32
 
@@ -27,7 +28,7 @@ struct bml_result {
     double one_link; /* T_F: to send all of a rank's numbers once over one link */
     double theory;   /* 2(N-1)/(kN) T_F */
     uint64_t frames, payload_bytes;
-    char wrong[300]; /* "": all results are right */
+    char wrong[EXACT_TEXT]; /* "": all results are right */
 };
 
 void bml_run(const struct bml_plan *plan, struct bml_result *result);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "urgent.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,23 +29,6 @@ struct world {
     uint32_t ended; /* operations, of all hosts */
 };
 
-static bool wrong(struct world *w, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    if (!w->result->wrong[0])
-        vsnprintf(w->result->wrong, sizeof w->result->wrong, format, args);
-    va_end(args);
-    return false;
-}
-
-/* Whole numbers, small enough that the sum of all ranks is exact. */
-static float number(uint32_t rank, uint32_t i)
-{
-    return (float)((rank * 7 + i) % 13);
-}
-
 static uint64_t small_at(const struct world *w, uint32_t i)
 {
     return w->start + START + i * w->plan->pace_ns;
@@ -69,7 +51,7 @@ static bool submit(struct world *w, uint32_t rank, struct br_operation *op, floa
                                 .priority = priority};
     snprintf(op->algorithm, sizeof op->algorithm, "%s", priority ? "" : w->plan->algorithm);
     return !br_sim_job_submit(&w->job, rank, op) ||
-           wrong(w, "rank %u: %s", rank, br_error_message());
+           exact_wrong(w->result->wrong, "rank %u: %s", rank, br_error_message());
 }
 
 static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t now)
@@ -79,7 +61,7 @@ static void ended(void *with, uint32_t rank, struct br_operation *op, uint64_t n
 
     w->ended++;
     if (op->status)
-        wrong(w, "rank %u: %s", rank, op->message);
+        exact_wrong(w->result->wrong, "rank %u: %s", rank, op->message);
     if (!op->priority)
         w->large_end = now;
     else if (now > w->small_end[op - host->small])
@@ -111,7 +93,7 @@ static float *numbers_of(uint32_t rank, size_t count)
     float *numbers = malloc((count + 1) * sizeof *numbers);
 
     for (size_t i = 0; numbers && i < count; i++)
-        numbers[i] = number(rank, (uint32_t)i);
+        numbers[i] = exact_number(rank, (uint32_t)i);
     return numbers;
 }
 
@@ -133,7 +115,7 @@ static bool open_world(struct world *w)
     config.model.levels[0] = (struct br_cost_level){.alpha = 2e-9 * (double)plan->latency_ns,
                                                     .beta = 8.0 / (double)plan->bits_per_second};
     if (br_sim_job_open(&w->job, &config))
-        return wrong(w, "%s", br_error_message());
+        return exact_wrong(w->result->wrong, "%s", br_error_message());
     w->job.program = (struct br_sim_job_program){.with = w, .ended = ended, .progress = progress};
     w->hosts = calloc(plan->n, sizeof *w->hosts);
     for (uint32_t r = 0; w->hosts && r < plan->n; r++) {
@@ -142,9 +124,9 @@ static bool open_world(struct world *w)
         host->small_numbers = numbers_of(r, (size_t)plan->n_small * plan->small / sizeof(float));
         host->large_numbers = numbers_of(r, (size_t)plan->n_large * plan->large / sizeof(float));
         if (!host->small_numbers || !host->large_numbers)
-            return wrong(w, "no memory for host %u", r);
+            return exact_wrong(w->result->wrong, "no memory for host %u", r);
     }
-    return w->hosts || wrong(w, "no memory for %u hosts", plan->n);
+    return w->hosts || exact_wrong(w->result->wrong, "no memory for %u hosts", plan->n);
 }
 
 static void close_world(struct world *w)
@@ -163,9 +145,10 @@ static void check(struct world *w, uint32_t rank, const float *numbers, size_t c
         float sum = 0;
 
         for (uint32_t r = 0; r < w->plan->n; r++)
-            sum += number(r, (uint32_t)i);
+            sum += exact_number(r, (uint32_t)i);
         if (numbers[i] != sum) {
-            wrong(w, "rank %u: number %zu is %g, not %g", rank, i, (double)numbers[i], (double)sum);
+            exact_wrong(w->result->wrong, "rank %u: number %zu is %g, not %g", rank, i,
+                        (double)numbers[i], (double)sum);
             return;
         }
     }
@@ -177,7 +160,7 @@ static void run(struct world *w)
     struct urgent_result *result = w->result;
 
     if (br_sim_job_connect(&w->job)) {
-        wrong(w, "%s", br_error_message());
+        exact_wrong(w->result->wrong, "%s", br_error_message());
         return;
     }
     w->start = br_sim_now(w->job.sim);
@@ -185,7 +168,7 @@ static void run(struct world *w)
         br_sim_job_wake(&w->job, r);
     while (w->ended < plan->n * (plan->n_small + plan->n_large))
         if (br_sim_job_advance(&w->job) || result->wrong[0]) {
-            wrong(w, "%s", br_error_message());
+            exact_wrong(w->result->wrong, "%s", br_error_message());
             return;
         }
     result->n_small = plan->n_small;

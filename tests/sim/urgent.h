@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "exact.h"
+
 #define URGENT_MOST 64
 
 struct urgent_plan {
@@ -23,7 +25,7 @@ struct urgent_result {
     uint32_t n_small;
     double small_us[URGENT_MOST]; /* in order: from the submission to the end of the last rank */
     double large_ms;              /* all of the large ones */
-    char wrong[300];              /* "": all results are right */
+    char wrong[EXACT_TEXT];       /* "": all results are right */
 };
 
 void urgent_run(const struct urgent_plan *plan, struct urgent_result *result);
