@@ -192,7 +192,6 @@ static int api_submit_and_wait(struct br_operation *op, struct braid_op **out)
 /* Submits; blocks if nobody else will hear of the end. */
 static int api_submit(struct br_operation *op, struct braid_op **out)
 {
-
     if (br_call_group_is_open())
         return br_call_group_add(op, out);
     if (!out && !op->done) {

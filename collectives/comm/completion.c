@@ -17,8 +17,8 @@
  * 5. What ends while a thread calls `done` is for the next pass of whoever drives: a chain of
  *    operations each of which submits the next one would keep a thread of the program for good.
  * 6. A call that waits for a while (braid_options.wait_ms) submits without `done` and asks for it
- * only when it returns a handle: of an end within the call its result tells, as of a blocking one,
- * and a small collective of one host takes the short way, which has nobody to tell.
+ *    only when it returns a handle: of an end within the call its result tells, as of a blocking
+ *    one, and a small collective of one host takes the short way, which has nobody to tell.
  * 7. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
  *    which something has ended, and read by the program before it looks: an end after that look
  *    makes it readable again. Rejected: to write only when the program has asked for the next event

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who drives progress (doc/design/progress.md). Above transport/, only this file, progress_lock.c,
- * bootstrap.c and protocol/bootstrap/ know threads and a clock. */
+ * bootstrap.c, comm.c and protocol/bootstrap/ know threads and a clock. */
 #include "collectives/comm/progress.h"
 
 #include <errno.h>
