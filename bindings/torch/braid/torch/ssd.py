@@ -11,7 +11,6 @@ import torch
 import braid
 
 MERGE = 12_500  # elements: smaller layers cost more in messages than they gain in overlap
-LAYERS, LAYERS_OF_A_SERVER = 192, 28  # struct braid_parameters has as many layers; with more of a server, urgent ones cannot overtake (doc/training.md)
 
 
 class _Layer:
@@ -258,10 +257,6 @@ class SSD(torch.optim.Optimizer):
             self._trained[p] = None
         if not self._trained:
             raise ValueError("no parameter requires a gradient")
-        groups = sum(any(p in self._trained for p in group["params"]) for group in self.param_groups)
-        if groups > LAYERS:
-            raise ValueError(f"{groups} param groups are trained; parameter servers have {LAYERS} layers, each of one group: put parameters of equal lr, momentum "
-                             "and weight_decay in one group")
 
     def _check_open(self) -> None:
         if self._closed:
@@ -281,8 +276,7 @@ class SSD(torch.optim.Optimizer):
         self._check()
         order = self._forward_order()
         self._order.clear()  # the next one is that of the first iteration behind load_state_dict()
-        n_servers = len(self._places) if self._places else self._comm.size
-        self._layers = _layers(order, self.param_groups, min(LAYERS, LAYERS_OF_A_SERVER * n_servers) // 2)
+        self._layers = _layers(order, self.param_groups)
         self._where = {p: (number, place) for number, layer in enumerate(self._layers) for place, p in enumerate(layer.parameters)}
         self._next = len(self._layers) - 1
         first = self.param_groups[0]
@@ -344,13 +338,12 @@ def _broadcast(comm: braid.Comm, p: torch.Tensor) -> None:
         p.detach().copy_(value)
 
 
-def _layers(order: List[torch.Tensor], groups: List[Dict[str, Any]], most: int) -> List[_Layer]:
-    """Cuts parameters in the order of the forward pass into blocks of about the same size; each has a layer for each param group that is in it."""
+def _layers(order: List[torch.Tensor], groups: List[Dict[str, Any]]) -> List[_Layer]:
+    """Cuts parameters in the order of the forward pass into blocks of at least MERGE elements; each has a layer for each param group that is in it."""
     group_of = {p: group for group in groups for p in group["params"]}
-    enough = max(MERGE, -(-sum(p.numel() for p in order) // max(1, most // len(groups))))
     blocks: List[List[torch.Tensor]] = [[]]
     for p in order:
-        if sum(q.numel() for q in blocks[-1]) >= enough:
+        if sum(q.numel() for q in blocks[-1]) >= MERGE:
             blocks.append([])
         blocks[-1].append(p)
     layers = []
