@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """results.py FOLDER PHASE=SECONDS...: the end of a test run. For each phase, FOLDER/PHASE.junit.xml and FOLDER/PHASE.log are
-what ctest left; a phase without them is one that only builds. Prints what was skipped, what failed at first and passed when it was run once more
-(flaky), what failed, how long phases and the slowest tests took, and at last "N passed, N failed". Exits with 1 if anything failed
-or nothing ran."""
+what ctest left; a phase without the former is one that only builds or installs. Prints what was skipped, what failed at first and passed
+when it was run once more (flaky), what failed, how long phases and the slowest tests took, and at last "N passed, N failed". Exits with 1
+if anything failed or nothing ran."""
 import os
 import re
 import sys
@@ -28,7 +28,7 @@ def main():
     folder, phases = sys.argv[1], [word.split("=") for word in sys.argv[2:]]
     passed, failed, flaky, skipped, times = [], [], [], [], []
     for phase, _ in phases:
-        if not os.path.exists(os.path.join(folder, phase + ".log")):
+        if not os.path.exists(os.path.join(folder, phase + ".junit.xml")):
             continue
         try:
             tests, failures = read_phase(folder, phase)
