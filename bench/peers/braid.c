@@ -20,10 +20,36 @@ static int said(int rc, const char *what)
     return rc != 0;
 }
 
-static int allreduce(const float *in, float *out, size_t count)
+static int run(enum peer_collective which, const float *in, float *out, size_t count)
 {
-    return said(braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, &options, NULL),
-                "all-reduce");
+    const struct braid_options *o = &options;
+    float *received = braid_rank(comm) ? out : (float *)in; /* of a broadcast */
+
+    switch (which) {
+    case PEER_BROADCAST:
+        return braid_broadcast(comm, in, received, count, BRAID_FLOAT32, 0, o, NULL);
+    case PEER_REDUCE:
+        return braid_reduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, 0, o, NULL);
+    case PEER_ALLREDUCE:
+        return braid_allreduce(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, o, NULL);
+    case PEER_ALLGATHER:
+        return braid_allgather(comm, in, out, count, BRAID_FLOAT32, o, NULL);
+    case PEER_REDUCE_SCATTER:
+        return braid_reduce_scatter(comm, in, out, count, BRAID_FLOAT32, BRAID_SUM, o, NULL);
+    case PEER_ALLTOALL:
+        return braid_alltoall(comm, in, out, count, BRAID_FLOAT32, o, NULL);
+    case PEER_SCATTER:
+        return braid_scatter(comm, in, out, count, BRAID_FLOAT32, 0, o, NULL);
+    case PEER_GATHER:
+        return braid_gather(comm, in, out, count, BRAID_FLOAT32, 0, o, NULL);
+    default:
+        return braid_barrier(comm, NULL, NULL);
+    }
+}
+
+static int collective(enum peer_collective which, const float *in, float *out, size_t count)
+{
+    return said(run(which, in, out, count), "a collective");
 }
 
 static int maximum(double *values, int count)
@@ -50,7 +76,7 @@ int main(int argc, char **argv)
         return 1;
     struct peer peer = {.rank = braid_rank(comm),
                         .size = braid_size(comm),
-                        .allreduce = allreduce,
+                        .collective = collective,
                         .maximum = maximum};
     if (memory && !strcmp(memory, "alloc"))
         peer.get = get;

@@ -31,8 +31,12 @@ static int run(const T *in, T *out, size_t count, void (*reduce)(void *, const v
     return 0;
 }
 
-static int allreduce(const float *in, float *out, size_t count)
+static int collective(enum peer_collective which, const float *in, float *out, size_t count)
 {
+    if (which != PEER_ALLREDUCE) {
+        fprintf(stderr, "gloo driver: all-reduce only\n");
+        return 1;
+    }
     return run<float>(in, out, count, gloo::sum<float>);
 }
 
@@ -56,7 +60,7 @@ int main(int argc, char **argv)
     struct peer peer = {};
     peer.rank = atoi(need("RANK"));
     peer.size = atoi(need("WORLD_SIZE"));
-    peer.allreduce = allreduce;
+    peer.collective = collective;
     peer.maximum = maximum;
     try {
         gloo::transport::tcp::attr attr;

@@ -13,12 +13,32 @@
 #define MOST     5000
 #define WARM_UPS 8
 
+#define MOST_MEMORY (4.0 * (1u << 30)) /* buffers of all ranks together */
+
+enum pace { EACH, BARRIER, STREAM, PACES };
+
+static const char *const pace_names[PACES] = {"each", "barrier", "stream"};
+static const char *const collective_names[PEER_COLLECTIVES] = {
+    "broadcast", "reduce",  "allreduce", "allgather", "reduce_scatter",
+    "alltoall",  "scatter", "gather",    "barrier"};
+
 struct bench {
     const struct peer *peer;
     float *in, *out;
-    size_t count; /* elements of the current size */
+    enum peer_collective collective;
+    enum pace pace;
+    size_t count; /* elements of a block of the current size */
     double *times;
 };
+
+/* Blocks of the larger one of the two buffers. */
+static int blocks(enum peer_collective which, int ranks)
+{
+    return which == PEER_ALLGATHER || which == PEER_REDUCE_SCATTER || which == PEER_ALLTOALL ||
+                   which == PEER_SCATTER || which == PEER_GATHER
+               ? ranks
+               : 1;
+}
 
 static double microseconds(void)
 {
@@ -49,19 +69,43 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Leaves the median of the per-iteration maxima over ranks in *median. */
-static int repeat(struct bench *bench, int iterations, double *median)
+static int call(const struct bench *bench)
 {
+    return bench->peer->collective(bench->collective, bench->in, bench->out, bench->count);
+}
+
+static int repeat_stream(struct bench *bench, int iterations, double *each)
+{
+    double unused = 0, start;
+    if (bench->peer->maximum(&unused, 1)) /* begin together */
+        return 1;
+    start = microseconds();
+    for (int i = 0; i < iterations; i++)
+        if (call(bench))
+            return 1;
+    if (bench->peer->maximum(&unused, 1)) /* until every rank has ended */
+        return 1;
+    *each = (microseconds() - start) / iterations;
+    return bench->peer->maximum(each, 1);
+}
+
+/* Leaves the time of a call in *each, on every rank the same. */
+static int repeat(struct bench *bench, int iterations, double *each)
+{
+    if (bench->pace == STREAM)
+        return repeat_stream(bench, iterations, each);
     for (int i = 0; i < iterations; i++) {
+        if (bench->pace == BARRIER && bench->peer->collective(PEER_BARRIER, NULL, NULL, 0))
+            return 1;
         double start = microseconds();
-        if (bench->peer->allreduce(bench->in, bench->out, bench->count))
+        if (call(bench))
             return 1;
         bench->times[i] = microseconds() - start;
     }
     if (bench->peer->maximum(bench->times, iterations))
         return 1;
     qsort(bench->times, (size_t)iterations, sizeof *bench->times, ascending);
-    *median = bench->times[iterations / 2];
+    *each = bench->times[iterations / 2];
     return 0;
 }
 
@@ -73,7 +117,7 @@ static int fitting(double budget_us, double each_us)
 
 /* On a virtual machine the first touch of a page costs tens of microseconds: warm-up lasts as long
  * as it gets faster. *busy: what all cores together work for one call. */
-static int measure(struct bench *bench, double budget_us, double *median, double *busy)
+static int measure(struct bench *bench, double budget_us, double *each, double *busy)
 {
     double estimate, previous;
     int iterations, failed;
@@ -88,7 +132,7 @@ static int measure(struct bench *bench, double budget_us, double *median, double
     }
     iterations = fitting(budget_us, estimate);
     *busy = busy_microseconds();
-    failed = repeat(bench, iterations, median);
+    failed = repeat(bench, iterations, each);
     *busy = (busy_microseconds() - *busy) / iterations;
     return failed;
 }
@@ -117,33 +161,108 @@ static float input(int rank, size_t i)
     return (float)(rank + 1) + (float)(i % 7);
 }
 
+/* Sum over the ranks of element i of their inputs. */
+static float sum(int n, size_t i)
+{
+    return (float)(n * (n + 1) / 2) + (float)(n * (int)(i % 7));
+}
+
+/* Elements of the result on this rank; none: nothing is written to `out`. */
+static size_t result_count(const struct bench *bench)
+{
+    enum peer_collective which = bench->collective;
+    bool root = bench->peer->rank == 0;
+
+    if (which == PEER_BARRIER || (which == PEER_BROADCAST && root) ||
+        ((which == PEER_REDUCE || which == PEER_GATHER) && !root))
+        return 0;
+    if (which == PEER_ALLGATHER || which == PEER_ALLTOALL || which == PEER_GATHER)
+        return bench->count * (size_t)bench->peer->size;
+    return bench->count;
+}
+
+static float expected(const struct bench *bench, size_t i)
+{
+    size_t mine = (size_t)bench->peer->rank * bench->count, count = bench->count;
+    int n = bench->peer->size;
+
+    switch (bench->collective) {
+    case PEER_BROADCAST:
+        return input(0, i);
+    case PEER_ALLGATHER:
+    case PEER_GATHER:
+        return input((int)(i / count), i % count);
+    case PEER_REDUCE_SCATTER:
+        return sum(n, mine + i);
+    case PEER_ALLTOALL:
+        return input((int)(i / count), mine + i % count);
+    case PEER_SCATTER:
+        return input(0, mine + i);
+    default:
+        return sum(n, i);
+    }
+}
+
 static int verify(const struct bench *bench)
 {
-    int n = bench->peer->size;
-    for (size_t i = 0; i < bench->count; i++) {
-        float expected = (float)(n * (n + 1) / 2) + (float)(n * (int)(i % 7));
-        if (bench->out[i] != expected) {
-            fprintf(stderr, "rank %d: wrong result for %zu elements: [%zu] is %g, must be %g\n",
-                    bench->peer->rank, bench->count, i, (double)bench->out[i], (double)expected);
+    size_t count = result_count(bench);
+
+    for (size_t i = 0; i < count; i++)
+        if (bench->out[i] != expected(bench, i)) {
+            fprintf(stderr,
+                    "rank %d: wrong result of %s of %zu elements: [%zu] is %g, must be %g\n",
+                    bench->peer->rank, collective_names[bench->collective], bench->count, i,
+                    (double)bench->out[i], (double)expected(bench, i));
             return 1;
         }
-    }
     return 0;
+}
+
+static bool fits_memory(const struct bench *bench, size_t bytes)
+{
+    int n = bench->peer->size;
+
+    return 2.0 * (double)bytes * blocks(bench->collective, n) * n <= MOST_MEMORY;
 }
 
 static int one_size(struct bench *bench, size_t bytes, double budget_us, bool limit)
 {
-    double median, busy, floor = 0;
+    double each, busy, floor = 0;
+    if (!fits_memory(bench, bytes))
+        return 0;
     bench->count = bytes / sizeof(float);
-    if (measure(bench, budget_us, &median, &busy) || verify(bench))
+    memset(bench->out, 0, result_count(bench) * sizeof(float));
+    if (measure(bench, budget_us, &each, &busy) || verify(bench))
         return 1;
     if (limit && measure_floor(bench, budget_us / 2, &floor))
         return 1;
     if (bench->peer->rank == 0) {
-        printf("%zu %.3f %.3f %.1f\n", bytes, median, floor, busy);
+        printf("%s %s %zu %.3f %.3f %.1f\n", collective_names[bench->collective],
+               pace_names[bench->pace], bytes, each, floor, busy);
         fflush(stdout);
     }
     return 0;
+}
+
+/* NAME,... of `names` -> a bit for each; 0: one of them is unknown, which has been said. */
+static unsigned names_in(const char *list, const char *const *names, int count)
+{
+    unsigned bits = 0;
+
+    while (*list) {
+        size_t length = strcspn(list, ",");
+        int i = 0;
+
+        while (i < count && (strlen(names[i]) != length || strncmp(list, names[i], length)))
+            i++;
+        if (i == count) {
+            fprintf(stderr, "'%.*s' is not known\n", (int)length, list);
+            return 0;
+        }
+        bits |= 1u << i;
+        list += length + (list[length] == ',');
+    }
+    return bits;
 }
 
 static bool sizes_valid(char **argv, int argc, size_t *largest)
@@ -164,20 +283,82 @@ static bool sizes_valid(char **argv, int argc, size_t *largest)
     return argc > 0;
 }
 
-int peer_measure(const struct peer *peer, int argc, char **argv)
+struct choice {
+    bool limit;
+    unsigned collectives, paces; /* bits */
+    double budget_us;
+    char **sizes;
+    int size_count;
+};
+
+static bool choice_read(struct choice *choice, int argc, char **argv)
 {
     size_t largest;
-    bool limit = argc > 1 && !strcmp(argv[1], "--limit");
-    int first = limit ? 2 : 1;
-    double budget_us = first < argc ? atof(argv[first]) * 1e3 : 0;
-    if (!(budget_us > 0) || !sizes_valid(argv + first + 1, argc - first - 1, &largest)) {
-        fprintf(stderr, "usage: %s [--limit] MILLISECONDS SIZE...\n", argv[0]);
-        return 2;
+    int i = 1;
+
+    *choice = (struct choice){.collectives = 1u << PEER_ALLREDUCE, .paces = 1u << EACH};
+    for (; i < argc && !strncmp(argv[i], "--", 2); i++)
+        if (!strcmp(argv[i], "--limit"))
+            choice->limit = true;
+        else if (!strcmp(argv[i], "--collectives") && i + 1 < argc)
+            choice->collectives = names_in(argv[++i], collective_names, PEER_COLLECTIVES);
+        else if (!strcmp(argv[i], "--paces") && i + 1 < argc)
+            choice->paces = names_in(argv[++i], pace_names, PACES);
+        else
+            break;
+    choice->budget_us = i < argc ? atof(argv[i++]) * 1e3 : 0;
+    choice->sizes = argv + i;
+    choice->size_count = argc - i;
+    if (choice->budget_us > 0 && choice->collectives && choice->paces &&
+        sizes_valid(choice->sizes, choice->size_count, &largest))
+        return true;
+    fprintf(stderr,
+            "usage: %s [--limit] [--collectives NAME,...] [--paces each,barrier,stream] "
+            "MILLISECONDS SIZE...\n",
+            argv[0]);
+    return false;
+}
+
+/* Bytes of the largest buffer that any size of any collective needs. */
+static size_t largest_buffer(struct bench *bench, const struct choice *choice)
+{
+    size_t largest = 0;
+
+    for (int c = 0; c < PEER_COLLECTIVES; c++) {
+        bench->collective = (enum peer_collective)c;
+        for (int i = 0; i < choice->size_count && choice->collectives >> c & 1; i++) {
+            size_t bytes = (size_t)strtoull(choice->sizes[i], NULL, 10);
+            size_t buffer = bytes * (size_t)blocks(bench->collective, bench->peer->size);
+
+            if (fits_memory(bench, bytes) && buffer > largest)
+                largest = buffer;
+        }
     }
+    return largest;
+}
+
+/* A barrier has one size, none, and no barrier before it. */
+static int one_collective(struct bench *bench, const struct choice *choice)
+{
+    if (bench->collective == PEER_BARRIER)
+        return bench->pace == BARRIER ? 0 : one_size(bench, 0, choice->budget_us, false);
+    for (int i = 0; i < choice->size_count; i++)
+        if (one_size(bench, (size_t)strtoull(choice->sizes[i], NULL, 10), choice->budget_us,
+                     choice->limit))
+            return 1;
+    return 0;
+}
+
+int peer_measure(const struct peer *peer, int argc, char **argv)
+{
+    struct choice choice;
+    if (!choice_read(&choice, argc, argv))
+        return 2;
     void *(*get)(size_t) = peer->get ? peer->get : malloc;
-    double *times = (double *)malloc(MOST * sizeof *times);
-    struct bench bench = {
-        .peer = peer, .in = (float *)get(largest), .out = (float *)get(largest), .times = times};
+    struct bench bench = {.peer = peer, .times = (double *)malloc(MOST * sizeof(double))};
+    size_t largest = largest_buffer(&bench, &choice);
+    bench.in = (float *)get(largest);
+    bench.out = (float *)get(largest);
     if (!bench.in || !bench.out || !bench.times) {
         fprintf(stderr, "rank %d: no memory for two buffers of %zu bytes\n", peer->rank, largest);
         return 1;
@@ -185,8 +366,13 @@ int peer_measure(const struct peer *peer, int argc, char **argv)
     for (size_t i = 0; i < largest / sizeof(float); i++)
         bench.in[i] = input(peer->rank, i);
     int failed = 0;
-    for (int i = first + 1; i < argc && !failed; i++)
-        failed = one_size(&bench, (size_t)strtoull(argv[i], NULL, 10), budget_us, limit);
-    free(times); /* the buffers end with the process: whose they are depends on get() */
+    for (int c = 0; c < PEER_COLLECTIVES && !failed; c++)
+        for (int p = 0; p < PACES && !failed; p++) {
+            bench.collective = (enum peer_collective)c;
+            bench.pace = (enum pace)p;
+            if (choice.collectives >> c & 1 && choice.paces >> p & 1)
+                failed = one_collective(&bench, &choice);
+        }
+    free(bench.times); /* the buffers end with the process: whose they are depends on get() */
     return failed;
 }

@@ -1,21 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # "transport congestion ranks bytes peer us memcpy_us busy_us" lines of all rounds -> tables on stdout and JSON in `json`.
 # Variables: peers (list), busy (1: a table of that, too), json, cpus, rounds, cpu (machine in words), tcp (the system's congestion control).
-function median(key, of, i, j, t, n, v)
-{
-    n = count[key]
-    for (i = 1; i <= n; i++)
-        v[i] = of == "busy" ? worked[key, i] : sample[key, i]
-    for (i = 2; i <= n; i++)
-        for (j = i; j > 1 && v[j - 1] > v[j]; j--) {
-            t = v[j]; v[j] = v[j - 1]; v[j - 1] = t
-        }
-    return n ? (n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2) : 0
-}
-function human(bytes)
-{
-    return bytes >= 1048576 ? bytes / 1048576 " MiB" : bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B"
-}
 function busy_table(group, i, p, line)
 {
     print "what all cores work for one call, us; waiting in a loop is work"

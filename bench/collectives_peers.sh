@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# All collectives of braid against OpenMPI and MPICH on this machine, or against another build of braid; bench/README.md says how to read
+# the result.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+build=${BRAID_BUILD:-$here/../build/release}
+rounds=3 ms=40 json=collectives_peers.json svg='' before=''
+ranks="2 4 8" transports="shm loopback" congestion=cubic
+peers="openmpi mpich braid"
+collectives="broadcast reduce allreduce allgather reduce_scatter alltoall scatter gather barrier"
+paces="barrier stream"
+sizes="8 64 512 4096 32768 262144 2097152 16777216 67108864"
+
+usage() {
+    cat << END
+Usage: bench/collectives_peers.sh [options]
+  --rounds N           rounds over all peers, the median counts (default $rounds)
+  --ms N               time budget of one size in one round (default $ms)
+  --ranks "2 4"        numbers of ranks (default "$ranks")
+  --transports "shm loopback veth"   (default "$transports")
+  --congestion cubic   of TCP; system: what the machine has
+  --peers "$peers"
+                       also braid_alloc, braid_ring, ... MPICH is left out with more ranks than cores, where it spins
+  --before BUILD       only braid, beside this other build of it: what has become slower?
+  --collectives "$collectives"
+  --paces "$paces"   a barrier before each call, or one call behind the other
+  --sizes "8 64 ..."   of a block, in bytes, multiples of 4, ascending
+  --quick              3 short rounds, five sizes, 2 and 4 ranks: about 5 minutes
+  --json FILE          default $json
+  --svg FILE           a heat map of fastest / braid
+BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
+END
+}
+# shellcheck source=bench/lib/options.sh
+. "$here/lib/options.sh"
+if [[ " $* " == *" --quick "* ]]; then
+    ms=10 ranks="2 4" sizes="8 4096 32768 262144 2097152"
+fi
+take_options "rounds ms ranks transports congestion peers before collectives paces sizes json svg quick!" "$@"
+if [[ -n $before ]]; then
+    [[ -x $before/braid ]] || { echo "$before is no build of braid" >&2; exit 2; }
+    before=$(realpath "$before")
+    peers="braid_before braid"
+fi
+
+# shellcheck source-path=SCRIPTDIR
+. "$here/peers/namespaces.sh"
+# shellcheck source-path=SCRIPTDIR
+. "$here/peers/drivers.sh"
+results=$work/results
+export congestion before
+
+# One peer once; appends "transport ranks collective pace bytes peer us busy_us" lines to $results.
+measure() {
+    local transport=$1 n=$2 peer=$3
+    # shellcheck disable=SC2086 # the sizes are a list
+    launch_driver 3600 "$peer" "$transport" "$n" --collectives "${collectives// /,}" --paces "${paces// /,}" "$ms" $sizes
+    awk -v t="$transport" -v n="$n" -v p="$peer" \
+        'NF == 6 && $3 ~ /^[0-9]+$/ { print t, n, $1, $2, $3, p, $4, $6 }' "$work/out" >> "$results"
+}
+
+present=
+for peer in $peers; do build_driver "$peer" && present+=" $peer"; done
+[[ -n $present ]] || { echo "nothing to measure" >&2; exit 1; }
+[[ $transports == shm ]] || { namespaces_up && namespaces_congestion "$congestion"; }
+: > "$results"
+for transport in $transports; do
+    for n in $ranks; do
+        for ((round = 1; round <= rounds; round++)); do
+            for peer in $present; do
+                [[ $peer != mpich || $n -le $cpus ]] || continue
+                echo "  $transport, $n ranks, round $round of $rounds: $peer" >&2
+                measure "$transport" "$n" "$peer"
+            done
+        done
+    done
+done
+[[ -s $results ]] || { echo "no peer delivered a result" >&2; exit 1; }
+awk -v peers="$present" -v json="$json" -v svg="$svg" -v cpus="$cpus" -v rounds="$rounds" -v machine="$(uname -m), $(uname -r)" \
+    -f "$here/peers/median.awk" -f "$here/peers/collectives.awk" "$results"
+echo "written to $json${svg:+ and $svg}"

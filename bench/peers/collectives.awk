@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# "transport ranks collective pace bytes peer us busy_us" lines of all rounds -> tables on stdout, JSON in `json` and a heat map in `svg` ("": none).
+# Variables: peers (list), json, svg, cpus, rounds, machine (in words).
+BEGIN {
+    title["barrier"] = "a barrier before each call"
+    title["stream"] = "one call behind the other"
+    title["each"] = "call after call, each timed"
+}
+# The fastest peer's time of a cell over braid's; 0: one of them is missing. In a comparison of two builds the peer is the build of before.
+function ratio(cell, p, us, best, mine)
+{
+    for (p = 1; p <= peer_count; p++) {
+        us = median(cell SUBSEP peer[p])
+        if (us && (peer[p] !~ /^braid/ || peer[p] == "braid_before") && (!best || us < best))
+            best = us
+        if (peer[p] == "braid")
+            mine = us
+    }
+    return best && mine ? best / mine : 0
+}
+function times(group, c, s, p, cell, us, line)
+{
+    printf "\n%s, us (median of %d)\n%-16s%8s", name[group], rounds, "", "size"
+    for (p = 1; p <= peer_count; p++)
+        printf " %12s", peer[p]
+    print " fastest/braid"
+    for (c = 1; c <= collective_count; c++)
+        for (s = 1; s <= size_count; s++) {
+            cell = group SUBSEP collective[c] SUBSEP size[s]
+            if (!(cell in cells))
+                continue
+            line = sprintf("%-16s%8s", collective[c], size[s] ? human(size[s]) : "")
+            for (p = 1; p <= peer_count; p++) {
+                us = median(cell SUBSEP peer[p])
+                line = line (us ? sprintf(" %12.2f", us) : sprintf(" %12s", "-"))
+            }
+            print line (ratio(cell) ? sprintf(" %12.2fx", ratio(cell)) : "")
+        }
+}
+# The sizes that any collective of a group has been measured with: a barrier has none, the others all.
+function measured(group, s, c)
+{
+    for (c = 1; c <= collective_count; c++)
+        if ((group SUBSEP collective[c] SUBSEP size[s]) in cells)
+            return 1
+    return 0
+}
+# The ratios alone, a table of Markdown.
+function grid(group, c, s, row, any)
+{
+    printf "\n| %s |", name[group]
+    for (s = 1; s <= size_count; s++)
+        if (measured(group, s))
+            printf " %s |", size[s] ? human(size[s]) : "none"
+    printf "\n|---|"
+    for (s = 1; s <= size_count; s++)
+        if (measured(group, s))
+            printf "---|"
+    print ""
+    for (c = 1; c <= collective_count; c++) {
+        row = "| " collective[c] " |"
+        any = 0
+        for (s = 1; s <= size_count; s++)
+            if (measured(group, s)) {
+                any = any || ratio(group SUBSEP collective[c] SUBSEP size[s])
+                row = row (ratio(group SUBSEP collective[c] SUBSEP size[s]) ? \
+                    sprintf(" %.2f |", ratio(group SUBSEP collective[c] SUBSEP size[s])) : " |")
+            }
+        if (any)
+            print row
+    }
+}
+function records(group, where, c, s, p, cell, key, separator)
+{
+    split(group, where, SUBSEP)
+    for (c = 1; c <= collective_count; c++)
+        for (s = 1; s <= size_count; s++)
+            for (p = 1; p <= peer_count; p++) {
+                cell = group SUBSEP collective[c] SUBSEP size[s]
+                key = cell SUBSEP peer[p]
+                if (!count[key])
+                    continue
+                printf "%s    {\"transport\": \"%s\", \"ranks\": %d, \"collective\": \"%s\", \"pace\": \"%s\", \"bytes\": %d, " \
+                    "\"peer\": \"%s\", \"us\": %.3f, \"busy_us\": %.1f, \"rounds\": %d}", written++ ? ",\n" : "", where[1], where[2], \
+                    collective[c], where[3], size[s], peer[p], median(key), median(key, "busy"), count[key] > json
+            }
+}
+# Red below 1, white at 1, green above, full at factors of 4 and 2.
+function colour(r, t)
+{
+    if (r < 1) {
+        t = log(1 / r) / log(4)
+        t = t > 1 ? 1 : t
+        return sprintf("rgb(%d,%d,%d)", 255 - 35 * t, 255 - 195 * t, 255 - 205 * t)
+    }
+    t = log(r) / log(2)
+    t = t > 1 ? 1 : t
+    return sprintf("rgb(%d,%d,%d)", 255 - 165 * t, 255 - 70 * t, 255 - 155 * t)
+}
+function heat_map(wide, high, x, y, g, c, s, r)
+{
+    wide = 130 + 58 * size_count
+    high = 46 + 22 * collective_count
+    printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n", wide, \
+        high * group_count + 26 > svg
+    print "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>" > svg
+    print "<text x=\"8\" y=\"18\">time of the fastest peer / time of braid; green: braid is faster</text>" > svg
+    for (g = 1; g <= group_count; g++) {
+        y = 26 + (g - 1) * high
+        printf "<text x=\"8\" y=\"%d\" font-weight=\"bold\">%s</text>\n", y + 16, name[groups[g]] > svg
+        for (s = 1; s <= size_count; s++)
+            printf "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", 130 + 58 * s - 30, y + 34, \
+                size[s] ? human(size[s]) : "none" > svg
+        for (c = 1; c <= collective_count; c++) {
+            printf "<text x=\"8\" y=\"%d\">%s</text>\n", y + 34 + 22 * c - 6, collective[c] > svg
+            for (s = 1; s <= size_count; s++) {
+                r = ratio(groups[g] SUBSEP collective[c] SUBSEP size[s])
+                if (!r)
+                    continue
+                x = 130 + 58 * (s - 1)
+                printf "<rect x=\"%d\" y=\"%d\" width=\"56\" height=\"20\" fill=\"%s\"/>", x, y + 34 + 22 * (c - 1) + 2, colour(r) > svg
+                printf "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%.2f</text>\n", x + 28, y + 34 + 22 * c - 6, r > svg
+            }
+        }
+    }
+    print "</svg>" > svg
+}
+{
+    group = $1 SUBSEP $2 SUBSEP $4
+    if (!(group in name)) {
+        groups[++group_count] = group
+        name[group] = $1 ", " $2 " ranks, " title[$4]
+    }
+    if (!($3 in seen))
+        seen[$3] = collective[++collective_count] = $3
+    if (!($5 in known))
+        known[$5] = size[++size_count] = $5
+    cells[group, $3, $5] = 1
+    key = group SUBSEP $3 SUBSEP $5 SUBSEP $6
+    sample[key, ++count[key]] = $7
+    worked[key, count[key]] = $8
+}
+END {
+    peer_count = split(peers, peer, " ")
+    printf "{\n  \"machine\": \"%s\",\n  \"cpus\": %d,\n  \"results\": [\n", machine, cpus > json
+    for (g = 1; g <= group_count; g++) {
+        times(groups[g])
+        records(groups[g])
+    }
+    for (g = 1; g <= group_count; g++)
+        grid(groups[g])
+    print "\n  ]\n}" > json
+    if (svg)
+        heat_map()
+}

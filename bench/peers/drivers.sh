@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2154
+# Sourced behind namespaces.sh by benchmarks that drive several libraries by one loop (loop.h): builds the drivers and launches ranks of
+# them. $build is the build of braid, $here the folder of benchmarks, $congestion TCP's for braid.
+cpus=$(nproc)
+export net_a net_b work here build cpus
+
+build_braid() { # NAME BUILD
+    cc -O2 -I "$here/../include" -o "$work/$1" "$here/peers/braid.c" "$here/peers/loop.c" -L "$2" -lbraid -Wl,-rpath,"$(realpath "$2")"
+}
+
+# Builds the driver of peer $1; fails with words where the peer is not there.
+build_driver() {
+    local source=$here/peers
+    case $1 in
+    openmpi) mpicc.openmpi -O2 -o "$work/openmpi" "$source/mpi.c" "$source/loop.c" ;;
+    mpich) mpicc.mpich -O2 -o "$work/mpich" "$source/mpi.c" "$source/loop.c" ;;
+    gloo) cc -O2 -c -o "$work/loop.o" "$source/loop.c" &&
+        c++ -O2 -std=c++17 -I "$source" -o "$work/gloo" "$source/gloo.cc" "$work/loop.o" -lgloo -lpthread ;;
+    braid_before) build_braid before "$before" ;;
+    braid*) build_braid braid "$build" ;;
+    *) echo "no such peer" >&2; false ;;
+    esac 2>"$work/words" || {
+        echo "$1 is left out: $(head -n 1 "$work/words")" >&2
+        return 1
+    }
+}
+
+# The namespace of rank $1 of $2.
+side_of() { (($1 * 2 < $2)) && echo "$net_a" || echo "$net_b"; }
+
+# launch_PEER TRANSPORT RANKS ARGUMENTS...
+launch_openmpi() {
+    local transport=$1 n=$2
+    shift 2
+    local options=(--allow-run-as-root --oversubscribe -np "$n" --mca pml ob1)
+    ((n <= cpus)) || options+=(--mca mpi_yield_when_idle 1)
+    case $transport in
+    shm) mpirun.openmpi "${options[@]}" --mca btl self,vader "$work/openmpi" "$@" ;;
+    loopback) ip netns exec "$net_a" mpirun.openmpi "${options[@]}" --mca btl self,tcp --mca btl_tcp_if_include lo \
+        --mca oob_tcp_if_include lo "$work/openmpi" "$@" ;;
+    veth) "$here/peers/agent.sh" "$net_a" mpirun.openmpi "${options[@]}" --map-by slot --bind-to none \
+        --host "$net_a:$((n / 2)),$net_b:$((n / 2))" --mca plm_rsh_agent "$here/peers/agent.sh" \
+        --mca plm_rsh_no_tree_spawn 1 --mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24 \
+        --mca oob_tcp_if_include 10.77.0.0/24 "$work/openmpi" "$@" ;;
+    esac
+}
+
+launch_mpich() {
+    local transport=$1 n=$2
+    shift 2
+    case $transport in
+    shm) mpiexec.mpich -np "$n" "$work/mpich" "$@" ;;
+    loopback) ip netns exec "$net_a" env UCX_TLS=tcp,self UCX_NET_DEVICES=lo MPIR_CVAR_NOLOCAL=1 \
+        mpiexec.mpich -iface lo -np "$n" "$work/mpich" "$@" ;;
+    veth) "$here/peers/agent.sh" "$net_a" env UCX_TLS=tcp,self UCX_NET_DEVICES=veth0 mpiexec.mpich -launcher rsh \
+        -launcher-exec "$here/peers/agent.sh" -hosts "$net_a:$((n / 2)),$net_b:$((n / 2))" -localhost 10.77.0.1 \
+        -iface veth0 -np "$n" "$work/mpich" "$@" ;;
+    esac
+}
+
+# each_rank N ENVIRONMENT... -- COMMAND...: one process a rank, half of them in each namespace.
+each_rank() {
+    local n=$1 r failed=0 pids=() environment=()
+    shift
+    while [[ $1 != -- ]]; do environment+=("$1"); shift; done
+    shift
+    for ((r = 0; r < n; r++)); do
+        # MPI's launchers bind ranks to cores; so do we where there is one for each
+        ((n <= cpus)) && bind=(taskset -c "$r") || bind=()
+        "${bind[@]}" ip netns exec "$(side_of $r "$n")" env RANK=$r WORLD_SIZE="$n" LOCAL_RANK=$((r % (n / 2))) \
+            LOCAL_WORLD_SIZE=$((n / 2)) BRAID_MACHINE_RANKS="$n" "${environment[@]}" "$@" &
+        pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r" || failed=1; done
+    return $failed
+}
+
+# Gloo has TCP only: over loopback where the others use shared memory.
+launch_gloo() {
+    local transport=$1 n=$2 r failed=0 pids=() store prefix=()
+    shift 2
+    store=$(mktemp -d -p "$work")
+    if [[ $transport == veth ]]; then
+        each_rank "$n" GLOO_STORE="$store" GLOO_INTERFACE=veth0 -- "$work/gloo" "$@"
+        return
+    fi
+    [[ $transport == shm ]] || prefix=(ip netns exec "$net_a")
+    for ((r = 0; r < n; r++)); do
+        "${prefix[@]}" env RANK=$r WORLD_SIZE="$n" GLOO_STORE="$store" GLOO_INTERFACE=lo "$work/gloo" "$@" &
+        pids+=($!)
+    done
+    for r in "${pids[@]}"; do wait "$r" || failed=1; done
+    return $failed
+}
+
+launch_braid() {
+    local transport=$1 n=$2
+    shift 2
+    case $transport in
+    shm) "$build/braid" run -n "$n" --no-prefix --backend shm -- "$work/${program:-braid}" "$@" ;;
+    loopback) ip netns exec "$net_a" env BRAID_TCP_CONGESTION="$congestion" "$build/braid" run -n "$n" --no-prefix \
+        --backend tcp -- "$work/${program:-braid}" "$@" ;;
+    veth) each_rank "$n" MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 BRAID_SECRET="$(mktemp -u XXXXXXXXXXXXXXXXXXXXXXXX)" \
+        BRAID_DEVICES=veth0 BRAID_TCP_CONGESTION="$congestion" -- "$work/${program:-braid}" "$@" ;;
+    esac
+}
+
+# launch_braid_before: the other build in $before; launch_braid_alloc, launch_braid_ALGORITHM
+launch_braid_other() {
+    local variant=$1 transport=$2 n=$3
+    shift 3
+    if [[ $variant == before ]]; then
+        build=$before program=before launch_braid "$transport" "$n" "$@"
+    elif [[ $variant == alloc ]]; then
+        BENCH_MEMORY=alloc launch_braid "$transport" "$n" "$@"
+    else
+        BENCH_ALGORITHM=$variant launch_braid "$transport" "$n" "$@"
+    fi
+}
+
+# launch_driver SECONDS PEER TRANSPORT RANKS ARGUMENTS...: the process group is $group until it has ended; stdout is $work/out.
+launch_driver() {
+    local most=$1 peer=$2 launch=launch_$2
+    shift 2
+    [[ $peer != braid_* ]] || launch="launch_braid_other ${peer#braid_}"
+    timeout "$most" bash -c "$(declare -f side_of each_rank "${launch%% *}" launch_braid); $launch \"\$@\"" driver "$@" \
+        >"$work/out" 2>"$work/words" </dev/null &
+    group=$!
+    wait $group || echo "  $peer failed: $(grep -v '^$' "$work/words" | tail -n 1)" >&2
+}
