@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2154
 # Sourced behind namespaces.sh by benchmarks that drive several libraries by one loop (loop.h): builds the drivers and launches ranks of
-# them. $build is the build of braid, $here the folder of benchmarks, $congestion TCP's for braid.
+# them. $build is the build of braid, $here the folder of benchmarks, $congestion TCP's for braid. The drivers are made of the files in
+# this folder that mpi_sources and braid_sources name.
+mpi_sources=(mpi.c loop.c) braid_sources=(braid.c loop.c)
 cpus=$(nproc)
 export net_a net_b work here build cpus
 
 build_braid() { # NAME BUILD
-    cc -O2 -I "$here/../include" -o "$work/$1" "$here/peers/braid.c" "$here/peers/loop.c" -L "$2" -lbraid -Wl,-rpath,"$(realpath "$2")"
+    cc -O2 -I "$here/../include" -o "$work/$1" "${braid_sources[@]/#/$here/peers/}" -L "$2" -lbraid -Wl,-rpath,"$(realpath "$2")"
 }
 
 # Builds the driver of peer $1; fails with words where the peer is not there.
 build_driver() {
     local source=$here/peers
     case $1 in
-    openmpi) mpicc.openmpi -O2 -o "$work/openmpi" "$source/mpi.c" "$source/loop.c" ;;
-    mpich) mpicc.mpich -O2 -o "$work/mpich" "$source/mpi.c" "$source/loop.c" ;;
+    openmpi) mpicc.openmpi -O2 -o "$work/openmpi" "${mpi_sources[@]/#/$source/}" ;;
+    mpich) mpicc.mpich -O2 -o "$work/mpich" "${mpi_sources[@]/#/$source/}" ;;
     gloo) cc -O2 -c -o "$work/loop.o" "$source/loop.c" &&
         c++ -O2 -std=c++17 -I "$source" -o "$work/gloo" "$source/gloo.cc" "$work/loop.o" -lgloo -lpthread ;;
     braid_before) build_braid before "$before" ;;
@@ -37,7 +39,7 @@ launch_openmpi() {
     ((n <= cpus)) || options+=(--mca mpi_yield_when_idle 1)
     case $transport in
     shm) mpirun.openmpi "${options[@]}" --mca btl self,vader "$work/openmpi" "$@" ;;
-    loopback) ip netns exec "$net_a" mpirun.openmpi "${options[@]}" --mca btl self,tcp --mca btl_tcp_if_include lo \
+    loopback) ip netns exec "$net_a" mpirun.openmpi "${options[@]}" --mca btl self,tcp --mca osc pt2pt --mca btl_tcp_if_include lo \
         --mca oob_tcp_if_include lo "$work/openmpi" "$@" ;;
     veth) "$here/peers/agent.sh" "$net_a" mpirun.openmpi "${options[@]}" --map-by slot --bind-to none \
         --host "$net_a:$((n / 2)),$net_b:$((n / 2))" --mca plm_rsh_agent "$here/peers/agent.sh" \
