@@ -88,7 +88,8 @@ void br_interface_why_not(const struct br_interface *interface, char *out, size_
 
     *out = '\0';
     if (!interface->up)
-        snprintf(out, bytes, "%.15s is down; bring it up: ip link set %.15s up", name, name);
+        snprintf(out, bytes, "%.15s is down or has no carrier; bring it up: ip link set %.15s up",
+                 name, name);
     else if (interface->address.any.sa_family == AF_UNSPEC)
         snprintf(out, bytes,
                  "%.15s has no IPv4 or global IPv6 address; give it one: ip addr add ADDRESS/24 "

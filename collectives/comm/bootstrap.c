@@ -250,10 +250,32 @@ static int bootstrap_set_topology(struct br_context *context, const struct recor
     return rc;
 }
 
+/* Lists the devices when their NICs are up. A NIC whose link comes up a moment after the start is
+ * waited for, for 5 seconds and a quarter of the time in which the job has to start at most; then
+ * whoever opens it, or checks the cabling, says what is wrong. */
+static int find_devices(const struct br_context *context, struct br_devices *devices)
+{
+    uint64_t now = br_clock_now(), left = context->init_deadline - now;
+    uint64_t until = now + (left / 4 < 5 * BR_SEC ? left / 4 : 5 * BR_SEC);
+    bool waiting = false;
+    int rc;
+
+    while ((rc = br_devices_list(context, devices)) == -ENETDOWN ||
+           (!rc && br_devices_check_up(context, devices))) {
+        if (br_clock_now() >= until)
+            break;
+        if (!waiting)
+            br_log_info("%s; waiting for it", br_error_message());
+        waiting = true;
+        nanosleep(&(struct timespec){.tv_nsec = 50 * BR_MS}, NULL);
+    }
+    return rc;
+}
+
 /* Devices of a mesh are opened at once, those of a BCube when their levels are known. */
 static int list_devices(struct br_context *context, struct local *local, struct br_devices *devices)
 {
-    int rc = br_devices_list(context, devices);
+    int rc = find_devices(context, devices);
 
     return rc || context->settings.cube.n ? rc : open_devices(context, local, devices);
 }
@@ -298,6 +320,21 @@ static int offer_devices(struct br_context *context, struct local *local,
     return rc || !*known ? rc : list_devices(context, local, devices);
 }
 
+/* This rank cannot take part. It joins the store for a moment all the same, so that the others, if
+ * they are there, end at once and not when the time is over. Returns rc with its message. */
+static int tell_others(struct br_context *context, int rc)
+{
+    uint64_t until = br_clock_now() + 2 * BR_SEC;
+    struct br_store *store;
+    char message[BR_ERROR_BYTES];
+
+    snprintf(message, sizeof message, "%s", br_error_message());
+    if (!br_store_open(&context->settings.environment, &context->settings.secret,
+                       until < context->init_deadline ? until : context->init_deadline, &store))
+        br_store_close(store);
+    return br_error(-rc, "%s", message);
+}
+
 /* Joins the store and agrees with the others. Where it is known what devices there are, they are
  * listed first, so that a wrong name is reported before this rank waits for others. */
 static int bootstrap_exchange(struct br_context *context, struct local *local, uint64_t until)
@@ -309,7 +346,9 @@ static int bootstrap_exchange(struct br_context *context, struct local *local, u
     bool known = false;
     int rc = early ? offer_devices(context, local, &offer, &devices, &known) : 0;
 
-    if (!rc)
+    if (rc)
+        tell_others(context, rc);
+    else
         rc = br_store_open(&s->environment, &s->secret, context->init_deadline, &context->store);
     if (!rc)
         rc = find_local_ranks(context, until);

@@ -83,6 +83,7 @@ static int add_default(const struct br_settings *s, int most, struct br_devices 
     const struct br_environment *env = &s->environment;
     bool rdma = br_transport_traits(s->network).rdma;
     bool hard = rdma && !br_transport_traits(s->backend).rdma;
+    bool one_host = br_devices_one_host(env), down = false;
     struct br_device_info infos[32];
     int n, rc = 0;
 
@@ -92,16 +93,17 @@ static int add_default(const struct br_settings *s, int most, struct br_devices 
     if (n < 0)
         return n;
     for (int i = 0; i < n && !rc && devices->n < most; i++)
-        if (!infos[i].why_not[0] && !(hard && infos[i].software) &&
-            (rdma || infos[i].loopback == br_devices_one_host(env)))
+        if (infos[i].why_not[0])
+            down = down || infos[i].loopback == one_host;
+        else if (!(hard && infos[i].software) && (rdma || infos[i].loopback == one_host))
             rc = devices_add(devices, infos[i].name);
     if (!rc && !devices->n && rdma)
         rc =
             br_error(ENODEV, "no RDMA device can be used; `braid info` says why and what mends it");
     if (!rc && !devices->n)
-        rc = br_error(ENODEV,
+        rc = br_error(down ? ENETDOWN : ENODEV,
                       "no network device is up%s; see `braid info`, or name one in BRAID_DEVICES",
-                      br_devices_one_host(env) ? "" : " besides loopback");
+                      one_host ? "" : " besides loopback");
     return rc;
 }
 
@@ -207,4 +209,17 @@ int br_devices_list(const struct br_context *context, struct br_devices *devices
         return 0;
     rc = devices_list(context, devices);
     return rc || !devices->ordered ? rc : br_devices_check_count(context, devices);
+}
+
+int br_devices_check_up(const struct br_context *context, const struct br_devices *devices)
+{
+    struct br_transport_traits network = br_transport_traits(context->settings.network);
+    struct br_interface interface;
+    int rc = 0;
+
+    if (network.rdma || network.owns_device)
+        return 0;
+    for (int i = 0; i < devices->n && rc != -ENETDOWN; i++)
+        rc = devices->names[i][0] ? br_interface_find(devices->names[i], &interface) : 0;
+    return rc == -ENETDOWN ? br_error_prefix(rc, "rank %d: ", context->rank) : 0;
 }

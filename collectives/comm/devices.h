@@ -32,10 +32,15 @@ bool br_devices_one_host(const struct br_environment *environment);
 int br_devices_named(const struct br_settings *settings, struct br_devices *devices);
 
 /* Lists the devices that are named, or else those of this host for settings.network. Blocks
- * briefly. Returns 0; -EINVAL, -ENODEV or another negative errno with a message. */
+ * briefly. Returns 0; -ENETDOWN (no interface is up, but one may come up yet), -EINVAL, -ENODEV or
+ * another negative errno with a message. */
 int br_devices_list(const struct br_context *context, struct br_devices *devices);
 
 /* Checks that in a BCube there is a device for each level. Returns 0, or -EINVAL with a message. */
 int br_devices_check_count(const struct br_context *context, const struct br_devices *devices);
+
+/* Are the interfaces up that the devices are named after? Blocks briefly. Returns 0, or -ENETDOWN
+ * with a message; what else is wrong with a name is left to whoever opens the device. */
+int br_devices_check_up(const struct br_context *context, const struct br_devices *devices);
 
 #endif
