@@ -4,8 +4,10 @@
  *
  * 1. Of two ranks the larger one connects, on every rail, and the smaller one accepts.
  * 2. An incoming link belongs to an unauthenticated peer until that peer has proved that it knows
- *    the job's secret. There are few unauthenticated peers at a time, and they have little time;
- *    when there are too many the oldest one goes. So they can neither stall nor fill anything.
+ *    the job's secret. There are few places for unauthenticated peers, as many as ranks but at
+ *    least 32 and at most 1,024, and little time; when all are taken the oldest peer goes. So they
+ *    can neither stall nor fill anything, and ranks that all turn to one at the same moment (on
+ *    demand, note 6) do not push each other out.
  * 3. A link that this rank has made belongs to its rail from the start, but is not UP before the
  *    proof.
  * 4. From the moment our proof leaves, the link may be UP at the other end. If we gave it up, the
@@ -33,23 +35,35 @@
 #include "base/log.h"
 #include "base/random.h"
 
-#define ATTEMPTS_MOST 8 /* attempts to make first links, at a time (note 5) */
+#define ATTEMPTS_MOST 8  /* attempts to make first links, at a time (note 5) */
+#define PLACES_LEAST  32 /* for unauthenticated peers (note 2) */
+#define PLACES_MOST   1024
 #define BACKOFF_MOST  (1 * BR_SEC)
 #define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
 
 struct br_unauthenticated {
-    struct br_link *link; /* NULL: the entry is unused */
+    struct br_list
+        node; /* in unauthenticated_free, or in unauthenticated_links, the oldest first */
+    struct br_link *link;
     struct br_handshake handshake;
     uint64_t deadline;
-    uint64_t number; /* in the order in which they came */
     bool refused;
     uint8_t reply[BR_HANDSHAKE_BYTES_MAX];
 };
 
 int br_connect_init(struct br_worker *w)
 {
-    w->unauthenticated = calloc(BR_MAX_UNAUTHENTICATED, sizeof *w->unauthenticated);
-    return w->unauthenticated ? 0 : br_error(ENOMEM, "no memory for the handshakes");
+    int n = w->config.size > PLACES_LEAST ? w->config.size : PLACES_LEAST;
+
+    br_list_init(&w->unauthenticated_links);
+    br_list_init(&w->unauthenticated_free);
+    w->n_unauthenticated = n < PLACES_MOST ? n : PLACES_MOST;
+    w->unauthenticated = calloc((size_t)w->n_unauthenticated, sizeof *w->unauthenticated);
+    if (!w->unauthenticated)
+        return br_error(ENOMEM, "rank %d: no memory for the handshakes", w->config.rank);
+    for (int i = 0; i < w->n_unauthenticated; i++)
+        br_list_push_back(&w->unauthenticated_free, &w->unauthenticated[i].node);
+    return 0;
 }
 
 void br_connect_destroy(struct br_worker *w)
@@ -279,7 +293,7 @@ static bool is_unauthenticated(const struct br_worker *w, const struct br_link *
 {
     const struct br_unauthenticated *s = link->owner;
 
-    return s >= w->unauthenticated && s < w->unauthenticated + BR_MAX_UNAUTHENTICATED;
+    return s >= w->unauthenticated && s < w->unauthenticated + w->n_unauthenticated;
 }
 
 bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
@@ -289,10 +303,14 @@ bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
     return is_unauthenticated(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
 }
 
+/* Gives the place back, and closes the link if it is still there. */
 static void connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
 {
-    br_link_defer_close(w, s->link);
+    if (s->link)
+        br_link_defer_close(w, s->link);
     s->link = NULL;
+    br_list_remove(&s->node);
+    br_list_push_back(&w->unauthenticated_free, &s->node);
 }
 
 static void connect_refuse(struct br_worker *w, struct br_unauthenticated *s, const char *text)
@@ -306,26 +324,21 @@ static void connect_refuse(struct br_worker *w, struct br_unauthenticated *s, co
 
 static void connect_accepted(struct br_worker *w, struct br_link *link)
 {
-    struct br_unauthenticated *s = &w->unauthenticated[0];
+    struct br_unauthenticated *s;
     struct br_handshake_self self;
 
-    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
-        if (!w->unauthenticated[i].link) {
-            s = &w->unauthenticated[i];
-            break;
-        }
-        if (w->unauthenticated[i].number < s->number)
-            s = &w->unauthenticated[i];
-    }
-    if (s->link) {
+    if (br_list_empty(&w->unauthenticated_free)) {
         w->counters.failed_handshakes++;
-        connect_dismiss(w, s);
+        connect_dismiss(
+            w, br_container_of(w->unauthenticated_links.next, struct br_unauthenticated, node));
     }
+    s = br_container_of(br_list_pop_front(&w->unauthenticated_free), struct br_unauthenticated,
+                        node);
+    br_list_push_back(&w->unauthenticated_links, &s->node);
     fill_self(w, &self, BR_MAX_RAILS);
     br_handshake_init_acceptor(&s->handshake, &self);
     s->link = link;
     s->refused = false;
-    s->number = w->next_unauthenticated++;
     s->deadline = w->now + w->config.connect_timeout;
     link->owner = s;
 }
@@ -386,6 +399,7 @@ static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, s
     memcpy(rail->reply, s->reply, bytes);
     rail->link = s->link;
     s->link = NULL;
+    connect_dismiss(w, s);
     if (!post_handshake(rail->link, rail->reply, bytes))
         attempt_failed(w, rail, -ECONNRESET, "the link takes no frame");
     else
@@ -511,12 +525,12 @@ void br_connect_timers(struct br_worker *w, uint64_t missed)
         for (int i = 0; i < peer->n_rails; i++)
             rail_timer(w, &peer->rails[i], missed, &attempts);
     }
-    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++) {
-        struct br_unauthenticated *s = &w->unauthenticated[i];
+    br_list_for_each_safe (node, &w->unauthenticated_links) {
+        struct br_unauthenticated *s = br_container_of(node, struct br_unauthenticated, node);
 
         if (!s->refused)
             s->deadline += missed;
-        if (!s->link || w->now < s->deadline)
+        if (w->now < s->deadline)
             continue;
         if (!s->refused) {
             w->counters.failed_handshakes++;
@@ -532,8 +546,11 @@ uint64_t br_connect_next_timer(const struct br_worker *w)
 {
     uint64_t next = UINT64_MAX;
 
-    for (int i = 0; i < BR_MAX_UNAUTHENTICATED; i++)
-        if (w->unauthenticated[i].link && w->unauthenticated[i].deadline < next)
-            next = w->unauthenticated[i].deadline;
+    br_list_for_each (node, &w->unauthenticated_links) {
+        struct br_unauthenticated *s = br_container_of(node, struct br_unauthenticated, node);
+
+        if (s->deadline < next)
+            next = s->deadline;
+    }
     return next;
 }

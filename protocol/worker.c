@@ -58,7 +58,7 @@ static int create_relay(struct br_worker *w)
         return br_error(EINVAL,
                         "BCube(%u,%u) has %u hosts, and the job %d ranks: start one rank a host",
                         w->config.cube.n, w->config.cube.k, w->config.cube.hosts, w->config.size);
-    w->max_deferred = BR_RELAY_LINKS + BR_MAX_UNAUTHENTICATED;
+    w->max_deferred = BR_RELAY_LINKS;
     w->deferred = calloc(w->max_deferred, sizeof *w->deferred);
     if (!w->deferred)
         return br_error(ENOMEM, "rank %d: no memory for relaying", w->config.rank);
@@ -137,7 +137,7 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
     /* Unauthenticated peers who come at once push out older ones, whose links are closed only after
      * the batch of events. */
     int peers = w->config.neighbours ? w->config.neighbours : w->config.size;
-    uint32_t links = (uint32_t)peers * BR_MAX_RAILS + BR_MAX_UNAUTHENTICATED + EVENTS;
+    uint32_t links = (uint32_t)peers * BR_MAX_RAILS + (uint32_t)w->n_unauthenticated + EVENTS;
     struct br_link **grown;
     int rc;
 

@@ -88,7 +88,6 @@ struct br_rail_config {
     int level;                 /* for error messages: of the network that both devices are on */
 };
 
-#define BR_MAX_UNAUTHENTICATED 32
 /* Pools that grow have room for so many times max_transfers at most. */
 #define BR_WORKER_CHUNKS 256u
 
@@ -176,10 +175,12 @@ struct br_worker {
     struct br_list done;                        /* ended transfers, for the engine */
     struct br_list slotless[BR_SLOTLESS];       /* large receives that wait for a free slot */
     struct br_list active;                      /* peers with something to send */
-    struct br_unauthenticated *unauthenticated; /* [BR_MAX_UNAUTHENTICATED] */
-    struct br_log_limit refusals;               /* log lines about them */
-    uint64_t next_unauthenticated;              /* how many there have been */
-    struct br_relay *relay;                     /* NULL: no relaying (relay.h) */
+    struct br_unauthenticated *unauthenticated; /* [n_unauthenticated] places */
+    int n_unauthenticated;
+    struct br_list unauthenticated_links; /* places that are taken, the oldest first */
+    struct br_list unauthenticated_free;
+    struct br_log_limit refusals; /* log lines about them */
+    struct br_relay *relay;       /* NULL: no relaying (relay.h) */
     /* lost links, closed when the present batch of events is through (note 2) */
     struct br_link **deferred;
     uint32_t n_deferred, max_deferred;

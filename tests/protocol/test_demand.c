@@ -119,6 +119,34 @@ static void demand__a_link_at_first_use(void **state)
     }
 }
 
+/* All ranks of a larger job turn to rank 0 at the same moment: none pushes another one out. */
+static void demand__a_rush(void **state)
+{
+    enum { RANKS = 64 };
+    struct br_worker_config worker = cluster_defaults;
+    const struct br_sim_config network = {.seed = 1};
+    struct br_transfer t[2 * RANKS];
+    uint8_t memory[2 * RANKS] = {0};
+    struct cluster c;
+
+    (void)state;
+    worker.on_demand = true;
+    cluster_create(&c, RANKS, 1, &network, &worker);
+    for (int i = 1; i < RANKS; i++) {
+        memory[i] = (uint8_t)i;
+        t[i] = (struct br_transfer){.tag = 1, .length = 1, .memory = &memory[i]};
+        t[RANKS + i] =
+            (struct br_transfer){.tag = 1, .peer = i, .length = 1, .memory = &memory[RANKS + i]};
+        assert_int_equal(br_transfer_receive(c.workers[0], &t[RANKS + i]), 0);
+        assert_int_equal(br_transfer_send(c.workers[i], &t[i]), 0);
+    }
+    cluster_run(&c, 2 * (RANKS - 1), br_sim_now(c.sim) + 10 * BR_SEC);
+    assert_int_equal(c.done, 2 * (RANKS - 1));
+    assert_memory_equal(memory, memory + RANKS, RANKS);
+    assert_int_equal(c.workers[0]->counters.failed_handshakes, 0);
+    cluster_destroy(&c);
+}
+
 static void demand__all_leave(void **state)
 {
     struct cluster c;
@@ -338,6 +366,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demand__a_tree_at_first),
         cmocka_unit_test(demand__a_link_at_first_use),
+        cmocka_unit_test(demand__a_rush),
         cmocka_unit_test(demand__all_leave),
         cmocka_unit_test(demand__left_without_a_link),
         cmocka_unit_test(demand__a_dead_rank),
