@@ -190,11 +190,64 @@ static void parameters__end_with_their_communicator(void **state)
     ranks_run(&job, aborted, NULL);
 }
 
+/* Rank 1 of 3 ends after EARLY iterations, as one does whose program exits; the others would go on.
+ */
+#define EARLY 5
+
+static int ends_early(struct braid_comm *comm, void *options)
+{
+    struct braid_parameter_layer layers[LAYERS] = {{.count = 40}, {.count = 6001}, {.count = 1500}};
+    struct braid_parameters *p;
+    bool ends = braid_rank(comm) == 1;
+    int rc = 0, freed;
+
+    RETURNS(0, braid_parameters_create(comm, layers, LAYERS, options, &p));
+    for (int t = 0; t < (ends ? EARLY : 100000) && !rc; t++)
+        for (int l = LAYERS - 1; l >= 0 && !rc; l--) {
+            rc = braid_parameters_wait(p, l);
+            if (!rc && braid_parameters_gradient(p, l))
+                rc = braid_parameters_push(p, l);
+        }
+    if (!ends) {
+        CHECK(rc == -ECONNRESET || rc == -ECANCELED, "it went on: %d", rc);
+        CHECK(strstr(braid_last_error(), "rank 1 has ended its training after 5 iterations"),
+              "other words");
+    } else {
+        CHECK(!rc, "it was not let finish: %d", rc);
+    }
+    freed = braid_parameters_free(p);
+    CHECK(freed == -ECONNRESET || freed == -ECANCELED, "freed: %d", freed);
+    CHECK(strstr(braid_last_error(), "rank 1 has ended its training after 5 iterations"),
+          "other words");
+    return 0;
+}
+
+/* Whether or not it serves slices, whoever answers whom: all ranks hear of it, long before the
+ * deadline of a call. */
+static void parameters__a_rank_ends_early(void **state)
+{
+    const struct ranks job = {.size = 3, .backend = "shm", .timeout_ms = 1000 * RANKS_LIMIT};
+    const char *const methods[] = {"ssgd", "asgd", "ssd", "local"};
+
+    (void)state;
+    for (int m = 0; m < 4; m++)
+        for (int servers = 0; servers < 2; servers++) {
+            struct braid_parameters_options o = {.method = methods[m],
+                                                 .warmup = 2 * m,
+                                                 .steps = 2,
+                                                 .servers = servers ? &(int){2} : NULL,
+                                                 .n_servers = servers};
+
+            ranks_run(&job, ends_early, &o);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters__misuse_is_named),
         cmocka_unit_test(parameters__end_with_their_communicator),
+        cmocka_unit_test(parameters__a_rank_ends_early),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

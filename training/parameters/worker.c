@@ -288,10 +288,15 @@ static int parameters_worker_choose(struct braid_parameters *p)
 static int parameters_worker_begin_iteration(struct braid_parameters *p)
 {
     uint64_t first = atomic_load(&p->first_push), last = atomic_load(&p->last_pull);
+    int rc;
 
     if (p->iteration > p->options.iterations + 1 && p->iteration <= p->warmup && last > first)
         p->communication += (double)(last - first) / 1e9;
     atomic_store(&p->first_push, br_comm_now(p->comm));
+    atomic_store(&p->begun, p->iteration + 1);
+    rc = br_parameters_farewell_check(p);
+    if (rc)
+        return rc;
     return p->iteration == p->warmup && p->warmup > p->options.iterations + 1
                ? parameters_worker_choose(p)
                : 0;
