@@ -385,8 +385,6 @@ static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, s
 
     if (rail && !rail->connector && rail->device == s->link->device)
         connect_supersede(w, rail, s->handshake.incarnation);
-    if (w->failed)
-        return; /* it was the last rail */
     if (!rail || !connect_may_welcome(w, rail, s->link->device) || br_rail_prepare(w, rail)) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);

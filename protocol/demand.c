@@ -61,7 +61,7 @@ void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error)
     uint64_t tried;
     char text[200];
 
-    if (!peer->wanted || error == -ECANCELED || w->failed || !br_peer_is_unlinked(peer))
+    if (!peer->wanted || error == -ECANCELED || !br_peer_is_unlinked(peer))
         return;
     peer->refusals = error == -ECONNREFUSED ? peer->refusals + 1 : 0;
     tried = w->now - peer->wanted_since;

@@ -160,8 +160,6 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         br_link_defer_close(w, rail->link);
     }
     rail->link = NULL;
-    if (w->failed)
-        return;
     if (br_demand_unheard(w, peer)) {
         br_peer_activate(w, peer);
         return;

@@ -342,10 +342,13 @@ void br_relay_timers(struct br_worker *w, uint64_t missed);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
-/* ---- shutdown.c: passes of a worker that has failed but whose links are still open (fail_due) */
+/* ---- shutdown.c: the end of a worker that has failed ------------------------------------------
+ */
 
-/* Tells the peers. Returns how much was done. */
-int br_worker_send_aborts(struct br_worker *w);
+/* A poll of a worker that has failed: tells the peers, and closes the links when they have answered
+ * (fail_due). Returns how much was done. */
+int br_worker_shut_down(struct br_worker *w);
+/* An event of the batch in which the worker has failed, or of a later one. */
 void br_worker_last_event(struct br_worker *w, const struct br_event *event);
 
 /* ---- onesided.c ------------------------------------------------------------------------------ */

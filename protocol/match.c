@@ -167,8 +167,7 @@ int br_match_send(struct br_worker *w, struct br_transfer *t)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
         br_send_ready(w, t, &early->message, early->payload);
-    if (!w->failed) /* else its link is closed, and the buffer with it */
-        match_forget(w, early);
+    match_forget(w, early);
     return 0;
 }
 
@@ -183,8 +182,7 @@ int br_match_receive(struct br_worker *w, struct br_transfer *t)
         return rc;
     if (br_agree_transfer(w, t, &early->message))
         match_deliver(w, t, &early->message, early->payload);
-    if (!w->failed) /* else its link is closed, and the buffer with it */
-        match_forget(w, early);
+    match_forget(w, early);
     return 0;
 }
 
@@ -197,8 +195,6 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
         return rc;
     /* an EAGER has another length: none is so long */
     br_agree_transfer(w, t, &early->message);
-    if (w->failed)
-        return 0;
     match_forget(w, early);
     return match_expect(w, &w->receives, t, &early);
 }
@@ -408,14 +404,13 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             match_keep(w, rail, table, event, m);
-        else if (!w->failed)
+        else
             match_release(w, rail, event->link, event->buffer, m->tag);
         return;
     }
     if (m->type == BR_MESSAGE_ANNOUNCE) { /* its READY is on the way */
         br_agree_transfer(w, t, m);
-        if (!w->failed)
-            match_release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer, m->tag);
         return;
     }
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
@@ -425,8 +420,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         else
             match_deliver(w, t, m, event->payload);
     }
-    if (!w->failed)
-        match_release(w, rail, event->link, event->buffer, m->tag);
+    match_release(w, rail, event->link, event->buffer, m->tag);
 }
 
 /* NULL, or what is wrong with a message as such. */
@@ -470,7 +464,7 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         match(w, rail, event, m);
         return;
     }
-    if (!w->failed && rail->link == event->link) /* else it is closed, and the buffer with it */
+    if (rail->link == event->link) /* else it is closed, and the buffer with it */
         match_release(w, rail, event->link, event->buffer, m->tag);
 }
 

@@ -103,7 +103,7 @@ int br_transfer_receive(struct br_worker *w, struct br_transfer *t)
     if (eager)
         return br_match_receive(w, t);
     rc = t->rendezvous ? 0 : br_match_large(w, t);
-    if (!rc && !w->failed && !w->dispute_until) /* else the worker is about to fail */
+    if (!rc && !w->dispute_until) /* else the worker is about to fail */
         receive_send_ready(w, t);
     return rc;
 }
@@ -136,8 +136,7 @@ bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send,
 void br_worker_reserve_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
 {
     w->oldest = (struct br_age){.order = order, .fragment = fragment, .within = within};
-    if (!w->failed)
-        br_receive_slotless(w);
+    br_receive_slotless(w);
 }
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)
@@ -148,24 +147,25 @@ static void put_slot(struct br_worker *w, struct br_transfer *t)
     br_receive_slotless(w);
 }
 
-void br_transfer_release(struct br_worker *w, struct br_transfer *t)
+bool br_transfer_release(struct br_worker *w, struct br_transfer *t)
 {
     struct br_slot *slot = t->slot;
     char text[120];
     int rc = 0;
 
     if (!slot)
-        return;
+        return true;
     for (uint32_t i = 0; i < slot->n_maps; i++)
         rc |= slot->map_device->ops->release(slot->map_device, NULL, slot->maps[i]);
     put_slot(w, t);
     if (!rc)
-        return;
+        return true;
     snprintf(text, sizeof text,
              "rank %d is lost: it closed its link (level 0, device shm0) while its memory was "
              "being read",
              t->peer);
-    br_worker_fail(w, ECONNRESET, text); /* what was read may be wrong */
+    br_worker_fail(w, ECONNRESET, text);
+    return false;
 }
 
 void br_transfer_withdraw(struct br_worker *w, struct br_transfer *t)

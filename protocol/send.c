@@ -50,7 +50,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     }
     t->state = BR_TRANSFER_MATCHING;
     rc = br_match_send(w, t);
-    if (!rc && t->announces && t->state == BR_TRANSFER_MATCHING && !w->failed)
+    if (!rc && t->announces && t->state == BR_TRANSFER_MATCHING)
         br_send_message_due(w, peer, t);
     return rc;
 }

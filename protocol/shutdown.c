@@ -7,6 +7,13 @@
  * links at once, a peer that is slow to read would lose the message and would blame this process,
  * which is alive, instead of the one that has died. Operations end after the links are closed:
  * until then bytes may still arrive in their memory.
+ *
+ * br_worker_fail() does nothing of that: it may be called anywhere in a pass, and only notes why.
+ * Links stay open and transfers and messages stay where they are, so what called it goes on and
+ * returns as if nothing had happened. It asks nobody whether the worker has failed; only what it
+ * could not do itself it leaves undone, and says so to its caller if that builds on it. The loops
+ * over events and the passes (br_worker_poll(), br_engine_progress()) then find the failure and do
+ * what this file says in place of their work.
  */
 #include "protocol/internal.h"
 
@@ -74,7 +81,6 @@ static void close_rails(struct br_worker *w, bool all)
     }
 }
 
-/* The peer knows: it says so itself, or has closed a link. */
 void br_worker_fail(struct br_worker *w, int error, const char *text)
 {
     if (w->failed)
@@ -82,9 +88,10 @@ void br_worker_fail(struct br_worker *w, int error, const char *text)
     w->failed = -error;
     snprintf(w->message, sizeof w->message, "%s", text);
     br_log_info("rank %d: the communicator has failed: %s", w->config.rank, w->message);
-    w->fail_due = true; /* the next poll begins with it */
+    w->fail_due = true;
 }
 
+/* A peer that says so itself, or has closed a link, knows. */
 void br_worker_last_event(struct br_worker *w, const struct br_event *event)
 {
     struct br_link *link = event->link;
@@ -109,11 +116,21 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
             close_rail(w, &rail->peer->rails[i]);
 }
 
-int br_worker_send_aborts(struct br_worker *w)
+/* What waits for a slot is the caller's again. */
+static void forget_slotless(struct br_worker *w)
+{
+    for (int k = 0; k < BR_SLOTLESS; k++)
+        while (br_list_pop_front(&w->slotless[k]))
+            ;
+}
+
+int br_worker_shut_down(struct br_worker *w)
 {
     struct br_event events[16];
     int n = 0;
 
+    if (!w->fail_due)
+        return 0;
     if (!w->fail_at) {
         w->fail_at = w->now + BR_ABORT_LINGER;
         close_rails(w, false);
@@ -131,6 +148,7 @@ int br_worker_send_aborts(struct br_worker *w)
     if (send_abort(w) && w->now < w->fail_at)
         return n;
     close_rails(w, true);
+    forget_slotless(w);
     br_rkey_release_all(w);
     br_onesided_forget(w);
     w->fail_due = false;

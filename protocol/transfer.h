@@ -125,8 +125,9 @@ uint64_t br_transfer_left(const struct br_transfer *transfer);
 bool br_transfer_reduce(struct br_worker *worker, struct br_transfer *transfer,
                         const struct br_slot_reducer *reducer);
 
-/* After a mapped receive, once: the caller reads the bytes no longer. */
-void br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
+/* After a mapped receive, once: the caller reads the bytes no longer. false: what was read may be
+ * wrong, because the peer was lost meanwhile, and the worker has failed. */
+bool br_transfer_release(struct br_worker *worker, struct br_transfer *transfer);
 
 /* Does what an atomic asks for to 8 bytes of this process; any thread. *before: what stood there.
  * Returns 0; -EINVAL: memory is not on a multiple of 8; -EOPNOTSUPP: there is no such operation. No

@@ -398,15 +398,13 @@ static void worker_timers(struct br_worker *w, bool drained)
     br_list_for_each (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
-        if (w->failed)
-            break;
         br_waiting_timer(w, peer);
         if (drained)
             br_left_timer(w, peer);
         for (int i = 0; i < peer->n_rails; i++)
             rail_timers(w, &peer->rails[i], missed);
     }
-    if (w->relay && !w->failed)
+    if (w->relay)
         br_relay_timers(w, missed);
     w->in_batch = false;
     br_links_close_deferred(w);
@@ -420,8 +418,8 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
 
     w->now = now;
     if (w->failed)
-        return w->fail_due ? br_worker_send_aborts(w) : 0;
-    for (int d = 0; d < w->n_devices && !w->failed; d++) {
+        return br_worker_shut_down(w);
+    for (int d = 0; d < w->n_devices; d++) {
         int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
 
         w->in_batch = true;
@@ -435,13 +433,15 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
         drained = drained && k < EVENTS;
         n += k;
     }
-    if (w->relay && !w->failed) {
+    if (w->failed)
+        return n; /* the next poll begins with it */
+    if (w->relay) {
         int k = br_relay_poll(w);
 
         drained = drained && !k;
         n += k;
     }
-    if (!w->failed && now - w->last_timers >= TIMER_PERIOD)
+    if (now - w->last_timers >= TIMER_PERIOD)
         worker_timers(w, drained);
     return n;
 }
@@ -465,7 +465,7 @@ struct br_transfer *br_worker_done(struct br_worker *w)
 {
     struct br_list *node;
 
-    while (!w->failed && (node = br_list_pop_front(&w->done))) {
+    while ((node = br_list_pop_front(&w->done))) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
         if (!br_onesided_ended(w, t))

@@ -212,7 +212,7 @@ int br_comm_begin_waiting(struct br_context *context, uint64_t now)
         if (br_backlog_is_empty(backlog))
             br_list_remove(&backlog->node);
         late = br_backlog_overdue(backlog, now);
-        if (late && !w->failed)
+        if (late)
             fail_overdue(w, backlog, late);
     }
     return n;
@@ -307,7 +307,7 @@ void br_comm_release_operation(struct br_operation *op)
     struct br_worker *w = op->comm->context->worker;
     bool has_run = atomic_load(&op->state) != BR_OPERATION_IDLE;
 
-    if (has_run && op->status && !op->done && !w->failed)
+    if (has_run && op->status && !op->done)
         br_worker_fail(w, -op->status, op->message);
     if (op->persistent)
         br_engine_unreserve(op->comm->context->engine, op);

@@ -112,8 +112,7 @@ int br_admission_start(struct br_engine *engine)
 
         if (!engine->n_free) /* as one that ends says again (fragment_release()) */
             break;
-        while (op->fragments.next < op->fragments.count && may_start(engine, op) &&
-               !engine->worker->failed) {
+        while (op->fragments.next < op->fragments.count && may_start(engine, op)) {
             if (engine->late_allocations != engine->grown_before) { /* note 3 */
                 engine->may_start = true;
                 return n;

@@ -284,8 +284,7 @@ void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
         struct br_operation *op = br_container_of(node, struct br_operation, node);
         int rc;
 
-        if (op->group != group || op->fragments.plan || op->epoch > group->epoch ||
-            engine->worker->failed)
+        if (op->group != group || op->fragments.plan || op->epoch > group->epoch)
             continue;
         rc = begin_collective(engine, op);
         if (!rc)
@@ -374,7 +373,6 @@ void br_operation_fail(const struct br_engine *engine, struct br_operation *op)
     op->status = w->failed;
 }
 
-/* No link is left, so nobody touches the memory of what is still under way. */
 static int end_failed(struct br_engine *engine, struct br_list *list)
 {
     int n = 0;
@@ -396,14 +394,19 @@ static int end_failed(struct br_engine *engine, struct br_list *list)
     return n;
 }
 
-static int engine_fail(struct br_engine *engine)
+/* The passes of an engine whose worker has failed. Operations end when no link is left and no GPU
+ * copies, so that nobody touches the memory of what was under way. Flushes end first: each access
+ * that ends may end a flush, and well. */
+static int engine_fail(struct br_engine *engine, uint64_t now)
 {
+    int n = br_worker_poll(engine->worker, now) + br_staging_poll(engine, now);
+
     if (engine->worker->fail_due || br_staging_busy(engine))
-        return 0; /* links are still open, or GPUs copy */
+        return n;
     br_list_init(&engine->ready);
-    return end_failed(engine, &engine->collectives) + end_failed(engine, &engine->messages) +
-           end_failed(engine, &engine->to_self) + end_failed(engine, &engine->from_self) +
-           end_failed(engine, &engine->receives) + end_failed(engine, &engine->flushes);
+    return n + end_failed(engine, &engine->flushes) + end_failed(engine, &engine->collectives) +
+           end_failed(engine, &engine->messages) + end_failed(engine, &engine->to_self) +
+           end_failed(engine, &engine->from_self) + end_failed(engine, &engine->receives);
 }
 
 static int take_ended(struct br_engine *engine)
@@ -438,14 +441,13 @@ static int engine_step(struct br_engine *engine, uint64_t now)
         k = br_staging_poll(engine, now) + take_ended(engine) + br_admission_start(engine);
         if (!br_list_empty(&engine->receives))
             k += br_receives_match(engine);
-        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready) &&
-               !engine->worker->failed) {
+        while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready)) {
             worked += br_fragment_compute(engine);
             k++;
         }
         n += k;
-    } while (k && !engine->worker->failed);
-    return engine->worker->failed ? n + engine_fail(engine) : n;
+    } while (k);
+    return n;
 }
 
 /* Everything that is known is done, and posted. *posted: how much that was. */
@@ -457,26 +459,23 @@ static int engine_serve(struct br_engine *engine, uint64_t now, int *posted)
     return n + *posted;
 }
 
-static int engine_check_deadlines(struct br_engine *engine, uint64_t now)
-{
-    if (now < engine->next_deadline || engine->worker->failed)
-        return 0;
-    br_deadline_check(engine, now);
-    return engine->worker->failed ? 1 + engine_fail(engine) : 0;
-}
-
 int br_engine_progress(struct br_engine *engine, uint64_t now)
 {
     struct br_worker *w = engine->worker;
-    int posted, arrived, n = engine_serve(engine, now, &posted);
+    int posted, arrived, n;
 
+    if (w->failed)
+        return engine_fail(engine, now);
+    n = engine_serve(engine, now, &posted);
     n += arrived = br_worker_poll(w, now);
-    if (arrived || br_worker_is_due(w)) {
+    if (!w->failed && (arrived || br_worker_is_due(w))) {
         n += engine_serve(engine, now, &posted);
         if (posted)
             n += br_worker_poll(w, now);
     }
-    return n + engine_check_deadlines(engine, now);
+    if (!w->failed && now >= engine->next_deadline)
+        br_deadline_check(engine, now);
+    return w->failed ? n + 1 : n; /* the next pass begins with it */
 }
 
 struct br_operation *br_engine_ended(struct br_engine *engine)

@@ -31,8 +31,6 @@ int br_flush_submit(struct br_engine *engine, struct br_operation *op)
 
 void br_flush_ended(struct br_engine *engine, const struct br_operation *op)
 {
-    if (engine->worker->failed)
-        return; /* they fail, too */
     br_list_for_each_safe (node, &engine->flushes) {
         struct br_operation *flush = br_container_of(node, struct br_operation, node);
 

@@ -310,8 +310,7 @@ static void fragment_ended(struct br_engine *engine, struct br_fragment *fragmen
 
 static void fragment_stored(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    if (!engine->worker->failed)
-        fragment_ended(engine, br_container_of(batch, struct br_fragment, batch));
+    fragment_ended(engine, br_container_of(batch, struct br_fragment, batch));
 }
 
 static void steps_ended(struct br_engine *engine, struct br_fragment *fragment)
@@ -353,7 +352,7 @@ static void step_ended(struct br_engine *engine, struct br_fragment *fragment, u
         trace_step(engine, fragment, index);
     if (index == fragment->oldest_step)
         find_oldest(engine, fragment);
-    for (uint32_t i = 0; i < step->n_successors && !engine->worker->failed; i++) {
+    for (uint32_t i = 0; i < step->n_successors; i++) {
         uint32_t next = s->successors[step->first_successor + i];
 
         if (--fragment->steps[next].remaining == 0)
@@ -361,7 +360,7 @@ static void step_ended(struct br_engine *engine, struct br_fragment *fragment, u
         else if (fragment->steps[next].remaining == 1)
             try_sources(engine, fragment, &s->steps[next]);
     }
-    if (--fragment->steps_left == 0 && !engine->worker->failed)
+    if (--fragment->steps_left == 0)
         steps_ended(engine, fragment);
 }
 
@@ -378,16 +377,20 @@ void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t)
 
 /* ---- local work ------------------------------------------------------------------------------ */
 
-static void release_mapped(struct br_engine *engine, struct br_fragment *fragment,
+/* false: what was read may be wrong, and the worker has failed. */
+static bool release_mapped(struct br_engine *engine, struct br_fragment *fragment,
                            const struct br_step *step)
 {
+    bool right = true;
+
     for (uint32_t i = 0; i < step->n_sources; i++) {
         int32_t recv = fragment->schedule->sources[step->first_source + i].recv;
         struct br_fragment_step *rs = recv < 0 ? NULL : &fragment->steps[recv];
 
         if (rs && --rs->readers == 0)
-            br_transfer_release(engine->worker, &rs->transfer);
+            right = br_transfer_release(engine->worker, &rs->transfer) && right;
     }
+    return right;
 }
 
 /* `n` elements from element rs->done on. */
@@ -414,8 +417,8 @@ void br_fragment_step_reduced(struct br_engine *engine, struct br_fragment_step 
 {
     uint32_t index = (uint32_t)(rs - rs->fragment->steps);
 
-    release_mapped(engine, rs->fragment, &rs->fragment->schedule->steps[index]);
-    step_ended(engine, rs->fragment, index);
+    if (release_mapped(engine, rs->fragment, &rs->fragment->schedule->steps[index]))
+        step_ended(engine, rs->fragment, index);
 }
 
 size_t br_fragment_compute(struct br_engine *engine)
@@ -435,6 +438,7 @@ size_t br_fragment_compute(struct br_engine *engine)
     rc = fragment_compute(engine, fragment, step, rs, n);
     if (rc) { /* not the arguments: they were checked at submit */
         br_worker_fail(engine->worker, -rc, br_error_message());
+        br_list_remove(&rs->node);
         return 0;
     }
     rs->done += n;
@@ -505,7 +509,7 @@ static void start_steps(struct br_engine *engine, struct br_fragment *fragment)
 {
     const struct br_schedule *s = fragment->schedule;
 
-    for (uint32_t i = 0; i < s->n_ready && !engine->worker->failed; i++)
+    for (uint32_t i = 0; i < s->n_ready; i++)
         start_step(engine, fragment, s->ready[i]);
     if (!s->n_steps)
         steps_ended(engine, fragment);
@@ -513,8 +517,7 @@ static void start_steps(struct br_engine *engine, struct br_fragment *fragment)
 
 static void fragment_loaded(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    if (!engine->worker->failed)
-        start_steps(engine, br_container_of(batch, struct br_fragment, batch));
+    start_steps(engine, br_container_of(batch, struct br_fragment, batch));
 }
 
 void br_fragment_start(struct br_engine *engine, struct br_operation *op)

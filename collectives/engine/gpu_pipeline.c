@@ -98,8 +98,7 @@ void br_gpu_pipeline_end(struct br_engine *engine, struct br_gpu_pipeline *direc
 
 static void gpu_pipeline_step_done(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    if (!engine->worker->failed)
-        br_fragment_step_reduced(engine, br_container_of(batch, struct br_fragment_step, batch));
+    br_fragment_step_reduced(engine, br_container_of(batch, struct br_fragment_step, batch));
 }
 
 static int gpu_pipeline_reduce(struct br_engine *engine, const struct br_fragment *fragment,
@@ -133,7 +132,8 @@ void br_gpu_pipeline_step(struct br_engine *engine, struct br_fragment_step *rs)
         br_worker_fail(engine->worker, -rc, br_error_message());
     else
         br_staging_submit(engine, &rs->batch, fragment->pipeline.gpu,
-                          reduces ? BR_COPY_REDUCTION : BR_COPY_TO_GPU, gpu_pipeline_step_done);
+                          reduces ? BR_COPY_REDUCTION : BR_COPY_TO_GPU, gpu_pipeline_step_done,
+                          NULL);
 }
 
 bool br_gpu_pipeline_arrived(struct br_engine *engine, const struct br_fragment *fragment)
@@ -141,7 +141,7 @@ bool br_gpu_pipeline_arrived(struct br_engine *engine, const struct br_fragment 
     int rc =
         engine->config.gpu_memory->ops->flush(engine->config.gpu_memory, fragment->pipeline.gpu);
 
-    if (rc && !engine->worker->failed)
+    if (rc)
         br_worker_fail(engine->worker, -rc, br_error_message());
-    return !engine->worker->failed;
+    return !rc;
 }

@@ -149,8 +149,6 @@ static void engine_onesided_loaded(struct br_engine *engine, struct br_copy_batc
     struct br_operation *op = br_container_of(batch, struct br_staging, batch)->owner;
     struct br_transfer *t = op->parts.transfers;
 
-    if (engine->worker->failed)
-        return;
     if (t[REQUEST].memory) /* it carries the data */
         t[REQUEST].memory = t[DATA].memory;
     post_filled(engine, op);
@@ -233,8 +231,14 @@ static void onesided_copied_self(struct br_engine *engine, struct br_copy_batch 
     const struct br_worker_config *w = &engine->worker->config;
 
     w->region_done(w->region_context, op->parts.staging[DATA].user);
-    if (!engine->worker->failed)
-        end_self(engine, op);
+    end_self(engine, op);
+}
+
+static void copy_self_failed(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    const struct br_worker_config *w = &engine->worker->config;
+
+    w->region_done(w->region_context, br_container_of(batch, struct br_staging, batch)->user);
 }
 
 /* target_gpu: that the region lies on; 0: it is host memory. */
@@ -250,7 +254,8 @@ static void copy_staged_self(struct br_engine *engine, struct br_operation *op, 
     br_list_push_back(&engine->messages, &op->node);
     br_staging_copy(engine, to ? to : from, direction, put ? memory : op->recv,
                     put ? op->send : memory, op->count);
-    br_staging_submit(engine, &s->batch, to ? to : from, direction, onesided_copied_self);
+    br_staging_submit(engine, &s->batch, to ? to : from, direction, onesided_copied_self,
+                      copy_self_failed);
 }
 
 /* Host memory of our own, in the region, and the caller's. */
@@ -352,8 +357,7 @@ static void engine_onesided_part_ended(struct br_engine *engine, struct br_opera
 
 static void engine_onesided_stored(struct br_engine *engine, struct br_copy_batch *batch)
 {
-    if (!engine->worker->failed)
-        engine_onesided_part_ended(engine, br_container_of(batch, struct br_staging, batch)->owner);
+    engine_onesided_part_ended(engine, br_container_of(batch, struct br_staging, batch)->owner);
 }
 
 void br_onesided_transfer_ended(struct br_engine *engine, struct br_operation *op,

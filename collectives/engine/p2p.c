@@ -35,8 +35,6 @@ static void p2p_matched_self(struct br_engine *engine, struct br_copy_batch *bat
     struct br_operation *send = br_container_of(batch, struct br_operation, parts.staging[0].batch);
     struct br_operation *recv = send->parts.staging[0].owner;
 
-    if (engine->worker->failed)
-        return;
     br_operation_end(engine, send, 0);
     br_operation_end(engine, recv, 0);
 }
@@ -54,7 +52,8 @@ static void copy_staged(struct br_engine *engine, struct br_operation *send,
     br_list_push_back(&engine->messages, &recv->node);
     send->parts.staging[0].owner = recv;
     br_staging_copy(engine, gpu, direction, recv->recv, send->send, send->count);
-    br_staging_submit(engine, &send->parts.staging[0].batch, gpu, direction, p2p_matched_self);
+    br_staging_submit(engine, &send->parts.staging[0].batch, gpu, direction, p2p_matched_self,
+                      NULL);
 }
 
 void br_p2p_match_self(struct br_engine *engine, struct br_operation *send,
@@ -115,8 +114,7 @@ static void p2p_loaded(struct br_engine *engine, struct br_copy_batch *batch)
     struct br_operation *op = staged->owner;
     struct br_transfer *t = &op->parts.transfers[staged - op->parts.staging];
 
-    if (!engine->worker->failed)
-        p2p_check(engine, op, t, br_transfer_send(engine->worker, t));
+    p2p_check(engine, op, t, br_transfer_send(engine->worker, t));
 }
 
 /* The NIC reads or writes the GPU's memory (remote.h); what goes in one message the CPU copies. */
@@ -186,8 +184,7 @@ static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
         return rc;
     op->check = br_digest_short(&bytes, 1);
     br_list_push_back(&engine->messages, &op->node);
-    for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count && !engine->worker->failed;
-         i++)
+    for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count; i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
     return 0;
 }
@@ -233,8 +230,7 @@ static void p2p_stored(struct br_engine *engine, struct br_copy_batch *batch)
     struct br_staging *staged = br_container_of(batch, struct br_staging, batch);
     struct br_operation *op = staged->owner;
 
-    if (!engine->worker->failed)
-        p2p_part_ended(engine, op, &op->parts.transfers[staged - op->parts.staging]);
+    p2p_part_ended(engine, op, &op->parts.transfers[staged - op->parts.staging]);
 }
 
 void br_p2p_transfer_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)

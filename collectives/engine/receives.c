@@ -163,8 +163,10 @@ static void receives_take(struct br_engine *engine, struct br_operation *op,
     }
     br_list_remove(&op->node);
     rc = br_p2p_begin(engine, op);
-    if (rc)
+    if (rc) {
+        br_list_push_back(&engine->messages, &op->node); /* it ends with all others */
         br_worker_fail(engine->worker, -rc, br_error_message());
+    }
 }
 
 static struct wanted wanted_of(const struct br_operation *op)
@@ -181,7 +183,7 @@ static void make_room(struct br_engine *engine, const struct wanted *wanted)
 
     if (!w->unexpected.n_used)
         return;
-    for (int r = 0; r < group->size && !w->failed; r++)
+    for (int r = 0; r < group->size; r++)
         if (r != group->rank && (wanted->peer == BRAID_ANY_SOURCE || wanted->peer == r))
             br_worker_set_aside(w, br_group_in_job(group, r));
 }
@@ -207,11 +209,8 @@ int br_receives_match(struct br_engine *engine)
     if (engine->receives_seen == w->p2p_messages + w->next_arrival)
         return 0;
     engine->receives_seen = w->p2p_messages + w->next_arrival;
-    br_list_for_each_safe (node, &engine->receives) {
-        if (w->failed)
-            break;
+    br_list_for_each_safe (node, &engine->receives)
         n += receives_try(engine, br_container_of(node, struct br_operation, node));
-    }
     return n;
 }
 
@@ -304,7 +303,7 @@ void br_receives_submit(struct br_engine *engine, struct br_operation *op)
     br_receives_match(engine); /* those before it */
     op->exact = !op->learns;
     br_list_push_back(&engine->receives, &op->node);
-    if (!engine->worker->failed && !receives_try(engine, op) && is_alone(engine, op))
+    if (!receives_try(engine, op) && is_alone(engine, op))
         fail_alone(engine, op);
 }
 
@@ -317,14 +316,14 @@ int br_engine_probe(struct br_engine *engine, struct br_group *group, int peer, 
     bool any;
     int rc;
 
-    br_receives_match(engine); /* those that wait go first */
-    any = receives_find(engine, &w, &found);
-    if (!any)
-        make_room(engine, &w);
     if (engine->worker->failed)
         return br_error(-engine->worker->failed, "%s", engine->worker->message);
-    if (!any)
+    br_receives_match(engine); /* those that wait go first */
+    any = receives_find(engine, &w, &found);
+    if (!any) {
+        make_room(engine, &w);
         return 0;
+    }
     tell(received, &found);
     if (!claim)
         return 1;

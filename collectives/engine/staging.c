@@ -48,32 +48,31 @@ void br_staging_destroy(struct br_engine *engine)
 
 static void staging_failed(struct br_engine *engine, int rc)
 {
-    if (!engine->worker->failed)
-        br_worker_fail(engine->worker, -rc, br_error_message());
+    br_worker_fail(engine->worker, -rc, br_error_message());
 }
 
 bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
                      const void *from, size_t bytes)
 {
-    int rc = engine->worker->failed
-                 ? 0
-                 : engine->config.gpu_memory->ops->copy(engine->config.gpu_memory, gpu, direction,
-                                                        to, from, bytes);
+    int rc = engine->config.gpu_memory->ops->copy(engine->config.gpu_memory, gpu, direction, to,
+                                                  from, bytes);
 
     if (rc)
         staging_failed(engine, rc);
-    return !engine->worker->failed;
+    return !rc;
 }
 
 void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu,
                        enum br_copy_direction direction,
-                       void (*then)(struct br_engine *, struct br_copy_batch *))
+                       void (*then)(struct br_engine *, struct br_copy_batch *),
+                       void (*given_up)(struct br_engine *, struct br_copy_batch *))
 {
     int rc = engine->config.gpu_memory->ops->mark(engine->config.gpu_memory, gpu, direction,
                                                   &batch->copy);
 
     batch->direction = direction;
     batch->then = then;
+    batch->given_up = given_up;
     br_list_push_back(&engine->copying, &batch->node);
     if (rc) /* with no event it is through at the next look, and finds the worker failed */
         staging_failed(engine, rc);
@@ -106,6 +105,7 @@ int br_staging_poll(struct br_engine *engine, uint64_t now)
 
     br_list_for_each_safe (node, &engine->copying) {
         struct br_copy_batch *batch = br_container_of(node, struct br_copy_batch, node);
+        void (*ended)(struct br_engine *, struct br_copy_batch *);
         uint64_t bit = batch->copy.event ? 1ull << (batch->copy.gpu - 1) : 0;
         int rc =
             pending[batch->direction] & bit
@@ -120,7 +120,9 @@ int br_staging_poll(struct br_engine *engine, uint64_t now)
             staging_failed(engine, rc);
         engine->config.gpu_memory->ops->forget(engine->config.gpu_memory, &batch->copy);
         br_list_remove(&batch->node);
-        batch->then(engine, batch);
+        ended = engine->worker->failed ? batch->given_up : batch->then;
+        if (ended)
+            ended(engine, batch);
         n++;
     }
     return n;

@@ -41,9 +41,10 @@ struct br_copy_batch {
     struct br_list node; /* In engine->copying while copies are under way. */
     struct br_copy copy; /* The mark behind them. */
     enum br_copy_direction direction;
-    /* Called when all copies have ended. When one has failed, the worker fails first, and
-     * worker->failed is set in this call. */
+    /* One of them is called when all copies have ended: `then`, or `given_up` when one has failed
+     * or the worker has failed meanwhile. NULL: there is nothing to do. */
     void (*then)(struct br_engine *engine, struct br_copy_batch *batch);
+    void (*given_up)(struct br_engine *engine, struct br_copy_batch *batch);
 };
 
 /* Host memory for a part of a message, for an operation on the shared segment, or for a peer's put
@@ -90,13 +91,15 @@ void br_staging_init(struct br_engine *engine);
 /* Frees all buffers. No copy is under way. */
 void br_staging_destroy(struct br_engine *engine);
 /* Starts a copy in the stream of that GPU and direction. The copies up to the next
- * br_staging_submit() are one batch. Returns false when the worker has failed. */
+ * br_staging_submit() are one batch. Returns false when it fails the worker. */
 bool br_staging_copy(struct br_engine *engine, int gpu, enum br_copy_direction direction, void *to,
                      const void *from, size_t bytes);
-/* Ends a batch: `then` is called when the copies that were started in this direction are done. */
+/* Ends a batch: `then` or `given_up` is called (br_copy_batch) when the copies that were started in
+ * this direction are done. */
 void br_staging_submit(struct br_engine *engine, struct br_copy_batch *batch, int gpu,
                        enum br_copy_direction direction,
-                       void (*then)(struct br_engine *, struct br_copy_batch *));
+                       void (*then)(struct br_engine *, struct br_copy_batch *),
+                       void (*given_up)(struct br_engine *, struct br_copy_batch *));
 /* Ends the batches that are done. now: ns. Returns how many. */
 int br_staging_poll(struct br_engine *engine, uint64_t now);
 /* Returns whether a batch is under way. */

@@ -112,7 +112,7 @@ bool br_staging_fragment_load(struct br_engine *engine, struct br_fragment *frag
         staging_fragment_copy(engine, fragment, BR_OUTPUT, BR_COPY_TO_HOST, first, last);
     }
     br_staging_submit(engine, &fragment->batch, input ? op->send_gpu : op->recv_gpu,
-                      BR_COPY_TO_HOST, then);
+                      BR_COPY_TO_HOST, then, NULL);
     return true;
 }
 
@@ -123,6 +123,6 @@ bool br_staging_fragment_store(struct br_engine *engine, struct br_fragment *fra
         return false;
     staging_fragment_copy(engine, fragment, BR_OUTPUT, BR_COPY_TO_GPU, 0,
                           staging_fragment_blocks(fragment->op, BR_OUTPUT));
-    br_staging_submit(engine, &fragment->batch, fragment->op->recv_gpu, BR_COPY_TO_GPU, then);
+    br_staging_submit(engine, &fragment->batch, fragment->op->recv_gpu, BR_COPY_TO_GPU, then, NULL);
     return true;
 }

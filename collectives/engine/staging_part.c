@@ -35,7 +35,7 @@ void br_staging_part_load(struct br_engine *engine, struct br_operation *op, int
     if (!br_staging_part_get(engine, op, i, gpu))
         return;
     br_staging_copy(engine, gpu, BR_COPY_TO_HOST, t->memory, s->user, t->length);
-    br_staging_submit(engine, &s->batch, gpu, BR_COPY_TO_HOST, then);
+    br_staging_submit(engine, &s->batch, gpu, BR_COPY_TO_HOST, then, NULL);
 }
 
 bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, int i,
@@ -47,7 +47,7 @@ bool br_staging_part_store(struct br_engine *engine, struct br_operation *op, in
     if (!s->buffer)
         return false;
     br_staging_copy(engine, s->gpu, BR_COPY_TO_GPU, s->user, t->memory, t->length);
-    br_staging_submit(engine, &s->batch, s->gpu, BR_COPY_TO_GPU, then);
+    br_staging_submit(engine, &s->batch, s->gpu, BR_COPY_TO_GPU, then, NULL);
     return true;
 }
 
@@ -58,9 +58,9 @@ bool br_staging_part_flush(struct br_engine *engine, const struct br_operation *
                  ? engine->config.gpu_memory->ops->flush(engine->config.gpu_memory, op->recv_gpu)
                  : 0;
 
-    if (rc && !engine->worker->failed)
+    if (rc)
         br_worker_fail(engine->worker, -rc, br_error_message());
-    return !engine->worker->failed;
+    return !rc;
 }
 
 void br_staging_parts_put(struct br_engine *engine, struct br_operation *op)

@@ -46,7 +46,8 @@ bool br_staging_reduce_pays(const struct br_fragment *fragment, const struct br_
                                        n_host);
 }
 
-static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batch *batch)
+static struct br_staging_reduction *staging_reduce_end(struct br_engine *engine,
+                                                       struct br_copy_batch *batch)
 {
     struct br_staging_reduction *reduction =
         br_container_of(batch, struct br_staging_reduction, batch);
@@ -54,8 +55,18 @@ static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batc
     engine->config.gpu_memory->ops->reduce_end(engine->config.gpu_memory, reduction->gpu,
                                                reduction->mark);
     br_list_push_front(&engine->free_reductions, &batch->node);
-    if (engine->worker->failed)
-        return;
+    return reduction;
+}
+
+static void staging_reduce_failed(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    staging_reduce_end(engine, batch);
+}
+
+static void staging_reduce_reduced(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    const struct br_staging_reduction *reduction = staging_reduce_end(engine, batch);
+
     if (reduction->refused)
         br_fragment_step_ready(engine, reduction->step);
     else
@@ -107,6 +118,7 @@ bool br_staging_reduce(struct br_engine *engine, struct br_fragment_step *rs)
     reduction->gpu = gpu;
     reduction->mark = mark;
     reduction->refused = rc == 1;
-    br_staging_submit(engine, &reduction->batch, gpu, BR_COPY_REDUCTION, staging_reduce_reduced);
+    br_staging_submit(engine, &reduction->batch, gpu, BR_COPY_REDUCTION, staging_reduce_reduced,
+                      staging_reduce_failed);
     return true;
 }

@@ -13,14 +13,14 @@ static void staging_shm_give_back(struct br_engine *engine, struct br_operation 
     br_staging_put(engine, &op->shm_staging);
 }
 
-static void staging_shm_loaded(struct br_engine *engine, struct br_copy_batch *batch)
+static void staging_shm_load_failed(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
-    op->shm_staging.lost = engine->worker->failed != 0;
+    op->shm_staging.lost = true;
     if (!op->shm_staging.has_ended)
         return;
-    staging_shm_give_back(engine, op); /* the worker failed before */
+    staging_shm_give_back(engine, op);
     br_list_push_back(&engine->ended, &op->node);
 }
 
@@ -49,7 +49,8 @@ bool br_staging_shm_begin(struct br_engine *engine, struct br_operation *op)
     op->send = s->buffer->memory;
     br_staging_copy(engine, op->send_gpu, BR_COPY_TO_HOST, s->buffer->memory, s->send,
                     op->send_bytes);
-    br_staging_submit(engine, &s->batch, op->send_gpu, BR_COPY_TO_HOST, staging_shm_loaded);
+    br_staging_submit(engine, &s->batch, op->send_gpu, BR_COPY_TO_HOST, NULL,
+                      staging_shm_load_failed);
     return true;
 }
 
@@ -69,11 +70,18 @@ static void staging_shm_stored(struct br_engine *engine, struct br_copy_batch *b
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
-    if (engine->worker->failed && !op->status)
-        br_operation_fail(engine, op);
     staging_shm_give_back(engine, op);
     br_list_remove(&op->node);
     br_list_push_back(&engine->ended, &op->node);
+}
+
+static void staging_shm_store_failed(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
+
+    if (!op->status)
+        br_operation_fail(engine, op);
+    staging_shm_stored(engine, batch);
 }
 
 static void staging_shm_store(struct br_engine *engine, struct br_operation *op)
@@ -83,7 +91,8 @@ static void staging_shm_store(struct br_engine *engine, struct br_operation *op)
     br_list_push_back(&engine->storing, &op->node);
     br_deadline_expect(engine, op);
     br_staging_copy(engine, op->recv_gpu, BR_COPY_TO_GPU, s->recv, op->recv, op->recv_bytes);
-    br_staging_submit(engine, &s->batch, op->recv_gpu, BR_COPY_TO_GPU, staging_shm_stored);
+    br_staging_submit(engine, &s->batch, op->recv_gpu, BR_COPY_TO_GPU, staging_shm_stored,
+                      staging_shm_store_failed);
 }
 
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op)

@@ -51,8 +51,17 @@ static void staging_target_copied(struct br_engine *engine, struct br_copy_batch
 
     if (!st->target) /* note 2 */
         staging_target_give_back(engine, st);
-    else if (!engine->worker->failed) /* else it is done with soon */
+    else
         br_onesided_resume(engine->worker, st->target);
+}
+
+/* One that the worker has not let go of is done with soon. */
+static void staging_target_copy_failed(struct br_engine *engine, struct br_copy_batch *batch)
+{
+    struct stage_target *st = br_container_of(batch, struct stage_target, staging.batch);
+
+    if (!st->target)
+        staging_target_give_back(engine, st);
 }
 
 static void staging_target_copy(struct br_engine *engine, struct stage_target *st,
@@ -63,7 +72,8 @@ static void staging_target_copy(struct br_engine *engine, struct stage_target *s
 
     br_staging_copy(engine, t->gpu, direction, up ? t->address : t->memory,
                     up ? t->memory : t->address, t->bytes);
-    br_staging_submit(engine, &st->staging.batch, t->gpu, direction, staging_target_copied);
+    br_staging_submit(engine, &st->staging.batch, t->gpu, direction, staging_target_copied,
+                      staging_target_copy_failed);
 }
 
 bool br_staging_target_begin(struct br_engine *engine, struct br_target *t)

@@ -102,11 +102,11 @@ static bool gpu_local_crosses(struct br_operation *op)
     return hosts && br_gpu_hosts_ends(hosts, op);
 }
 
-static void gpu_local_work_done(struct br_engine *engine, struct br_copy_batch *batch)
+static void gpu_local_work_given_up(struct br_engine *engine, struct br_copy_batch *batch)
 {
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
-    if (op->shm_staging.has_ended && !gpu_local_crosses(op)) /* the worker failed before */
+    if (op->shm_staging.has_ended && !gpu_local_crosses(op))
         br_list_push_back(&engine->ended, &op->node);
 }
 
@@ -130,7 +130,7 @@ static int gpu_local_reduce(struct br_gpu_local *gpu_local, const struct br_shm_
         return rc;
     br_copier_count(gpu_local->context->copier, BR_COPY_SHARED, (shm->n - 1) * bytes);
     br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu,
-                      BR_COPY_REDUCTION, gpu_local_work_done);
+                      BR_COPY_REDUCTION, NULL, gpu_local_work_given_up);
     return 0;
 }
 
@@ -148,7 +148,7 @@ static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_e
     }
     /* Those before a refused one are waited for. */
     br_staging_submit(gpu_local->context->engine, &op->shm_staging.batch, op->send_gpu,
-                      BR_COPY_REDUCTION, gpu_local_work_done);
+                      BR_COPY_REDUCTION, NULL, gpu_local_work_given_up);
     return rc;
 }
 

@@ -67,7 +67,7 @@ static void stream_op_completed(struct br_operation *op)
 {
     struct br_worker *w = op->comm->context->worker;
 
-    if (op->status && !w->failed)
+    if (op->status)
         br_worker_fail(w, -op->status, op->message);
     br_stream_op_release(op->stream_op);
     if (!op->done) /* else it is given back when that has been called */

@@ -490,11 +490,10 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
     struct br_call call;
 
     overdue = op && op->deadline <= now ? op : br_shm_executor_overdue(shm, now);
-    if (overdue && !w->failed)
+    if (overdue)
         executor_fail_overdue(shm, overdue);
-    if (!w->failed)
-        executor_fail_departed(shm, op);
-    if (!first || first->shm_role == BR_SHM_ROLE_ENGINE || w->failed)
+    executor_fail_departed(shm, op);
+    if (!first || first->shm_role == BR_SHM_ROLE_ENGINE)
         return;
     call = call_of(first);
     if (shm->watched_sequence != first->sequence + 1) {

@@ -338,8 +338,7 @@ void br_relay_timers(struct br_worker *w, uint64_t missed)
     br_list_for_each_safe (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
-        if (peer->cut_at && !w->failed && peer->state != BR_PEER_LEFT &&
-            peer->state != BR_PEER_DEAD)
+        if (peer->cut_at && peer->state != BR_PEER_LEFT && peer->state != BR_PEER_DEAD)
             watch_cut(w, peer, missed);
     }
     br_relay_expire(w->relay);

@@ -35,7 +35,7 @@ void br_relay_refused(struct br_worker *w, struct br_rail *rail)
     char text[160];
 
     if (!w->relay || rail->alternate || !rail->was_up || !peer->cut_at ||
-        w->now - peer->cut_at < a_while(w) || w->failed || peer->state != BR_PEER_UP)
+        w->now - peer->cut_at < a_while(w) || peer->state != BR_PEER_UP)
         return;
     snprintf(text, sizeof text, "%.110s: its process has ended", rail->message);
     br_peer_lost(w, rail, ECONNRESET, text);

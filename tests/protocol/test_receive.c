@@ -461,9 +461,26 @@ static void mapped__until_released(void **state)
     assert_int_equal(to[0], 0xa5);
     assert_int_equal(x->wires[0].maps, 2);
     assert_int_equal(x->w->counters.mapped_bytes, 2 * SLICE);
-    br_transfer_release(x->w, &t);
+    assert_true(br_transfer_release(x->w, &t));
     assert_int_equal(x->wires[0].maps, 0);
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
+}
+
+/* What was read may be wrong, so nothing may be built on it. */
+static void mapped__peer_lost_while_read(void **state)
+{
+    struct br_transfer t = receive_of(1, SLICE);
+    struct wired *x = *state;
+    uint32_t slot;
+
+    t.may_map = true;
+    slot = posted(x, &t);
+    wire_mapped(x->links[0], slot, 0, from, SLICE, 0);
+    wired_turn(x, 0);
+    x->wires[0].lost_maps = true;
+    assert_false(br_transfer_release(x->w, &t));
+    assert_int_equal(x->w->failed, -ECONNRESET);
+    assert_says(x->w->message, "rank 1|lost");
 }
 
 /* One slice more often than a slot can remember: another batch of frames than the grid allows. */
@@ -621,6 +638,7 @@ int main(void)
         WIRED_TEST(reduced__what_a_rail_has_written, .rails = 2, .up = true),
         WIRED_TEST(reduced__not_once_bytes_have_come, .rails = 1, .up = true),
         WIRED_TEST(mapped__until_released, .rails = 1, .up = true),
+        WIRED_TEST(mapped__peer_lost_while_read, .rails = 1, .up = true),
         WIRED_TEST(mapped__too_many_pieces, .rails = 1, .up = true),
         cmocka_unit_test(mapped__in_parts_that_do_not_fit),
         WIRED_TEST(mapped__stale_is_given_back, .rails = 1, .up = true),

@@ -293,7 +293,7 @@ static int release(struct br_device *device, struct br_link *link, void *buffer)
     }
     wire_check(wire->maps > 0, "a mapping was given back twice");
     wire->maps--;
-    return 0;
+    return wire->lost_maps ? -ECONNRESET : 0;
 }
 
 static int rkey_make(struct br_device *device, struct br_slot *slot, uint8_t out[BR_RKEY_BYTES])

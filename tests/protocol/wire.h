@@ -50,6 +50,7 @@ struct wire {
     int room;
     int buffers;      /* message buffers that the worker holds */
     int maps;         /* mappings that it has not given back */
+    bool lost_maps;   /* what was mapped is gone when it is given back */
     int keys, made;   /* remote keys that it has not given back; in all */
     bool refuses;     /* makes no remote keys */
     uint64_t min_rtt; /* ns, what link_query() says */
