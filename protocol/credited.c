@@ -182,8 +182,10 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     if (!post_retained(rail, &m, age, t->notify, payload, length))
         return false;
     stream->sequence++;
-    br_queue_served(&t->queued, w->now);
-    br_queue_remove(&t->queued);
+    if (!br_list_empty(&t->queued.node)) {
+        br_queue_served(&t->queued, w->now);
+        br_queue_remove(&t->queued);
+    }
     if (announces) {
         ; /* it goes on waiting for its READY */
     } else if (t->is_send) {
@@ -321,6 +323,21 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
         pump->n++;
     else
         pump->full |= 1u << rail->index;
+    return true;
+}
+
+bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+{
+    uint32_t full = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;
+    struct br_age age = age_of(t);
+    struct br_rail *rail;
+
+    if (!br_list_empty(&peer->active) || br_tag_class(t->tag) != BR_TAG_P2P)
+        return false;
+    rail = message_rail(peer, full, BR_CREDIT_P2P, &age);
+    if (!rail || !may_number(peer, br_stream_of(t->tag)) || !send_message(w, peer, rail, t, &age))
+        return false;
+    w->flush_due = w->flush_due || !rail->device->caps.maps;
     return true;
 }
 

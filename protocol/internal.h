@@ -130,6 +130,9 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
 /* Sends one message of the queue in which `t` is the most urgent. false: it has to wait. */
 bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                          struct br_pump *pump);
+/* Sends a small point-to-point message that is in no queue, if nothing else waits to leave to the
+ * peer: then it is the most urgent one. false: it has to be queued. */
+bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
 /* Sends messages of lost rails. They go before the other messages of their stream that need the
  * same credits. */
 void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);

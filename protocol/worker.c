@@ -417,6 +417,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
     int n = 0;
 
     w->now = now;
+    w->flush_due = false;
     if (w->failed)
         return br_worker_shut_down(w);
     for (int d = 0; d < w->n_devices; d++) {

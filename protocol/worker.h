@@ -172,9 +172,11 @@ struct br_worker {
      * arguments, or we do at this time, with the text `disputed`; 0: no rank disagrees */
     uint64_t dispute_until;
     char disputed[320];
-    struct br_list done;                        /* ended transfers, for the engine */
-    struct br_list slotless[BR_SLOTLESS];       /* large receives that wait for a free slot */
-    struct br_list active;                      /* peers with something to send */
+    struct br_list done;                  /* ended transfers, for the engine */
+    struct br_list slotless[BR_SLOTLESS]; /* large receives that wait for a free slot */
+    struct br_list active;                /* peers with something to send */
+    /* frames were posted outside a pump, and their device may send them at its next poll */
+    bool flush_due;
     struct br_unauthenticated *unauthenticated; /* [n_unauthenticated] places */
     int n_unauthenticated;
     struct br_list unauthenticated_links; /* places that are taken, the oldest first */
@@ -296,11 +298,11 @@ int br_worker_pump(struct br_worker *worker, uint64_t now);
 /* The next ended transfer, which is the caller's again, or NULL. */
 struct br_transfer *br_worker_done(struct br_worker *worker);
 
-/* Is there something to pump, or a transfer that has ended? After a poll without an event a timer
- * may have made it so. */
+/* Is there something to pump or to flush, or a transfer that has ended? After a poll without an
+ * event a timer may have made it so. */
 static inline bool br_worker_is_due(const struct br_worker *worker)
 {
-    return !br_list_empty(&worker->active) || !br_list_empty(&worker->done);
+    return !br_list_empty(&worker->active) || !br_list_empty(&worker->done) || worker->flush_due;
 }
 
 /* Ends the worker with an error (> 0) and a text for error messages. Its next polls tell all peers

@@ -96,7 +96,8 @@ struct br_context {
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */
     uint64_t next_order;
-    uint64_t now; /* of the last pass */
+    uint64_t passed; /* ns: when the last pass began */
+    uint64_t now;    /* ns: of the last pass, or of what was done without one since */
     struct br_progress_counters {
         /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;

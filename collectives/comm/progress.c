@@ -37,6 +37,10 @@
 #define BACK_OFF_NS    (50 * BR_US)
 /* Looks at shared memory between two passes of the progress loop. */
 #define LOOK 256
+/* Calls that were done at once make a pass when the last one is so old (section 3). */
+#define PASS_AFTER (5 * BR_US)
+/* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
+#define PASSES 8
 
 /* ---- one pass -------------------------------------------------------------------------------- */
 
@@ -92,11 +96,15 @@ static int accept_submissions(struct br_context *context, uint64_t now)
     return n;
 }
 
-/* A pass has taken this long. Those within check_shm() are not timed: a clock costs as much as a
- * look at the shared segment. */
-static void progress_account(struct br_context *context, uint64_t time, bool worked)
+/* `passes` passes, of which `worked` have found something to do, have taken this long. Those within
+ * check_shm() are not timed: a clock costs as much as a look at the shared segment. */
+static void progress_account(struct br_context *context, uint64_t time, uint32_t passes,
+                             uint32_t worked)
 {
-    *(worked ? &context->progress.busy : &context->progress.idle) += time;
+    uint64_t busy = worked == passes ? time : time / passes * worked;
+
+    context->progress.busy += busy;
+    context->progress.idle += time - busy;
 }
 
 /* Messages that nobody has asked for are events where somebody probes; so is the end. */
@@ -115,19 +123,25 @@ static void note_arrivals(struct br_context *context)
     wake_waiters(context);
 }
 
+static void end_operations(struct br_executor *executor)
+{
+    struct br_operation *op;
+
+    while ((op = executor->ops->end(executor)))
+        progress_end(op);
+}
+
 int br_progress_once(struct br_context *context, uint64_t now)
 {
     int n = accept_submissions(context, now);
 
-    context->now = now;
+    context->now = context->passed = now;
     context->progress.calls++;
     br_list_for_each_safe (node, &context->executors) {
         struct br_executor *executor = br_container_of(node, struct br_executor, node);
-        struct br_operation *op;
 
         n += executor->ops->step(executor, now);
-        while ((op = executor->ops->end(executor)))
-            progress_end(op);
+        end_operations(executor);
     }
     if (!br_list_empty(&context->backlogs))
         n += br_comm_begin_waiting(context, now);
@@ -180,7 +194,7 @@ static void *progress_thread_main(void *argument)
         br_progress_lock_last(context);
         now = br_clock_now();
         worked = br_progress_once(context, now) > 0;
-        progress_account(context, br_clock_now() - now, worked);
+        progress_account(context, br_clock_now() - now, 1, worked);
         worked = br_completion_tell(context, false) || worked;
         if (worked)
             idle_since = 0;
@@ -273,6 +287,24 @@ static void hand_in(struct br_operation *op, bool locked, uint64_t now)
     }
 }
 
+static bool is_message(const struct br_operation *op)
+{
+    return op->kind == BR_OPERATION_SEND || op->kind == BR_OPERATION_RECV;
+}
+
+/* Under the lock, after messages were handed in: ends what is done already. true: that is all there
+ * is to do, so that no pass is needed (section 3). */
+static bool progress_short(struct br_context *context, uint64_t now)
+{
+    if (now - context->passed >= PASS_AFTER || br_engine_is_due(context->engine) ||
+        !br_ring_idle(&context->submissions))
+        return false;
+    context->now = now;
+    end_operations(&context->engine_executor);
+    br_completion_show(context);
+    return true;
+}
+
 void br_progress_submit(struct br_operation *op)
 {
     br_progress_submit_all(&op, 1);
@@ -283,13 +315,17 @@ void br_progress_submit_all(struct br_operation *const *ops, uint32_t n)
     struct br_context *context = n ? ops[0]->comm->context : NULL;
     bool locked = n && br_progress_trylock(context);
     uint64_t now = locked ? br_clock_now() : 0;
+    bool messages = true;
 
     if (!n)
         return;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        messages = messages && is_message(ops[i]); /* before it may be over */
         hand_in(ops[i], locked, now);
+    }
     if (locked) {
-        br_progress_once(context, now);
+        if (!messages || !progress_short(context, now))
+            br_progress_once(context, now);
         br_progress_unlock(context);
     }
     br_progress_wake(context);
@@ -324,55 +360,63 @@ static void progress_make_room(struct br_context *context, uint64_t now)
 }
 
 /* Under the lock: makes passes until the goal is reached or `until` has come, at least once, as who
- * only looks again and again drives, too. Sleeps when it has been idle for longer than a spin.
- * false: another drives now, and the lock is not ours any more. */
-static bool progress_loop(struct br_context *context, const struct goal *goal, uint64_t until)
+ * only looks again and again drives, too. Sleeps when it has been idle for longer than a spin. now:
+ * the time. false: another drives now, and the lock is not ours any more. */
+static bool progress_loop(struct br_context *context, const struct goal *goal, uint64_t now,
+                          uint64_t until)
 {
-    uint64_t now = br_clock_now(), idle_since = now;
+    uint64_t began = now, idle_since = now;
+    uint32_t passes = 0, worked = 0;
+    bool reached;
 
     do {
-        uint64_t began = now;
-        bool worked = br_progress_once(context, now) > 0;
-
-        now = br_clock_now();
-        progress_account(context, now - began, worked);
-        worked = br_completion_tell(context, true) || worked;
-        if (worked || is_reached(context, goal)) {
-            idle_since = now;
-        } else if (now - idle_since > context->settings.spin) {
-            context->sleeping_callers++;
-            br_progress_sleep(context, until);
-            context->sleeping_callers--;
-            idle_since = now = br_clock_now();
-        } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
-            progress_make_room(context, now);
-            now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
+        worked += br_progress_once(context, now) > 0;
+        passes++;
+        worked += br_completion_tell(context, true);
+        reached = is_reached(context, goal);
+        if (reached || passes == PASSES || worked || context->settings.oversubscribed) {
+            now = br_clock_now();
+            progress_account(context, now - began, passes, worked < passes ? worked : passes);
+            if (worked || reached) {
+                idle_since = now;
+            } else if (now - idle_since > context->settings.spin) {
+                context->sleeping_callers++;
+                br_progress_sleep(context, until);
+                context->sleeping_callers--;
+                idle_since = now = br_clock_now();
+            } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+                progress_make_room(context, now);
+                now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
+            }
+            began = now;
+            passes = worked = 0;
         }
         if (!br_progress_yield_or_leave(context))
             return false;
-    } while (!is_reached(context, goal) && now < until);
+    } while (!reached && !is_reached(context, goal) && now < until);
     return true;
 }
 
 /* true: the goal is reached. */
 static bool progress_wait_for(struct br_context *context, const struct goal *goal, uint64_t most)
 {
-    uint64_t until;
+    uint64_t now, until;
 
     if (is_reached(context, goal))
         return true;
-    until = most == UINT64_MAX ? UINT64_MAX : br_clock_now() + most;
+    now = br_clock_now();
+    until = most == UINT64_MAX ? UINT64_MAX : now + most;
     atomic_fetch_add(&context->callers, 1);
-    while (!is_reached(context, goal)) {
+    for (; !is_reached(context, goal); now = br_clock_now()) {
         if (br_progress_trylock(context)) {
-            if (progress_loop(context, goal, until)) { /* else another drives, and counts */
+            if (progress_loop(context, goal, now, until)) { /* else another drives, and counts */
                 atomic_fetch_add(&context->caller_waits, 1);
                 br_progress_unlock(context);
             }
         } else {
             wait_for_lock_owner(context, goal);
         }
-        if (br_clock_now() >= until)
+        if (until != UINT64_MAX && br_clock_now() >= until)
             break;
     }
     atomic_fetch_sub(&context->callers, 1);
@@ -388,9 +432,14 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
     uint64_t until = most == UINT64_MAX ? UINT64_MAX : now + most;
 
     hand_in(op, locked, now);
+    if (locked && is_message(op) && progress_short(context, now) && is_reached(context, &goal)) {
+        atomic_fetch_add(&context->caller_waits, 1);
+        br_progress_unlock(context);
+        return true;
+    }
     if (locked) {
         atomic_fetch_add(&context->callers, 1);
-        if (progress_loop(context, &goal, until)) { /* else another drives */
+        if (progress_loop(context, &goal, now, until)) { /* else another drives */
             atomic_fetch_add(&context->caller_waits, 1);
             br_progress_unlock(context);
         }

@@ -312,6 +312,27 @@ int br_engine_reserve(struct br_engine *engine, struct br_operation *op)
     return rc;
 }
 
+/* Of the worker's transfers. */
+static int take_ended(struct br_engine *engine)
+{
+    struct br_transfer *t;
+    int n = 0;
+
+    for (; (t = br_worker_done(engine->worker)); n++)
+        switch (br_tag_class(t->tag)) {
+        case BR_TAG_COLLECTIVE:
+            br_fragment_transfer_ended(engine, t);
+            break;
+        case BR_TAG_P2P:
+            br_p2p_transfer_ended(engine, t->owner, t);
+            break;
+        case BR_TAG_ONESIDED:
+            br_onesided_transfer_ended(engine, t->owner, t);
+            break;
+        }
+    return n;
+}
+
 int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t now)
 {
     int rc;
@@ -332,6 +353,7 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     case BR_OPERATION_SEND:
     case BR_OPERATION_RECV:
         rc = br_p2p_submit(engine, op);
+        take_ended(engine); /* a small message has left, or was here */
         break;
     case BR_OPERATION_FLUSH:
         rc = br_flush_submit(engine, op);
@@ -409,26 +431,6 @@ static int engine_fail(struct br_engine *engine, uint64_t now)
            end_failed(engine, &engine->from_self) + end_failed(engine, &engine->receives);
 }
 
-static int take_ended(struct br_engine *engine)
-{
-    struct br_transfer *t;
-    int n = 0;
-
-    for (; (t = br_worker_done(engine->worker)); n++)
-        switch (br_tag_class(t->tag)) {
-        case BR_TAG_COLLECTIVE:
-            br_fragment_transfer_ended(engine, t);
-            break;
-        case BR_TAG_P2P:
-            br_p2p_transfer_ended(engine, t->owner, t);
-            break;
-        case BR_TAG_ONESIDED:
-            br_onesided_transfer_ended(engine, t->owner, t);
-            break;
-        }
-    return n;
-}
-
 /* Takes what the worker has finished, starts what can start, and does local work. */
 static int engine_step(struct br_engine *engine, uint64_t now)
 {
@@ -459,6 +461,13 @@ static int engine_serve(struct br_engine *engine, uint64_t now, int *posted)
     return n + *posted;
 }
 
+bool br_engine_is_due(const struct br_engine *engine)
+{
+    return br_worker_is_due(engine->worker) || engine->worker->failed || engine->may_start ||
+           !br_list_empty(&engine->ready) || !br_list_empty(&engine->receives) ||
+           br_staging_busy(engine);
+}
+
 int br_engine_progress(struct br_engine *engine, uint64_t now)
 {
     struct br_worker *w = engine->worker;
@@ -466,7 +475,7 @@ int br_engine_progress(struct br_engine *engine, uint64_t now)
 
     if (w->failed)
         return engine_fail(engine, now);
-    n = engine_serve(engine, now, &posted);
+    n = br_engine_is_due(engine) ? engine_serve(engine, now, &posted) : 0;
     n += arrived = br_worker_poll(w, now);
     if (!w->failed && (arrived || br_worker_is_due(w))) {
         n += engine_serve(engine, now, &posted);

@@ -63,11 +63,11 @@ struct br_group *br_engine_all(struct br_engine *engine);
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
 /*
- * The message that a receive of these, behind all that wait, would get now, in a group (NULL: all ranks): peer, a rank of
- * it or BRAID_ANY_SOURCE; tag, of which the bits in `ignore` may be any. claim: no other receive
- * gets it from now on, and received->message is its number for br_operation.claim. Returns 1, and
- * *received says what it is; 0: none is here, and room is made for it as for a receive that waits;
- * or a negative errno with a message.
+ * The message that a receive of these, behind all that wait, would get now, in a group (NULL: all
+ * ranks): peer, a rank of it or BRAID_ANY_SOURCE; tag, of which the bits in `ignore` may be any.
+ * claim: no other receive gets it from now on, and received->message is its number for
+ * br_operation.claim. Returns 1, and *received says what it is; 0: none is here, and room is made
+ * for it as for a receive that waits; or a negative errno with a message.
  */
 int br_engine_probe(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
                     uint32_t ignore, bool claim, struct braid_received *received);
@@ -99,6 +99,9 @@ void br_engine_unreserve(struct br_engine *engine, const struct br_operation *op
  * finds what has arrived meanwhile.
  */
 int br_engine_progress(struct br_engine *engine, uint64_t now);
+
+/* Is there anything to do that waits neither for an event of a device nor for a time? */
+bool br_engine_is_due(const struct br_engine *engine);
 
 /* The next topology epoch of a group, group->epoch + 1, is known: the same on all its ranks, though
  * not at the same time. Operations that have waited for it begin. trees: borrowed until the group

@@ -84,10 +84,11 @@ struct br_operation_parts {
     uint64_t number; /* of part 0, as in its tag */
     /* one-sided: bit i is set when transfer i has ended and has left the worker's list */
     uint32_t released;
-    struct br_transfer transfers[BR_OPERATION_TRANSFERS];
-    struct br_message request;                         /* one-sided, as what follows */
-    struct br_answer answer;                           /* of the target, to the part under way */
     struct br_staging staging[BR_OPERATION_TRANSFERS]; /* of each transfer (staging.h) */
+    /* What follows is filled in before it is used. */
+    struct br_transfer transfers[BR_OPERATION_TRANSFERS];
+    struct br_message request; /* one-sided, as what follows */
+    struct br_answer answer;   /* of the target, to the part under way */
 };
 
 /* The blocks of a user buffer where they differ in size; arrays with an entry for each block, which

@@ -7,6 +7,7 @@
 #include "collectives/engine/internal.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -204,7 +205,10 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
         return br_error(E2BIG, "a message of %zu bytes is too long", op->count);
     engine->groups[op->group->number] = op->group;
     op->group->unreceived += is_send(op) ? 1 : -1;
-    op->parts = (struct br_operation_parts){.count = 1};
+    memset(&op->parts, 0, offsetof(struct br_operation_parts, transfers));
+    for (int i = 0; i < BR_OPERATION_TRANSFERS; i++)
+        op->parts.transfers[i].state = BR_TRANSFER_IDLE; /* else p2p_post() fills it in */
+    op->parts.count = 1;
     if (op->learns || (!br_list_empty(&engine->receives) && br_receives_before(engine, op))) {
         br_receives_submit(engine, op);
         return 0;

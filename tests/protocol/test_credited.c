@@ -332,6 +332,44 @@ static void number__waits_for_what_goes_again(void **state)
     assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.sequence, BR_SEEN);
 }
 
+/* Without a pump, and the worker says that its device may not have sent it yet. */
+static void at_once__nothing_else_waits(void **state)
+{
+    struct br_transfer t = {
+        .tag = br_tag_p2p(0, 0, 1), .peer = 1, .memory = memory, .length = 8, .order = 1};
+    struct wired *x = *state;
+
+    assert_int_equal(br_transfer_send(x->w, &t), 0);
+    assert_int_equal(t.state, BR_TRANSFER_ENDED);
+    assert_int_equal(next_tag(x, 0), t.tag);
+    assert_true(br_worker_is_due(x->w));
+    assert_ptr_equal(br_worker_done(x->w), &t);
+    br_worker_poll(x->w, x->w->now);
+    assert_false(br_worker_is_due(x->w));
+}
+
+/* What waits to leave already goes first. */
+static void at_once__not_past_what_is_queued(void **state)
+{
+    struct br_transfer t[2];
+    struct wired *x = *state;
+
+    for (int i = 0; i < 2; i++)
+        t[i] = (struct br_transfer){.tag = br_tag_p2p(0, (uint64_t)i, 1),
+                                    .peer = 1,
+                                    .memory = memory,
+                                    .length = 8,
+                                    .order = (uint64_t)i};
+    x->wires[0].room = 0;
+    assert_int_equal(br_transfer_send(x->w, &t[0]), 0);
+    x->wires[0].room = -1;
+    assert_int_equal(br_transfer_send(x->w, &t[1]), 0);
+    assert_int_equal(t[1].state, BR_TRANSFER_QUEUED);
+    wired_turn(x, 0);
+    assert_int_equal(next_tag(x, 0), t[0].tag);
+    assert_int_equal(next_tag(x, 0), t[1].tag);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +382,8 @@ int main(void)
         WIRED_TEST(kept__found_for_what_is_expected_after_a_search_in_vain, .rails = 1, .up = true),
         WIRED_TEST(number__waits_for_what_may_not_have_arrived, .rails = 2, .up = true),
         WIRED_TEST(number__waits_for_what_goes_again, .rails = 2, .up = true),
+        WIRED_TEST(at_once__nothing_else_waits, .rails = 1, .up = true),
+        WIRED_TEST(at_once__not_past_what_is_queued, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
