@@ -109,6 +109,17 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, enum br
     return best;
 }
 
+/* Room for the data of the next message, behind that of the last one, so that small messages keep
+ * to few cache lines. It never meets data that may still have to be sent again: fewer than
+ * BR_CREDITS messages have not arrived, and the memory is for two more, this one and what one that
+ * does not fit at the end leaves unused. */
+static uint8_t *retained_room(struct br_rail *rail, uint32_t length)
+{
+    if (rail->sent == rail->peer_arrived || rail->retained_bytes - rail->retained_end < length)
+        rail->retained_end = 0;
+    return rail->retained_memory + rail->retained_end;
+}
+
 /* Writes the message into the rail's next `retained` entry and posts it from there. Message and
  * data are copied, so the transfer ends at once, and the message can be sent again if the rail is
  * lost. */
@@ -121,6 +132,7 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
 
     keep->message = *m;
     keep->age = *age;
+    keep->memory = retained_room(rail, before + length);
     if (notify)
         memcpy(keep->memory, notify, sizeof *notify);
     if (length)
@@ -130,6 +142,7 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
     if (br_control_post(rail, m, length ? keep->memory : NULL, length) != 1)
         return false;
     rail->sent++;
+    rail->retained_end += (length + 15) & ~15u;
     if (br_tag_class(m->tag) == BR_TAG_P2P)
         rail->sent_p2p++;
     rail->total_tx += br_message_data(m, length);

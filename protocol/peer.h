@@ -45,7 +45,7 @@ struct br_retained {
     struct br_message message;
     struct br_age age;
     uint32_t length; /* payload bytes in `memory` */
-    uint8_t *memory; /* eager_bytes or BR_MAX_RKEYS; owned by the rail */
+    uint8_t *memory; /* in the rail's retained_memory */
 };
 
 /* A message of a lost rail that waits to be sent on another one. Made and freed outside the data
@@ -157,6 +157,9 @@ struct br_rail {
     uint32_t sent_p2p;
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
     struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
+    uint8_t *retained_memory; /* their data, one behind the other; NULL: never prepared */
+    uint32_t retained_bytes;
+    uint32_t retained_end; /* of the last one's data */
     struct br_list flights;
 
     /* receiving */

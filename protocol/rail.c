@@ -27,17 +27,15 @@
 
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 {
-    uint8_t *memory = rail->retained[0].memory;
     uint32_t bytes = w->config.eager_bytes < BR_MAX_RKEYS ? BR_MAX_RKEYS : w->config.eager_bytes;
 
-    if (memory)
+    if (rail->retained_memory)
         return 0;
-    memory = malloc((size_t)BR_CREDITS * bytes);
-    if (!memory)
+    rail->retained_bytes = (BR_CREDITS + 1) * ((bytes + 15) & ~15u);
+    rail->retained_memory = malloc(rail->retained_bytes);
+    if (!rail->retained_memory)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);
-    for (uint32_t k = 0; k < BR_CREDITS; k++)
-        rail->retained[k].memory = memory + (size_t)k * bytes;
     return 0;
 }
 
