@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""SSD-SGD and local SGD by braid.torch.SSD: the paper's formulas, synchronous SGD by DDP and gloo, schedules, saved states, lost ranks."""
+"""SSD-SGD and local SGD by braid.torch.SSD: the paper's formulas, synchronous SGD by DDP and gloo, schedules, saved states. How it ends: test_death.py."""
 # ranks: 2
 import copy
-import os
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -250,7 +247,7 @@ def test_learns(options):
     assert torch.equal(same, model[0].weight)
 
 
-# ---- refusals and ends ---------------------------------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def test_many_groups():
@@ -300,65 +297,3 @@ def test_refuses():
                 optimizer.step()
             embedding.weight.grad = None
             optimizer.step()
-
-
-ENDS = """
-import signal, sys
-import torch, braid.torch
-import torch.distributed as dist
-dist.init_process_group("braid")
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of `braid run`, which ends the others
-model = torch.nn.Linear(100, 100)
-optimizer = braid.torch.SSD(model.parameters(), warmup=2, k=2)
-try:
-    for t in range(8):
-        if t == 5 and dist.get_rank() == 1 and sys.argv[1] == "raises":
-            raise ZeroDivisionError("of rank 1")
-        optimizer.zero_grad()
-        model(torch.ones(100)).sum().backward()
-        optimizer.step()
-except braid.Error as error:
-    print("ended:", error, flush=True)
-"""
-
-
-@pytest.mark.parametrize("how", ["returns", "raises"])
-def test_a_script_that_does_not_close(how):
-    if rank() == 0:
-        job = subprocess.run([os.environ["BRAID"], "run", "-n", "2", "--", sys.executable, "-c", ENDS, how], capture_output=True, text=True, timeout=100)
-        assert "signal" not in job.stderr and "Segmentation" not in job.stderr, job.stdout + job.stderr
-        assert job.returncode == (how == "raises"), job.stdout + job.stderr
-        assert ("ended:" in job.stdout and "of rank 1" in job.stderr) == (how == "raises"), job.stdout + job.stderr
-    dist.barrier()
-
-
-LOST = """
-import os, signal
-import torch, braid.torch
-import torch.distributed as dist
-dist.init_process_group("braid")
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of `braid run`, which ends the others
-model = torch.nn.Linear(100, 100)
-optimizer = braid.torch.SSD(model.parameters(), warmup=2, k=2)
-try:
-    for t in range(1000):
-        if t == 5 and dist.get_rank() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        optimizer.zero_grad()
-        model(torch.ones(100)).sum().backward()
-        optimizer.step()
-except braid.Error as error:
-    print("lost:", error, flush=True)
-    try:
-        optimizer.close()
-    except braid.Error as error:
-        print("closed:", error, flush=True)
-    os._exit(3)
-"""
-
-
-def test_a_lost_rank():
-    if rank() == 0:
-        job = subprocess.run([os.environ["BRAID"], "run", "-n", "2", "--", sys.executable, "-c", LOST], capture_output=True, text=True, timeout=100)
-        assert "lost:" in job.stdout and "rank 1" in job.stdout and "closed:" in job.stdout, job.stdout + job.stderr
-    dist.barrier()

@@ -357,6 +357,11 @@ def _leave(comm: Comm, error: Any) -> None:
             pass
 
 
+def _say(comm: Comm, error: Any) -> None:
+    """An error at the end of the program, where nobody can hear an exception."""
+    print(f"braid: rank {comm.rank} leaves the job: {error}", file=sys.stderr)
+
+
 @atexit.register
 def _at_exit() -> None:
     """Leaves all jobs in good order, or says that an exception has ended the program."""
@@ -368,10 +373,12 @@ def _at_exit() -> None:
         try:
             comm.finalize()
         except Exception as failure:
-            print(f"braid: rank {comm.rank} leaves the job: {failure}", file=sys.stderr)
+            _say(comm, failure)
     for comm in sorted(_late, key=lambda comm: comm is comm._root):  # parts before the whole; nobody reads the arrays any more
         for dependent in list(comm._dependents):
-            dependent._let_go(at_exit=True)
+            failed = dependent._let_go(at_exit=True)
+            if failed and error is None:
+                _say(comm, failed)
         comm._root._blocks = 0
         comm._last()
 

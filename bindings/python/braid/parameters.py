@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, Dict, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
 
 from braid import structs
 from braid._braid import ffi, lib
 from braid.buffer import TYPES, numpy, span
-from braid.errors import check, fail
+from braid.errors import Error, check, fail, last_error
 from braid.session import shapes_of
 
 if TYPE_CHECKING:
@@ -82,12 +82,14 @@ class Parameters:
             comm._last()
             comm._root._last()
 
-    def _let_go(self, at_exit: bool = False) -> None:
-        """Behind the communicator's finalize(), which cannot end it while arrays lie in its memory: ends it if there are none."""
-        if not self._views or at_exit:
-            parameters, self._parameters = self._parameters, ffi.NULL
-            self._comm._dependents.pop(self, None)
-            lib.braid_parameters_free(parameters)
+    def _let_go(self, at_exit: bool = False) -> Optional[Error]:
+        """Behind the communicator's finalize(), which cannot end it while arrays lie in its memory: ends it if there are none. Returns the error of that."""
+        if self._views and not at_exit:
+            return None
+        parameters, self._parameters = self._parameters, ffi.NULL
+        self._comm._dependents.pop(self, None)
+        rc = lib.braid_parameters_free(parameters)
+        return last_error(rc) if rc else None
 
     def weight(self, layer: int) -> Any:
         """The layer's weights as this worker computes with them, a read-only array; to be read from wait() to push()."""

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 import braid
-from braid.comm import Comm
+from braid.comm import Comm, _say
 from braid.torch import _native
 from braid.torch._native import Options
 
@@ -58,17 +58,20 @@ def comm(group: Optional[Any] = None) -> Comm:
 @atexit.register
 def _at_exit() -> None:
     """Programs may end without destroy_process_group(), and without close() of parameter servers. These end before their communicator, though arrays still
-    lie in their memory: nobody reads those any more. Behind an exception they wait for nobody."""
+    lie in their memory: nobody reads those any more. Behind an exception they wait for nobody, and the others hear what it was."""
     error = getattr(sys, "last_value", None)
     for borrowed in list(_comms.values()):
+        known = error is not None or borrowed._ending or borrowed.error() is not None  # the program has heard what is wrong
         try:
-            if error is not None and any(dependent._views for dependent in borrowed._dependents):
+            if error is not None and borrowed._dependents:
                 borrowed.abort(f"{type(error).__name__}: {error}")
             borrowed.finalize()
         except Exception:  # of one of its parts; the others end all the same
             pass
         for dependent in list(borrowed._dependents):
-            dependent._let_go(at_exit=True)
+            failed = dependent._let_go(at_exit=True)
+            if failed and not known:
+                _say(borrowed, failed)
     _native.close_all(_GRACE)
 
 

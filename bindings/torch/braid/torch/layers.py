@@ -13,7 +13,7 @@ _REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 class Slot:
     """A parameter of a layer."""
 
-    __slots__ = ("param", "name", "layer", "wire", "home", "travelling", "seen", "at")
+    __slots__ = ("param", "name", "layer", "wire", "home", "travelling", "seen", "at", "__weakref__")
 
     def __init__(self, param: Any, name: str, layer: "Layer") -> None:
         self.param, self.name, self.layer = param, name, layer

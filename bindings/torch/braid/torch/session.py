@@ -20,6 +20,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
+import warnings
+import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import braid
@@ -30,7 +32,7 @@ from torch.nn import Module
 from braid.torch import comm as communicator
 from braid.torch.layers import Layer, Slot, dtype_of, has_own_step, in_order, lay_out, layers_of, needs_of, place_in, signature_of
 from braid.torch.replicas import Buffers, compare, copy_from_root
-from braid.torch.watch import ModuleHook, travelling_of
+from braid.torch.watch import Dependent, ModuleHook, travelling_of
 
 IDLE, BACKWARD, TRAVELLING, PENDING = range(4)
 
@@ -66,8 +68,6 @@ class Session:
     in any other way. Raises braid.Error where a rank is lost, within the communicator's timeout; after that only free() makes sense.
     """
 
-    _views = 0  # of a dependent of a Comm: no arrays lie in memory that free() would give back
-
     def __init__(self, model: Module, optimizer: Any, group: Any = None, *, comm: Any = None, policy: str = "auto", overlap: Optional[bool] = None,
                  broadcast_buffers: bool = True, dtype: Optional[torch.dtype] = None, **options: Any) -> None:
         if isinstance(optimizer, torch.optim.LBFGS) and overlap is not False:
@@ -96,7 +96,8 @@ class Session:
         self._settings: List[Dict[str, Any]] = []  # of the optimizer's groups at optimizer.step()
         self._others, self._signature = place_in(optimizer, self._layers)
         self._install()
-        comm._dependents[self] = None
+        self._dependent = Dependent(self)
+        comm._dependents[self._dependent] = None
 
     # ---- hooks -----------------------------------------------------------------------------------
 
@@ -132,8 +133,12 @@ class Session:
         self._own_step = optimizer.step = types.MethodType(step, optimizer)  # a method, as schedulers look for its __func__
 
     def _hook(self, slot: Slot) -> None:
+        weak, weak_slot = weakref.ref(self), weakref.ref(slot)  # the garbage collector does not see what hooks of parameters hold
+
         def arrived(*_: Any) -> None:
-            self._arrived(slot)
+            session, slot = weak(), weak_slot()
+            if session is not None and slot is not None:
+                session._arrived(slot)
 
         if hasattr(slot.param, "register_post_accumulate_grad_hook"):
             self._removable.append(slot.param.register_post_accumulate_grad_hook(arrived))
@@ -495,7 +500,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        self.comm._dependents.pop(self, None)
+        self.comm._dependents.pop(self._dependent, None)
         for handle in self._removable:
             handle.remove()
         self._nodes.clear()
@@ -523,6 +528,17 @@ class Session:
                 del self._optimizer.step
             else:
                 self._optimizer.step = self._step_before
+
+    def __del__(self) -> None:
+        """Dropped without free(), and with it the model and the optimizer, which keep it as long as they live. What is under way ends with the communicator, as
+        it would be waited for here, in whatever thread and at whatever moment the garbage is collected."""
+        if getattr(self, "_dependent", None) is None or self._closed or self.comm._ending:
+            return
+        self.comm._dependents.pop(self._dependent, None)
+        warnings.warn("braid.torch.Session: dropped with its model, and without free()", ResourceWarning)
+        if self._session is not None and self._state == IDLE:
+            with contextlib.suppress(braid.Error):  # of the communicator
+                self._session.free()
 
     def __enter__(self) -> "Session":
         return self

@@ -2,6 +2,8 @@
 """SSD-SGD and local SGD as an optimizer: the weights live on parameter servers (include/braid/parameters.h, doc/torch.md)."""
 from __future__ import annotations
 
+import warnings
+import weakref
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -95,7 +97,14 @@ class SSD(torch.optim.Optimizer):
         for p in self._parameters():  # so that the first forward pass has them, too
             _broadcast(self._comm, p)
         if overlap and hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
-            self._hooks = [p.register_post_accumulate_grad_hook(self._ready) for p in self._parameters()]
+            weak = weakref.WeakMethod(self._ready)  # the garbage collector does not see what hooks of parameters hold
+
+            def ready(p: torch.Tensor) -> None:
+                method = weak()
+                if method is not None:
+                    method(p)
+
+            self._hooks = [p.register_post_accumulate_grad_hook(ready) for p in self._parameters()]
 
     # ---- what the program calls ------------------------------------------------------------------
 
@@ -182,6 +191,11 @@ class SSD(torch.optim.Optimizer):
         for hook in self._hooks:
             hook.remove()
         self._closed = True
+
+    def __del__(self) -> None:
+        """Dropped without close(), which all ranks do together, and not when one of them collects its garbage."""
+        if getattr(self, "_servers", None) is not None and not self._comm._ending:
+            warnings.warn("braid.torch.SSD: dropped without close(): its parameter servers run on until the process group ends", ResourceWarning)
 
     def __enter__(self) -> "SSD":
         return self

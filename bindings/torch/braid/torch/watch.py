@@ -2,6 +2,7 @@
 """What watches a model for a session (session.py): gradients that are on their way, and hooks of modules."""
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
@@ -37,6 +38,20 @@ _is_compiling = getattr(_compiler, "is_compiling", lambda: True)
 def _untraced(function: Any) -> Any:
     """torch.compile calls it between two graphs: traced, it would be done once and for all. Costs some us, so nobody else calls it."""
     return _compiler.disable(function) if hasattr(_compiler, "disable") else function
+
+
+class Dependent:
+    """What a Comm has of a session, which it ends before it leaves. It does not keep the session: that goes with the model."""
+
+    _views = 0  # no arrays lie in memory that free() would give back
+
+    def __init__(self, session: "Session") -> None:
+        self._session = weakref.ref(session)
+
+    def free(self) -> None:
+        session = self._session()
+        if session is not None:
+            session.free()
 
 
 class ModuleHook:
