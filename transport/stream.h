@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Framing of a byte stream: which bytes go where. It does no I/O: the code that moves the bytes
- * asks where the next ones belong (want) and reports how many it put there (got). Nothing is read
- * ahead, so nothing is copied.
+ * asks where the next ones belong (want) and reports how many it put there (got). So a payload is
+ * received into its place, without a copy.
  *
  * The numbered notes are in doc/design/tcp.md.
  */

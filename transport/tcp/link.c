@@ -30,7 +30,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
                  device->links.count);
         return NULL;
     }
-    memset(link, 0, sizeof *link);
+    memset(link, 0, offsetof(struct br_tcp_link, ahead));
     if (br_stream_rx_init(&link->rx, &device->stream, device->base.config->message_buffers)) {
         br_pool_put(&device->links, link);
         return NULL;

@@ -42,9 +42,15 @@ static bool can_send(const struct br_tcp_link *link)
            link->tx.sent != link->tx.posted;
 }
 
+static bool has_ahead(const struct br_tcp_link *link)
+{
+    return link->ahead_at != link->ahead_end;
+}
+
 static bool can_receive(const struct br_tcp_link *link)
 {
-    return link->state == BR_TCP_UP && link->reported && link->readable && !link->starved;
+    return link->state == BR_TCP_UP && link->reported && (link->readable || has_ahead(link)) &&
+           !link->starved;
 }
 
 static void tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *call)
@@ -230,16 +236,59 @@ static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link
     report->n++;
     device->base.counters.rx_frames++;
     device->base.counters.rx_bytes += event->length;
+    link->bulk = event->length > BR_TCP_AHEAD;
     /* Nothing in the poll before: not streaming. */
     link->resting = device->n_polls - link->event_poll > 1 || !link->base.authenticated;
     link->event_poll = device->n_polls;
+}
+
+/* Where the next bytes of a link go, and how many. false: all message buffers are held. */
+static bool tcp_poll_want(struct br_tcp_link *link, void **place, uint32_t *bytes)
+{
+    link->rx.authenticated = link->base.authenticated;
+    link->starved = br_stream_rx_want(&link->rx, place, bytes) != 0;
+    return !link->starved;
+}
+
+/* Bytes of a link stand where they belong. */
+static void tcp_poll_got(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t bytes,
+                         struct report *report)
+{
+    int rc = br_stream_rx_got(&link->rx, bytes, &report->events[report->n]);
+
+    if (rc < 0) {
+        device->base.counters.bad_frames++;
+        br_tcp_link_fail(link, rc, br_error_message());
+    } else if (rc) {
+        frame_arrived(device, link, report);
+    }
+}
+
+/* Brings what was read ahead where it belongs, as far as there is room for events, of which
+ * `reserved` are for others. */
+static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link *link,
+                                struct report *report, int reserved)
+{
+    while (has_ahead(link) && can_receive(link) && report->n < report->max - reserved &&
+           (link->base.authenticated || !link->resting)) {
+        uint32_t left = link->ahead_end - link->ahead_at, bytes;
+        void *place;
+
+        if (!tcp_poll_want(link, &place, &bytes))
+            return;
+        bytes = bytes < left ? bytes : left;
+        if (link->rx.part == BR_STREAM_SLOT)
+            device->base.counters.rx_copied_bytes += bytes;
+        memcpy(place, link->ahead + link->ahead_at, bytes);
+        link->ahead_at += bytes;
+        tcp_poll_got(device, link, bytes, report);
+    }
 }
 
 static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_call *call,
                               struct report *report)
 {
     struct br_tcp_link *link = call->owner;
-    int rc;
 
     if (call->result == -EAGAIN && link->send_error) {
         br_tcp_link_fail(link, link->send_error, strerror(-link->send_error));
@@ -262,12 +311,11 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
     }
     if ((size_t)call->result < call->bytes && !link->hung_up)
         link->readable = false;
-    rc = br_stream_rx_got(&link->rx, (uint32_t)call->result, &report->events[report->n]);
-    if (rc < 0) {
-        device->base.counters.bad_frames++;
-        br_tcp_link_fail(link, rc, br_error_message());
-    } else if (rc) {
-        frame_arrived(device, link, report);
+    if (call->iov[0].iov_base == link->ahead) {
+        link->ahead_at = 0;
+        link->ahead_end = (uint32_t)call->result;
+    } else {
+        tcp_poll_got(device, link, (uint32_t)call->result, report);
     }
 }
 
@@ -282,12 +330,14 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
         uint32_t bytes;
         void *place;
 
-        if (!can_receive(link) || link->resting)
+        tcp_poll_take_ahead(device, link, report, batch->n); /* from the poll before */
+        if (has_ahead(link) || !can_receive(link) || link->resting ||
+            batch->n == report->max - report->n || !tcp_poll_want(link, &place, &bytes))
             continue;
-        link->rx.authenticated = link->base.authenticated;
-        link->starved = br_stream_rx_want(&link->rx, &place, &bytes) != 0;
-        if (link->starved)
-            continue;
+        if (bytes < BR_TCP_AHEAD && !link->bulk) {
+            place = link->ahead;
+            bytes = BR_TCP_AHEAD;
+        }
         br_tcp_batch_receive(batch, link, link->fd, place,
                              bytes < RECEIVE_BYTES ? bytes : RECEIVE_BYTES);
         if (br_tcp_batch_full(batch))
@@ -296,8 +346,10 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     if (!batch->n)
         return false;
     device->base.counters.system_calls += br_tcp_batch_run(batch);
-    for (int i = 0; i < batch->n; i++)
+    for (int i = 0; i < batch->n; i++) /* an event each, at most */
         tcp_poll_received(device, &batch->calls[i], report);
+    for (int i = 0; i < batch->n; i++)
+        tcp_poll_take_ahead(device, batch->calls[i].owner, report, 0);
     batch->n = 0;
     return true;
 }

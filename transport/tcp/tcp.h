@@ -13,7 +13,8 @@
 #include "transport/tcp_socket.h"
 #include "transport/tcp/uring_batch.h"
 
-#define BR_TCP_EVENTS 64 /* The most events of one poll. */
+#define BR_TCP_EVENTS 64    /* The most events of one poll. */
+#define BR_TCP_AHEAD  8192u /* Bytes that one call reads ahead, at most (note 6). */
 
 enum br_tcp_state {
     BR_TCP_CONNECTING,
@@ -35,8 +36,12 @@ struct br_tcp_link {
     int send_error;      /* Note 4; a negative errno. */
     uint32_t event_poll; /* device->n_polls when the last frame was received. */
     bool resting;        /* Note 3. */
+    bool bulk;           /* The last frame was longer than what is read ahead (note 6). */
     struct br_stream_rx rx;
     struct br_stream_tx tx;
+    /* ahead[ahead_at..ahead_end) has been received and not yet gone where it belongs (note 6). */
+    uint32_t ahead_at, ahead_end;
+    uint8_t ahead[BR_TCP_AHEAD];
 };
 
 struct br_tcp_device {
