@@ -21,10 +21,10 @@ void br_link_defer_close(struct br_worker *w, struct br_link *link)
     link->owner = NULL;
     w->deferred[w->n_deferred++] = link;
     if (!w->in_batch)
-        br_links_close_deferred(w);
+        br_links_close(w);
 }
 
-void br_links_close_deferred(struct br_worker *w)
+void br_links_close(struct br_worker *w)
 {
     while (w->n_deferred) {
         struct br_link *link = w->deferred[--w->n_deferred];

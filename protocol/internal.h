@@ -247,7 +247,7 @@ void br_demand_received_left(struct br_worker *w, const struct br_message *m);
 
 /* ---- left.c: a peer that has left in good order, and what still waits for it ----------------- */
 
-/* The peer's BYE has come, or a credited message after it. */
+/* The peer's BYE has come, or a credited message and its BYE before. */
 void br_left_check(struct br_worker *w, struct br_peer *peer);
 /* Everything that the peer has sent is here, and nothing more will come. */
 void br_peer_has_left(struct br_worker *w, struct br_peer *peer);
@@ -310,7 +310,12 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
 void br_rail_fenced(struct br_worker *w, struct br_rail *rail);
 /* The link is closed at the end of the batch of events, at once outside one (worker.h, note 2). */
 void br_link_defer_close(struct br_worker *w, struct br_link *link);
-void br_links_close_deferred(struct br_worker *w);
+void br_links_close(struct br_worker *w);
+static inline void br_links_close_deferred(struct br_worker *w)
+{
+    if (w->n_deferred)
+        br_links_close(w);
+}
 
 /* ---- relay/: relaying (relay.h); w->relay is set where nothing else is said ------------------ */
 
@@ -345,8 +350,7 @@ void br_relay_timers(struct br_worker *w, uint64_t missed);
 uint64_t br_relay_next_timer(const struct br_worker *w);
 void br_relay_leave(struct br_worker *w);
 
-/* ---- shutdown.c: the end of a worker that has failed ------------------------------------------
- */
+/* ---- shutdown.c: the end of a worker that has failed ----------------------------------------- */
 
 /* A poll of a worker that has failed: tells the peers, and closes the links when they have answered
  * (fail_due). Returns how much was done. */
@@ -362,8 +366,8 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer,
                          const struct br_message *message, const uint8_t *payload, uint32_t length);
 /* The worker has failed and its links are closed: gives all regions back. */
 void br_onesided_forget(struct br_worker *w);
-/* A transfer has ended. true: it was made here for a request, and is not the engine's. */
-bool br_onesided_ended(struct br_worker *w, struct br_transfer *t);
+/* A transfer has ended that was made here for a request (its owner is w->services). */
+void br_onesided_ended(struct br_worker *w, struct br_transfer *t);
 
 /* ---- small things ---------------------------------------------------------------------------- */
 

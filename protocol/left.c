@@ -14,7 +14,7 @@
 
 void br_left_check(struct br_worker *w, struct br_peer *peer)
 {
-    if (!peer->bye_received || peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
+    if (peer->messages != peer->bye_messages || peer->state == BR_PEER_LEFT)
         return;
     br_demand_left(w, peer->rank);
     br_peer_has_left(w, peer);

@@ -497,7 +497,8 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->peer->messages++;
-    br_left_check(w, rail->peer);
+    if (rail->peer->bye_received)
+        br_left_check(w, rail->peer);
     deal_with(w, rail, event, &m);
 }
 

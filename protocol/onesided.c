@@ -274,12 +274,10 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
     }
 }
 
-bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
+void br_onesided_ended(struct br_worker *w, struct br_transfer *t)
 {
     struct br_service *s;
 
-    if (t->owner != &w->services)
-        return false;
     if (br_tag_with_part(t->tag, BR_PART_STATUS) == t->tag) {
         s = br_container_of(t, struct br_service, status);
         br_growing_pool_put(&w->services, s->place);
@@ -295,5 +293,4 @@ bool br_onesided_ended(struct br_worker *w, struct br_transfer *t)
             onesided_arrived(w, s);
         }
     }
-    return true;
 }

@@ -65,13 +65,6 @@ void br_queue_remove(struct br_queued *item)
     br_list_remove(&item->age);
 }
 
-struct br_queued *br_queue_first(const struct br_queue *queue)
-{
-    return br_list_empty(&queue->entries)
-               ? NULL
-               : br_container_of(queue->entries.next, struct br_queued, node);
-}
-
 struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound)
 {
     struct br_queued *oldest = br_container_of(queue->age.next, struct br_queued, age);

@@ -36,7 +36,12 @@ void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, ui
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
 void br_queue_remove(struct br_queued *item); /* allowed when it is not queued */
 /* The most urgent entry, or NULL. */
-struct br_queued *br_queue_first(const struct br_queue *queue);
+static inline struct br_queued *br_queue_first(const struct br_queue *queue)
+{
+    return br_list_empty(&queue->entries)
+               ? NULL
+               : br_container_of(queue->entries.next, struct br_queued, node);
+}
 /* The first entry of the priority that has waited longest, if it has waited longer than `bound` ns;
  * else NULL. */
 struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound);

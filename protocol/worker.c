@@ -469,8 +469,9 @@ struct br_transfer *br_worker_done(struct br_worker *w)
     while ((node = br_list_pop_front(&w->done))) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, node);
 
-        if (!br_onesided_ended(w, t))
+        if (t->owner != &w->services)
             return t;
+        br_onesided_ended(w, t);
     }
     return NULL;
 }

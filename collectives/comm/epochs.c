@@ -167,7 +167,7 @@ void br_epochs_assign(struct br_context *context, struct br_operation *op, uint6
     struct br_epochs *epochs = context->epochs;
     size_t bytes = op->count * br_type_size(op->type);
 
-    if (!epochs || op->comm != context->world || op->kind != BR_OPERATION_COLLECTIVE ||
+    if (op->comm != context->world || op->kind != BR_OPERATION_COLLECTIVE ||
         op->collective != BR_ALLREDUCE)
         return;
     /* all ranks count what any of them may plan by disjoint trees */

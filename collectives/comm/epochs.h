@@ -38,8 +38,8 @@ int br_epochs_create(struct br_context *context);
 /* No operation may be under way. */
 void br_epochs_destroy(struct br_context *context);
 
-/* Called for an operation that is about to be submitted to the engine. If it is an all-reduce of
- * all ranks, sets its epoch, and begins a round if one is due. */
+/* Called for an operation that is about to be submitted to the engine where there are epochs. If it
+ * is an all-reduce of all ranks, sets its epoch, and begins a round if one is due. */
 void br_epochs_assign(struct br_context *context, struct br_operation *op, uint64_t now);
 /* Called when the operation of the round has ended. */
 void br_epochs_round_ended(struct br_context *context, uint64_t now);

@@ -233,10 +233,12 @@ static int engine_executor_submit(struct br_executor *executor, struct br_operat
 
     if (comm->shm && op->kind == BR_OPERATION_COLLECTIVE)
         br_shm_executor_report_last(comm->shm);
-    br_epochs_assign(context, op, now);
+    if (context->epochs)
+        br_epochs_assign(context, op, now);
     op->began = now;
     op->alone = comm->outstanding == 1;
-    br_tracing_begin(context->worker->config.trace, op, now);
+    if (context->worker->config.trace)
+        br_tracing_begin(context->worker->config.trace, op, now);
     return br_engine_submit(context->engine, op, now);
 }
 

@@ -201,12 +201,6 @@ static void deadline_missed(struct br_engine *engine, const struct br_operation 
     br_worker_fail(engine->worker, ETIMEDOUT, text);
 }
 
-void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
-{
-    if (op->deadline < engine->next_deadline)
-        engine->next_deadline = op->deadline;
-}
-
 void br_deadline_check(struct br_engine *engine, uint64_t now)
 {
     struct br_list *lists[] = {&engine->collectives, &engine->messages, &engine->to_self,

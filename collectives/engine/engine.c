@@ -440,7 +440,8 @@ static int engine_step(struct br_engine *engine, uint64_t now)
     engine->worker->now = now;
     engine->grown_before = engine->late_allocations;
     do {
-        k = br_staging_poll(engine, now) + take_ended(engine) + br_admission_start(engine);
+        k = br_list_empty(&engine->copying) ? 0 : br_staging_poll(engine, now);
+        k += take_ended(engine) + br_admission_start(engine);
         if (!br_list_empty(&engine->receives))
             k += br_receives_match(engine);
         while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready)) {

@@ -82,7 +82,7 @@ static uint8_t *fragment_locate(const struct br_fragment *fragment, const struct
         base = fragment->pipeline.gpu ? fragment->pipeline.memory : fragment->scratch;
         return base + span->first * (fragment->shorter + (fragment->longer > 0)) * size;
     }
-    if (op->send_gpu || op->recv_gpu)
+    if (br_operation_is_staged(op))
         base = br_staging_fragment_block(fragment, span->buffer,
                                          span->first / fragment->schedule->pieces);
     if (base) {
@@ -223,7 +223,8 @@ static void try_reduce_on_receive(struct br_engine *engine, struct br_fragment *
     struct br_fragment_step *rs = &fragment->steps[recv], *reduce = waits_only_for(fragment, recv);
 
     if (fragment->pipeline.gpu || !reduce || rs->transfer.state == BR_TRANSFER_IDLE ||
-        br_staging_reduce_pays(fragment, &fragment->schedule->steps[reduce - fragment->steps]))
+        (br_operation_is_staged(fragment->op) &&
+         br_staging_reduce_pays(fragment, &fragment->schedule->steps[reduce - fragment->steps])))
         return;
     reduce->fragment = fragment;
     rs->reducer = (struct br_slot_reducer){reduce_on_receive, reduce};
@@ -279,7 +280,8 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
         fragment_post(engine, fragment, step, rs);
     } else if (fragment->pipeline.gpu) {
         br_gpu_pipeline_step(engine, rs);
-    } else if (step->kind != BR_STEP_REDUCE || !br_staging_reduce(engine, rs)) {
+    } else if (step->kind != BR_STEP_REDUCE || !br_operation_is_staged(fragment->op) ||
+               !br_staging_reduce(engine, rs)) {
         br_fragment_step_ready(engine, rs);
     }
     if (step->flags & BR_STEP_MAY_MAP)
@@ -288,7 +290,8 @@ static void start_step(struct br_engine *engine, struct br_fragment *fragment, u
 
 static void fragment_release(struct br_engine *engine, struct br_fragment *fragment)
 {
-    br_gpu_pipeline_end(engine, &fragment->pipeline);
+    if (br_operation_is_staged(fragment->op))
+        br_gpu_pipeline_end(engine, &fragment->pipeline);
     br_list_remove(&fragment->node);
     br_list_push_front(&engine->free_fragments, &fragment->node);
     fragment->op = NULL;
@@ -315,7 +318,8 @@ static void fragment_stored(struct br_engine *engine, struct br_copy_batch *batc
 
 static void steps_ended(struct br_engine *engine, struct br_fragment *fragment)
 {
-    if (!br_staging_fragment_store(engine, fragment, fragment_stored))
+    if (!br_operation_is_staged(fragment->op) ||
+        !br_staging_fragment_store(engine, fragment, fragment_stored))
         fragment_ended(engine, fragment);
 }
 
@@ -535,7 +539,7 @@ void br_fragment_start(struct br_engine *engine, struct br_operation *op)
     }
     prepare_steps(fragment, op->fragments.plan);
     find_oldest(engine, fragment);
-    if (!br_staging_fragment_load(engine, fragment, fragment_loaded))
+    if (!br_operation_is_staged(op) || !br_staging_fragment_load(engine, fragment, fragment_loaded))
         start_steps(engine, fragment);
 }
 

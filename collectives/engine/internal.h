@@ -199,7 +199,12 @@ void br_flush_ended(struct br_engine *engine, const struct br_operation *op);
 /* ---- deadline.c: deadlines and their messages ------------------------------------------------ */
 
 /* The operation has been submitted: engine->next_deadline is no later than its deadline. */
-void br_deadline_expect(struct br_engine *engine, const struct br_operation *op);
+static inline void br_deadline_expect(struct br_engine *engine, const struct br_operation *op)
+{
+    if (op->deadline < engine->next_deadline)
+        engine->next_deadline = op->deadline;
+}
+
 /* Fails the worker when a deadline has passed. */
 void br_deadline_check(struct br_engine *engine, uint64_t now);
 

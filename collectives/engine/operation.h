@@ -200,6 +200,12 @@ struct br_operation {
     };
 };
 
+/* Does memory of the operation lie on a GPU? Nothing that is for GPUs alone is asked of others. */
+static inline bool br_operation_is_staged(const struct br_operation *op)
+{
+    return op->send_gpu || op->recv_gpu;
+}
+
 /* The name of a one-sided operation: "put", "fetch-and-add". */
 const char *br_onesided_name(const struct br_operation *op);
 

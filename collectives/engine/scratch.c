@@ -167,8 +167,11 @@ static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
 
 static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
 {
-    return schedule_bytes(op, fragment) +
-           br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
+    size_t bytes = schedule_bytes(op, fragment);
+
+    if (br_operation_is_staged(op))
+        bytes += br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
+    return bytes;
 }
 
 /* The free run whose scratch fits best; where none is large enough, the one with the least. NULL:
@@ -202,7 +205,8 @@ int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
     *fragment = best_fitting_fragment(engine, scratch, false);
     br_list_remove(&(*fragment)->node);
     (*fragment)->scratch_used = schedule_bytes(op, op->fragments.next);
-    br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->pipeline);
+    if (br_operation_is_staged(op))
+        br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->pipeline);
     engine->n_free--;
     return fragment_fits(engine, *fragment, op, (*fragment)->pipeline.gpu ? 0 : scratch,
                          &engine->late_allocations);

@@ -13,11 +13,6 @@
 
 #define LEAST_BUFFER (64u << 10)
 
-bool br_operation_is_staged(const struct br_operation *op)
-{
-    return op->send_gpu || op->recv_gpu;
-}
-
 void br_staging_init(struct br_engine *engine)
 {
     br_list_init(&engine->copying);

@@ -83,9 +83,6 @@ struct br_staging_reduction {
     bool refused;
 };
 
-/* Returns whether memory of the operation lies on a GPU. */
-bool br_operation_is_staged(const struct br_operation *op);
-
 /* staging.c. Prepares an engine's lists. */
 void br_staging_init(struct br_engine *engine);
 /* Frees all buffers. No copy is under way. */

@@ -207,8 +207,6 @@ int br_tracing_rails(struct br_context *context)
 
 void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now)
 {
-    if (!trace)
-        return;
     op->traced = br_trace_in_detail(trace, now);
     br_trace_begin(trace, BR_TRACE_OPERATIONS, now, &op->span);
 }

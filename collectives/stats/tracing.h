@@ -18,8 +18,8 @@ void br_tracing_close(struct br_context *context);
 /* Names the rows of all rails. Takes the context's lock. Returns 0. */
 int br_tracing_rails(struct br_context *context);
 
-/* begin: the engine gets the operation; end: the operation has ended. trace NULL: nobody wants a
- * timeline, and begin() does nothing. Under the context's lock, where there is a context. */
+/* Where somebody wants a timeline. begin: the engine gets the operation; end: the operation has
+ * ended. Under the context's lock, where there is a context. */
 void br_tracing_begin(struct br_trace *trace, struct br_operation *op, uint64_t now);
 void br_tracing_end(struct br_trace *trace, struct br_operation *op, uint64_t now);
 

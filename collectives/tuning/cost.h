@@ -89,7 +89,13 @@ int br_cost_model_check(const struct br_cost_model *model);
 
 /* gamma of a class, and the class of numbers of so many bytes. */
 double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class);
-enum br_cost_class br_cost_class_of(size_t bytes);
+static inline enum br_cost_class br_cost_class_of(size_t bytes)
+{
+    return bytes >= 8   ? BR_COST_8_BYTES
+           : bytes == 2 ? BR_COST_2_BYTES
+           : bytes == 1 ? BR_COST_1_BYTE
+                        : BR_COST_4_BYTES;
+}
 
 /* What a message on a level, or on BR_LEVEL_ANY, costs. A level beyond n_levels counts as
  * BR_LEVEL_ANY. */

@@ -109,14 +109,6 @@ double br_cost_gamma(const struct br_cost_model *model, enum br_cost_class class
     return model->gammas[class] > 0 ? model->gammas[class] : model->gamma;
 }
 
-enum br_cost_class br_cost_class_of(size_t bytes)
-{
-    return bytes >= 8   ? BR_COST_8_BYTES
-           : bytes == 2 ? BR_COST_2_BYTES
-           : bytes == 1 ? BR_COST_1_BYTE
-                        : BR_COST_4_BYTES;
-}
-
 struct br_cost_level br_cost_message(const struct br_cost_model *model, uint8_t level)
 {
     struct br_cost_level all = {0};
