@@ -74,6 +74,34 @@ class Session(Way):
         self.session.synchronize()
 
 
+class FSDP(Way):
+    """fully_shard() of each block of the network and of what is left, with torch's own order of collectives or braid's hook."""
+
+    def __init__(self, model, loss, group, hook=False):
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for block in getattr(model, "layers", model):
+            if any(True for _ in block.parameters()):
+                fully_shard(block, mesh=mesh)
+        self.model, self.loss = fully_shard(model, mesh=mesh), loss
+        self.optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM)
+        if hook:
+            import braid.torch
+
+            braid.torch.fsdp_hook(model, self.optimizer)
+
+    def settle(self, iterate):
+        """The first forward pass shows the order of the blocks."""
+        for _ in range(3):
+            iterate()
+        return 3
+
+    def finish(self):
+        pass
+
+
 def ways_of(names, groups):
     """name -> a function (model, loss, bucket_bytes) that makes the way."""
     known = {
@@ -82,6 +110,9 @@ def ways_of(names, groups):
         "hook": lambda *given: DDP(given[0], given[1], groups["braid"], given[2], hook_state(groups["braid"], None)),
         "bf16": lambda *given: DDP(given[0], given[1], groups["braid"], given[2], hook_state(groups["braid"], "bf16")),
         "session": lambda *given: Session(given[0], given[1], groups["session"], given[2]),
+        "fsdp-gloo": lambda *given: FSDP(given[0], given[1], groups["gloo"]),
+        "fsdp": lambda *given: FSDP(given[0], given[1], groups["braid"]),
+        "fsdp-hook": lambda *given: FSDP(given[0], given[1], groups["braid"], hook=True),
     }
     return {name: known[name] for name in names}
 
