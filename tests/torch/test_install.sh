@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # A script that says init_process_group("braid") and imports nothing of braid runs, under torchrun, too: after `cmake --install`, and after `pip install` of
-# both distributions beside an installed torch.
+# both distributions, which builds them by CMake, beside an installed torch.
 set -euo pipefail
 if [[ -z ${BRAID_TORCH_PYTHON:-} ]]; then
     echo "the PyTorch backend was not built: ${BRAID_TORCH_WHY:-}; ./dev test --torch installs PyTorch and runs this"
@@ -56,21 +56,49 @@ stores=0
 cmake --install "$BRAID_BUILD" --prefix "$scratch/prefix" > "$scratch/install.log"
 PYTHONPATH=$(dirname "$(find "$scratch/prefix" -name _braid_torch.py)") looks "$scratch/prefix" "$BRAID_TORCH_PYTHON"
 
-if ! "$BRAID_TORCH_PYTHON" -c 'import cffi, setuptools, wheel, pip' 2> "$scratch/missing"; then
-    echo "without pip: $(tail -1 "$scratch/missing")"
-    exit 0
-fi
-mkdir "$scratch/source" # pip leaves folders beside setup.py
-ln -s "$BRAID_SOURCE/include" "$scratch/source/include"
-cp -r "$BRAID_SOURCE/bindings" "$scratch/source/bindings"
 "$BRAID_TORCH_PYTHON" -m venv --system-site-packages --without-pip "$scratch/venv"
 # Where torch lies in a virtual environment itself, its packages are not among the system's.
 site=("$scratch"/venv/lib/python*/site-packages)
 "$BRAID_TORCH_PYTHON" -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))' > "${site[0]}/torch.pth"
 python=$scratch/venv/bin/python
-"$python" -m pip install -q --no-build-isolation --no-deps --no-index --disable-pip-version-check --root-user-action ignore \
+if ! "$python" -c 'import cffi, setuptools, wheel, pip' 2> "$scratch/missing"; then
+    echo "without pip: $(tail -1 "$scratch/missing"): apt-get install python3-pip python3-setuptools python3-wheel"
+    exit 0
+fi
+# pip configures and builds a folder of its own by CMake. What takes minutes in that is not what is tested: objects come from the build folder at hand, by a
+# compiler launcher, where that has one of the same name; and there are no kernels for GPUs.
+mkdir -p "$scratch/source/build/pip"
+for path in "$BRAID_SOURCE"/*; do
+    case ${path##*/} in
+        bindings) cp -r "$path" "$scratch/source" ;; # pip leaves folders beside setup.py
+        build) ;;
+        *) ln -s "$path" "$scratch/source" ;;
+    esac
+done
+echo BRAID_GPU_KERNELS:BOOL=OFF > "$scratch/source/build/pip/CMakeCache.txt"
+cat > "$scratch/launcher" << END
+#!/usr/bin/env bash
+for ((i = 1; i <= \$#; i++)); do
+    if [[ \${!i} == -o ]]; then
+        out=\$((i + 1))
+        object=$BRAID_BUILD/\${!out}
+        if [[ -f \$object && \$object == *.o ]]; then
+            echo "\${!out}" >> "$scratch/reused"
+            exec cp "\$object" "\${!out}"
+        fi
+    fi
+done
+exec "\$@"
+END
+chmod +x "$scratch/launcher"
+CMAKE_GENERATOR=Ninja CMAKE_C_COMPILER_LAUNCHER=$scratch/launcher CMAKE_CXX_COMPILER_LAUNCHER=$scratch/launcher BRAID_BUILD='' \
+    "$python" -m pip install -q --no-build-isolation --no-deps --no-index --disable-pip-version-check --root-user-action ignore \
     "$scratch/source/bindings/python" "$scratch/source/bindings/torch"
 looks "${site[0]}" "$python"
+grep -q '/braid_torch[.]dir/' "$scratch/reused" || {
+    echo "pip has compiled what is there already; the launcher has found nothing of braid_torch"
+    exit 1
+}
 timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$scratch/train.py" > "$scratch/out"
 if [[ $(grep -oF '[1.0, 3.0, 5.0, 7.0, 9.0]' "$scratch/out" | wc -l) -ne 2 ]]; then # perhaps both on one line
     cat "$scratch/out"
