@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages without a credit: they go ahead of everything, hold nothing, and are built at the moment
+/* Messages without a number: they go ahead of everything, hold nothing, and are built at the moment
  * they leave. */
 #include "protocol/internal.h"
 
@@ -34,7 +34,6 @@ static bool post_ack(struct br_rail *rail)
         .ack = {.bytes = rail->rx_bytes,
                 .arrived = rail->arrived,
                 .released = rail->released,
-                .released_p2p = rail->released_p2p,
                 .ack_backlog = br_rail_ack_backlog(rail)},
     };
 

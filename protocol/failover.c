@@ -33,21 +33,11 @@ void br_links_close(struct br_worker *w)
     }
 }
 
-static void insert_by_age(struct br_list *resend, struct br_unacked *unacked)
-{
-    struct br_list *behind = resend->prev;
-
-    while (behind != resend &&
-           br_age_before(&unacked->age, &br_container_of(behind, struct br_unacked, node)->age))
-        behind = behind->prev;
-    br_list_insert_before(behind->next, &unacked->node);
-}
-
-/* Copies every message that may not have arrived; they leave on the next rail with a credit. */
+/* Copies every message that may not have arrived; they leave on the next rail that has a buffer. */
 static void keep_messages(struct br_worker *w, struct br_rail *rail)
 {
     for (uint32_t i = rail->peer_arrived; i != rail->sent; i++) {
-        const struct br_retained *keep = &rail->retained[i % BR_CREDITS];
+        const struct br_retained *keep = &rail->retained[i % BR_UNRELEASED];
         struct br_unacked *unacked = malloc(sizeof *unacked + keep->length);
 
         if (!unacked) {
@@ -56,12 +46,11 @@ static void keep_messages(struct br_worker *w, struct br_rail *rail)
         }
         br_list_init(&unacked->node);
         unacked->message = keep->message;
-        unacked->age = keep->age;
-        unacked->expected = false;
         unacked->length = keep->length;
         if (keep->length)
             memcpy(unacked->data, keep->memory, keep->length);
-        insert_by_age(&rail->peer->streams[br_stream_of(keep->message.tag)].resend, unacked);
+        br_list_push_back(&rail->peer->streams[br_stream_of(keep->message.tag)].resend,
+                          &unacked->node);
     }
 }
 

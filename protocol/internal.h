@@ -63,17 +63,18 @@ uint64_t br_rail_shared_part(const struct br_rail *rail);
 void br_rail_shared_posted(struct br_rail *rail, uint64_t now);
 void br_rail_shared_answer(struct br_rail *rail, const struct br_probe *probe, uint64_t now);
 
-/* Who may use a credit (doc/design/rails.md, section 4). */
-enum br_credit {
-    BR_CREDIT_ORDINARY, /* messages of collectives */
-    BR_CREDIT_OLDEST,   /* the oldest of them */
-    BR_CREDIT_ONESIDED, /* put and get: what they send finds its match at once */
-    BR_CREDIT_EXPECTED, /* point-to-point messages for which the peer says that it waits */
-    BR_CREDIT_P2P,      /* all other point-to-point messages */
-};
-bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind);
-/* A credited message of the peer was released: ACK will say so. */
-void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now);
+/* Does the rail take one more numbered message? needs_credit: one that may come before its receive
+ * (doc/design/rails.md, section 4). */
+bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit);
+/* While so many of a peer's messages wait here, on each of its links, it may lack credits. */
+#define BR_CROWDED (BR_CREDITS / 2)
+/* Numbered messages of the peer that wait here in the buffers of the link. */
+static inline uint32_t br_rail_held(const struct br_rail *rail)
+{
+    return rail->arrived - rail->released;
+}
+/* A numbered message of the peer was released: ACK will say so. */
+void br_rail_message_released(struct br_rail *rail, uint64_t now);
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
@@ -133,11 +134,10 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
 /* Sends a small point-to-point message that is in no queue, if nothing else waits to leave to the
  * peer: then it is the most urgent one. false: it has to be queued. */
 bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
-/* Sends messages of lost rails. They go before the other messages of their stream that need the
- * same credits. */
+/* Sends messages of lost rails. They need no credit. */
 void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
-/* ---- control.c: everything without a credit -------------------------------------------------- */
+/* ---- control.c: everything without a number -------------------------------------------------- */
 
 /* Sends what is due on the rail. false: the link is full. */
 bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
@@ -192,6 +192,8 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer);
 uint64_t br_waiting_next_timer(const struct br_peer *peer);
 void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct br_message *m);
+/* Has the peer asked for the message of this tag before it was there? It is told once. */
+bool br_waiting_was_asked(const struct br_worker *w, struct br_peer *peer, uint64_t tag);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 
@@ -247,7 +249,7 @@ void br_demand_received_left(struct br_worker *w, const struct br_message *m);
 
 /* ---- left.c: a peer that has left in good order, and what still waits for it ----------------- */
 
-/* The peer's BYE has come, or a credited message and its BYE before. */
+/* The peer's BYE has come, or a numbered message and its BYE before. */
 void br_left_check(struct br_worker *w, struct br_peer *peer);
 /* Everything that the peer has sent is here, and nothing more will come. */
 void br_peer_has_left(struct br_worker *w, struct br_peer *peer);
@@ -377,20 +379,12 @@ static inline bool br_peer_takes_eagerly(const struct br_worker *w, int peer, ui
     return length <= (w->peers[peer].n_rails ? w->peers[peer].eager_bytes : w->config.eager_bytes);
 }
 
-/* Bytes of users' data in a credited message with so much payload. */
+/* Bytes of users' data in a numbered message with so much payload. */
 static inline uint32_t br_message_data(const struct br_message *m, uint32_t payload)
 {
     if (m->type != BR_MESSAGE_PUT)
         return m->type == BR_MESSAGE_EAGER ? m->bytes : 0;
     return m->flags & BR_PUT_NOTIFIES ? payload - (uint32_t)sizeof(struct br_notify) : payload;
-}
-
-/* Does a message of a collective go before another (doc/design/rails.md, section 4)? */
-static inline bool br_age_before(const struct br_age *a, const struct br_age *b)
-{
-    if (a->order != b->order)
-        return a->order < b->order;
-    return a->fragment != b->fragment ? a->fragment < b->fragment : a->within < b->within;
 }
 
 /* So long rails are shared after two transfers of different priorities, ns. */
@@ -417,11 +411,6 @@ static inline void br_transfer_queued(struct br_worker *w, struct br_transfer *t
     br_queued_init(&t->queued, t->priority, t->order, t->within);
     if (t->order > w->newest)
         w->newest = t->order;
-}
-
-static inline bool br_transfer_is_oldest(const struct br_worker *w, const struct br_transfer *t)
-{
-    return t->order == w->oldest.order && t->within == w->oldest.within;
 }
 
 /* ---- tracing.c; only with config.trace ------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer that has left the job in good order: its BYE is here, and all credited messages that it
+ * A peer that has left the job in good order: its BYE is here, and all numbered messages that it
  * has sent. What still waits for it fails the worker: doc/design/failures.md, section 5.
  */
 #include "protocol/internal.h"
@@ -84,7 +84,7 @@ static const struct br_transfer *left_waits(const struct br_worker *w, const str
         t = left_moving(w, peer, onesided);
     if (!t)
         t = left_queued(w, &peer->queues[BR_QUEUE_MESSAGES], onesided);
-    return t ? t : left_queued(w, &peer->queues[BR_QUEUE_P2P], onesided);
+    return t ? t : left_queued(w, &peer->queues[BR_QUEUE_EAGER], onesided);
 }
 
 /* Names the transfer. Its operation stands before these words where the engine reports them, but

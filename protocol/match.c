@@ -5,13 +5,11 @@
  * 1. There are two tables, keyed by (tag, peer): `receives` for EAGER, `sends` for READY. An entry
  *    is a posted transfer or an unexpected message; the lowest bit of the pointer tells which.
  * 2. An unexpected EAGER stays in the back end's receive buffer and keeps its credit, which bounds
- *    their number. It is copied out when its rail is lost, which is not the data path, and for a
- *    receive that does not know its message (doc/design/receives.md, section 4). An unexpected
- *    READY or ANNOUNCE is small: it gives buffer and credit back at once, so that any number of
- *    receives may be posted ahead of their sends and none of them holds up a more urgent one
- *    (doc/design/rails.md, section 4). A peer has at most as many READYs here as it has slots, and
- *    beyond so many of its ANNOUNCEs they keep their credits, too. So do both beyond MANY of all
- *    peers.
+ *    their number. It is copied out when its rail is lost, when it is one too many on its link
+ *    (doc/design/rails.md, section 4), and for a receive that does not know its message
+ *    (doc/design/receives.md, section 4). An unexpected READY or ANNOUNCE is small: it gives its
+ *    buffer back at once. A peer has at most as many READYs here as it has slots, and beyond so
+ *    many of its ANNOUNCEs, or beyond MANY messages of all peers, they keep their credits.
  * 3. A match with another length or digest means that the ranks disagree (agree.c).
  * 4. A large receive, which sends READY and gets its bytes through its slot, is in `receives` too,
  *    for the EAGER of a sender that sends less, and for the ANNOUNCE of a sender that has not had
@@ -30,11 +28,11 @@
 
 #include "base/error.h"
 
-/* Times max_transfers: unexpected messages of all peers, up to which a READY or ANNOUNCE keeps no
- * credit. */
+/* Times max_transfers: unexpected messages of all peers, up to which an ANNOUNCE keeps no credit.
+ */
 #define MANY (BR_WORKER_CHUNKS / 2)
 
-/* A credited message that came before its transfer was posted. */
+/* A numbered message that came before its transfer was posted. */
 struct br_unexpected {
     struct br_list node;    /* the rail's `unexpected` */
     struct br_list arrival; /* EAGER and ANNOUNCE of point to point: the worker's `arrivals` */
@@ -44,7 +42,7 @@ struct br_unexpected {
     struct br_message message;
     const uint8_t *payload; /* in `buffer`, `rkeys` or `copy` */
     uint32_t length;        /* of it */
-    struct br_rail *rail;   /* NULL: buffer and credit are given back, or lost with the rail */
+    struct br_rail *rail;   /* NULL: its buffer is given back, or lost with the rail */
     struct br_link *link;
     void *buffer;  /* for release() */
     uint8_t *copy; /* owned, or NULL */
@@ -71,17 +69,17 @@ size_t br_match_unexpected_bytes(void)
     return sizeof(struct br_unexpected);
 }
 
-/* Gives back buffer and credit of a message that has been dealt with. */
+/* Gives back the buffer of a message that has been dealt with. */
 static void match_release(struct br_worker *w, struct br_rail *rail, struct br_link *link,
-                          void *buffer, uint64_t tag)
+                          void *buffer)
 {
     link->device->ops->release(link->device, link, buffer);
-    br_rail_message_released(rail, br_tag_class(tag) == BR_TAG_P2P, w->now);
+    br_rail_message_released(rail, w->now);
     if (rail->ack_due)
         br_peer_activate(w, rail->peer);
 }
 
-/* How many unexpected messages of this type the peer has here; NULL: its credits bound them. */
+/* How many unexpected messages of this type the peer has here; NULL: credits bound them. */
 static uint32_t *match_count(struct br_peer *peer, uint8_t type)
 {
     if (type == BR_MESSAGE_READY)
@@ -98,7 +96,7 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     br_list_remove(&u->arrival);
     if (u->rail) {
         br_list_remove(&u->node);
-        match_release(w, u->rail, u->link, u->buffer, u->message.tag);
+        match_release(w, u->rail, u->link, u->buffer);
     }
     free(u->copy);
     u->copy = NULL;
@@ -292,7 +290,7 @@ static bool match_copy_out(struct br_worker *w, struct br_unexpected *u)
     return true;
 }
 
-/* The message stays in its table and gives buffer and credit back. false: the worker has failed. */
+/* The message stays in its table and gives its buffer back. false: the worker has failed. */
 static bool match_set_aside(struct br_worker *w, struct br_unexpected *u)
 {
     struct br_rail *rail = u->rail;
@@ -301,7 +299,7 @@ static bool match_set_aside(struct br_worker *w, struct br_unexpected *u)
         return false;
     br_list_remove(&u->node);
     u->rail = NULL;
-    match_release(w, rail, u->link, u->buffer, u->message.tag);
+    match_release(w, rail, u->link, u->buffer);
     return true;
 }
 
@@ -313,14 +311,10 @@ int br_worker_set_aside(struct br_worker *w, int rank)
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
-        if (rail->arrived_p2p - rail->released_p2p < BR_CREDITS_P2P_OWN)
+        if (br_rail_held(rail) < BR_CROWDED)
             continue;
         br_list_for_each_safe (node, &rail->unexpected) {
-            struct br_unexpected *u = br_container_of(node, struct br_unexpected, node);
-
-            if (br_tag_class(u->message.tag) != BR_TAG_P2P)
-                continue;
-            if (!match_set_aside(w, u))
+            if (!match_set_aside(w, br_container_of(node, struct br_unexpected, node)))
                 return n;
             n++;
         }
@@ -329,6 +323,16 @@ int br_worker_set_aside(struct br_worker *w, int rank)
 }
 
 /* ---- arrivals -------------------------------------------------------------------------------- */
+
+/* Does it leave its buffer at once (note 2)? */
+static bool match_gives_back(const struct br_worker *w, const struct br_unexpected *u)
+{
+    if (br_rail_held(u->rail) > BR_CREDITS || u->message.type == BR_MESSAGE_READY)
+        return true;
+    return u->message.type == BR_MESSAGE_ANNOUNCE &&
+           w->peers[u->peer].early_announces <= BR_SLOTS_MAX &&
+           w->unexpected.n_used <= MANY * w->config.max_transfers;
+}
 
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
                        const struct br_event *event, const struct br_message *m)
@@ -342,12 +346,11 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
     }
     u = br_growing_pool_get(&w->unexpected, &place);
     if (!u || match_add(w, table, m->tag, rail->peer->rank, match_tagged(u))) {
-        /* Within the credits this cannot happen: the peer breaks the protocol, or there is no
-         * memory. */
+        /* The peer breaks the protocol, or there is no memory. */
         if (u)
             br_growing_pool_put(&w->unexpected, place);
         br_rail_lost(w, rail, EPROTO,
-                     "the peer sent a message twice or more than it has credits for");
+                     "the peer sent a message twice, or more than there is memory for");
         return;
     }
     u->place = place;
@@ -364,7 +367,11 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
     br_list_init(&u->arrival);
     if (br_tag_class(m->tag) == BR_TAG_P2P && table == &w->receives)
         match_arrived(w, u);
-    if (count && ++*count <= BR_SLOTS_MAX && w->unexpected.n_used <= MANY * w->config.max_transfers)
+    if (count)
+        ++*count;
+    if (br_rail_held(rail) >= BR_CROWDED)
+        w->crowded++;
+    if (match_gives_back(w, u))
         match_set_aside(w, u);
 }
 
@@ -398,19 +405,19 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
-        match_release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer);
         return;
     }
     if (!value || match_untagged(value)) {
         if (br_agree_operation(w, rail->peer->rank, m))
             match_keep(w, rail, table, event, m);
         else
-            match_release(w, rail, event->link, event->buffer, m->tag);
+            match_release(w, rail, event->link, event->buffer);
         return;
     }
     if (m->type == BR_MESSAGE_ANNOUNCE) { /* its READY is on the way */
         br_agree_transfer(w, t, m);
-        match_release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer);
         return;
     }
     br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
@@ -420,7 +427,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         else
             match_deliver(w, t, m, event->payload);
     }
-    match_release(w, rail, event->link, event->buffer, m->tag);
+    match_release(w, rail, event->link, event->buffer);
 }
 
 /* NULL, or what is wrong with a message as such. */
@@ -465,7 +472,7 @@ static void deal_with(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     if (rail->link == event->link) /* else it is closed, and the buffer with it */
-        match_release(w, rail, event->link, event->buffer, m->tag);
+        match_release(w, rail, event->link, event->buffer);
 }
 
 void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
@@ -486,14 +493,11 @@ void br_match_message(struct br_worker *w, struct br_rail *rail, const struct br
         return;
     }
     rail->arrived++;
-    if (br_tag_class(m.tag) == BR_TAG_P2P) {
-        rail->arrived_p2p++;
-        w->p2p_messages++;
-    }
+    w->p2p_messages += br_tag_class(m.tag) == BR_TAG_P2P;
     rail->total_rx += br_message_data(&m, event->length);
     if (!first) {
         w->counters.dropped_messages++;
-        match_release(w, rail, event->link, event->buffer, m.tag);
+        match_release(w, rail, event->link, event->buffer);
         return;
     }
     rail->peer->messages++;

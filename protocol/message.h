@@ -6,10 +6,10 @@
  *
  * 1. A message rides in a MESSAGE frame: its first 48 bytes (struct br_message) in the frame
  *    header, the rest (data of an eager transfer, the text of an abort) as the frame's payload.
- * 2. Credited messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) may have to wait at the receiver
- * until its side of the operation exists, so each holds one receive buffer and one credit of its
- * link. All others are dealt with at once.
- * 3. `sequence` numbers the credited messages of one sender to one peer over all rails, so that the
+ * 2. Numbered messages (EAGER, READY, PUT, GET, ATOMIC, ANNOUNCE) arrive once and hold one receive
+ *    buffer of their link each until the receiver has released them. An EAGER or ANNOUNCE may have
+ *    to wait there for its receive, and needs a credit. All others are dealt with at once.
+ * 3. `sequence` numbers the numbered messages of one sender to one peer over all rails, so that the
  *    receiver knows what it has when messages of a lost rail are sent again. Messages of one link
  *    arrive in order and are counted by both ends: the sender forgets its copies when ACK says that
  *    they have arrived.
@@ -25,20 +25,19 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 10u /* changes with anything below; negotiated in the handshake */
+#define BR_PROTOCOL_VERSION 11u /* changes with anything below; negotiated in the handshake */
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
 /* Of which a rank is a member at a time; number 0: all ranks of the job. */
 #define BR_MAX_GROUPS 1024u
 /* Collectives of a group before their numbers in tags come again. */
-#define BR_OPERATIONS      (1u << 20)
-#define BR_MAX_RAILS       8u  /* to one peer */
-#define BR_CREDITS         64u /* credited messages of a link that may be unreleased */
-#define BR_CREDITS_P2P     32u /* of these, point-to-point ones, at most */
-#define BR_CREDITS_P2P_OWN 4u  /* of these, for point-to-point ones alone */
-/* receive buffers of a link; the rest for messages without credit */
-#define BR_MESSAGE_BUFFERS (BR_CREDITS + 8u)
+#define BR_OPERATIONS (1u << 20)
+#define BR_MAX_RAILS  8u  /* to one peer */
+#define BR_UNRELEASED 64u /* numbered messages of a link that may be unreleased */
+#define BR_CREDITS    60u /* of these, such as may come before their receive (rails.md, section 4) */
+/* receive buffers of a link; the rest for messages without a number */
+#define BR_MESSAGE_BUFFERS (BR_UNRELEASED + 8u)
 #define BR_RELAY_HOPS      16u                  /* of a route through other hosts */
 #define BR_RELAY_HOSTS     (BR_RELAY_HOPS + 1u) /* on it, both ends included */
 /* of a relayed frame, unless a job's small messages or granules are larger */
@@ -52,11 +51,11 @@
 enum br_message_type {
     /* payload: protocol/message_handshake.h; the only type before a link is ready */
     BR_MESSAGE_HANDSHAKE = 1,
-    BR_MESSAGE_EAGER = 2, /* credited: a whole small transfer */
-    BR_MESSAGE_READY = 3, /* credited: the memory of a large transfer is ready, in this slot */
-    /* credited: the payload goes to `offset` of a region; without payload: asks for a READY */
+    BR_MESSAGE_EAGER = 2, /* numbered: a whole small transfer */
+    BR_MESSAGE_READY = 3, /* numbered: the memory of a large transfer is ready, in this slot */
+    /* numbered: the payload goes to `offset` of a region; without payload: asks for a READY */
     BR_MESSAGE_PUT = 4,
-    BR_MESSAGE_GET = 5,  /* credited: asks to send `bytes` from there */
+    BR_MESSAGE_GET = 5,  /* numbered: asks to send `bytes` from there */
     BR_MESSAGE_DONE = 6, /* transfers (their slots) that have arrived completely */
     BR_MESSAGE_ACK = 7,  /* bytes and messages that have arrived on this link, messages released */
     BR_MESSAGE_PING = 8, /* answered by ACK and PONG; shows that the peer lives */
@@ -71,16 +70,16 @@ enum br_message_type {
     BR_MESSAGE_WAITING = 16,      /* a transfer waits for its other end (waiting.c) */
     /* asks what became of a slot that a lost rail has carried (rkey.c) */
     BR_MESSAGE_RENEW = 17,
-    /* credited: changes 8 bytes of a region; payload: struct br_operands */
+    /* numbered: changes 8 bytes of a region; payload: struct br_operands */
     BR_MESSAGE_ATOMIC = 18,
-    /* credited, point to point: a large message waits for its READY, for a receive that does not
+    /* numbered, point to point: a large message waits for its READY, for a receive that does not
      * know its sender, tag or length (body: struct br_body_waiting, of which `total`) */
     BR_MESSAGE_ANNOUNCE = 19,
     BR_MESSAGE_LEFT = 20, /* ranks that have left, to those who have no link to them (demand.c) */
 };
 
-/* Credited ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
-static inline bool br_message_is_credited(uint8_t type)
+/* Numbered ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
+static inline bool br_message_is_numbered(uint8_t type)
 {
     return (type >= BR_MESSAGE_EAGER && type <= BR_MESSAGE_GET) || type == BR_MESSAGE_ATOMIC ||
            type == BR_MESSAGE_ANNOUNCE;
@@ -167,12 +166,12 @@ struct br_body_done {
 };
 
 struct br_body_ack {
-    uint64_t bytes;        /* payload bytes of DATA frames arrived on this link, in all */
-    uint32_t arrived;      /* credited messages arrived on this link, in all (mod 2^32) */
-    uint32_t released;     /* credited messages given back, in all (mod 2^32) */
-    uint32_t released_p2p; /* of these, point-to-point ones */
+    uint64_t bytes;    /* payload bytes of DATA frames arrived on this link, in all */
+    uint32_t arrived;  /* numbered messages arrived on this link, in all (mod 2^32) */
+    uint32_t released; /* numbered messages given back, in all (mod 2^32) */
     /* DATA bytes of the sender that await ACK on this link, at most its window */
     uint32_t ack_backlog;
+    uint32_t reserved;
 };
 
 struct br_body_rail {
@@ -182,7 +181,7 @@ struct br_body_rail {
 };
 
 struct br_body_bye {
-    /* credited messages sent to this peer, in all (mod 2^32): some may still be on their way */
+    /* numbered messages sent to this peer, in all (mod 2^32): some may still be on their way */
     uint32_t messages;
     uint32_t reserved[5];
 };
@@ -223,7 +222,7 @@ struct br_message {
     /* EAGER, READY, WAITING, ANNOUNCE: digest of the operation's arguments; differs where the ranks
      * disagree */
     uint16_t check;
-    /* credited: number to this peer over all rails, from 0; point to point has its own */
+    /* numbered: number to this peer over all rails, from 0; point to point has its own */
     uint32_t sequence;
     uint64_t tag; /* EAGER, READY, PUT, GET, ATOMIC, WAITING, ANNOUNCE: the transfer */
     /* READY: bit i: the payload has a remote key for rail i, in the order of rails; else 0 */

@@ -268,7 +268,7 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer, const struct
         onesided_arrived(w, s);
     } else {
         s->data.refuse =
-            /* a get's READY is on its way: take it in, that it does not hold a credit for ever */
+            /* a get's READY is on its way: take it in, that it is not kept for ever */
             rc;
         onesided_move(w, s, arrives);
     }

@@ -34,16 +34,9 @@ enum br_rail_state {
     BR_RAIL_FENCING,
 };
 
-/* Which of several messages of collectives is the oldest: section 4. */
-struct br_age {
-    uint64_t order, within; /* of the transfer */
-    uint32_t fragment;
-};
-
-/* A credited message that may have to be sent again. */
+/* A numbered message that may have to be sent again. */
 struct br_retained {
     struct br_message message;
-    struct br_age age;
     uint32_t length; /* payload bytes in `memory` */
     uint8_t *memory; /* in the rail's retained_memory */
 };
@@ -53,8 +46,6 @@ struct br_retained {
 struct br_unacked {
     struct br_list node; /* a stream's `resend` */
     struct br_message message;
-    struct br_age age;
-    bool expected; /* as of a transfer */
     uint32_t length;
     uint8_t data[];
 };
@@ -110,7 +101,7 @@ struct br_rail {
     uint64_t backoff;            /* ns */
     uint64_t patience;           /* ns of silence after which it counts as lost */
     bool was_up;                 /* at least once */
-    /* The link may not be UP at the other end yet: no DATA and no credited message leaves before
+    /* The link may not be UP at the other end yet: no DATA and no numbered message leaves before
      * something has come (doc/design/links.md, section 2). On demand, at the accepting end. */
     bool unheard;
     char message[120]; /* why it is not up */
@@ -151,12 +142,10 @@ struct br_rail {
     bool solo; /* one frame at a time, until the least round trip has been measured anew */
     struct br_probe probes[BR_PROBES];
     uint32_t probe_head, probe_tail;
-    /* credited messages posted on this link */
-    uint32_t sent;
-    uint32_t peer_arrived, peer_released, peer_released_p2p; /* from ACK */
-    uint32_t sent_p2p;
+    uint32_t sent;                        /* numbered messages posted on this link */
+    uint32_t peer_arrived, peer_released; /* of these, from ACK */
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
-    struct br_retained retained[BR_CREDITS]; /* the last ones sent, by number mod BR_CREDITS */
+    struct br_retained retained[BR_UNRELEASED]; /* the last ones sent, by number */
     uint8_t *retained_memory; /* their data, one behind the other; NULL: never prepared */
     uint32_t retained_bytes;
     uint32_t retained_end; /* of the last one's data */
@@ -164,11 +153,10 @@ struct br_rail {
 
     /* receiving */
     uint64_t rx_bytes;
-    uint32_t arrived;          /* credited messages */
-    uint32_t arrived_p2p;      /* of these, point-to-point ones */
-    struct br_list unexpected; /* messages of this link that wait for their transfer (match.c) */
-    uint32_t released, released_p2p, announced; /* announced: `released` in the last ACK */
-    uint64_t unannounced_since;                 /* ns; 0: nothing to announce */
+    uint32_t arrived;             /* numbered messages */
+    struct br_list unexpected;    /* messages of this link that wait for their transfer (match.c) */
+    uint32_t released, announced; /* announced: `released` in the last ACK */
+    uint64_t unannounced_since;   /* ns; 0: nothing to announce */
     bool ack_due, ping_due, pong_due;
     uint64_t last_rx, last_ping; /* ns */
 
@@ -193,34 +181,36 @@ enum br_peer_state {
     BR_PEER_DEAD,   /* the last rail is lost */
 };
 
-/* Each kind has a queue of its own, because one may have to wait when another may go:
- * point-to-point messages for one of their credits (they may find no receive for ever), data for
- * window. */
+/* Each kind has a queue of its own, because one may have to wait when another may go: messages that
+ * may come before their receive for a credit, data for window. */
 enum br_queue_kind {
-    BR_QUEUE_MESSAGES, /* sends that go eagerly, READYs, one-sided requests */
-    BR_QUEUE_P2P,      /* the same of point-to-point transfers */
+    BR_QUEUE_MESSAGES, /* READYs, one-sided requests and answers, eager sends that are asked for */
+    BR_QUEUE_EAGER,    /* the other eager sends, announcements */
     BR_QUEUE_DATA,     /* sends that have their READY */
     BR_QUEUE_RELAY,    /* frames for ranks behind this peer (relay.h) */
     BR_QUEUES,
 };
 
-/* Sequence numbers in which a receiver recognises duplicates: at least 2 * BR_CREDITS *
+/* Sequence numbers in which a receiver recognises duplicates: at least 2 * BR_UNRELEASED *
  * BR_MAX_RAILS, for messages on links and messages of lost links. */
 #define BR_SEEN 1024u
 
-/* The credited messages of one kind, in both directions. Point-to-point messages are numbered
+/* The numbered messages of one kind, in both directions. Point-to-point messages are numbered
  * separately: they may wait for a receive that never comes, and the messages sent meanwhile must
  * not push them out of the BR_SEEN numbers. */
 struct br_stream {
     uint32_t sequence; /* of the next message that we send */
     /* no number from here on may be used before it is known what has arrived (section 5) */
     uint32_t end;
-    struct br_list resend; /* struct br_unacked: messages of a lost rail, oldest first */
+    struct br_list resend; /* struct br_unacked: messages of lost rails */
     uint32_t seen_top;     /* one more than the largest sequence seen */
     uint32_t seen_all;     /* point to point: all before it are seen, as far as was asked */
     uint64_t seen[BR_SEEN / 64];
 };
 #define BR_STREAMS 2
+
+/* Tags of a peer's that are remembered (waiting.c); after 100 ms it asks again. */
+#define BR_ASKED 64u
 
 /* DONEs that may be due at a time: so many without an allocation, and at most. No more transfers
  * than slots become complete while none can leave; the rest is for what a peer sends again. */
@@ -244,17 +234,17 @@ struct br_peer {
     /* READYs for our sends; sum of ns from the submission of the send to its READY */
     uint64_t ready_messages, ready_wait;
     struct br_queue queues[BR_QUEUES]; /* what wants to leave, by br_queue_kind */
-    /* Every message in BR_QUEUE_MESSAGES has a kind (enum br_credit) below this one, as long as
-     * `bound_oldest` is the worker's oldest message (section 6). */
-    uint8_t credit_bound;
-    struct br_age bound_oldest;
-    struct br_list moving; /* sends in MOVING or CONFIRMING */
+    struct br_list moving;             /* sends in MOVING or CONFIRMING */
     /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list waiting;
-    struct br_list expecting; /* small point-to-point receives, in the same order */
+    struct br_list expecting; /* small receives that only ask for credits, in the same order */
     bool waiting_due;         /* WAITING is due for the first of them, or for `call` */
     /* a WAITING with our arguments of a collective that is due; type 0: none is */
     struct br_message call;
+    /* [BR_ASKED], owned, NULL until it is needed: tags for which the peer has asked, and which this
+     * rank has not been about to send, the last ones. Nothing is asked for after asked_until, ns */
+    uint64_t *asked, asked_until;
+    uint32_t n_asked;
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */
     /* of its messages that came before their transfer was posted (match.c, note 2) */
     uint32_t early_readys, early_announces;
@@ -263,7 +253,7 @@ struct br_peer {
     uint8_t down_due, fenced_due; /* rails to report in RAIL_DOWN, RAIL_FENCED, a bit each */
     bool renew_due;               /* some of `moving` have to ask (rkey.c) */
     bool bye_due, bye_sent, bye_received;
-    /* credited messages that have arrived, and the number of them in its BYE */
+    /* numbered messages that have arrived, and the number of them in its BYE */
     uint32_t messages, bye_messages;
     /* LEFT: when to look for transfers that still wait for it (left.c), ns; 0: that is done */
     uint64_t left_check;

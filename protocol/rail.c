@@ -31,7 +31,7 @@ int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 
     if (rail->retained_memory)
         return 0;
-    rail->retained_bytes = (BR_CREDITS + 1) * ((bytes + 15) & ~15u);
+    rail->retained_bytes = (BR_UNRELEASED + 1) * ((bytes + 15) & ~15u);
     rail->retained_memory = malloc(rail->retained_bytes);
     if (!rail->retained_memory)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
@@ -80,9 +80,8 @@ void br_rail_reset(struct br_rail *rail, uint64_t now)
     rail->acked_at = now;
     rail->peer_ack_backlog = 0;
     rail->probe_head = rail->probe_tail = 0;
-    rail->sent = rail->peer_arrived = rail->peer_released = rail->peer_released_p2p =
-        rail->sent_p2p = 0;
-    rail->arrived = rail->arrived_p2p = rail->released = rail->released_p2p = rail->announced = 0;
+    rail->sent = rail->peer_arrived = rail->peer_released = 0;
+    rail->arrived = rail->released = rail->announced = 0;
     rail->pinged = 0;
     rail->unannounced_since = 0;
     rail->ack_due = rail->ping_due = rail->pong_due = false;
@@ -431,7 +430,6 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
 {
     rail_newer(&rail->peer_arrived, ack->arrived, rail->sent);
     rail_newer(&rail->peer_released, ack->released, rail->sent);
-    rail_newer(&rail->peer_released_p2p, ack->released_p2p, rail->sent_p2p);
     if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ack_backlog =
@@ -440,33 +438,20 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     br_rail_acknowledged(rail, ack->bytes, now);
 }
 
-bool br_rail_has_credit(const struct br_rail *rail, enum br_credit kind)
+bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit)
 {
-    uint32_t held = rail->sent - rail->peer_released,
-             held_p2p = rail->sent_p2p - rail->peer_released_p2p;
-    /* theirs, used or not */
-    uint32_t p2p = held_p2p > BR_CREDITS_P2P_OWN ? held_p2p : BR_CREDITS_P2P_OWN;
-    bool at_once = kind == BR_CREDIT_ONESIDED || kind == BR_CREDIT_EXPECTED; /* given back */
-    uint32_t kept = at_once ? 0 : kind == BR_CREDIT_OLDEST ? 1 : 2;
-
-    if (rail->sent - rail->peer_arrived >= BR_CREDITS)
+    if (rail->sent - rail->peer_arrived >= BR_UNRELEASED)
         return false; /* the copy that would be overwritten may still be needed */
-    if (kind == BR_CREDIT_P2P)
-        return held_p2p < BR_CREDITS_P2P &&
-               (held_p2p < BR_CREDITS_P2P_OWN || held + kept < BR_CREDITS);
-    if (kind == BR_CREDIT_EXPECTED && held_p2p < BR_CREDITS_P2P_OWN)
-        return true;
-    return held - held_p2p + p2p + kept < BR_CREDITS;
+    return rail->sent - rail->peer_released < (needs_credit ? BR_CREDITS : BR_UNRELEASED);
 }
 
-void br_rail_message_released(struct br_rail *rail, bool p2p, uint64_t now)
+/* A quarter of the buffers that the peer may have is announced at once, the rest after a while. */
+void br_rail_message_released(struct br_rail *rail, uint64_t now)
 {
     rail->released++;
-    if (p2p)
-        rail->released_p2p++;
     if (!rail->unannounced_since)
         rail->unannounced_since = now;
-    if (rail->released - rail->announced >= BR_CREDITS / 4)
+    if (4 * (rail->released - rail->announced) + br_rail_held(rail) >= BR_UNRELEASED)
         rail->ack_due = true;
 }
 
@@ -508,7 +493,7 @@ void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t ful
                    const bool *stuck)
 {
     bool data = stuck[BR_QUEUE_DATA] || stuck[BR_QUEUE_RELAY],
-         messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_P2P];
+         messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_EAGER];
 
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];

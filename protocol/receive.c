@@ -20,12 +20,10 @@ void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
     br_list_push_back(&w->done, &t->node);
 }
 
-/* The last slots are kept: doc/design/rails.md, section 4. */
+/* The last slot is for a receive whose other end is there: doc/design/rails.md, section 4. */
 static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
 {
-    uint32_t kept = br_transfer_is_oldest(w, t) ? 0 : t->expected || t->rendezvous ? 1 : 2;
-
-    return w->slots.n_free > kept;
+    return w->slots.n_free > !(t->expected || t->rendezvous);
 }
 
 /* Takes a slot and queues READY for the sender, or waits until a slot is free. */
@@ -50,8 +48,8 @@ static void receive_send_ready(struct br_worker *w, struct br_transfer *t)
     br_send_message_due(w, peer, t);
 }
 
-/* Of each kind of point-to-point receives, of which any number may wait, the first one may not have
- * a slot only if no other may. */
+/* Of the expected and of the point-to-point receives, of which any number may wait, the first one
+ * may not have a slot only if no other may. */
 void br_receive_serve_slotless(struct br_worker *w)
 {
     for (int k = 0; k < BR_SLOTLESS; k++)
@@ -126,17 +124,6 @@ int br_transfer_reach(struct br_worker *w, int peer)
 bool br_transfer_is_eager(const struct br_worker *w, int peer, uint32_t length)
 {
     return br_peer_takes_eagerly(w, peer, length);
-}
-
-bool br_transfer_needs_credit(const struct br_worker *w, int peer, bool is_send, uint32_t length)
-{
-    return is_send == br_transfer_is_eager(w, peer, length);
-}
-
-void br_worker_reserve_for(struct br_worker *w, uint64_t order, uint32_t fragment, uint64_t within)
-{
-    w->oldest = (struct br_age){.order = order, .fragment = fragment, .within = within};
-    br_receive_slotless(w);
 }
 
 static void put_slot(struct br_worker *w, struct br_transfer *t)
@@ -341,7 +328,7 @@ static void receive_relay(struct br_worker *w, struct br_rail *rail, const struc
         br_relay_credits_received(rail, &m->relay_back);
 }
 
-/* Messages without credit: dealt with at once. */
+/* Messages without a number: dealt with at once. */
 static void receive_control(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                             const struct br_message *m)
 {
@@ -403,7 +390,7 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
     struct br_message m;
 
     memcpy(&m, event->inline_, sizeof m);
-    if (br_message_is_credited(m.type)) {
+    if (br_message_is_numbered(m.type)) {
         br_match_message(w, rail, event);
         return;
     }

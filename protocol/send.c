@@ -307,7 +307,7 @@ static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_trans
  * two would take turns. */
 static bool is_ready(const struct br_queued *head, int queue)
 {
-    return (queue == BR_QUEUE_MESSAGES || queue == BR_QUEUE_P2P) &&
+    return queue == BR_QUEUE_MESSAGES &&
            !br_container_of(head, struct br_transfer, queued)->is_send;
 }
 
@@ -320,8 +320,8 @@ static bool goes_before(const struct br_queued *head, int k, const struct br_que
         return head->priority > best->priority;
     if (k == BR_QUEUE_RELAY)
         return head->served < best->served;
-    if (is_ready(head, k) != is_ready(best, which))
-        return is_ready(head, k);
+    if (k == BR_QUEUE_DATA && is_ready(best, which))
+        return false;
     return br_queued_before(head, best);
 }
 
@@ -360,7 +360,7 @@ static bool pump_queued(struct br_worker *w, struct br_peer *peer, int k, struct
 }
 
 /* What has starved goes first, one of each queue. It may be stuck where what is more urgent is not:
- * another rail, a credit that is kept. */
+ * another rail. */
 static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck,
                          struct br_pump *pump)
 {

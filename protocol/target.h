@@ -13,8 +13,8 @@
  *    meanwhile.
  * 2. A put is answered when its bytes stand in the GPU's memory. Rejected: an answer when they are
  *    in host memory of the target. Its program, told of them by its peer, would read older bytes.
- * 3. A get takes its READY when its bytes are in host memory. Until then the READY holds a credit,
- *    for the time of one copy.
+ * 3. A get takes its READY when its bytes are in host memory. Until then the READY is kept as an
+ *    early one (match.c, note 2), for the time of one copy.
  */
 #ifndef BR_PROTOCOL_TARGET_H
 #define BR_PROTOCOL_TARGET_H

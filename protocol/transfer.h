@@ -80,7 +80,8 @@ struct br_transfer {
     struct br_list node;
     /* ns; in `waiting` and `expecting`: since then, or since it was last said */
     uint64_t waits_since;
-    bool expected;        /* point to point: the other end waits for it (waiting.c) */
+    bool expected;        /* the other end is there and waits for it (waiting.c) */
+    bool asked;           /* in `waiting` and `expecting`: it was said at least once */
     struct br_slot *slot; /* receive */
     uint32_t remote_slot; /* send */
     uint32_t slice_bytes; /* send: grid of the receiver's slot */
@@ -110,11 +111,6 @@ int br_transfer_reach(struct br_worker *worker, int peer);
 
 /* Does a transfer of that length between us and the peer travel in one message? */
 bool br_transfer_is_eager(const struct br_worker *worker, int peer, uint32_t length);
-
-/* Does our side of a transfer that is no put or get send a message that needs a credit (the bytes
- * of a small one, the READY of a large one)? */
-bool br_transfer_needs_credit(const struct br_worker *worker, int peer, bool is_send,
-                              uint32_t length);
 
 /* Of a send that has its READY: bytes that have not left yet, those to be sent again included. */
 uint64_t br_transfer_left(const struct br_transfer *transfer);

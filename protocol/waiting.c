@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * WAITING: a transfer says that it waits for its other end, so that ends which disagree find out,
- * and so that the message it waits for may use a credit that is kept (doc/design/agreement.md,
- * sections 3 and 6).
+ * WAITING: a transfer says that it waits for its other end, so that ends which disagree find out
+ * (doc/design/agreement.md, section 3), and so that the message or the slot that it waits for need
+ * not wait for a credit or a free slot (doc/design/rails.md, section 4).
  */
 #include "protocol/internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 
 #define PATIENCE BR_WAITING_PATIENCE
-/* With fewer messages held by this end the other one has credits. */
-#define FEW  BR_CREDITS_P2P_OWN
-#define MANY (BR_CREDITS_P2P - BR_CREDITS_P2P_OWN)
 
-/* Do we hold so many point-to-point messages on each rail that the peer may use? */
-static bool waiting_messages_held(const struct br_peer *peer, uint32_t messages)
+/* Do we hold so many messages on each rail that the peer may use, that it may lack credits? */
+static bool waiting_is_crowded(const struct br_peer *peer)
 {
     bool direct = br_peer_direct(peer), any = false;
 
@@ -25,16 +23,20 @@ static bool waiting_messages_held(const struct br_peer *peer, uint32_t messages)
 
         if (rail->state != BR_RAIL_UP || (direct && peer->alternates >> i & 1))
             continue;
-        if (rail->arrived_p2p - rail->released_p2p < messages)
+        if (br_rail_held(rail) < BR_CROWDED)
             return false;
         any = true;
     }
     return any;
 }
 
+/* A small receive has something to say only when its sender may lack credits; of a collective it
+ * says once that it waits in any case, for the sake of ranks that disagree. */
 static struct br_list *list_of(struct br_peer *peer, const struct br_transfer *t)
 {
-    return br_tag_class(t->tag) == BR_TAG_P2P && !t->is_send ? &peer->expecting : &peer->waiting;
+    bool ask_only = !t->is_send && (t->asked || br_tag_class(t->tag) == BR_TAG_P2P);
+
+    return ask_only ? &peer->expecting : &peer->waiting;
 }
 
 void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
@@ -45,7 +47,8 @@ void br_waiting_begin(struct br_worker *w, struct br_transfer *t)
         return; /* of these the other end hears in any case */
     br_demand_use(w, peer);
     t->waits_since = w->now;
-    if (br_tag_class(t->tag) != BR_TAG_P2P || !waiting_messages_held(peer, MANY)) {
+    t->asked = false;
+    if (t->is_send || !waiting_is_crowded(peer)) {
         br_list_push_back(list_of(peer, t), &t->node);
         return;
     }
@@ -65,7 +68,7 @@ static struct br_transfer *next_of(const struct br_peer *peer)
 {
     struct br_transfer *t = waiting_first(&peer->waiting), *small = waiting_first(&peer->expecting);
 
-    if (!small || !waiting_messages_held(peer, FEW))
+    if (!small || !waiting_is_crowded(peer))
         return t;
     return !t || (int64_t)(small->waits_since - t->waits_since) < 0 ? small : t;
 }
@@ -125,7 +128,8 @@ struct br_call br_waiting_described(const struct br_message *m)
                             .count = b->total};
 }
 
-/* One at a time, the next one in the next timers: they have no credits. */
+/* One at a time, as they take no credits. Those that ask for the first time follow in the next
+ * passes, the others with the next timers. */
 bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail)
 {
     struct br_transfer *t = next_of(peer);
@@ -150,10 +154,11 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
             return false;
         br_list_remove(&t->node);
         t->waits_since = w->now;
-        if (br_tag_class(t->tag) == BR_TAG_P2P)
-            br_list_push_back(list_of(peer, t), &t->node);
+        t->asked = true;
+        br_list_push_back(list_of(peer, t), &t->node);
+        t = next_of(peer);
     }
-    peer->waiting_due = false;
+    peer->waiting_due = waiting_is_due(w, t) && !t->asked && !t->is_send;
     return true;
 }
 
@@ -162,56 +167,80 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
 /* A small send that has not left yet, or NULL. */
 static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
 {
-    br_list_for_each (node, &peer->queues[BR_QUEUE_P2P].entries) {
+    br_list_for_each (node, &peer->queues[BR_QUEUE_EAGER].entries) {
         struct br_transfer *t = br_container_of(node, struct br_transfer, queued.node);
 
-        if (t->is_send && t->tag == tag)
+        if (t->tag == tag && t->state == BR_TRANSFER_QUEUED)
             return t;
     }
     return NULL;
 }
 
-static void waiting_set_expected(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+bool br_waiting_was_asked(const struct br_worker *w, struct br_peer *peer, uint64_t tag)
 {
-    if (t->expected)
+    uint32_t n = peer->n_asked < BR_ASKED ? peer->n_asked : BR_ASKED;
+
+    if (w->now >= peer->asked_until)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (peer->asked[i] == tag) {
+            peer->asked[i] = UINT64_MAX; /* no such message */
+            return true;
+        }
+    return false;
+}
+
+/* The peer asks for a message that this rank is not about to send: it will be, or it has left. */
+static void waiting_remember(struct br_worker *w, struct br_peer *peer, uint64_t tag)
+{
+    if (!peer->asked && !(peer->asked = malloc(BR_ASKED * sizeof *peer->asked)))
+        return; /* it asks again */
+    if (w->now >= peer->asked_until)
+        peer->n_asked = 0;
+    peer->asked[peer->n_asked++ % BR_ASKED] = tag;
+    peer->asked_until = w->now + PATIENCE;
+}
+
+/* The receive of a small message asks for it. */
+static void waiting_asked(struct br_worker *w, struct br_peer *peer, const struct br_message *m)
+{
+    struct br_transfer *t = queued_send(peer, m->tag);
+
+    if (!t) {
+        waiting_remember(w, peer, m->tag);
         return;
-    t->expected = true;
-    if (t->state == BR_TRANSFER_QUEUED) {
-        br_queue_remove(&t->queued);
-        br_send_message_due(w, peer, t); /* to where no other point-to-point message is before it */
-    } else {
-        br_receive_expected(w, t);
     }
+    if (!br_agree_transfer(w, t, m))
+        return;
+    br_queue_remove(&t->queued);
+    t->expected = true;
+    br_send_message_due(w, peer, t); /* to where no message without a credit is before it */
 }
 
 void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct br_message *m)
 {
     struct br_peer *peer = rail->peer;
+    bool collective = br_tag_class(m->tag) == BR_TAG_COLLECTIVE, eager;
     struct br_transfer *t;
 
-    if (br_tag_class(m->tag) == BR_TAG_COLLECTIVE) {
-        /* a large send; we wait for a small one, of which nothing else tells */
-        t = m->waiting.receives ? NULL : br_match_posted(w, m->tag, peer->rank);
-        if (br_agree_operation(w, peer->rank, m) && t && m->bytes && t->check == m->check)
-            br_agree_transfer(w, t, m);
-    }
-    if (br_tag_class(m->tag) != BR_TAG_P2P)
+    if (br_tag_class(m->tag) == BR_TAG_ONESIDED ||
+        (collective && !br_agree_operation(w, peer->rank, m)))
         return;
+    eager = br_peer_takes_eagerly(w, peer->rank, m->bytes);
     /* Only large sends and small receives say it (br_waiting_begin). */
-    if (!m->waiting.receives == br_peer_takes_eagerly(w, peer->rank, m->bytes)) {
+    if (!collective && !m->waiting.receives == eager) {
         br_rail_lost(w, rail, EPROTO,
                      "a small send or a large receive cannot wait for its other end");
         return;
     }
-    t = m->waiting.receives ? queued_send(peer, m->tag) : br_match_posted(w, m->tag, peer->rank);
-    if (t && br_agree_transfer(w, t, m))
-        waiting_set_expected(w, peer, t);
-    br_list_for_each (node, &peer->streams[1].resend) {
-        struct br_unacked *unacked = br_container_of(node, struct br_unacked, node);
-
-        if (unacked->message.tag == m->tag &&
-            unacked->message.type == (m->waiting.receives ? BR_MESSAGE_EAGER : BR_MESSAGE_READY))
-            unacked->expected = true;
+    if (m->waiting.receives) {
+        waiting_asked(w, peer, m);
+        return;
     }
-    br_peer_activate(w, peer);
+    t = br_match_posted(w, m->tag, peer->rank);
+    if (!t || (collective && (!m->bytes || t->check != m->check)) || !br_agree_transfer(w, t, m) ||
+        eager)
+        return;
+    t->expected = true;
+    br_receive_expected(w, t);
 }

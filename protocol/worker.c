@@ -77,7 +77,6 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
     for (int k = 0; k < BR_SLOTLESS; k++)
         br_list_init(&w->slotless[k]);
     br_list_init(&w->arrivals);
-    w->oldest.order = UINT64_MAX;
     br_list_init(&w->active);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
     if ((rc = worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
@@ -116,6 +115,7 @@ void br_worker_destroy(struct br_worker *w)
             }
             free(peer->rails);
             free(peer->dones);
+            free(peer->asked);
         }
     free(w->peers);
     free(w->left);
@@ -217,7 +217,6 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
     peer->eager_bytes = w->config.eager_bytes;
     for (int k = 0; k < BR_QUEUES; k++)
         br_queue_init(&peer->queues[k]);
-    peer->credit_bound = BR_CREDIT_P2P; /* nothing was searched for in vain */
     br_list_init(&peer->moving);
     br_list_init(&peer->waiting);
     br_list_init(&peer->expecting);

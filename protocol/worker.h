@@ -135,7 +135,7 @@ struct br_arrival {
 /* Lists of receives that wait for a slot, in the order in which they get one. */
 enum br_slotless {
     BR_SLOTLESS_OTHERS,   /* of collectives and one-sided accesses */
-    BR_SLOTLESS_EXPECTED, /* point to point: the sender says that it waits (waiting.c) */
+    BR_SLOTLESS_EXPECTED, /* the sender says that it waits (waiting.c) */
     BR_SLOTLESS_P2P,      /* the other point-to-point ones */
     BR_SLOTLESS,
 };
@@ -164,7 +164,8 @@ struct br_worker {
     struct br_growing_pool unexpected, services;
     struct br_list arrivals; /* unexpected messages point to point, as they came */
     uint64_t next_arrival;   /* number of the next of them */
-    uint64_t p2p_messages;   /* credited messages point to point that have come, READYs included */
+    uint64_t p2p_messages;   /* numbered messages point to point that have come, READYs included */
+    uint64_t crowded;        /* unexpected messages that have come where many wait (match.c) */
     struct br_p2p_hooks p2p;
     struct br_agreed agreed[BR_AGREED];
     br_disagreement_text *disagreement_text; /* the engine's; NULL: messages name digests */
@@ -188,9 +189,6 @@ struct br_worker {
     uint32_t n_deferred, max_deferred;
     bool in_batch;
     struct br_random random; /* only with config.seed */
-    /* of the transfer that may use the credits and the slot that are kept (br_worker_reserve_for)
-     */
-    struct br_age oldest;
     /* the largest `order` of a transfer so far: transfers for requests of peers come after it */
     uint64_t newest;
     /* of the transfer that was submitted last, and when, ns */
@@ -268,11 +266,6 @@ void br_worker_forget_group(struct br_worker *worker, uint32_t group);
  * what other ranks have begun already. */
 void br_worker_forget_before(struct br_worker *worker, uint32_t group, uint64_t sequence);
 
-/* Keeps one credit of each rail and one slot for the transfer with this order and this `within`, of
- * this fragment (doc/design/rails.md, section 4), until the next call. None by default. */
-void br_worker_reserve_for(struct br_worker *worker, uint64_t order, uint32_t fragment,
-                           uint64_t within);
-
 /* The unexpected messages point to point, one after the other in the order of their arrival, those
  * of one peer in the order in which they left it. *at: NULL before the first call. false: there are
  * no more. None may be received between two calls. */
@@ -284,12 +277,12 @@ bool br_worker_find_arrival(const struct br_worker *worker, uint64_t tag, int ra
 /* Has every message point to point arrived that the rank sent before the one with this sequence?
  * Else one is still on its way over another rail. */
 bool br_worker_arrived_before(struct br_worker *worker, int rank, uint32_t sequence);
-/* Is every credited message point to point that was sent to the rank known to have arrived? Else
+/* Is every numbered message point to point that was sent to the rank known to have arrived? Else
  * asks the rank; the answer comes in later passes. */
 bool br_worker_all_arrived(struct br_worker *worker, int rank);
-/* Copies the rank's unexpected messages point to point out of the receive buffers where they hold
- * so many credits that further ones may not come. Allocates. Returns how many were copied. Fails
- * the worker when there is no memory. */
+/* Copies the rank's unexpected messages out of the receive buffers where they hold so many that
+ * further ones may not come. Allocates. Returns how many were copied. Fails the worker when there
+ * is no memory. */
 int br_worker_set_aside(struct br_worker *worker, int rank);
 
 /* Both return how much was done; 0: nothing. now: the time, ns. They never block. */

@@ -107,11 +107,12 @@ static void progress_account(struct br_context *context, uint64_t time, uint32_t
     context->progress.idle += time - busy;
 }
 
-/* Messages that nobody has asked for are events where somebody probes; so is the end. */
+/* Messages that nobody has asked for are events where somebody probes, as they are when they may
+ * keep the one from coming that is probed for; so is the end. */
 static void note_arrivals(struct br_context *context)
 {
     const struct br_worker *w = context->worker;
-    uint64_t arrived = w->p2p_messages + w->next_arrival + (w->failed ? 1 : 0) +
+    uint64_t arrived = w->p2p_messages + w->next_arrival + w->crowded + (w->failed ? 1 : 0) +
                        br_engine_notifications(context->engine);
 
     if (arrived == context->probed)

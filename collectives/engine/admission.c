@@ -36,29 +36,12 @@ static bool admission_is_to_come(const struct br_engine *engine, const struct br
     return engine->expected < op->order;
 }
 
-/* doc/design/rails.md, section 4: the oldest operation's first run, of that the first step. */
-void br_admission_oldest(struct br_engine *engine)
-{
-    struct br_operation *op = admission_oldest(engine);
-
-    if (op && !admission_is_to_come(engine, op) && !br_list_empty(&op->fragments.active)) {
-        const struct br_fragment *fragment =
-            br_container_of(op->fragments.active.next, struct br_fragment, node);
-
-        br_worker_reserve_for(engine->worker, op->order, fragment->index,
-                              br_fragment_order(fragment, fragment->oldest_step));
-    } else {
-        br_worker_reserve_for(engine->worker, UINT64_MAX, UINT32_MAX, UINT64_MAX);
-    }
-}
-
 void br_engine_set_oldest(struct br_engine *engine, uint64_t order)
 {
     if (engine->expected == order)
         return;
     engine->expected = order;
     engine->may_start = true;
-    br_admission_oldest(engine);
 }
 
 /* Note 1. */

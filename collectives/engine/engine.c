@@ -272,7 +272,6 @@ static int submit_collective(struct br_engine *engine, struct br_operation *op)
     if (rc)
         return rc;
     insert_by_order(&engine->collectives, op);
-    br_admission_oldest(engine);
     return 0;
 }
 
@@ -292,7 +291,6 @@ void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
         snprintf(op->message, sizeof op->message, "%s", br_error_message());
         br_operation_end(engine, op, rc);
     }
-    br_admission_oldest(engine);
 }
 
 int br_engine_reserve(struct br_engine *engine, struct br_operation *op)
@@ -377,7 +375,6 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
     if (op->kind == BR_OPERATION_COLLECTIVE) {
         if (op->fragments.plan)
             br_plan_put(op->fragments.plan);
-        br_admission_oldest(engine);
     } else if (!br_list_empty(&engine->flushes)) {
         br_flush_ended(engine, op);
     }

@@ -110,8 +110,8 @@ void br_engine_set_epoch(struct br_engine *engine, struct br_group *group,
                          const struct br_disjoint_trees *trees);
 
 /* Tells the engine the order of the oldest operation that is submitted but still with an executor
- * before the engine (UINT64_MAX: there is none). The fragment and the credits that are kept for the
- * oldest operation are then kept for that one (doc/design/engine.md). */
+ * before the engine (UINT64_MAX: there is none). The fragment that is kept for the oldest operation
+ * is then kept for that one (doc/design/engine.md). */
 void br_engine_set_oldest(struct br_engine *engine, uint64_t order);
 
 /* Writes the failure of the worker into an operation that ends with it: status and message. */

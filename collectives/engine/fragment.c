@@ -307,8 +307,6 @@ static void fragment_ended(struct br_engine *engine, struct br_fragment *fragmen
     op->fragments.running--;
     if (++op->fragments.ended == op->fragments.count)
         br_operation_end(engine, op, 0);
-    else
-        br_admission_oldest(engine);
 }
 
 static void fragment_stored(struct br_engine *engine, struct br_copy_batch *batch)
@@ -323,29 +321,6 @@ static void steps_ended(struct br_engine *engine, struct br_fragment *fragment)
         fragment_ended(engine, fragment);
 }
 
-static bool needs_credit(const struct br_engine *engine, const struct br_fragment *fragment,
-                         const struct br_step *step)
-{
-    bool is_send = step->kind == BR_STEP_SEND;
-
-    return (is_send || step->kind == BR_STEP_RECV) && !is_skipped(fragment, step) &&
-           br_transfer_needs_credit(engine->worker,
-                                    br_group_in_job(fragment->op->group, (int)step->peer), is_send,
-                                    (uint32_t)br_fragment_step_bytes(fragment, step));
-}
-
-/* The oldest step has ended, or the run begins. */
-static void find_oldest(struct br_engine *engine, struct br_fragment *fragment)
-{
-    const struct br_schedule *s = fragment->schedule;
-
-    while (fragment->oldest_step < s->n_steps &&
-           (fragment->steps[fragment->oldest_step].ended ||
-            !needs_credit(engine, fragment, &s->steps[fragment->oldest_step])))
-        fragment->oldest_step++;
-    br_admission_oldest(engine);
-}
-
 static void step_ended(struct br_engine *engine, struct br_fragment *fragment, uint32_t index)
 {
     const struct br_schedule *s = fragment->schedule;
@@ -354,8 +329,6 @@ static void step_ended(struct br_engine *engine, struct br_fragment *fragment, u
     fragment->steps[index].ended = true;
     if (fragment->steps[index].span.row)
         trace_step(engine, fragment, index);
-    if (index == fragment->oldest_step)
-        find_oldest(engine, fragment);
     for (uint32_t i = 0; i < step->n_successors; i++) {
         uint32_t next = s->successors[step->first_successor + i];
 
@@ -489,7 +462,6 @@ static void fragment_prepare(struct br_fragment *fragment, struct br_operation *
     fragment->shorter = fragment->elements / s->pieces;
     fragment->longer = fragment->elements % s->pieces;
     fragment->steps_left = s->n_steps;
-    fragment->oldest_step = 0;
 }
 
 static void prepare_steps(struct br_fragment *fragment, const struct br_plan *plan)
@@ -538,7 +510,6 @@ void br_fragment_start(struct br_engine *engine, struct br_operation *op)
         return;
     }
     prepare_steps(fragment, op->fragments.plan);
-    find_oldest(engine, fragment);
     if (!br_operation_is_staged(op) || !br_staging_fragment_load(engine, fragment, fragment_loaded))
         start_steps(engine, fragment);
 }

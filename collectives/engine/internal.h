@@ -36,8 +36,6 @@ struct br_fragment {
     size_t first, elements; /* of each block: its range; uneven: as br_fragment_elements() says */
     size_t shorter, longer; /* elements of a short piece; how many pieces have one more */
     uint32_t steps_left;    /* steps that have not ended */
-    /* the first step that has not ended and needs a credit; schedule->n_steps: none */
-    uint32_t oldest_step;
     struct br_fragment_step *steps;
     uint32_t max_steps;
     uint8_t *scratch;
@@ -158,8 +156,6 @@ void br_fragment_forget(struct br_engine *engine, struct br_fragment *fragment);
 void br_admission_add(struct br_engine *engine, struct br_operation *op);
 /* Starts all fragments that may start in this pass. Returns how many. */
 int br_admission_start(struct br_engine *engine);
-/* The oldest step may be another one now. */
-void br_admission_oldest(struct br_engine *engine);
 
 /* ---- p2p.c: messages ------------------------------------------------------------------------- */
 

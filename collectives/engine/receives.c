@@ -206,9 +206,9 @@ int br_receives_match(struct br_engine *engine)
     struct br_worker *w = engine->worker;
     int n = 0;
 
-    if (engine->receives_seen == w->p2p_messages + w->next_arrival)
+    if (engine->receives_seen == w->p2p_messages + w->next_arrival + w->crowded)
         return 0;
-    engine->receives_seen = w->p2p_messages + w->next_arrival;
+    engine->receives_seen = w->p2p_messages + w->next_arrival + w->crowded;
     br_list_for_each_safe (node, &engine->receives)
         n += receives_try(engine, br_container_of(node, struct br_operation, node));
     return n;

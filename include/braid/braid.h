@@ -230,7 +230,7 @@ int braid_comm_error(struct braid_comm *comm);
  * Order. On each communicator collectives are submitted in the same order on all of its ranks. Over
  * several communicators the rule is that of blocking calls in MPI: the program must be such that it
  * would end if every call blocked. Other orders may wait for each other until the deadline, when so
- * much is under way that runs and credits are used up (doc/context.md).
+ * much is under way that runs are used up (doc/context.md).
  *
  * End. braid_finalize(*out) is collective over *out and frees it with its persistent operations;
  * its parent, its parts and registered memory stay. braid_finalize() of braid_init()'s communicator
@@ -314,9 +314,9 @@ int braid_deregister(struct braid_region *region);
  * Threads. done is called by whoever drives progress: braid's own thread, whose signals are all
  * blocked, or any thread of the program that is in braid_wait(), braid_test(), braid_wait_any() and
  * the like, in a blocking call, one with wait_ms or in braid_finalize(). It is never called inside
- * a call that only submits, so a program may hold a lock of its own around these, but around the others only
- * one that done does not take. For the communicators of one context (braid_comm_split()) one done
- * runs at a time, in the order of the ends.
+ * a call that only submits, so a program may hold a lock of its own around these, but around the
+ * others only one that done does not take. For the communicators of one context
+ * (braid_comm_split()) one done runs at a time, in the order of the ends.
  *
  * What done may do: submit operations, with `op` or with another done; braid_start(),
  * braid_test(), braid_op_free(), braid_comm_abort(), braid_comm_error(), memory and statistics.
@@ -547,11 +547,10 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 
 /*
  * Sends bytes to `peer`; matches its braid_recv() with the same tag (options->tag). Ends when the
- * memory may be used again. Up to 32 messages a rail may wait at the peer for their receives;
- * further ones wait for their turn, or until the peer asks for them, which it does when it receives
- * them while others hold the credits. A message longer than the eager limit that comes before its
- * receive announces itself there, and counts as one of the 32 until it is received. So any order of
- * receiving is good; in order is faster.
+ * memory may be used again. Up to 60 messages a rail, those of collectives included, may wait at
+ * the peer for their receives; further ones wait for their turn, or until the peer asks for them,
+ * which it does when it receives them while others hold the credits. So any order of receiving is
+ * good; in order is faster.
  */
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op);

@@ -67,7 +67,7 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
         .target_delay = 10 * BR_US,
         .starvation = 100 * BR_MS,
         .connect_timeout = BR_SEC,
-        .max_slots = 1024,
+        .max_slots = options->max_slots ? options->max_slots : 1024,
         .max_transfers = 8192,
         .check = 77,
         .seed = 1,

@@ -34,6 +34,7 @@ struct job_options {
     struct br_sim_config network;
     struct br_engine_config engine;
     uint32_t eager_bytes; /* 0: 1024 */
+    uint32_t max_slots;   /* 0: 1024 */
 };
 
 /* Everything connected, or the test fails. */

@@ -81,52 +81,6 @@ static void messages__acknowledged_ones_do_not(void **state)
     assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
 }
 
-/* Point-to-point messages that find no credit on the other rail do not hold up the collectives'
- * messages, and none is passed by a newer one of its kind. */
-static void messages__point_to_point_waits_alone(void **state)
-{
-    static struct br_transfer p2p[BR_CREDITS_P2P + 1];
-    struct br_transfer collective = {.tag = 1, .peer = 1, .memory = memory, .length = 4};
-    struct wire_frame *frame;
-    struct wired *x = *state;
-    uint32_t i;
-
-    x->wires[0].room = 0;
-    for (i = 0; i < BR_CREDITS_P2P; i++) { /* all credits of rail 1 */
-        p2p[i] = (struct br_transfer){
-            .tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
-        assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
-    }
-    wired_turn(x, 0);
-    while (wire_take(x->links[1], BR_MESSAGE_EAGER))
-        ;
-    x->wires[0].room = -1;
-    x->wires[1].room = 0;
-    p2p[i] =
-        (struct br_transfer){.tag = br_tag_p2p(0, i, 1), .peer = 1, .memory = memory, .length = 4};
-    assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
-    wired_turn(x, 0);
-    assert_int_equal(br_transfer_send(x->w, &collective), 0);
-    wired_turn(x, 0);
-    assert_int_equal(x->done, BR_CREDITS_P2P + 2);
-    x->wires[1].room = -1;
-    wired_cut(x, 0); /* takes one of each */
-    frame = wire_take(x->links[1], BR_MESSAGE_EAGER);
-    assert_non_null(frame);
-    assert_int_equal(frame->message.tag, 1);
-    assert_null(wire_take(x->links[1], BR_MESSAGE_EAGER));
-    p2p[0].tag = br_tag_p2p(0, 99, 1);
-    assert_int_equal(br_transfer_send(x->w, &p2p[0]), 0);
-    wire_message(x->links[1],
-                 &(struct br_message){.type = BR_MESSAGE_ACK,
-                                      .ack = {.arrived = 33, .released = 2, .released_p2p = 2}},
-                 NULL, 0);
-    wired_turn(x, 0);
-    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag,
-                     br_tag_p2p(0, BR_CREDITS_P2P, 1));
-    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag, br_tag_p2p(0, 99, 1));
-}
-
 /* Nothing is placed again before the peer has confirmed that the old link writes no more. */
 static void slices__wait_for_the_fence(void **state)
 {
@@ -364,7 +318,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WIRED_TEST(messages__go_again_once, .rails = 2, .up = true),
         WIRED_TEST(messages__acknowledged_ones_do_not, .rails = 2, .up = true),
-        WIRED_TEST(messages__point_to_point_waits_alone, .rails = 2, .up = true),
         WIRED_TEST(slices__wait_for_the_fence, .rails = 2, .up = true),
         WIRED_TEST(fence__of_another_incarnation, .rails = 2, .up = true),
         WIRED_TEST(down__reported_by_the_peer, .rails = 2, .up = true),

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "protocol/internal.h"
 #include "tests/says.h"
 #include "wired.h"
 
@@ -79,7 +80,6 @@ static void eager__credit_follows_the_receive(void **state)
     assert_non_null(ack);
     assert_int_equal(ack->message.ack.arrived, 1);
     assert_int_equal(ack->message.ack.released, 1);
-    assert_int_equal(ack->message.ack.released_p2p, 0);
 }
 
 static void eager__two_receives_with_one_tag(void **state)
@@ -377,23 +377,29 @@ static void announce__malformed(void **state)
     assert_true(x->links[0]->closed);
 }
 
-/* What holds credits is copied, the credits go back, and it finds its receive all the same. */
+static uint64_t tag_of_crowd(uint32_t i)
+{
+    return i % 3 ? br_tag_p2p(0, i, 7) : br_tag_collective(0, i, 0, 0);
+}
+
+/* What holds credits is copied, of collectives too, the credits go back, and it finds its receive
+ * all the same. */
 static void set_aside__gives_credits_back(void **state)
 {
     struct wired *x = *state;
     struct br_arrival arrival;
     uint8_t to[1024];
 
-    for (uint32_t i = 0; i < BR_CREDITS_P2P_OWN; i++) {
+    for (uint32_t i = 0; i < BR_CROWDED; i++) {
         assert_int_equal(br_worker_set_aside(x->w, 1), 0); /* few enough */
-        eager(x, 0, i, br_tag_p2p(0, i, 7), 1000);
+        eager(x, 0, i, tag_of_crowd(i), 1000);
         wired_turn(x, 0);
     }
-    assert_int_equal(x->wires[0].buffers, BR_CREDITS_P2P_OWN);
-    assert_int_equal(br_worker_set_aside(x->w, 1), BR_CREDITS_P2P_OWN);
+    assert_int_equal(x->wires[0].buffers, BR_CROWDED);
+    assert_int_equal(br_worker_set_aside(x->w, 1), BR_CROWDED);
     assert_int_equal(x->wires[0].buffers, 0);
-    for (uint32_t i = BR_CREDITS_P2P_OWN; i-- > 0;) {
-        uint64_t tag = br_tag_p2p(0, i, 7);
+    for (uint32_t i = BR_CROWDED; i-- > 0;) {
+        uint64_t tag = tag_of_crowd(i);
         struct br_transfer t = receive_of(tag, to, 1000);
 
         assert_true(br_worker_find_arrival(x->w, tag, 1, &arrival));

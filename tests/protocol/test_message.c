@@ -172,8 +172,7 @@ static void message__ack_vector(void **state)
 {
     struct br_message m = {
         .type = BR_MESSAGE_ACK,
-        .ack = {
-            .bytes = 65536, .arrived = 10, .released = 9, .released_p2p = 1, .ack_backlog = 16384}};
+        .ack = {.bytes = 65536, .arrived = 10, .released = 9, .ack_backlog = 16384}};
     struct br_frame_header h = frame_of(&m);
 
     (void)state;

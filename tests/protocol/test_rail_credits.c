@@ -24,70 +24,40 @@ static void set_up(struct bench *b)
     br_rail_reset(&b->rails[0], 0);
 }
 
-/* Sends messages until the credits say no; returns how many. */
-static int spend(struct br_rail *rail, enum br_credit kind)
+/* Sends messages until the rail takes none; returns how many. */
+static uint32_t spend(struct br_rail *rail, bool needs_credit)
 {
-    int n = 0;
+    uint32_t n = 0;
 
-    for (; br_rail_has_credit(rail, kind); n++) {
+    for (; br_rail_takes_message(rail, needs_credit); n++) {
         assert_true(n < 1000);
         rail->sent++;
-        rail->sent_p2p += kind == BR_CREDIT_P2P;
     }
     return n;
 }
 
-static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released, uint32_t released_p2p)
+static void hear(struct br_rail *rail, uint32_t arrived, uint32_t released)
 {
-    struct br_body_ack ack = {
-        .arrived = arrived, .released = released, .released_p2p = released_p2p};
+    struct br_body_ack ack = {.arrived = arrived, .released = released};
 
     br_rail_ack_received(rail, &ack, 1);
 }
 
-/* Those that are kept: four for point to point, one for puts and gets, one for the oldest
- * operation. */
-static void credit__some_are_kept(void **state)
+/* What may come before its receive leaves four buffers to what does not, whoever uses the others.
+ */
+static void credit__some_buffers_need_none(void **state)
 {
     struct bench b;
 
     (void)state;
     set_up(&b);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ORDINARY), BR_CREDITS - BR_CREDITS_P2P_OWN - 2);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_OLDEST), 1);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), 1);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P_OWN);
-}
-
-/* Beyond the share of point to point; where others hold all that is shared, of its own ones. */
-static void credit__expected_ones_find_one(void **state)
-{
-    struct bench b;
-
-    (void)state;
-    set_up(&b);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_OLDEST), BR_CREDITS - BR_CREDITS_P2P - 1);
-    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_EXPECTED));
-    set_up(&b);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P_OWN);
-    assert_true(br_rail_has_credit(&b.rails[0], BR_CREDIT_EXPECTED));
-}
-
-/* Messages of point to point may find no receive for ever: they take half of the credits, never the
- * last one. */
-static void credit__point_to_point_has_a_share(void **state)
-{
-    struct bench b;
-
-    (void)state;
-    set_up(&b);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ORDINARY), BR_CREDITS - BR_CREDITS_P2P - 2);
-    hear(&b.rails[0], 1, 1, 0); /* a collective's: gives nothing to point to point */
-    assert_false(br_rail_has_credit(&b.rails[0], BR_CREDIT_P2P));
-    hear(&b.rails[0], 2, 2, 1);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), 1);
+    assert_int_equal(spend(&b.rails[0], true), BR_CREDITS);
+    assert_int_equal(spend(&b.rails[0], false), BR_UNRELEASED - BR_CREDITS);
+    hear(&b.rails[0], 4, 4);
+    assert_false(br_rail_takes_message(&b.rails[0], true));
+    assert_int_equal(spend(&b.rails[0], false), 4);
+    hear(&b.rails[0], 9, 9);
+    assert_int_equal(spend(&b.rails[0], true), 1);
 }
 
 /* A copy is kept until the message is known to have arrived, so a place is not taken twice,
@@ -98,13 +68,11 @@ static void credit__waits_for_arrival_too(void **state)
 
     (void)state;
     set_up(&b);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_P2P), BR_CREDITS_P2P);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P);
-    /* overtaken counters: released, but not arrived */
-    hear(&b.rails[0], 0, BR_CREDITS, BR_CREDITS_P2P);
-    assert_false(br_rail_has_credit(&b.rails[0], BR_CREDIT_ONESIDED));
-    hear(&b.rails[0], 10, BR_CREDITS, BR_CREDITS_P2P);
-    assert_int_equal(spend(&b.rails[0], BR_CREDIT_ONESIDED), 10);
+    assert_int_equal(spend(&b.rails[0], false), BR_UNRELEASED);
+    hear(&b.rails[0], 0, BR_UNRELEASED); /* overtaken counters: released, but not arrived */
+    assert_false(br_rail_takes_message(&b.rails[0], false));
+    hear(&b.rails[0], 10, BR_UNRELEASED);
+    assert_int_equal(spend(&b.rails[0], false), 10);
 }
 
 static void ack__overtaken_and_impossible_counters(void **state)
@@ -115,17 +83,14 @@ static void ack__overtaken_and_impossible_counters(void **state)
     (void)state;
     set_up(&b);
     rail->sent = 40;
-    rail->sent_p2p = 20;
-    hear(rail, 30, 20, 10);
-    hear(rail, 25, 19, 9); /* overtaken */
+    hear(rail, 30, 20);
+    hear(rail, 25, 19); /* overtaken */
     assert_int_equal(rail->peer_arrived, 30);
     assert_int_equal(rail->peer_released, 20);
-    assert_int_equal(rail->peer_released_p2p, 10);
-    hear(rail, 41, 41, 21); /* more than was ever sent */
-    hear(rail, UINT32_MAX, UINT32_MAX, UINT32_MAX);
+    hear(rail, 41, 41); /* more than was ever sent */
+    hear(rail, UINT32_MAX, UINT32_MAX);
     assert_int_equal(rail->peer_arrived, 30);
     assert_int_equal(rail->peer_released, 20);
-    assert_int_equal(rail->peer_released_p2p, 10);
 }
 
 /* 2^32 messages later. */
@@ -137,14 +102,14 @@ static void ack__counters_wrap(void **state)
     (void)state;
     set_up(&b);
     rail->sent = rail->peer_arrived = rail->peer_released = UINT32_MAX - 5;
-    assert_int_equal(spend(rail, BR_CREDIT_ONESIDED), BR_CREDITS - BR_CREDITS_P2P_OWN);
-    hear(rail, 3, 2, 0);
+    assert_int_equal(spend(rail, true), BR_CREDITS);
+    hear(rail, 3, 2);
     assert_int_equal(rail->peer_arrived, 3);
     assert_int_equal(rail->peer_released, 2);
-    assert_int_equal(spend(rail, BR_CREDIT_ONESIDED), 8);
+    assert_int_equal(spend(rail, true), 8);
 }
 
-/* The receiver's side: credits go back in batches, or after a while. */
+/* The receiver's side: buffers go back in batches, or after a while. */
 static void released__a_quarter_is_announced_at_once(void **state)
 {
     struct bench b;
@@ -152,25 +117,48 @@ static void released__a_quarter_is_announced_at_once(void **state)
 
     (void)state;
     set_up(&b);
-    for (uint32_t i = 0; i < BR_CREDITS / 4; i++) {
+    for (uint32_t i = 0; i < BR_UNRELEASED / 4; i++) {
         assert_false(rail->ack_due);
-        br_rail_message_released(rail, i % 2, 100 + i);
+        rail->arrived++;
+        br_rail_message_released(rail, 100 + i);
     }
     assert_true(rail->ack_due);
     assert_int_equal(rail->unannounced_since, 100);
-    assert_int_equal(rail->released_p2p, BR_CREDITS / 8);
+}
+
+/* Of those that the peer may have: the last ones one by one. */
+static void released__sooner_while_others_wait(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b);
+    rail->arrived = 41;
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_false(rail->ack_due);
+        rail->arrived++;
+        br_rail_message_released(rail, 100);
+    }
+    rail->arrived++;
+    br_rail_message_released(rail, 100);
+    assert_true(rail->ack_due);
+    rail->ack_due = false;
+    rail->announced = rail->released;
+    rail->arrived = rail->released + BR_CREDITS + 1;
+    br_rail_message_released(rail, 100);
+    assert_true(rail->ack_due);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(credit__some_are_kept),
-        cmocka_unit_test(credit__expected_ones_find_one),
-        cmocka_unit_test(credit__point_to_point_has_a_share),
+        cmocka_unit_test(credit__some_buffers_need_none),
         cmocka_unit_test(credit__waits_for_arrival_too),
         cmocka_unit_test(ack__overtaken_and_impossible_counters),
         cmocka_unit_test(ack__counters_wrap),
         cmocka_unit_test(released__a_quarter_is_announced_at_once),
+        cmocka_unit_test(released__sooner_while_others_wait),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

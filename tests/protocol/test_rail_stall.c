@@ -74,7 +74,7 @@ static void note__rails_that_are_down(void **state)
     (void)state;
     set_up(&b);
     b.rails[1].state = BR_RAIL_FENCING;
-    note(&b, 10, 1u << 1, BR_QUEUE_P2P);
+    note(&b, 10, 1u << 1, BR_QUEUE_EAGER);
     assert_int_equal(time_of(&b, 0, BR_STALL_CREDIT, 20), 10);
     assert_int_equal(b.rails[1].stall, BR_STALL_NONE);
 }

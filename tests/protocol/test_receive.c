@@ -203,11 +203,11 @@ static void data__before_its_ready(void **state)
  * dropped is not there, and its numbers were never checked. */
 static void data__for_a_slot_to_come(void **state)
 {
-    struct br_transfer first[14], waits = receive_of(99, 2000);
+    struct br_transfer first[15], waits = receive_of(99, 2000);
     struct wired *x = *state;
     uint32_t slot;
 
-    for (uint32_t i = 0; i < 14; i++) { /* two of 16 slots are kept */
+    for (uint32_t i = 0; i < 15; i++) { /* one of 16 slots is kept */
         first[i] = receive_of(i, 2000);
         assert_int_equal(br_transfer_receive(x->w, &first[i]), 0);
     }
@@ -261,30 +261,29 @@ static void slotless__served_in_order(void **state)
     assert_int_equal(x->w->slots.n_free, x->w->slots.count);
 }
 
-/* The last slot goes to the one receive that it is kept for, as soon as that is said; the one
- * before it to one whose sender waits. */
-static void slotless__two_slots_are_kept(void **state)
+/* The last slot goes to a receive whose sender waits, point to point or of a collective. */
+static void slotless__one_slot_is_kept(void **state)
 {
-    struct br_message waiting = {
-        .type = BR_MESSAGE_WAITING, .bytes = 2000, .tag = br_tag_p2p(0, 16, 1)};
-    struct br_transfer t[18];
-    struct wired *x = *state;
+    for (int of = 0; of < 2; of++) {
+        struct br_message waiting = {
+            .type = BR_MESSAGE_WAITING, .bytes = 2000, .tag = of ? 16 : br_tag_p2p(0, 16, 1)};
+        struct wired *x = *state;
+        struct br_transfer t[17];
 
-    for (uint32_t i = 0; i < 18; i++) {
-        t[i] = receive_of(i < 17 ? br_tag_p2p(0, i, 1) : 17, 2000);
-        t[i].order = 5;
-        t[i].within = i;
-        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+        for (uint32_t i = 0; i < 17; i++) {
+            t[i] = receive_of(of ? i : br_tag_p2p(0, i, 1), 2000);
+            t[i].order = 5;
+            t[i].within = i;
+            assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+        }
+        assert_int_equal(x->w->slots.n_free, 1);
+        wired_say(x, 0, &waiting);
+        assert_int_equal(x->w->slots.n_free, 0);
+        assert_non_null(t[16].slot);
+        assert_null(t[15].slot);
+        for (uint32_t i = 0; i < 17; i++)
+            br_transfer_withdraw(x->w, &t[i]);
     }
-    assert_int_equal(x->w->slots.n_free, 2);
-    wired_say(x, 0, &waiting);
-    assert_int_equal(x->w->slots.n_free, 1);
-    assert_non_null(t[16].slot);
-    br_worker_reserve_for(x->w, 5, 0, 17);
-    wired_turn(x, 0);
-    assert_int_equal(x->w->slots.n_free, 0);
-    assert_non_null(t[17].slot);
-    assert_null(t[15].slot);
 }
 
 /* Large point-to-point receives with the tags from 0 on. */
@@ -319,18 +318,18 @@ static void slotless__expected_ones_first(void **state)
     struct br_transfer t[20];
     struct wired *x = *state;
 
-    post_p2p(x, t, 20);                /* 14 get a slot */
-    for (uint32_t i = 18; i < 20; i++) /* one of the kept slots, then none */
+    post_p2p(x, t, 20);                /* 15 get a slot */
+    for (uint32_t i = 18; i < 20; i++) /* the kept slot, then none */
         say_waiting(x, i);
     assert_non_null(t[18].slot);
     assert_null(t[19].slot);
     for (uint32_t i = 0; i < 2; i++)
         place_all(x, &t[i]);
     assert_non_null(t[19].slot);
-    assert_null(t[14].slot);
+    assert_null(t[15].slot);
     for (uint32_t i = 2; i < 4; i++)
         place_all(x, &t[i]);
-    assert_non_null(t[14].slot);
+    assert_non_null(t[15].slot);
     assert_null(t[17].slot);
 }
 
@@ -341,8 +340,8 @@ static void slotless__expected_ones_in_turn(void **state)
     struct br_transfer t[20];
     struct wired *x = *state;
 
-    post_p2p(x, t, 20);                /* 14 get a slot */
-    for (uint32_t i = 16; i < 20; i++) /* the first gets one of the kept slots */
+    post_p2p(x, t, 20);                /* 15 get a slot */
+    for (uint32_t i = 16; i < 20; i++) /* the first gets the kept slot */
         say_waiting(x, i);
     for (uint32_t i = 0; i < 3; i++) {
         assert_non_null(t[16 + i].slot);
@@ -350,7 +349,7 @@ static void slotless__expected_ones_in_turn(void **state)
         place_all(x, &t[i]);
     }
     assert_non_null(t[19].slot);
-    assert_null(t[14].slot);
+    assert_null(t[15].slot);
 }
 
 static void withdraw__in_every_state(void **state)
@@ -360,7 +359,7 @@ static void withdraw__in_every_state(void **state)
     uint32_t slot;
 
     x->wires[0].room = 0;               /* READYs stay queued */
-    for (uint32_t i = 0; i < 18; i++) { /* the last two find no slot */
+    for (uint32_t i = 0; i < 18; i++) { /* the last three find no slot */
         t[i] = receive_of(i, 2000);
         assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
     }
@@ -631,7 +630,7 @@ int main(void)
         WIRED_TEST(data__for_a_slot_to_come, .rails = 1, .up = true),
         WIRED_TEST(data__beyond_the_end, .rails = 1, .up = true),
         WIRED_TEST(slotless__served_in_order, .rails = 1, .up = true),
-        WIRED_TEST(slotless__two_slots_are_kept, .rails = 1, .up = true),
+        WIRED_TEST(slotless__one_slot_is_kept, .rails = 1, .up = true),
         WIRED_TEST(slotless__expected_ones_in_turn, .rails = 1, .up = true),
         WIRED_TEST(slotless__expected_ones_first, .rails = 1, .up = true),
         WIRED_TEST(withdraw__in_every_state, .rails = 1, .up = true),

@@ -94,51 +94,6 @@ static void messages__most_urgent_first(void **state)
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.tag, 1);
 }
 
-/* Point to point may wait for ever; a collective of lower priority passes it. */
-static void messages__point_to_point_blocks_nobody(void **state)
-{
-    static struct br_transfer p2p[BR_CREDITS];
-    struct br_transfer collective = send_of(1, 4);
-    struct wired *x = *state;
-
-    for (uint32_t i = 0; i < BR_CREDITS; i++) {
-        p2p[i] = send_of(br_tag_p2p(0, i, 1), 4);
-        p2p[i].priority = 100;
-        assert_int_equal(br_transfer_send(x->w, &p2p[i]), 0);
-    }
-    assert_int_equal(br_transfer_send(x->w, &collective), 0);
-    wired_turn(x, 0);
-    assert_int_equal(x->done, BR_CREDITS_P2P + 1);
-    assert_int_equal(collective.state, BR_TRANSFER_ENDED);
-    assert_int_equal(p2p[BR_CREDITS_P2P].state, BR_TRANSFER_QUEUED);
-}
-
-/* The last credit of collectives goes to the one message that it is kept for, not to others of its
- * operation. */
-static void messages__one_credit_is_kept(void **state)
-{
-    static struct br_transfer t[BR_CREDITS];
-    const uint32_t free_ones = BR_CREDITS - BR_CREDITS_P2P_OWN - 2;
-    struct wired *x = *state;
-
-    br_worker_reserve_for(x->w, 5, 0, BR_CREDITS - 1);
-    for (uint32_t i = 0; i < BR_CREDITS; i++) {
-        t[i] = send_of(i + 1, 4);
-        t[i].order = 5;
-        t[i].within = i;
-        if (i < BR_CREDITS - 1)
-            assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    assert_int_equal(x->done, free_ones);
-    assert_int_equal(br_transfer_send(x->w, &t[BR_CREDITS - 1]), 0);
-    wired_turn(x, 0);
-    assert_int_equal(t[BR_CREDITS - 1].state, BR_TRANSFER_ENDED);
-    br_worker_reserve_for(x->w, 5, 0, free_ones); /* it is in use */
-    wired_turn(x, 0);
-    assert_int_equal(x->done, free_ones + 1);
-}
-
 /* The link is full: nothing is lost, nothing leaves twice. */
 static void messages__wait_for_room(void **state)
 {
@@ -228,9 +183,8 @@ static void ready__before_the_send(void **state)
     assert_non_null(wire_take_placed(x->links[0]));
 }
 
-/* A program may post any number of receives before their sends: their READYs hold neither buffers
- * nor credits. Where they would take too much memory they do. */
-static void ready__holds_no_credit(void **state)
+/* A program may post any number of receives before their sends: their READYs hold no buffers. */
+static void ready__holds_no_buffer(void **state)
 {
     const uint32_t many = 4 * BR_CREDITS;
     struct wired *x = *state;
@@ -251,9 +205,6 @@ static void ready__holds_no_credit(void **state)
         acknowledge(x, 0);
         assert_int_equal(t.state, BR_TRANSFER_ENDED);
     }
-    x->w->config.max_transfers = 0;
-    ready(x, many, br_tag_p2p(0, many, 1), 2000, 1 << 16 | 1);
-    assert_int_equal(x->wires[0].buffers, 1);
 }
 
 /* No peer has as many large receives: it must not fill the memory that is for all. */
@@ -533,13 +484,11 @@ int main(void)
         WIRED_TEST(eager__one_message_and_a_copy, .rails = 1, .up = true),
         WIRED_TEST(eager__small_ones_ride_in_the_header, .rails = 1, .up = true),
         WIRED_TEST(messages__most_urgent_first, .rails = 1, .up = true),
-        WIRED_TEST(messages__point_to_point_blocks_nobody, .rails = 1, .up = true),
-        WIRED_TEST(messages__one_credit_is_kept, .rails = 1, .up = true),
         WIRED_TEST(messages__wait_for_room, .rails = 1, .up = true),
         cmocka_unit_test(frames__cover_the_transfer_on_the_grid),
         WIRED_TEST(ready__before_the_send, .rails = 1, .up = true),
         WIRED_TEST(ready__more_than_the_peer_has_slots, .rails = 2, .up = true),
-        WIRED_TEST(ready__holds_no_credit, .rails = 1, .up = true),
+        WIRED_TEST(ready__holds_no_buffer, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
         WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),

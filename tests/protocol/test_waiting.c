@@ -10,11 +10,12 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "protocol/internal.h"
 #include "tests/says.h"
 #include "wired.h"
 
 #define LARGE 10000u
-#define MANY  BR_CREDITS
+#define MANY  (2 * BR_UNRELEASED)
 
 static uint8_t memory[LARGE];
 static struct br_transfer t[MANY];
@@ -68,10 +69,10 @@ static void pass(struct wired *x, int ms)
 static void waits__small_receive_says_so_at_once(void **state)
 {
     struct br_message eager = {
-        .type = BR_MESSAGE_EAGER, .sequence = 28, .tag = tag_of(0), .bytes = 8};
+        .type = BR_MESSAGE_EAGER, .sequence = BR_CROWDED, .tag = tag_of(0), .bytes = 8};
     struct wired *x = *state;
 
-    hold(x, 0, 0, 28);
+    hold(x, 0, 0, BR_CROWDED);
     t[0] = transfer(0, 8);
     assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
     wired_turn(x, 0);
@@ -98,17 +99,52 @@ static void waits_for_more(struct wired *x, uint32_t held, int rail, uint32_t mo
     assert_int_equal(said(x, 0), 1);
 }
 
-/* With some messages held here it is not likely that the peer lacks credits, but it may. With fewer
- * it does not. */
+/* The messages that may keep its own from coming have come after it was posted. With fewer the peer
+ * has credits. */
 static void waits__small_receive_says_so_later(void **state)
 {
-    waits_for_more(*state, 3, 0, 1);
+    waits_for_more(*state, BR_CROWDED - 1, 0, 1);
+}
+
+/* All of several receives say so in the next passes, not one with each timer. */
+static void waits__small_receives_say_so_together(void **state)
+{
+    struct wired *x = *state;
+
+    hold(x, 0, 0, BR_CROWDED);
+    for (uint32_t i = 0; i < 10; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+    }
+    for (uint32_t i = 0; i < 10; i++)
+        wired_turn(x, 0);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_non_null(wire_take(x->links[0], BR_MESSAGE_WAITING));
+}
+
+/* A receive of a collective asks as others do, and once in any case. */
+static void waits__receive_of_a_collective(void **state)
+{
+    struct br_message *m;
+    struct wired *x = *state;
+
+    t[0] = transfer(0, 8);
+    t[0].tag = br_tag_collective(0, 1, 0, 0);
+    assert_int_equal(br_transfer_receive(x->w, &t[0]), 0);
+    pass(x, 1000);
+    m = &wire_take(x->links[0], BR_MESSAGE_WAITING)->message;
+    assert_int_equal(m->tag, t[0].tag);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_WAITING));
+    hold(x, 0, 0, BR_CROWDED);
+    pass(x, 500);
+    for (int i = 0; i < 4; i++)
+        assert_non_null(wire_take(x->links[0], BR_MESSAGE_WAITING));
 }
 
 /* The peer lacks no credit as long as it has one on any rail. */
 static void waits__small_receive_says_nothing_while_a_rail_is_free(void **state)
 {
-    waits_for_more(*state, 32, 1, 28);
+    waits_for_more(*state, BR_CREDITS, 1, BR_CROWDED);
 }
 
 static void hear(struct wired *x, uint32_t i, uint32_t bytes, bool receives)
@@ -131,112 +167,96 @@ static uint32_t leaves(struct wired *x, enum br_message_type type)
     return n;
 }
 
-/* It passes all that wait for a receive, takes one of the credits that are kept, and its kind alone
- * does. */
-static void expected__small_send_leaves(void **state)
+/* It passes all that wait for a credit, needs none, and its kind alone does not. */
+static void asked__small_send_leaves(void **state)
 {
+    const uint32_t n = BR_CREDITS + 20;
     struct wired *x = *state;
 
-    for (uint32_t i = 0; i < 50; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         t[i] = transfer(i, 8);
         assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
     }
     wired_turn(x, 0);
-    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS_P2P);
-    hear(x, 49, LARGE, false); /* a send of the peer's, with the same tag by chance */
-    hear(x, 77, 8, true);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS);
+    hear(x, n - 1, LARGE, false); /* a send of the peer's, with the same tag by chance */
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
-    hear(x, 49, 8, true);
-    hear(x, 49, 8, true); /* again, as it was on its way */
-    assert_int_equal(t[49].state, BR_TRANSFER_ENDED);
-    assert_int_equal(t[32].state, BR_TRANSFER_QUEUED);
+    hear(x, n - 1, 8, true);
+    hear(x, n - 1, 8, true); /* again, as it was on its way */
+    assert_int_equal(t[n - 1].state, BR_TRANSFER_ENDED);
+    assert_int_equal(t[BR_CREDITS].state, BR_TRANSFER_QUEUED);
     assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 1);
-    hear(x, 40, 9, true);
+    hear(x, n - 2, 9, true);
     assert_int_equal(x->w->failed, -EPROTO);
     assert_says(x->w->message, "rank 0 sends 8 bytes|rank 1 receives 9");
 }
 
-static void expected__ready_leaves(void **state)
+/* It has been asked for before it was there; that is remembered for a while, and for one message.
+ */
+static void asked__before_the_send(void **state)
+{
+    struct wired *x = *state;
+    uint32_t n;
+
+    for (n = 0; n < BR_CREDITS; n++) {
+        t[n] = transfer(n, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[n]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS);
+    hear(x, n + 1, 8, true);
+    for (uint32_t i = n; i < n + 2; i++) {
+        t[i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(t[n].state, BR_TRANSFER_QUEUED);
+    assert_int_equal(t[n + 1].state, BR_TRANSFER_ENDED);
+    hear(x, n + 2, 8, true);
+    pass(x, 110); /* longer than it takes the peer to ask again */
+    t[n + 2] = transfer(n + 2, 8);
+    assert_int_equal(br_transfer_send(x->w, &t[n + 2]), 0);
+    wired_turn(x, 0);
+    assert_int_equal(t[n + 2].state, BR_TRANSFER_QUEUED);
+}
+
+/* Of many tags the last ones are remembered. */
+static void asked__for_more_than_is_remembered(void **state)
 {
     struct wired *x = *state;
 
-    for (uint32_t i = 0; i < 13; i++) {
-        t[i] = transfer(i, LARGE);
+    for (uint32_t i = 0; i < BR_CREDITS; i++) {
+        t[i] = transfer(1000 + i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
+    }
+    for (uint32_t i = 0; i <= BR_ASKED; i++)
+        hear(x, i, 8, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        t[BR_CREDITS + i] = transfer(i, 8);
+        assert_int_equal(br_transfer_send(x->w, &t[BR_CREDITS + i]), 0);
+    }
+    wired_turn(x, 0);
+    assert_int_equal(t[BR_CREDITS].state, BR_TRANSFER_QUEUED);
+    assert_int_equal(t[BR_CREDITS + 1].state, BR_TRANSFER_ENDED);
+}
+
+/* A message that comes before its receive, when as many as may do so wait already, gives its buffer
+ * back, whatever the peer has thought. */
+static void held__no_more_than_the_credits(void **state)
+{
+    struct wired *x = *state;
+
+    hold(x, 0, 0, BR_CREDITS);
+    assert_int_equal(x->wires[0].buffers, BR_CREDITS);
+    hold(x, 0, BR_CREDITS, 10);
+    assert_int_equal(x->wires[0].buffers, BR_CREDITS);
+    for (uint32_t i = 0; i < BR_CREDITS + 10; i++) {
+        t[i] = transfer(1000 + i, 8);
         assert_int_equal(br_transfer_receive(x->w, &t[i]), 0);
+        assert_int_equal(t[i].state, BR_TRANSFER_ENDED);
     }
-    for (uint32_t i = 13; i < 50; i++) {
-        t[i] = transfer(i, 8);
-        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    t[50] = transfer(50, LARGE);
-    assert_int_equal(br_transfer_receive(x->w, &t[50]), 0);
-    wired_turn(x, 0);
-    assert_int_equal(leaves(x, BR_MESSAGE_READY), 13);
-    hear(x, 50, 8, true); /* a receive of the peer's */
-    assert_int_equal(leaves(x, BR_MESSAGE_READY), 0);
-    hear(x, 50, LARGE, false);
-    assert_int_equal(leaves(x, BR_MESSAGE_READY), 1);
-}
-
-/* The rail that has carried it is lost, and on the other one all credits are used. */
-static void expected__message_of_a_lost_rail_leaves(void **state)
-{
-    struct wired *x = *state;
-
-    x->wires[0].room = 0;
-    for (uint32_t i = 0; i < BR_CREDITS_P2P; i++) {
-        t[i] = transfer(i, 8);
-        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    x->wires[0].room = -1;
-    for (uint32_t i = BR_CREDITS_P2P; i < BR_CREDITS_P2P + 4; i++) {
-        t[i] = transfer(i, 8);
-        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), BR_CREDITS_P2P + 4);
-    wired_cut(x, 0);
-    wire_forget(&x->wires[0]);
-    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
-    wire_message(x->links[1],
-                 &(struct br_message){.type = BR_MESSAGE_WAITING,
-                                      .tag = tag_of(BR_CREDITS_P2P + 2),
-                                      .bytes = 8,
-                                      .waiting = {.receives = 1}},
-                 NULL, 0);
-    wired_turn(x, 0);
-    assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.tag,
-                     tag_of(BR_CREDITS_P2P + 2));
-    assert_int_equal(leaves(x, BR_MESSAGE_EAGER), 0);
-}
-
-/* An announcement is for no receive that waits: it may find none, and would keep the credit. */
-static void expected__announcement_of_a_lost_rail_stays(void **state)
-{
-    struct wired *x = *state;
-
-    x->wires[0].room = 0;
-    for (uint32_t i = 0; i < BR_CREDITS_P2P; i++) {
-        t[i] = transfer(i, 8);
-        assert_int_equal(br_transfer_send(x->w, &t[i]), 0);
-    }
-    wired_turn(x, 0);
-    x->wires[0].room = -1;
-    t[40] = transfer(40, LARGE);
-    t[40].announces = true;
-    assert_int_equal(br_transfer_send(x->w, &t[40]), 0);
-    wired_turn(x, 0);
-    assert_int_equal(leaves(x, BR_MESSAGE_ANNOUNCE), 1);
-    wired_cut(x, 0);
-    wire_forget(&x->wires[0]);
-    wire_message(
-        x->links[1],
-        &(struct br_message){.type = BR_MESSAGE_WAITING, .tag = tag_of(40), .bytes = LARGE}, NULL,
-        0); /* a send of the peer's, with the same tag by chance */
-    wired_turn(x, 0);
-    assert_int_equal(leaves(x, BR_MESSAGE_ANNOUNCE), 0);
+    assert_int_equal(x->wires[0].buffers, 0);
+    assert_int_equal(x->w->unexpected.n_used, 0);
 }
 
 /* No honest peer says so. It would give the receive a slot, into which the peer could write when
@@ -282,10 +302,12 @@ int main(void)
         WIRED_TEST(waits__small_receive_says_nothing_while_a_rail_is_free, .rails = 2, .up = true),
         WIRED_TEST(waits__not_a_small_send, .rails = 2, .up = true),
         WIRED_TEST(waits__not_a_large_receive, .rails = 2, .up = true),
-        WIRED_TEST(expected__small_send_leaves, .rails = 1, .up = true),
-        WIRED_TEST(expected__ready_leaves, .rails = 1, .up = true),
-        WIRED_TEST(expected__message_of_a_lost_rail_leaves, .rails = 2, .up = true),
-        WIRED_TEST(expected__announcement_of_a_lost_rail_stays, .rails = 2, .up = true),
+        WIRED_TEST(waits__small_receives_say_so_together, .rails = 1, .up = true),
+        WIRED_TEST(waits__receive_of_a_collective, .rails = 1, .up = true),
+        WIRED_TEST(asked__small_send_leaves, .rails = 1, .up = true),
+        WIRED_TEST(asked__before_the_send, .rails = 1, .up = true),
+        WIRED_TEST(asked__for_more_than_is_remembered, .rails = 1, .up = true),
+        WIRED_TEST(held__no_more_than_the_credits, .rails = 1, .up = true),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,8 +74,7 @@ static void look_at_peer(struct storm *s, int rank, const struct br_peer *peer)
     for (int k = 0; k < peer->n_rails; k++) {
         const struct br_rail *rail = &peer->rails[k];
 
-        if (rail->state == BR_RAIL_UP &&
-            (rail->sent != rail->peer_released || rail->sent_p2p != rail->peer_released_p2p))
+        if (rail->state == BR_RAIL_UP && rail->sent != rail->peer_released)
             storm_wrong(s, "rank %d: %u credits to rank %d on level %d have not come back", rank,
                         rail->sent - rail->peer_released, peer->rank, k);
         if (rail->state == BR_RAIL_UP && rail->tx_bytes != rail->acked_bytes &&

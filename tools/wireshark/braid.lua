@@ -101,8 +101,8 @@ field("uint32", "notify.group", "Communicator that is notified", base.DEC)
 field("uint64", "onesided.compare", "Compared with", base.HEX)
 field("uint64", "ack.bytes", "DATA bytes arrived", base.DEC)
 numbers("32", "ack.", {
-    arrived = "Credited messages arrived", released = "Credited messages released",
-    released_p2p = "Of these, point to point", ahead = "DATA bytes that may come ahead",
+    arrived = "Numbered messages arrived", released = "Numbered messages released",
+    ahead = "DATA bytes that may come ahead",
 })
 numbers("32", "", {rail = "Rail", incarnation = "Incarnation", messages = "Messages sent in all", lost = "Frames may be lost"})
 field("uint32", "abort.reason", "Reason", base.DEC, abort_reason)
@@ -323,7 +323,7 @@ end
 local bodies = {
     [3] = {{"slot", 24, 4}, {"renews", 28, 4}, {"total", 32, 8}, {"have", 40, 8}},
     [4] = {{"onesided.offset", 24, 8}, {"onesided.check", 32, 8}, {"onesided.region", 40, 4}},
-    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.released_p2p", 40, 4}, {"ack.ahead", 44, 4}},
+    [7] = {{"ack.bytes", 24, 8}, {"ack.arrived", 32, 4}, {"ack.released", 36, 4}, {"ack.ahead", 40, 4}},
     [10] = {{"rail", 24, 4}, {"incarnation", 28, 4}},
     [12] = {{"abort.reason", 24, 4}},
     [13] = {{"messages", 24, 4}},
@@ -337,7 +337,7 @@ local bodies = {
 bodies[5] = bodies[4]
 bodies[11] = bodies[10]
 local tagged = {[2] = true, [3] = true, [4] = true, [5] = true, [16] = true, [18] = true, [19] = true}
-local credited = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true}
+local numbered = {[2] = true, [3] = true, [4] = true, [5] = true, [18] = true, [19] = true}
 local is_problem = {[10] = true, [11] = true, [12] = true, [16] = true, [17] = true}
 
 local function add_slots(tree, tvb)
@@ -367,7 +367,7 @@ local function dissect_message(tvb, payload, pinfo, tree)
     elseif kind == 14 then
         return dissect_relay(tvb, payload, pinfo, t)
     end
-    if credited[kind] then
+    if numbered[kind] then
         t:add_le(F["message.sequence"], tvb(4, 4))
     end
     if tagged[kind] then

@@ -226,12 +226,12 @@ static void receive_any__order_of_receives(void **state)
 static void receive_any__order_of_receives_over_rails(void **state)
 {
     (void)state;
-    for (int others = 20; others <= (int)BR_CREDITS; others++) {
+    for (int others = 20; others <= (int)BR_UNRELEASED; others++) {
         struct br_sim_fault slow = {.kind = BR_SIM_PORT_RATE, .bits_per_second = 1000000};
         struct job_options options = two;
         struct braid_received r;
-        struct sent s[BR_CREDITS + 2];
-        struct got g[BR_CREDITS + 2];
+        struct sent s[BR_UNRELEASED + 2];
+        struct got g[BR_UNRELEASED + 2];
         struct job job;
         int before;
 
@@ -261,6 +261,48 @@ static void receive_any__order_of_receives_over_rails(void **state)
         drop(s, others + 2, g, others + 2);
         job_destroy(&job);
     }
+}
+
+/* Nothing but messages of collectives that it has not come to arrives, and they hold all credits:
+ * the message that it waits for comes all the same. */
+static void receive_any__amid_collectives_that_are_ahead(void **state)
+{
+    enum { AHEAD = 3 * BR_UNRELEASED };
+    static struct br_operation roots[AHEAD], leaves[AHEAD];
+    static uint8_t from[AHEAD], to[AHEAD];
+    struct job job;
+    struct sent s;
+    struct got g;
+    int before;
+
+    (void)state;
+    job_create(&job, &two);
+    before = job.ended;
+    receive(&job, &g, 1, 8, BRAID_ANY_SOURCE, 5, 0);
+    for (int i = 0; i < AHEAD; i++) {
+        from[i] = (uint8_t)i;
+        roots[i] = leaves[i] = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
+                                                     .collective = BR_BROADCAST,
+                                                     .send = &from[i],
+                                                     .recv = &to[i],
+                                                     .count = 1,
+                                                     .type = BRAID_UINT8};
+        leaves[i].send = NULL;
+        roots[i].recv = &from[i];
+        job_submit(&job, 0, &roots[i]);
+    }
+    job_run(&job, before + AHEAD);
+    send_to(&job, &s, 0, 1, 8, 5, 1);
+    job_run(&job, before + AHEAD + 2);
+    is_message(&g, 0, 5, 8, 1);
+    for (int i = 0; i < AHEAD; i++)
+        job_submit(&job, 1, &leaves[i]);
+    job_run(&job, before + 2 * AHEAD + 2);
+    for (int i = 0; i < AHEAD; i++)
+        assert_int_equal(to[i], (uint8_t)i);
+    is_clean(&job);
+    drop(&s, 1, &g, 1);
+    job_destroy(&job);
 }
 
 /* Of the tag some bits count. */
@@ -739,6 +781,7 @@ int main(void)
         cmocka_unit_test(receive_any__order_over_tags),
         cmocka_unit_test(receive_any__order_of_receives),
         cmocka_unit_test(receive_any__order_of_receives_over_rails),
+        cmocka_unit_test(receive_any__amid_collectives_that_are_ahead),
         cmocka_unit_test(receive_any__bits_of_a_tag),
         cmocka_unit_test(receive_any__too_long),
         cmocka_unit_test(receive_any__behind_messages_of_others),
