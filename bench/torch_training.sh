@@ -15,7 +15,8 @@ Usage: bench/torch_training.sh [options]
   --nics N             of a host; gloo uses one (default $nics)
   --models "..."       of torch_models.py (default $models)
   --ratios "0.1 1"     of computation over the time that the gradients take over all NICs; the batch is chosen so. 0.1: the network dominates
-  --ways "..."         gloo, ddp: DistributedDataParallel over gloo and braid; hook, bf16: braid with its communication hook; session (default $ways)
+  --ways "..."         gloo, ddp: DistributedDataParallel over gloo and braid; hook, bf16: braid with its communication hook; session;
+                       fsdp-gloo, fsdp, fsdp-hook: FSDP2 over gloo, over braid, with braid's hook, nothing of which is predicted (default $ways)
   --rounds N           of all ways by turns (default $rounds)
   --iterations N       of a way in a round that count; the median of all counts (default $iterations)
   --bucket BYTES       of DistributedDataParallel's buckets: 25 MiB, scaled as the networks are (default $bucket)
@@ -66,7 +67,8 @@ done
 import json, statistics, sys
 
 work, rates, ranks, ways, out = sys.argv[1], sys.argv[2].split(), sys.argv[3].split(), sys.argv[4].split(), sys.argv[5]
-TITLES = {"gloo": "gloo", "ddp": "braid", "hook": "braid, hook", "bf16": "hook, bf16", "session": "Session"}
+TITLES = {"gloo": "gloo", "ddp": "braid", "hook": "braid, hook", "bf16": "hook, bf16", "session": "Session",
+          "fsdp-gloo": "FSDP2, gloo", "fsdp": "FSDP2, braid", "fsdp-hook": "FSDP2, hook"}
 PLANS = {"gloo": ("gloo", "bucket"), "ddp": ("braid", "bucket"), "hook": ("braid", "bucket"), "bf16": ("half", "bucket"), "session": ("braid", "auto")}
 figures = []
 for rate in rates:
@@ -83,11 +85,11 @@ for rate in rates:
                 plan = json.load(open(f"{folder}/{row['model']}-{row['ratio']}.{backend}.json"))
                 return next(p["iteration_s"] for p in plan["policies"] if p["policy"] == policy)
             measured = {way: statistics.median(row["iterations_s"][way]) for way in ways}
-            plans = {way: predicted(way) for way in ways}
+            plans = {way: predicted(way) for way in ways if way in PLANS}
             def over(values, a, b):
                 return f"{values[a] / values[b]:.2f}" if a in values and b in values else ""
             print(f"| {row['model']} | {row['batch']} | {row['compute_s'] * 1e3:.0f} |",
-                  " | ".join(f"{measured[way] * 1e3:.0f} ({plans[way] * 1e3:.0f})" for way in ways),
+                  " | ".join(f"{measured[way] * 1e3:.0f}" + (f" ({plans[way] * 1e3:.0f})" if way in plans else "") for way in ways),
                   f"| {over(measured, 'gloo', 'ddp')} ({over(plans, 'gloo', 'ddp')}) | {over(measured, 'ddp', 'session')} | {over(plans, 'ddp', 'session')} |")
             figures.append({"rate": rate, "ranks": int(n), "lines": results["lines"], "measured_s": measured, "predicted_s": plans, **row})
 if out:
