@@ -154,7 +154,8 @@ def test_training__all_ranks_leave(kind, tmp_path):
             iterate(model, optimizer)
 
     assert job(2, train, timeout=600, limit=PATIENCE, leaves=True) == [None, None]
-    assert (tmp_path / "said.0").read_text() + (tmp_path / "said.1").read_text() == ""
+    said = (tmp_path / "said.0").read_text() + (tmp_path / "said.1").read_text()
+    assert "braid" not in said and "Traceback" not in said, said  # other packages may have something to say at the end
 
 
 @pytest.mark.parametrize("kind, stays", [("Session", 0), ("SSD", 1)])
