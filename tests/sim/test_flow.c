@@ -23,58 +23,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/log.h"
-#include "base/random.h"
+#include "flow.h"
 #include "protocol/internal.h"
-#include "tests/collectives/job.h"
-
-#define RANKS   4
-#define COMMS   3
-#define STREAMS (COMMS + 3)
-#define LIMIT   (60 * BR_SEC) /* virtual */
-#define REGION  4096u
-
-enum { UNDER_WAY = 1, OVER }; /* br_operation.state */
-enum kind { COLLECTIVES, MESSAGES, ANY, ACCESSES };
-
-struct stream {
-    enum kind kind;
-    uint32_t group; /* number of its communicator */
-    int n;          /* operations of a rank; of messages those to each other rank */
-};
-
-/* A rank's part in a stream, or one end of its messages with another rank. */
-struct actor {
-    const struct stream *stream;
-    const struct actor *after; /* begins when this one has ended; NULL: at once */
-    int rank, peer;
-    bool sends;
-    int n, window, first, next; /* first: the first that has not ended */
-    int *order;                 /* messages: which one comes when */
-    struct br_operation *ops;
-    struct braid_received *received;
-    uint8_t **memory;
-};
-
-struct flow {
-    uint64_t seed;
-    struct br_random random;
-    struct job job;
-    int n, rails;
-    uint32_t eager;
-    struct stream streams[STREAMS];
-    struct br_group groups[STREAMS][RANKS];
-    uint64_t next_order[RANKS], next_sequence[STREAMS][RANKS];
-    struct actor actors[2 * STREAMS * RANKS * RANKS];
-    int n_actors;
-    uint64_t stopped_until[RANKS], pause;
-    uint8_t *regions[RANKS];
-    uint64_t held; /* the most messages that have waited on a link */
-};
-
-static uint64_t total_operations, total_asked;
 
 static uint64_t below(struct flow *f, uint64_t bound)
 {
@@ -84,188 +35,6 @@ static uint64_t below(struct flow *f, uint64_t bound)
 static bool chance(struct flow *f, unsigned percent)
 {
     return below(f, 100) < percent;
-}
-
-static uint64_t mix(uint64_t a, uint64_t b, uint64_t c)
-{
-    uint64_t x =
-        (a ^ b * 0x9e3779b97f4a7c15ull ^ c * 0xc2b2ae3d27d4eb4full) * 0xbf58476d1ce4e5b9ull;
-
-    return (x ^ x >> 29) * 0x94d049bb133111ebull >> 8;
-}
-
-/* ---- what is sent ---------------------------------------------------------------------------- */
-
-/* Bytes of message i from one rank to another, or elements of collective i: most are small. */
-static uint32_t size_of(const struct flow *f, const struct stream *s, int from, int to, int i)
-{
-    uint64_t x = mix(f->seed + s->group, (uint64_t)(from * RANKS + to), (uint64_t)i);
-
-    if (s->kind == COLLECTIVES)
-        return x % 10 ? 1 + (uint32_t)(x % 8) : 1 + (uint32_t)(x % (3 * f->eager));
-    return x % 12 ? (uint32_t)(x % (f->eager + 1)) : f->eager + 1 + (uint32_t)(x % 5000);
-}
-
-static void fill(uint8_t *memory, uint32_t bytes, uint64_t seed)
-{
-    for (uint32_t k = 0; k < bytes; k++)
-        memory[k] = (uint8_t)(seed + k * 7);
-}
-
-static bool is_filled(const uint8_t *memory, uint32_t bytes, uint64_t seed)
-{
-    for (uint32_t k = 0; k < bytes; k++)
-        if (memory[k] != (uint8_t)(seed + k * 7))
-            return false;
-    return true;
-}
-
-static uint64_t fill_of(const struct stream *s, int from, int to, uint32_t tag)
-{
-    return mix(s->group, (uint64_t)(from * RANKS + to), tag);
-}
-
-static enum br_collective collective_of(const struct flow *f, const struct stream *s, int i)
-{
-    static const enum br_collective kinds[] = {BR_ALLREDUCE, BR_BROADCAST, BR_REDUCE};
-
-    return kinds[mix(f->seed, s->group, (uint64_t)i) % 3];
-}
-
-static int root_of(const struct flow *f, const struct stream *s, int i)
-{
-    return (int)(mix(f->seed + 1, s->group, (uint64_t)i) % (uint64_t)f->n);
-}
-
-static int32_t value_of(int rank, int i)
-{
-    return rank * 1000 + i;
-}
-
-/* ---- operations ------------------------------------------------------------------------------ */
-
-static void prepare_collective(struct flow *f, struct actor *a, int i)
-{
-    uint32_t count = size_of(f, a->stream, 0, 0, i);
-    int32_t *memory = malloc(2 * count * sizeof *memory);
-
-    a->memory[i] = (uint8_t *)memory;
-    for (uint32_t k = 0; k < 2 * count; k++)
-        memory[k] = k < count ? value_of(a->rank, i) : -1;
-    a->ops[i] = (struct br_operation){.kind = BR_OPERATION_COLLECTIVE,
-                                      .collective = collective_of(f, a->stream, i),
-                                      .send = memory,
-                                      .recv = memory + count,
-                                      .count = count,
-                                      .type = BRAID_INT32,
-                                      .reduction = BRAID_SUM,
-                                      .root = root_of(f, a->stream, i)};
-    if (a->ops[i].collective == BR_BROADCAST && a->rank != a->ops[i].root)
-        a->ops[i].send = NULL;
-    if (a->ops[i].collective == BR_REDUCE && a->rank != a->ops[i].root)
-        a->ops[i].recv = NULL;
-}
-
-static void prepare_message(struct flow *f, struct actor *a, int i)
-{
-    uint32_t tag = (uint32_t)a->order[i], bytes;
-
-    if (a->stream->kind == ANY && !a->sends) {
-        bytes = f->eager + 6000;
-        a->memory[i] = malloc(bytes);
-        a->ops[i] = (struct br_operation){.kind = BR_OPERATION_RECV,
-                                          .peer = BRAID_ANY_SOURCE,
-                                          .recv = a->memory[i],
-                                          .count = bytes,
-                                          .tag_ignore = UINT32_MAX,
-                                          .learns = true,
-                                          .received = &a->received[i]};
-        return;
-    }
-    bytes = a->sends ? size_of(f, a->stream, a->rank, a->peer, (int)tag)
-                     : size_of(f, a->stream, a->peer, a->rank, (int)tag);
-    a->memory[i] = malloc(bytes + 1u);
-    if (a->sends)
-        fill(a->memory[i], bytes, fill_of(a->stream, a->rank, a->peer, tag));
-    a->ops[i] = (struct br_operation){.kind = a->sends ? BR_OPERATION_SEND : BR_OPERATION_RECV,
-                                      .peer = a->peer,
-                                      .send = a->sends ? a->memory[i] : NULL,
-                                      .recv = a->sends ? NULL : a->memory[i],
-                                      .count = bytes,
-                                      .tag = tag};
-}
-
-static void prepare_access(struct flow *f, struct actor *a, int i)
-{
-    bool adds = i % 2;
-    uint32_t bytes = adds ? 8 : 1 + (uint32_t)below(f, REGION - 8);
-
-    a->memory[i] = malloc(bytes);
-    a->ops[i] = (struct br_operation){.kind = adds ? BR_OPERATION_ADD : BR_OPERATION_GET,
-                                      .recv = a->memory[i],
-                                      .count = bytes,
-                                      .key = {.rank = (uint32_t)a->peer, .id = 1, .check = 77},
-                                      .offset = adds ? REGION - 8 : 0,
-                                      .operands = {.value = 1}};
-}
-
-static void submit(struct flow *f, struct actor *a)
-{
-    int i = a->next++, which = (int)(a->stream - f->streams);
-    uint64_t now = br_sim_host_now(f->job.sim, a->rank);
-    struct br_operation *op = &a->ops[i];
-
-    if (a->stream->kind == COLLECTIVES)
-        prepare_collective(f, a, i);
-    else if (a->stream->kind == ACCESSES)
-        prepare_access(f, a, i);
-    else
-        prepare_message(f, a, i);
-    op->group = a->stream->kind == ACCESSES ? NULL : &f->groups[which][a->rank];
-    op->priority = (int32_t)(mix(f->seed + 2, a->stream->group, (uint64_t)i) % 3);
-    op->timeout = LIMIT;
-    op->deadline = now + LIMIT;
-    op->order = f->next_order[a->rank]++;
-    op->state = UNDER_WAY;
-    if (a->stream->kind == COLLECTIVES)
-        op->sequence = f->next_sequence[which][a->rank]++;
-    if (br_engine_submit(f->job.ranks[a->rank].engine, op, now))
-        fail_msg("seed %llu: %s", (unsigned long long)f->seed, br_error_message());
-    total_operations++;
-}
-
-static bool collective_right(const struct flow *f, const struct actor *a, int i)
-{
-    const struct br_operation *op = &a->ops[i];
-    const int32_t *recv = op->recv;
-    int32_t sum = 0;
-
-    for (int r = 0; r < f->n; r++)
-        sum += value_of(r, i);
-    if (op->collective == BR_BROADCAST)
-        sum = value_of(op->root, i);
-    for (size_t k = 0; recv && k < op->count; k++)
-        if (recv[k] != sum && (op->collective != BR_BROADCAST || a->rank != op->root))
-            return false;
-    return true;
-}
-
-static bool right(const struct flow *f, const struct actor *a, int i)
-{
-    const struct braid_received *r = &a->received[i];
-
-    if (a->stream->kind == COLLECTIVES)
-        return collective_right(f, a, i);
-    if (a->stream->kind == ACCESSES)
-        return i % 2 || is_filled(a->memory[i], (uint32_t)a->ops[i].count, (uint64_t)a->peer);
-    if (a->sends)
-        return true;
-    if (a->stream->kind == ANY)
-        return r->bytes == size_of(f, a->stream, r->peer, a->rank, (int)r->tag) &&
-               is_filled(a->memory[i], (uint32_t)r->bytes,
-                         fill_of(a->stream, r->peer, a->rank, r->tag));
-    return is_filled(a->memory[i], (uint32_t)a->ops[i].count,
-                     fill_of(a->stream, a->peer, a->rank, a->ops[i].tag));
 }
 
 /* ---- actors ---------------------------------------------------------------------------------- */
@@ -297,7 +66,7 @@ static bool act(struct flow *f, struct actor *a)
             under_way++;
             continue;
         }
-        if (a->memory[i] && (a->ops[i].status || !right(f, a, i)))
+        if (a->memory[i] && (a->ops[i].status || !flow_right(f, a, i)))
             ended_badly(f, a, i);
         free(a->memory[i]);
         a->memory[i] = NULL;
@@ -307,7 +76,7 @@ static bool act(struct flow *f, struct actor *a)
     for (; a->next < a->n && under_way < a->window && (!a->after || has_ended(a->after)) &&
            (any || chance(f, 70));
          under_way++) {
-        submit(f, a);
+        flow_submit(f, a);
         any = true;
     }
     return any;
@@ -446,7 +215,7 @@ static void open_flow(struct flow *f, uint64_t seed)
     job_create(&f->job, &options);
     for (int r = 0; r < f->n; r++) {
         f->regions[r] = job_expose(&f->job, r, REGION);
-        fill(f->regions[r], REGION - 8, (uint64_t)r);
+        flow_fill(f->regions[r], REGION - 8, (uint64_t)r);
     }
     draw_streams(f);
     open_groups(f);
@@ -572,7 +341,6 @@ static void close_flow(struct flow *f)
 
         assert_int_equal(w->unexpected.n_used, 0);
         assert_int_equal(w->slots.n_free, w->slots.count);
-        total_asked += w->counters.credit_stalls > 0;
     }
     for (int i = 0; i < f->n_actors; i++) {
         free(f->actors[i].ops);
@@ -599,7 +367,8 @@ static void flow__whatever_has_both_ends_ends(void **state)
 {
     const char *sanitize = getenv("BRAID_SANITIZE");
     uint64_t first = number("BRAID_SEED", 1);
-    uint64_t n = number("BRAID_SEEDS", sanitize && *sanitize ? 30 : 200), crowded = 0;
+    uint64_t n = number("BRAID_SEEDS", sanitize && *sanitize ? 30 : 200), crowded = 0,
+             operations = 0;
     static struct flow f;
 
     (void)state;
@@ -611,11 +380,11 @@ static void flow__whatever_has_both_ends_ends(void **state)
                 stuck(&f);
         }
         crowded += f.held == BR_CREDITS;
+        operations += f.operations;
         close_flow(&f);
     }
     printf("%llu seeds: %llu operations, in %llu of the seeds with all credits held\n",
-           (unsigned long long)n, (unsigned long long)total_operations,
-           (unsigned long long)crowded);
+           (unsigned long long)n, (unsigned long long)operations, (unsigned long long)crowded);
 }
 
 int main(void)
