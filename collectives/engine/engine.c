@@ -169,7 +169,7 @@ static uint16_t check_of(const struct br_operation *op, const struct br_plan_con
                          uneven ? 0 : op->count,
                          uneven ? op->part : op->fragments.count,
                          br_collective_rooted(op->collective) ? (uint64_t)op->root : 0,
-                         config->digest,
+                         config->digest ^ op->packed,
                          uneven ? br_blocks_digest(op, (uint32_t)op->group->size) : 0};
 
     return br_digest_short(values, uneven ? 8 : 7);
@@ -189,6 +189,14 @@ static int engine_choose(struct br_group *group, const struct br_operation *op, 
                                 count * size, tuning);
 }
 
+/* All ranks know the sizes of all blocks, so all of them pack or none. */
+static bool is_packed(const struct br_operation *op, const struct br_plan_tuning *tuning)
+{
+    uint32_t pieces = tuning->config->config.shape.threads;
+
+    return tuning->packed && !br_blocks_uneven(op) && (pieces < 2 || op->count % pieces == 0);
+}
+
 static int get_plan(struct br_engine *engine, struct br_operation *op)
 {
     struct br_operation_fragments *f = &op->fragments;
@@ -198,16 +206,20 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     int rc;
 
     if ((rc = check_arguments(op->group, op)) ||
-        (rc = engine_choose(op->group, op, op->epoch, &tuning)) ||
-        (rc = br_plan_cache_get(&op->group->plan_cache, op->collective, tuning->config,
+        (rc = engine_choose(op->group, op, op->epoch, &tuning)))
+        return rc;
+    op->packed = is_packed(op, tuning);
+    if ((rc = br_plan_cache_get(&op->group->plan_cache, op->collective, tuning->config,
                                 br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
-                                is_in_place(op->group, op), &f->plan)))
+                                is_in_place(op->group, op), op->packed, &f->plan)))
         return rc;
     s = f->plan->schedule;
     serial = op->group->plan_cache.model->serial;
     if (br_blocks_uneven(op)) {
         rc = br_blocks_cut(
             op, s, br_blocks_known(op) ? tuning->chunk_bytes : engine->config.chunk_bytes, serial);
+    } else if (s->uncut) {
+        f->count = 1;
     } else {
         f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
                                      tuning->chunk_bytes, serial);
@@ -223,7 +235,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     }
     op->check = check_of(op, tuning->config);
     op->algorithm_config = &tuning->config->config;
-    op->predicted = br_blocks_uneven(op) ? 0 : tuning->seconds;
+    op->predicted = br_blocks_uneven(op) || op->packed != tuning->packed ? 0 : tuning->seconds;
     return rc;
 }
 

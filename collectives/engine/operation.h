@@ -182,6 +182,7 @@ struct br_operation {
     /* of a collective; lives as long as the group */
     const struct br_algorithm_config *algorithm_config;
     double predicted; /* seconds, by the cost model; 0: it has no formula for this */
+    bool packed;      /* br_schedule_request.packed */
     size_t part;      /* blocks of different sizes: elements of a fragment of one (blocks.h) */
     uint64_t began;   /* ns, when the engine got it; 0: it never did */
     bool alone;       /* no other operation of the communicator was under way at that time */

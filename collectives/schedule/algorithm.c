@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "collectives/schedule/builder.h"
 #include "collectives/schedule/generators/alltoall.h"
 #include "collectives/schedule/generators/binary_tree.h"
 #include "collectives/schedule/generators/dissemination.h"
@@ -67,7 +68,8 @@ int br_algorithm_find(const char *name, enum br_algorithm *algorithm)
                     name, names);
 }
 
-bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape)
+/* Whatever request->packed says. */
+static bool algorithm_find_shape(const struct br_schedule_request *request, struct br_shape *shape)
 {
     uint32_t size = request->n;
     enum br_method method = BR_METHOD_DIRECT;
@@ -100,6 +102,16 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
     *shape = (struct br_shape){
         .n_dimensions = 1, .threads = 1, .dimensions[0] = {size, method, BR_LEVEL_ANY}};
     return true;
+}
+
+bool br_algorithm_shape(const struct br_schedule_request *request, struct br_shape *shape)
+{
+    bool found = algorithm_find_shape(request, shape);
+
+    for (uint32_t i = 0; found && request->packed && i < shape->n_dimensions; i++)
+        if (shape->dimensions[i].method == BR_METHOD_HALVING)
+            shape->dimensions[i].method = BR_METHOD_FAR_HALVING;
+    return found;
 }
 
 bool br_algorithm_by_rank(enum br_algorithm algorithm, enum br_collective collective)
@@ -147,7 +159,7 @@ static int algorithm_check_hosts(const struct br_schedule_request *request)
     return 0;
 }
 
-int br_algorithm_check(const struct br_schedule_request *request)
+static int algorithm_check_request(const struct br_schedule_request *request)
 {
     struct br_shape shape;
 
@@ -174,6 +186,17 @@ int br_algorithm_check(const struct br_schedule_request *request)
     return 0;
 }
 
+int br_algorithm_check(const struct br_schedule_request *request)
+{
+    int rc = algorithm_check_request(request);
+
+    if (!rc && request->packed && !br_algorithm_can_pack(request))
+        return br_error(EINVAL, "algorithm %s has no messages to pack in %s on %u ranks",
+                        br_algorithm_name(request->algorithm),
+                        br_collective_name(request->collective), request->n);
+    return rc;
+}
+
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
 {
     bool blocks = request->collective == BR_REDUCE_SCATTER || request->collective == BR_ALLGATHER;
@@ -188,8 +211,24 @@ uint32_t br_algorithm_pieces(const struct br_schedule_request *request)
     return blocks ? shape.threads : shape.threads * stages.core;
 }
 
+bool br_algorithm_can_pack(const struct br_schedule_request *request)
+{
+    struct br_shape shape;
+    uint32_t packed;
+
+    if ((request->collective != BR_REDUCE_SCATTER && request->collective != BR_ALLGATHER) ||
+        !br_algorithm_shape(request, &shape))
+        return false;
+    packed = br_shape_packed(&shape, request->n);
+    return packed > 1 && packed <= BR_BUILDER_PACKED_MAX;
+}
+
 uint32_t br_algorithm_packed(const struct br_schedule_request *request)
 {
+    struct br_shape shape;
+
+    if (request->packed && br_algorithm_shape(request, &shape))
+        return br_shape_packed(&shape, request->n);
     if (request->algorithm == BR_BRUCK)
         return br_bruck_packed(&request->shape, request->n);
     if (request->algorithm == BR_TREE && (BIT(request->collective) & SPREAD))
@@ -203,7 +242,7 @@ static int algorithm_generate(struct br_builder *builder, const struct br_schedu
     struct br_shape shape;
 
     if (br_algorithm_shape(request, &shape))
-        return br_generate_dimensional(builder, &shape);
+        return br_generate_dimensional(builder, &shape, request->packed);
     switch (request->algorithm) {
     case BR_DISSEMINATION:
         return br_generate_dissemination(builder, &request->shape);

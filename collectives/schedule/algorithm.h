@@ -39,6 +39,8 @@ struct br_schedule_request {
     enum br_algorithm algorithm;
     uint32_t n, rank, root; /* root: 0 where the collective has none */
     bool in_place;
+    /* blocks that travel together are one message (br_algorithm_can_pack()); all ranks alike */
+    bool packed;
     /* BR_DIMENSIONAL, BR_BML, BR_BLUECONNECT; BR_RING: a cycle, or empty for the order of the
      * ranks */
     struct br_shape shape;
@@ -69,6 +71,12 @@ bool br_algorithm_shape(const struct br_schedule_request *request, struct br_sha
 
 /* Into how many pieces its schedules cut each block. The request has passed br_algorithm_check. */
 uint32_t br_algorithm_pieces(const struct br_schedule_request *request);
+
+/* Has the request, as reduce_scatter or allgather by a shape, messages that can be packed? Then
+ * request->packed may be true, whatever it is: that takes fewer messages, often a copy of all
+ * blocks, one fragment (br_schedule.uncut) and blocks of one size that br_algorithm_pieces()
+ * divides. The request has passed br_algorithm_check without. */
+bool br_algorithm_can_pack(const struct br_schedule_request *request);
 
 /* How many blocks a message of them holds at most (br_schedule.packed). */
 uint32_t br_algorithm_packed(const struct br_schedule_request *request);

@@ -10,8 +10,6 @@
 #include "base/error.h"
 #include "collectives/schedule/builder_internal.h"
 
-#define MOST_PACKED 65536u /* blocks of one message: an element of each fits in a transfer */
-
 struct chunk {
     int32_t writer; /* last step that writes it, or BR_BUILDER_NONE */
     int32_t reader; /* first of a list in readers[], or BR_BUILDER_NONE */
@@ -21,9 +19,14 @@ struct reader {
     int32_t step, next;
 };
 
+/* NULL: INPUT, which nobody writes. In place a chunk of a longer span of INPUT may be OUTPUT. */
 static struct chunk *chunk_at(const struct br_builder *b, struct br_span span, uint32_t i)
 {
-    return (struct chunk *)b->chunks[span.buffer].data + span.first + i;
+    struct br_span one = {span.buffer, span.first + i, 1};
+
+    if (span.buffer == BR_INPUT)
+        one = br_span_alias(&b->head, one);
+    return one.buffer == BR_INPUT ? NULL : (struct chunk *)b->chunks[one.buffer].data + one.first;
 }
 
 /* Room for `more` further items; NULL and a sticky -ENOMEM when there is none. Counts them in. */
@@ -103,10 +106,18 @@ void br_builder_set_pieces(struct br_builder *b, uint32_t pieces)
 
 void br_builder_set_packed(struct br_builder *b, uint32_t blocks)
 {
-    if (b->head.pieces != 1 || blocks < 1 || blocks > MOST_PACKED)
+    if (b->head.pieces != 1 || blocks < 1 || blocks > BR_BUILDER_PACKED_MAX)
         builder_fail(b, "only whole blocks are packed, and not too many");
     else
         b->head.packed = blocks;
+}
+
+void br_builder_set_uncut(struct br_builder *b, uint32_t blocks)
+{
+    if (blocks < 1 || blocks > BR_BUILDER_PACKED_MAX)
+        builder_fail(b, "too many blocks are packed");
+    b->head.packed = blocks;
+    b->head.uncut = true;
 }
 
 void br_builder_set_ordered(struct br_builder *b)
@@ -128,13 +139,13 @@ struct br_span br_builder_scratch(struct br_builder *b, uint32_t count)
 /* Says in `held` what a span of a user buffer holds. */
 static void note_held(const struct br_builder *b, struct br_span span, struct br_step *held)
 {
-    held->piece = span.first % b->head.pieces;
+    held->piece = b->head.uncut ? 0 : span.first % b->head.pieces; /* they are all alike */
     held->block = span.first / b->head.pieces;
     held->sized_by = (uint8_t)span.buffer;
 }
 
 /* Says in `held` what a span read holds: the first piece, and its block. Scratch must be read as it
- * was written, unless a block is one piece. */
+ * was written, unless it has no gaps. */
 static void find_held(struct br_builder *b, struct br_span span, struct br_step *held)
 {
     int32_t writer;
@@ -149,7 +160,7 @@ static void find_held(struct br_builder *b, struct br_span span, struct br_step 
     for (uint32_t i = 0; i < span.count; i++) {
         int32_t also = chunk_at(b, span, i)->writer;
 
-        if (also == BR_BUILDER_NONE || (also != writer && b->head.pieces > 1)) {
+        if (also == BR_BUILDER_NONE || (also != writer && !br_schedule_even(&b->head))) {
             builder_fail(b, "scratch is read that no step has written in one");
             return;
         }
@@ -157,7 +168,7 @@ static void find_held(struct br_builder *b, struct br_span span, struct br_step 
     step = &br_builder_work_at(b, (uint32_t)writer)->step;
     held->block = step->block;
     held->sized_by = step->sized_by;
-    if (b->head.pieces == 1)
+    if (br_schedule_even(&b->head))
         return;
     if (step->span.first != span.first || step->span.count != span.count)
         builder_fail(b, "scratch is read by another span than it was written");
@@ -182,9 +193,11 @@ static void builder_need(struct br_builder *b, uint32_t last, int32_t before)
 
 static void need_writers(struct br_builder *b, uint32_t last, struct br_span span)
 {
-    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
-        if (chunk_at(b, span, i)->writer != BR_BUILDER_NONE)
-            builder_need(b, last, chunk_at(b, span, i)->writer);
+    for (uint32_t i = 0; i < span.count; i++) {
+        const struct chunk *chunk = chunk_at(b, span, i);
+
+        if (chunk && chunk->writer != BR_BUILDER_NONE)
+            builder_need(b, last, chunk->writer);
     }
 }
 
@@ -232,18 +245,24 @@ static void builder_trim(struct br_builder *b, struct br_builder_work *last)
 
 static bool is_given(const struct br_builder *b, struct br_span span)
 {
-    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++)
-        if (span.buffer == BR_SCRATCH || chunk_at(b, span, i)->writer != BR_BUILDER_NONE)
+    for (uint32_t i = 0; i < span.count; i++) {
+        const struct chunk *chunk = chunk_at(b, span, i);
+
+        if (span.buffer == BR_SCRATCH || (chunk && chunk->writer != BR_BUILDER_NONE))
             return false;
+    }
     return true;
 }
 
 static void note_read(struct br_builder *b, uint32_t last, struct br_span span)
 {
-    for (uint32_t i = 0; i < span.count && span.buffer != BR_INPUT; i++) {
+    for (uint32_t i = 0; i < span.count; i++) {
         struct chunk *chunk = chunk_at(b, span, i);
-        struct reader *reader = builder_append(b, &b->readers, 1, sizeof *reader);
+        struct reader *reader;
 
+        if (!chunk)
+            continue;
+        reader = builder_append(b, &b->readers, 1, sizeof *reader);
         if (!reader)
             return;
         *reader = (struct reader){(int32_t)last, chunk->reader};
@@ -307,7 +326,8 @@ static bool builder_check(struct br_builder *b, struct br_step *step, const stru
     }
     if (step->kind <= BR_STEP_RECV && (step->peer >= b->head.n || step->peer == b->head.rank))
         fault = "there is no such peer";
-    if (step->kind <= BR_STEP_RECV && b->head.pieces == 1 && step->span.count > b->head.packed)
+    if (step->kind <= BR_STEP_RECV && br_schedule_even(&b->head) &&
+        step->span.count > b->head.packed)
         fault = "a message holds more blocks than announced";
     if (fault)
         builder_fail(b, fault);

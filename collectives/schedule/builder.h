@@ -12,6 +12,9 @@
 
 struct br_builder;
 
+/* Blocks of one message, at most: an element of each fits in a transfer. */
+#define BR_BUILDER_PACKED_MAX 65536u
+
 /* Makes a builder, which br_builder_finish() frees. The generator has to call
  * br_builder_set_pieces() before its first step. Returns 0 or -ENOMEM. */
 int br_builder_new(struct br_builder **builder, enum br_collective collective, uint32_t n,
@@ -26,6 +29,9 @@ void br_builder_set_pieces(struct br_builder *builder, uint32_t pieces);
 /* Allows messages of up to `blocks` blocks, on all ranks alike. Once, after a cut into 1 piece. */
 void br_builder_set_packed(struct br_builder *builder, uint32_t blocks);
 
+/* The same for a schedule that is uncut (br_schedule.uncut), whatever its pieces. */
+void br_builder_set_uncut(struct br_builder *builder, uint32_t blocks);
+
 /* Fragments go one behind the other (br_schedule.follows). */
 void br_builder_set_ordered(struct br_builder *builder);
 
@@ -35,7 +41,8 @@ struct br_span br_builder_scratch(struct br_builder *builder, uint32_t count);
 /* Sends a span to a peer. */
 void br_builder_send(struct br_builder *builder, uint32_t peer, uint8_t level, struct br_span span);
 
-/* Receives into a user buffer, or into scratch that is there already where a block is one piece. */
+/* Receives into a user buffer, or into scratch that is there already where that has no gaps
+ * (br_schedule_even()). */
 void br_builder_recv(struct br_builder *builder, uint32_t peer, uint8_t level, struct br_span span);
 
 /* Receives into fresh scratch a message with the pieces of `like`, a span of a user buffer. Returns

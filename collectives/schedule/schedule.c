@@ -77,7 +77,7 @@ struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span 
         break;
     case BR_REDUCE_SCATTER:
     case BR_SCATTER:
-        if (span.first >= own && span.first - own < schedule->pieces) {
+        if (span.first >= own && span.first - own + span.count <= schedule->pieces) {
             span.buffer = BR_OUTPUT;
             span.first -= own;
         }
@@ -98,7 +98,8 @@ const char *br_span_fault(const struct br_schedule *schedule, struct br_span spa
                  schedule->pieces;
     if (span.buffer >= BR_BUFFERS || span.count == 0 || (uint64_t)span.first + span.count > chunks)
         return "a span lies outside its buffer";
-    if (span.buffer != BR_SCRATCH && span.first % schedule->pieces + span.count > schedule->pieces)
+    if (span.buffer != BR_SCRATCH && !schedule->uncut &&
+        span.first % schedule->pieces + span.count > schedule->pieces)
         return "a span crosses blocks";
     if (write && span.buffer == BR_INPUT)
         return "INPUT is not for writing";

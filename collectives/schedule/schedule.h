@@ -85,8 +85,12 @@ struct br_schedule {
     /* every step of this rank moves pieces of one block and names it (br_step.block): so blocks may
      * differ in size */
     bool by_block;
-    /* blocks that a message of any rank holds at most; more than 1 only where pieces is 1 */
+    /* blocks, where they are cut pieces of them, that a message of any rank holds at most; more
+     * than 1 only where pieces is 1 or the schedule is uncut */
     uint32_t packed;
+    /* runs in one fragment, of blocks that `pieces` divides evenly: so a span of a user buffer may
+     * hold several blocks, and all pieces have one size */
+    bool uncut;
     uint32_t n_steps, n_sources, n_successors, n_ready;
     const struct br_step *steps;
     const struct br_source *sources;
@@ -97,6 +101,13 @@ struct br_schedule {
     uint32_t max_span;    /* chunks of the longest span */
     uint32_t max_sources; /* of one step */
 };
+
+/* Do the chunks of scratch follow each other without gaps? Then a span may be read in other parts
+ * than those in which it was written. */
+static inline bool br_schedule_even(const struct br_schedule *schedule)
+{
+    return schedule->pieces == 1 || schedule->uncut;
+}
 
 /* Does the collective have a root? */
 static inline bool br_collective_rooted(enum br_collective collective)
@@ -194,7 +205,8 @@ uint32_t br_fragment_count(size_t elements, size_t element_bytes, uint32_t piece
  * The in-place rule: gives the name under which the steps of a rank know a span. Allreduce,
  * broadcast, reduce, alltoall: INPUT is OUTPUT (reduce: on the root only). Allgather, gather: INPUT
  * is block `rank` of OUTPUT (gather: on the root only). Reduce-scatter, scatter: block `rank` of
- * INPUT is OUTPUT (scatter: on the root only). Barrier: nothing, its buffers have no bytes.
+ * INPUT is OUTPUT (scatter: on the root only); a span that holds other blocks, too, stays INPUT,
+ * and is asked about chunk by chunk. Barrier: nothing, its buffers have no bytes.
  */
 struct br_span br_span_alias(const struct br_schedule *schedule, struct br_span span);
 

@@ -27,6 +27,7 @@ static struct br_algorithm_report_entry *algorithm_report_find(struct br_algorit
         .collective = op->collective, .bytes = bytes, .ranks = ranks, .by_name = asked};
     entry->tuning = (struct br_tuning){.config = *op->algorithm_config,
                                        .fragments = op->fragments.count,
+                                       .packed = op->packed,
                                        .seconds = op->predicted};
     return entry;
 }

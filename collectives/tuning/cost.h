@@ -67,6 +67,8 @@ struct br_cost_model {
     double relay; /* s by which each rank in between delays a relayed message, besides the links */
     bool serial;  /* one core moves a rank's bytes and adds them up: fragments overlap nothing */
     bool shared;  /* the same, and the figures of the levels do not have it in them */
+    /* a message is read where it lies: who passes on what it has received has written it before */
+    bool in_memory;
 };
 
 /* What connects the ranks, for the default figures: shared memory of one host, TCP between

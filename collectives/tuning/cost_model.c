@@ -54,6 +54,7 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
                       enum br_cost_locality place, uint32_t rails)
 {
     bool serial = topology->kind == BR_TOPOLOGY_FLAT && place != BR_COST_NETWORK;
+    bool in_memory = topology->kind == BR_TOPOLOGY_FLAT && place == BR_COST_HOST;
     struct br_cost_model memory;
 
     if (topology->kind != BR_TOPOLOGY_FLAT || (topology->cores && place == BR_COST_MACHINE))
@@ -69,6 +70,7 @@ void br_cost_model_on(struct br_cost_model *model, const struct br_topology *top
     for (uint32_t i = 0; topology->cores && i < model->n_levels; i++)
         model->levels[i] = cost_model_crowded(topology, place, i);
     model->serial = serial;
+    model->in_memory = in_memory;
     model->shared = model->shared && !topology->cores; /* a crowd's figures have it in them */
     model->topology = topology;
 }

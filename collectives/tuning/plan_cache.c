@@ -91,6 +91,7 @@ static int plan_cache_reuse(const struct br_plan_cache *cache, enum br_collectiv
     rc = br_plan_cache_choose(cache->shared_with, collective, class, text, bytes, &theirs);
     if (!rc)
         *tuning = (struct br_tuning){.config = theirs->config->config,
+                                     .packed = theirs->packed,
                                      .chunk_bytes = theirs->chunk_bytes,
                                      .seconds = theirs->seconds};
     return rc;
@@ -189,6 +190,7 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
                                          "",
                                          tuning.chunk_bytes,
                                          tuning.seconds,
+                                         tuning.packed,
                                          cache->disjoint_trees,
                                          cache->by_rank};
         snprintf(known->text, sizeof known->text, "%s", text);
@@ -258,7 +260,7 @@ static void plan_cache_shrink(struct br_plan_cache *cache)
 
 int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
                       const struct br_plan_config *config, uint32_t root, bool in_place,
-                      struct br_plan **out)
+                      bool packed, struct br_plan **out)
 {
     struct br_schedule_request request = {.collective = collective,
                                           .algorithm = config->config.algorithm,
@@ -266,6 +268,7 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
                                           .rank = cache->rank,
                                           .root = root,
                                           .in_place = in_place,
+                                          .packed = packed,
                                           .shape = config->config.shape,
                                           .disjoint_trees = config->config.disjoint_trees};
     struct br_plan *plan = NULL;
@@ -276,7 +279,7 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
         const struct br_schedule_request *r = &known->request;
 
         if (known->config == config && r->collective == collective && r->root == root &&
-            r->in_place == in_place) {
+            r->in_place == in_place && r->packed == packed) {
             plan = known;
             break;
         }

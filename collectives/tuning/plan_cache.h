@@ -37,6 +37,7 @@ struct br_plan_tuning {
     char text[BR_ALGORITHM_TEXT]; /* by which it was asked for */
     size_t chunk_bytes;           /* of its fragments (schedule.h) */
     double seconds;               /* that it should take; 0: not estimated, as it was named */
+    bool packed;                  /* where the blocks allow it (br_algorithm_can_pack) */
     const struct br_disjoint_trees *disjoint_trees; /* when it was chosen */
     bool by_rank;                                   /* as the cache had it */
 };
@@ -84,7 +85,7 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
  * -ENOMEM. */
 int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
                       const struct br_plan_config *config, uint32_t root, bool in_place,
-                      struct br_plan **plan);
+                      bool packed, struct br_plan **plan);
 void br_plan_put(struct br_plan *plan);
 
 #endif

@@ -68,6 +68,21 @@ static void add_hop(struct br_port_load *load, const struct br_cost_model *model
     }
 }
 
+/* Ranks that take turns on few cores: who wakes up for a message takes the others that have come by
+ * then along, each for this part of what a message alone costs. Measured with reduce_scatter and
+ * allgather of 4 to 16 ranks on 2 cores by `direct` and packed `halving`, TCP on loopback. */
+#define TAKEN_ALONG (1.0 / 3)
+
+static double time_of(const struct br_cost_model *model, const struct br_topology *t,
+                      const struct br_exchange *exchange, const struct br_hop *hop)
+{
+    double time = br_cost_of_hop(model, hop, exchange->bytes);
+
+    if (t->cores && exchange->together > 1)
+        time -= br_cost_of_hop(model, hop, 0) * (1 - TAKEN_ALONG) * (1 - 1 / exchange->together);
+    return time;
+}
+
 static double add_message(struct br_port_load *load, const struct br_cost_model *model,
                           const struct br_topology *t, const struct br_exchange *exchange,
                           const struct sample *sample, uint32_t from, uint32_t to, double rounds)
@@ -79,7 +94,7 @@ static double add_message(struct br_port_load *load, const struct br_cost_model 
                      br_cost_of_machine(model, hops, n, exchange->bytes);
     for (uint32_t h = 0; h < n; h++)
         add_hop(load, model, t, sample, &hops[h], from,
-                rounds * exchange->messages * br_cost_of_hop(model, &hops[h], exchange->bytes));
+                rounds * exchange->messages * time_of(model, t, exchange, &hops[h]));
     return br_cost_latency(model, hops, n, exchange->bytes);
 }
 

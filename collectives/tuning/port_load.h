@@ -27,6 +27,9 @@ struct br_exchange {
     double messages, bytes; /* to each partner: how many, and of what size */
     /* that many of the ranks send at a time, for the machine: of a tree few do; 0: all */
     double active;
+    /* messages that come to a rank together, so that it wakes up for all of them at once; 0: each
+     * comes alone */
+    double together;
 };
 
 /* Seconds for which each port is occupied. */

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "collectives/schedule/schedule.h"
+#include "protocol/message.h"
 
 #define MOST_FRAGMENTS       64
 #define DISJOINT_TREES_CHUNK (32u << 10)
@@ -35,6 +36,26 @@ static int try_fragments(const struct br_cost_model *model,
     tuning->seconds = seconds;
     tuning->fragments = fragments;
     tuning->chunk_bytes = chunk;
+    return 0;
+}
+
+/* Takes packed messages, in one fragment, if these are cheaper than what is the cheapest so far. */
+static int try_packed(const struct br_cost_model *model, const struct br_schedule_request *request,
+                      double bytes, struct br_tuning *tuning)
+{
+    struct br_schedule_request packed = *request;
+    double seconds;
+    int rc;
+
+    packed.packed = true;
+    if (!br_algorithm_can_pack(&packed) || bytes * br_algorithm_packed(&packed) > BR_MAX_TRANSFER)
+        return 0;
+    rc = br_cost_estimate(model, &packed, bytes, 1, &seconds);
+    if (rc || seconds >= tuning->seconds)
+        return rc;
+    tuning->seconds = seconds;
+    tuning->fragments = 1;
+    tuning->packed = true;
     return 0;
 }
 
@@ -72,6 +93,7 @@ static int tuning_estimate(const struct br_cost_model *model,
     double seconds;
 
     tuning->seconds = INFINITY;
+    tuning->packed = false;
     for (uint32_t f = 1; !model->chunk_bytes && f <= MOST_FRAGMENTS && !rc; f *= 2)
         rc = try_fragments(model, request, bytes, f, 0, tuning);
     for (size_t chunk = first_chunk(model, request), least = least_chunk(model); chunk && !rc;
@@ -85,6 +107,8 @@ static int tuning_estimate(const struct br_cost_model *model,
         if (chunk / 2 < least)
             break;
     }
+    if (!rc)
+        rc = try_packed(model, request, bytes, tuning);
     if (measured && (seconds = br_cost_measured_at(measured, bytes)) > 0)
         tuning->seconds = seconds;
     if (!rc && !isfinite(tuning->seconds))
@@ -165,13 +189,17 @@ int br_tuning_choose(const struct br_cost_model *model, enum br_collective colle
     return 0;
 }
 
-int br_tuning_explain(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
-                      double bytes, const struct br_tuning *tuning, char text[BR_TUNING_TEXT])
+static int explain_bound(const struct br_cost_model *model, enum br_collective collective,
+                         uint32_t n, double bytes, const struct br_tuning *tuning,
+                         char text[BR_TUNING_TEXT])
 {
     struct br_schedule_request request = request_of(collective, n, &tuning->config);
     const struct br_cost_measured *measured = br_cost_measured_find(model, &request);
     struct br_cost_parts parts;
-    int rc = br_cost_explain(model, &request, bytes, tuning->fragments, &parts);
+    int rc;
+
+    request.packed = tuning->packed;
+    rc = br_cost_explain(model, &request, bytes, tuning->fragments, &parts);
 
     if (rc)
         return rc;
@@ -202,4 +230,17 @@ int br_tuning_explain(const struct br_cost_model *model, enum br_collective coll
         snprintf(text, BR_TUNING_TEXT, "bandwidth bound, links busy %.0f %%",
                  100 * parts.port / parts.total);
     return 0;
+}
+
+int br_tuning_explain(const struct br_cost_model *model, enum br_collective collective, uint32_t n,
+                      double bytes, const struct br_tuning *tuning, char text[BR_TUNING_TEXT])
+{
+    int rc = explain_bound(model, collective, n, bytes, tuning, text);
+
+    if (!rc && tuning->packed) {
+        size_t used = strlen(text);
+
+        snprintf(text + used, BR_TUNING_TEXT - used, "; packed");
+    }
+    return rc;
 }

@@ -13,8 +13,9 @@
 struct br_tuning {
     struct br_algorithm_config config;
     uint32_t fragments; /* at least 1 */
-    /* by which br_fragment_count cuts into so many; 0: the model does not say how the engine
-     * cuts */
+    bool packed;        /* br_schedule_request.packed */
+    /* by which br_fragment_count cuts into so many (packed: what is not packed); 0: the model does
+     * not say how the engine cuts */
     size_t chunk_bytes;
     double seconds;
 };

@@ -23,8 +23,9 @@ void schedules_free(struct schedules *schedules);
 int schedules_verify(const struct schedules *schedules, uint32_t orders);
 
 /* Builds, proves and frees, for every collective and some roots that the algorithm serves with n
- * ranks, in place, not in place and mixed (without a shape and beyond 32 ranks: one of these each).
- * Fails the test with the words. Returns how many sets of schedules it has proved. */
+ * ranks, with messages of one block and packed ones, in place, not in place and mixed (without a
+ * shape and beyond 32 ranks: one of these each). Fails the test with the words. Returns how many
+ * sets of schedules it has proved. */
 uint32_t schedules_prove(enum br_algorithm algorithm, const struct br_shape *shape, uint32_t n);
 
 #endif

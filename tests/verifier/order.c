@@ -53,7 +53,12 @@ static int use(struct state *s, uint32_t step, struct br_span span, bool write)
     static const char *const names[BR_BUFFERS] = {"INPUT", "OUTPUT", "SCRATCH"};
 
     for (uint32_t c = span.first; c < span.first + span.count; c++) {
-        uint32_t *head = &s->heads[span.buffer][c];
+        struct br_span one = {span.buffer, c, 1};
+        uint32_t *head;
+
+        if (one.buffer == BR_INPUT && span.count > 1)
+            one = br_span_alias(s->schedule, one);
+        head = &s->heads[one.buffer][one.first];
 
         for (uint32_t at = *head; at != 0; at = s->accesses[at - 1].next) {
             const struct access *other = &s->accesses[at - 1];

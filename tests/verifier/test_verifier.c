@@ -313,6 +313,37 @@ static void br_verify__a_packed_message(void **state)
     caught(&p, "nobody");
 }
 
+/* A schedule that is uncut: spans of several blocks. */
+static void br_verify__a_span_of_several_blocks(void **state)
+{
+    struct br_schedule_request request = {
+        .collective = BR_REDUCE_SCATTER, .algorithm = BR_HALVING, .n = 8, .packed = true};
+    struct schedules schedules;
+    struct br_schedule *head;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct br_step *step;
+
+        schedules_build(&schedules, request, IN_PLACE_ALL);
+        assert_int_equal(schedules_verify(&schedules, 1), 0);
+        head = schedules.of[1];
+        step = (struct br_step *)(uintptr_t)&head->steps[0];
+        assert_int_equal(step->span.count, 4);
+        if (i == 0)
+            step->span.first--; /* the block before */
+        else if (i == 1)
+            head->uncut = false;
+        else
+            step->span.count = 5;
+        assert_int_equal(schedules_verify(&schedules, 1), -EINVAL);
+        assert_says(br_error_message(), i == 0   ? "rank"
+                                        : i == 1 ? "head"
+                                                 : "more blocks|rank 1 step 0");
+        schedules_free(&schedules);
+    }
+}
+
 static void br_verify__a_recv_from_the_wrong_peer(void **state)
 {
     struct patient p;
@@ -459,6 +490,7 @@ int main(void)
         cmocka_unit_test(br_verify__another_block_named),
         cmocka_unit_test(br_verify__a_block_of_or_for_another_rank),
         cmocka_unit_test(br_verify__a_packed_message),
+        cmocka_unit_test(br_verify__a_span_of_several_blocks),
         cmocka_unit_test(br_verify__a_recv_from_the_wrong_peer),
         cmocka_unit_test(br_verify__a_source_missing),
         cmocka_unit_test(br_verify__a_division_too_few_or_too_many),

@@ -5,7 +5,8 @@
  *
  * 1. A chunk has an identity: its number in the larger user buffer, where the blocks of all ranks
  *    stand; in an alltoall its number among the inputs of all ranks. Inputs of different ranks with
- *    one identity may be added, others not; identity % pieces tells the size.
+ *    one identity may be added, others not; identity % pieces tells the size, unless all have one
+ *    (br_schedule.uncut).
  * 2. A SEND takes its message when it runs, a RECV delivers it: any delay between the two is among
  *    the orders. That a SEND may read later than it runs here is the business of the conflict
  *    check.
@@ -47,7 +48,11 @@ static uint64_t *set_of(const struct state *s, uint32_t value)
 
 static uint32_t value_of(const struct state *s, uint32_t rank, struct br_span span, uint32_t i)
 {
-    return s->base[span.buffer][rank] + span.first + i;
+    struct br_span one = {span.buffer, span.first + i, 1};
+
+    if (one.buffer == BR_INPUT && span.count > 1)
+        one = br_span_alias(s->m->schedules[rank], one);
+    return s->base[one.buffer][rank] + one.first;
 }
 
 static uint32_t chunks_of(const struct br_schedule *schedule, uint32_t buffer)
@@ -93,14 +98,16 @@ static int check_read(const struct state *s, uint32_t number, struct br_span spa
 
         if (value->identity == UNDEFINED)
             return wrong(s, number, "reads what nobody has written");
-        if (value->identity % schedule->pieces != (step->piece + i) % schedule->pieces)
+        if (!schedule->uncut &&
+            value->identity % schedule->pieces != (step->piece + i) % schedule->pieces)
             return wrong(s, number, "reads other pieces than it says");
         if (writer && value->writer != first &&
-            (schedule->pieces > 1 || (schedule->steps[value->writer].flags & BR_STEP_MAY_MAP)))
+            (!br_schedule_even(schedule) ||
+             (schedule->steps[value->writer].flags & BR_STEP_MAY_MAP)))
             return wrong(s, number, "reads scratch that several steps have written");
     }
     if (writer && (writer->span.first != span.first || writer->span.count != span.count) &&
-        (schedule->pieces > 1 || (writer->flags & BR_STEP_MAY_MAP)))
+        (!br_schedule_even(schedule) || (writer->flags & BR_STEP_MAY_MAP)))
         return wrong(s, number, "reads scratch by another span than it was written");
     if ((writer && (writer->flags & BR_STEP_MAY_MAP) ? first : -1) != recv)
         return wrong(s, number, "reads a mapped message that it does not know of, or none");

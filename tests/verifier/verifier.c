@@ -23,9 +23,10 @@ static const char *span_fault(const struct br_schedule *schedule, const struct b
         return fault;
     if (span.buffer != br_span_alias(schedule, span).buffer)
         return "a span of OUTPUT is called INPUT in place";
-    if (span.buffer != BR_SCRATCH && span.first % schedule->pieces != step->piece)
+    if (span.buffer != BR_SCRATCH && !schedule->uncut &&
+        span.first % schedule->pieces != step->piece)
         return "a span has other pieces than the step";
-    if (step->piece + span.count > schedule->pieces &&
+    if (step->piece + span.count > schedule->pieces && !schedule->uncut &&
         (span.buffer != BR_SCRATCH || schedule->pieces > 1))
         return "there are no such pieces";
     return NULL;
@@ -67,7 +68,7 @@ static const char *step_fault(const struct br_schedule *schedule, uint32_t index
     if ((step->flags & BR_STEP_MAY_MAP) &&
         (step->kind != BR_STEP_RECV || step->span.buffer != BR_SCRATCH))
         return "only a RECV into scratch can be mapped";
-    if (message && schedule->pieces == 1 && step->span.count > schedule->packed)
+    if (message && br_schedule_even(schedule) && step->span.count > schedule->packed)
         return "a message holds more blocks than announced";
     if ((step->flags & BR_STEP_FINAL) && step->kind != BR_STEP_REDUCE)
         return "only a REDUCE can be final";
@@ -135,7 +136,7 @@ static int check_form(const struct br_schedule *schedule, const struct br_schedu
     if (schedule->rank != rank || schedule->n != first->n ||
         schedule->collective != first->collective || schedule->root != first->root ||
         schedule->pieces != first->pieces || schedule->pieces == 0 ||
-        schedule->packed != first->packed)
+        schedule->packed != first->packed || schedule->uncut != first->uncut)
         return br_error(EINVAL, "rank %u: the head is that of another collective or rank", rank);
     for (uint32_t i = 0; i < schedule->n_steps; i++) {
         const char *fault = step_fault(schedule, i);

@@ -140,6 +140,7 @@ static struct br_schedule **open_schedules(const struct plan *p, const struct br
     struct br_schedule_request request = {.collective = p->collective,
                                           .algorithm = tuning->config.algorithm,
                                           .n = n,
+                                          .packed = tuning->packed,
                                           .shape = tuning->config.shape};
 
     for (request.rank = 0; all && request.rank < n; request.rank++)

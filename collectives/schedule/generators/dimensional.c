@@ -6,43 +6,33 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-
-struct range {
-    uint32_t first, count; /* chunks of the larger user buffer */
-};
-
-struct plan {
-    struct br_builder *b;
-    const struct br_schedule *head;
-    uint32_t threads, core;
-    /* folded: the rank that serves this one; served: the folded rank; else the rank itself */
-    uint32_t partner;
-    bool blocks;
-    struct br_stages *stages; /* of each thread */
-    struct br_span *place;    /* of each chunk of the larger user buffer; count is 1 */
-    struct range *ranges;     /* room for the ranges of one run */
-    struct br_span *sources;  /* room for what one stage receives */
-};
+#include "collectives/schedule/generators/dimensional_internal.h"
+#include "collectives/schedule/generators/packed.h"
 
 /* The chunks of `count` numbers from `number` on, into plan->ranges. Returns how many ranges. */
-static uint32_t list_ranges(struct plan *p, uint32_t thread, uint32_t number, uint32_t count)
+static uint32_t list_ranges(struct br_dimensional *p, uint32_t thread, uint32_t number,
+                            uint32_t count)
 {
     uint32_t n = 0;
 
+    if (p->packed) {
+        p->ranges[0] = br_packed_range(p, thread, number, count);
+        return 1;
+    }
     if (!p->blocks) {
-        p->ranges[0] = (struct range){thread * p->core + number, count};
+        p->ranges[0] = (struct br_chunk_range){thread * p->core + number, count};
         return 1;
     }
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t block = br_stages_home(&p->stages[thread], number + i); block < p->head->n;
              block += p->core)
-            p->ranges[n++] = (struct range){block * p->threads + thread, 1};
+            p->ranges[n++] = (struct br_chunk_range){block * p->threads + thread, 1};
     }
     return n;
 }
 
 /* The chunks that the members with digit d own after a stage of the reduction. */
-static uint32_t list_run(struct plan *p, uint32_t thread, uint32_t w, uint32_t d)
+static uint32_t list_run(struct br_dimensional *p, uint32_t thread, uint32_t w, uint32_t d)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
 
@@ -52,57 +42,62 @@ static uint32_t list_run(struct plan *p, uint32_t thread, uint32_t w, uint32_t d
 }
 
 /* All chunks: one range, or each for itself. */
-static uint32_t list_all(struct plan *p)
+static uint32_t list_all(struct br_dimensional *p)
 {
     uint32_t n = p->head->n * p->threads;
 
     if (!p->blocks) {
-        p->ranges[0] = (struct range){0, p->head->pieces};
+        p->ranges[0] = (struct br_chunk_range){0, p->head->pieces};
         return 1;
     }
     for (uint32_t chunk = 0; chunk < n; chunk++)
-        p->ranges[chunk] = (struct range){chunk, 1};
+        p->ranges[chunk] = (struct br_chunk_range){chunk, 1};
     return n;
 }
 
-static struct br_span dimensional_located(const struct plan *p, struct range range)
+struct br_span br_dimensional_located(const struct br_dimensional *p, struct br_chunk_range range)
 {
     return (struct br_span){p->place[range.first].buffer, p->place[range.first].first, range.count};
 }
 
-static void dimensional_put(struct plan *p, struct range range, struct br_span span)
+void br_dimensional_put(struct br_dimensional *p, struct br_chunk_range range, struct br_span span)
 {
     for (uint32_t i = 0; i < range.count; i++)
         p->place[range.first + i] = (struct br_span){span.buffer, span.first + i, 1};
 }
 
-static uint8_t level_to(const struct plan *p, const struct br_stage *stage, uint32_t peer)
+static uint8_t level_to(const struct br_dimensional *p, const struct br_stage *stage, uint32_t peer)
 {
     return br_stage_level(stage, p->head->rank, peer);
 }
 
-static void dimensional_send(struct plan *p, uint32_t peer, uint8_t level, struct range range)
+static void dimensional_send(struct br_dimensional *p, uint32_t peer, uint8_t level,
+                             struct br_chunk_range range)
 {
-    br_builder_send(p->b, peer, level, dimensional_located(p, range));
+    br_builder_send(p->b, peer, level, br_dimensional_located(p, range));
 }
 
 /* Receives chunks that are complete. */
-static void recv_output(struct plan *p, uint32_t peer, uint8_t level, struct range range)
+static void recv_output(struct br_dimensional *p, uint32_t peer, uint8_t level,
+                        struct br_chunk_range range)
 {
-    struct br_span span = {BR_OUTPUT, range.first, range.count};
+    struct br_span span = {p->area.buffer, p->area.first + range.first, range.count};
 
     br_builder_recv(p->b, peer, level, span);
-    dimensional_put(p, range, span);
+    br_dimensional_put(p, range, span);
 }
 
-static struct br_span recv_scratch(struct plan *p, uint32_t peer, uint8_t level, struct range range)
+static struct br_span recv_scratch(struct br_dimensional *p, uint32_t peer, uint8_t level,
+                                   struct br_chunk_range range)
 {
+    if (p->packed)
+        return br_packed_recv(p, peer, level, range.count);
     return br_builder_recv_scratch(p->b, peer, level,
                                    (struct br_span){BR_INPUT, range.first, range.count});
 }
 
 /* Where the sum of chunks goes. */
-static struct br_span sum_span(struct plan *p, struct range range, bool final)
+static struct br_span sum_span(struct br_dimensional *p, struct br_chunk_range range, bool final)
 {
     uint32_t own = p->head->rank * p->threads;
     bool mine = final && range.first >= own && range.first - own < p->threads;
@@ -115,18 +110,23 @@ static struct br_span sum_span(struct plan *p, struct range range, bool final)
     return br_builder_scratch(p->b, range.count);
 }
 
-static void dimensional_reduce(struct plan *p, struct range range, const struct br_span *sources,
-                               uint32_t n, bool final)
+static void dimensional_reduce(struct br_dimensional *p, struct br_chunk_range range,
+                               const struct br_span *sources, uint32_t n, bool final)
 {
-    struct br_span sum = sum_span(p, range, final);
+    struct br_span sum;
 
+    if (p->packed) {
+        br_packed_reduce(p, range, sources, n, final);
+        return;
+    }
+    sum = sum_span(p, range, final);
     br_builder_reduce(p->b, sum, sources, n, final);
-    dimensional_put(p, range, sum);
+    br_dimensional_put(p, range, sum);
 }
 
 /* Each member sends every other one its run and adds up what it gets, in the order of the
  * members. */
-static void reduce_direct(struct plan *p, uint32_t thread, uint32_t w)
+static void reduce_direct(struct br_dimensional *p, uint32_t thread, uint32_t w)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
     uint32_t own = br_stage_digit(stage, p->head->rank), size = stage->size, n = 0;
@@ -144,14 +144,14 @@ static void reduce_direct(struct plan *p, uint32_t thread, uint32_t w)
                 p, br_stage_member(stage, p->head->rank, from), stage->level, p->ranges[r]);
     }
     for (uint32_t r = 0; r < n; r++) {
-        p->sources[r * size + own] = dimensional_located(p, p->ranges[r]);
+        p->sources[r * size + own] = br_dimensional_located(p, p->ranges[r]);
         dimensional_reduce(p, p->ranges[r], &p->sources[(size_t)r * size], size,
                            w + 1 == p->stages[thread].n_stages);
     }
 }
 
 /* The partial sum of each run travels once around and ends at its owner. */
-static void reduce_ring(struct plan *p, uint32_t thread, uint32_t w)
+static void reduce_ring(struct br_dimensional *p, uint32_t thread, uint32_t w)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
     uint32_t own = br_stage_digit(stage, p->head->rank), size = stage->size;
@@ -170,22 +170,22 @@ static void reduce_ring(struct plan *p, uint32_t thread, uint32_t w)
                 recv_scratch(p, previous, level_to(p, stage, previous), p->ranges[r]);
 
             dimensional_reduce(p, p->ranges[r],
-                               (struct br_span[]){got, dimensional_located(p, p->ranges[r])}, 2,
+                               (struct br_span[]){got, br_dimensional_located(p, p->ranges[r])}, 2,
                                final);
         }
     }
 }
 
 /* In a broadcast the root has everything already. */
-static bool has_all(const struct plan *p, uint32_t rank)
+static bool has_all(const struct br_dimensional *p, uint32_t rank)
 {
     return p->head->collective == BR_BROADCAST && rank == p->head->root;
 }
 
 /* One step of the gathering: sends the run with digit `to_run`, gets the one with digit
  * `from_run`. */
-static void gather_step(struct plan *p, uint32_t thread, uint32_t w, uint32_t to, uint32_t to_run,
-                        uint32_t from, uint32_t from_run)
+static void gather_step(struct br_dimensional *p, uint32_t thread, uint32_t w, uint32_t to,
+                        uint32_t to_run, uint32_t from, uint32_t from_run)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
     uint32_t target = br_stage_member(stage, p->head->rank, to), n;
@@ -199,7 +199,7 @@ static void gather_step(struct plan *p, uint32_t thread, uint32_t w, uint32_t to
         recv_output(p, source, level_to(p, stage, source), p->ranges[r]);
 }
 
-static void dimensional_gather(struct plan *p, uint32_t thread, uint32_t w)
+static void dimensional_gather(struct br_dimensional *p, uint32_t thread, uint32_t w)
 {
     const struct br_stage *stage = &p->stages[thread].stages[w];
     uint32_t size = stage->size, own = br_stage_digit(stage, p->head->rank);
@@ -214,7 +214,7 @@ static void dimensional_gather(struct plan *p, uint32_t thread, uint32_t w)
     }
 }
 
-static void dimensional_reduce_all(struct plan *p)
+void br_dimensional_reduce_all(struct br_dimensional *p)
 {
     for (uint32_t w = 0; w < p->stages[0].n_stages; w++) {
         for (uint32_t t = 0; t < p->threads; t++)
@@ -222,7 +222,7 @@ static void dimensional_reduce_all(struct plan *p)
     }
 }
 
-static void gather_all(struct plan *p)
+void br_dimensional_gather_all(struct br_dimensional *p)
 {
     for (uint32_t w = p->stages[0].n_stages; w-- > 0;) {
         for (uint32_t t = 0; t < p->threads; t++)
@@ -230,45 +230,40 @@ static void gather_all(struct plan *p)
     }
 }
 
-static bool dimensional_folded(const struct plan *p)
-{
-    return p->head->rank >= p->core;
-}
-
-static bool in_block(const struct plan *p, struct range range, uint32_t rank)
+static bool in_block(const struct br_dimensional *p, struct br_chunk_range range, uint32_t rank)
 {
     return range.first / p->threads == rank;
 }
 
 /* A folded rank gives its whole input to its partner, who adds it to its own. */
-static void dimensional_fold(struct plan *p)
+static void dimensional_fold(struct br_dimensional *p)
 {
     uint32_t n = p->partner == p->head->rank ? 0 : list_all(p);
 
-    for (uint32_t r = 0; r < n && dimensional_folded(p); r++)
+    for (uint32_t r = 0; r < n && br_dimensional_folded(p); r++)
         dimensional_send(p, p->partner, BR_LEVEL_ANY, p->ranges[r]);
-    for (uint32_t r = 0; r < n && !dimensional_folded(p); r++) {
+    for (uint32_t r = 0; r < n && !br_dimensional_folded(p); r++) {
         struct br_span got = recv_scratch(p, p->partner, BR_LEVEL_ANY, p->ranges[r]);
 
         dimensional_reduce(p, p->ranges[r],
-                           (struct br_span[]){dimensional_located(p, p->ranges[r]), got}, 2,
+                           (struct br_span[]){br_dimensional_located(p, p->ranges[r]), got}, 2,
                            p->core == 1);
     }
 }
 
 /* A folded rank gets from its partner what it lacks. */
-static void dimensional_unfold(struct plan *p)
+static void dimensional_unfold(struct br_dimensional *p)
 {
     enum br_collective collective = p->head->collective;
-    uint32_t extra = dimensional_folded(p) ? p->head->rank : p->partner;
+    uint32_t extra = br_dimensional_folded(p) ? p->head->rank : p->partner;
     uint32_t n = p->partner == p->head->rank || has_all(p, extra) ? 0 : list_all(p);
 
     for (uint32_t r = 0; r < n; r++) {
-        struct range range = p->ranges[r];
+        struct br_chunk_range range = p->ranges[r];
 
         if (p->blocks && in_block(p, range, extra) != (collective == BR_REDUCE_SCATTER))
             continue;
-        if (!dimensional_folded(p))
+        if (!br_dimensional_folded(p))
             dimensional_send(p, extra, BR_LEVEL_ANY, range);
         else if (collective == BR_REDUCE_SCATTER)
             br_builder_recv(p->b, p->partner, BR_LEVEL_ANY,
@@ -279,14 +274,14 @@ static void dimensional_unfold(struct plan *p)
 }
 
 /* A folded rank hands its block to its partner before the gathering. */
-static void fold_blocks(struct plan *p)
+static void fold_blocks(struct br_dimensional *p)
 {
-    uint32_t extra = dimensional_folded(p) ? p->head->rank : p->partner;
+    uint32_t extra = br_dimensional_folded(p) ? p->head->rank : p->partner;
 
     for (uint32_t t = 0; t < p->threads && p->partner != p->head->rank; t++) {
-        struct range range = {extra * p->threads + t, 1};
+        struct br_chunk_range range = {extra * p->threads + t, 1};
 
-        if (dimensional_folded(p))
+        if (br_dimensional_folded(p))
             dimensional_send(p, p->partner, BR_LEVEL_ANY, range);
         else
             recv_output(p, p->partner, BR_LEVEL_ANY, range);
@@ -295,14 +290,15 @@ static void fold_blocks(struct plan *p)
 
 /* The chunk of a thread that a rank of the core owns after the reduction, where chunks lie
  * whole. */
-static struct range own_chunk(const struct plan *p, uint32_t thread, uint32_t rank)
+static struct br_chunk_range own_chunk(const struct br_dimensional *p, uint32_t thread,
+                                       uint32_t rank)
 {
-    return (struct range){
+    return (struct br_chunk_range){
         thread * p->core + br_stages_base(&p->stages[thread], rank, p->stages[thread].n_stages), 1};
 }
 
 /* The root sends each rank of the core the chunks that it owns. */
-static void dimensional_scatter(struct plan *p)
+static void dimensional_scatter(struct br_dimensional *p)
 {
     uint32_t root = p->head->root;
 
@@ -319,7 +315,7 @@ static void dimensional_scatter(struct plan *p)
 }
 
 /* Each rank sends the root the chunks that it owns. The core is all ranks. */
-static void gather_to_root(struct plan *p)
+static void gather_to_root(struct br_dimensional *p)
 {
     uint32_t root = p->head->root;
 
@@ -337,20 +333,21 @@ static void gather_to_root(struct plan *p)
 
 /* Chunks of the larger user buffer start in INPUT; in an allgather this has only those of the
  * rank. */
-static void place_input(struct plan *p)
+static void place_input(struct br_dimensional *p)
 {
     bool all = p->head->collective != BR_ALLGATHER;
 
     for (uint32_t i = 0; i < p->threads && !all; i++)
         p->place[p->head->rank * p->threads + i] = (struct br_span){BR_INPUT, i, 1};
     if (all)
-        dimensional_put(p, (struct range){0, p->head->pieces * (p->blocks ? p->head->n : 1)},
-                        (struct br_span){BR_INPUT, 0, 1});
+        br_dimensional_put(
+            p, (struct br_chunk_range){0, p->head->pieces * (p->blocks ? p->head->n : 1)},
+            (struct br_span){BR_INPUT, 0, 1});
 }
 
-static void dimensional_run(struct plan *p)
+static void dimensional_run(struct br_dimensional *p)
 {
-    bool core = !dimensional_folded(p);
+    bool core = !br_dimensional_folded(p);
 
     place_input(p);
     switch (p->head->collective) {
@@ -359,7 +356,7 @@ static void dimensional_run(struct plan *p)
     case BR_REDUCE_SCATTER:
         dimensional_fold(p);
         if (core)
-            dimensional_reduce_all(p);
+            br_dimensional_reduce_all(p);
         if (p->head->collective == BR_REDUCE)
             gather_to_root(p);
         break;
@@ -371,7 +368,7 @@ static void dimensional_run(struct plan *p)
         break;
     }
     if (core && p->head->collective != BR_REDUCE && p->head->collective != BR_REDUCE_SCATTER)
-        gather_all(p);
+        br_dimensional_gather_all(p);
     dimensional_unfold(p);
     if (p->head->collective == BR_ALLGATHER || has_all(p, p->head->rank))
         br_builder_copy(p->b,
@@ -380,7 +377,7 @@ static void dimensional_run(struct plan *p)
                         (struct br_span){BR_INPUT, 0, p->head->pieces});
 }
 
-static uint32_t dimensional_partner_of(const struct plan *p)
+static uint32_t dimensional_partner_of(const struct br_dimensional *p)
 {
     uint32_t rank = p->head->rank;
 
@@ -389,9 +386,10 @@ static uint32_t dimensional_partner_of(const struct plan *p)
     return rank + p->core < p->head->n ? rank + p->core : rank;
 }
 
-int br_generate_dimensional(struct br_builder *builder, const struct br_shape *shape)
+int br_generate_dimensional(struct br_builder *builder, const struct br_shape *shape, bool packed)
 {
-    struct plan p = {.b = builder, .head = br_builder_schedule(builder), .threads = shape->threads};
+    struct br_dimensional p = {
+        .b = builder, .head = br_builder_schedule(builder), .threads = shape->threads};
     uint32_t n = p.head->n, pieces;
     int rc = 0;
 
@@ -408,9 +406,12 @@ int br_generate_dimensional(struct br_builder *builder, const struct br_shape *s
         br_shape_stages(shape, t, &p.stages[t]);
     p.core = p.stages[0].core;
     p.partner = dimensional_partner_of(&p);
+    p.area.buffer = BR_OUTPUT;
     pieces = p.blocks ? p.threads : p.threads * p.core;
     br_builder_set_pieces(builder, pieces);
-    if (n == 1)
+    if (packed)
+        rc = br_packed_run(&p, br_shape_packed(shape, n));
+    else if (n == 1)
         br_builder_copy(builder, (struct br_span){BR_OUTPUT, 0, pieces},
                         (struct br_span){BR_INPUT, 0, pieces});
     else

@@ -10,6 +10,11 @@ static bool power_of_two(uint32_t x)
     return (x & (x - 1)) == 0;
 }
 
+static bool is_halving(enum br_method method)
+{
+    return method == BR_METHOD_HALVING || method == BR_METHOD_FAR_HALVING;
+}
+
 static int check_cycle(const struct br_shape *shape, uint32_t n)
 {
     uint32_t size = shape->dimensions[0].size, cycles = 0, core = 1;
@@ -50,12 +55,11 @@ int br_shape_check(const struct br_shape *shape, enum br_collective collective, 
 
         if (dimension->size == 0)
             return br_error(EINVAL, "dimension %u has size 0", i);
-        if (dimension->method == BR_METHOD_HALVING && !power_of_two(dimension->size))
+        if (is_halving(dimension->method) && !power_of_two(dimension->size))
             return br_error(EINVAL, "dimension %u: halving needs a power of two, not %u", i,
                             dimension->size);
         core *= dimension->size;
-        stages +=
-            dimension->method == BR_METHOD_HALVING ? dimension->size / 2 : dimension->size > 1;
+        stages += is_halving(dimension->method) ? dimension->size / 2 : dimension->size > 1;
         if (core > n)
             return br_error(EINVAL, "the shape has more than the %u ranks there are", n);
     }
@@ -105,18 +109,46 @@ void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_st
             .size = dimension->size, .stride = stride[at], .level = dimension->level};
 
         stage.ring = dimension->method == BR_METHOD_RING;
-        if (dimension->method != BR_METHOD_HALVING)
+        if (!is_halving(dimension->method))
             shape_add_stage(stages, stage);
-        for (uint32_t d = 1; dimension->method == BR_METHOD_HALVING && d < dimension->size; d *= 2)
-            shape_add_stage(
-                stages,
-                (struct br_stage){.size = 2, .stride = stride[at] * d, .level = dimension->level});
+        for (uint32_t d = 1; is_halving(dimension->method) && d < dimension->size; d *= 2) {
+            uint32_t apart = dimension->method == BR_METHOD_HALVING ? d : dimension->size / 2 / d;
+
+            shape_add_stage(stages, (struct br_stage){.size = 2,
+                                                      .stride = stride[at] * apart,
+                                                      .level = dimension->level});
+        }
     }
     weight = stages->core;
     for (uint32_t w = 0; w < stages->n_stages; w++) {
         weight /= stages->stages[w].size;
         stages->stages[w].weight = weight;
     }
+}
+
+uint32_t br_shape_packed(const struct br_shape *shape, uint32_t n)
+{
+    uint32_t most = 1;
+
+    for (uint32_t t = 0; t < shape->threads; t++) {
+        struct br_stages stages;
+
+        br_shape_stages(shape, t, &stages);
+        if (stages.core == 1 || (stages.core < n && shape->threads > 1))
+            return 1;
+        if (stages.core < n)
+            return n;
+        most = stages.stages[0].weight > most ? stages.stages[0].weight : most;
+    }
+    return most;
+}
+
+bool br_stages_in_order(const struct br_stages *stages)
+{
+    for (uint32_t w = 0; w < stages->n_stages; w++)
+        if (stages->stages[w].stride != stages->stages[w].weight || stages->stages[w].radix)
+            return false;
+    return true;
 }
 
 /* Digits of a cycle, and radix ^ i. */

@@ -23,6 +23,9 @@ enum br_method {
     BR_METHOD_HALVING, /* lg(size) exchanges with one partner each; size must be a power of two */
     BR_METHOD_CYCLE,   /* all dimensions together are one ring whose neighbours differ in one digit;
                           see below */
+    /* halving whose pairs go from the farthest to the nearest, so that blocks which travel together
+     * follow each other in the user's buffer: br_algorithm_shape() says it for packed messages */
+    BR_METHOD_FAR_HALVING,
 };
 
 struct br_dimension {
@@ -72,6 +75,11 @@ struct br_stages {
 /* Thread 0 .. shape->threads - 1 of a valid shape. */
 void br_shape_stages(const struct br_shape *shape, uint32_t thread, struct br_stages *stages);
 
+/* Blocks (with threads: pieces of them) that a message holds at most where a reduce_scatter or an
+ * allgather of n ranks packs what travels together; 1: there is nothing to pack, or the shape folds
+ * ranks and has threads, too. A valid shape. */
+uint32_t br_shape_packed(const struct br_shape *shape, uint32_t n);
+
 /* 0, or -EINVAL with a message that says why this shape cannot serve this collective on n ranks. */
 int br_shape_check(const struct br_shape *shape, enum br_collective collective, uint32_t n);
 
@@ -82,6 +90,9 @@ uint32_t br_stage_member(const struct br_stage *stage, uint32_t rank, uint32_t d
 
 /* The level of a message between two members that exchange one. */
 uint8_t br_stage_level(const struct br_stage *stage, uint32_t a, uint32_t b);
+
+/* Is the number of each rank the rank itself? */
+bool br_stages_in_order(const struct br_stages *stages);
 
 /* The rank with the digits of a number. */
 uint32_t br_stages_home(const struct br_stages *stages, uint32_t number);

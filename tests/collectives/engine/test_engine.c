@@ -137,6 +137,53 @@ static void collective__every_type_and_reduction(void **state)
     job_destroy(&job);
 }
 
+/* Blocks that travel together are packed where they have one size and pieces of one size. */
+static void collective__packed(void **state)
+{
+    static const struct {
+        int n;
+        const char *algorithm;
+        size_t count;
+        bool uneven, packed;
+    } cases[] = {
+        {8, "halving", 1, false, true},
+        {8, "halving", 1001, false, true},
+        {7, "halving", 33, false, true},
+        {8, "halving", 100, true, false},
+        {8, "bml:2,3", 99, false, true},
+        {8, "bml:2,3", 100, false, false},
+        {8, "bml:2,3", 0, false, true},
+        {9, "bml:3,2", 6, false, true},
+        {12, "blueconnect:4h,3r", 7, false, true},
+        {12, "blueconnect:4h,3r", 7, true, false},
+        {8, "direct", 9, false, false},
+        {8, "halving", 2 << 20, false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 4 * sizeof cases / sizeof *cases; i++) {
+        struct call call = {.collective = i & 1 ? BR_ALLGATHER : BR_REDUCE_SCATTER,
+                            .in_place = i & 2,
+                            .algorithm = cases[i / 4].algorithm,
+                            .count = cases[i / 4].count,
+                            .uneven = cases[i / 4].uneven};
+        struct job job;
+
+        job_create(&job, &(struct job_options){
+                             .n = cases[i / 4].n, .rails = 1, .network = {.seed = i + 1}});
+        call_create(&call, &job);
+        for (int r = 0; r < job.n; r++) {
+            call_prepare(&call, &job, r);
+            job_submit(&job, r, &call.ops[r]);
+            assert_int_equal(call.ops[r].packed, cases[i / 4].packed);
+        }
+        job_run(&job, job.n);
+        call_check(&call, &job);
+        call_destroy(&call, &job);
+        job_destroy(&job);
+    }
+}
+
 static void collective__larger_than_a_transfer(void **state)
 {
     struct job job;
@@ -314,6 +361,7 @@ int main(void)
         cmocka_unit_test(collective__mapped),
         cmocka_unit_test(collective__wild_network),
         cmocka_unit_test(collective__every_type_and_reduction),
+        cmocka_unit_test(collective__packed),
         cmocka_unit_test(collective__larger_than_a_transfer),
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(scratch__fits),

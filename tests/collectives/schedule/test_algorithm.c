@@ -40,6 +40,8 @@ static void br_algorithm_build__refuses_what_does_not_apply(void **state)
         {{.collective = BR_ALLREDUCE, .algorithm = BR_DIMENSIONAL, .n = 3}, "dimensions"},
         {{.collective = BR_ALLREDUCE, .algorithm = BR_HOST_TREE, .n = 4}, "hosts"},
         {{.collective = BR_COLLECTIVES, .algorithm = BR_RING, .n = 3}, "collective"},
+        {{.collective = BR_ALLGATHER, .algorithm = BR_RING, .n = 4, .packed = true}, "pack|4"},
+        {{.collective = BR_ALLREDUCE, .algorithm = BR_HALVING, .n = 4, .packed = true}, "pack"},
     };
 
     (void)state;
@@ -67,11 +69,18 @@ static void br_algorithm_pieces__and_packed_are_those_of_the_schedule(void **sta
         request.collective = (enum br_collective)(i / 18 % BR_COLLECTIVES);
         if (br_algorithm_check(&request) != 0)
             continue;
-        assert_int_equal(br_algorithm_build(&request, &schedule), 0);
-        assert_int_equal(br_algorithm_pieces(&request), schedule->pieces);
-        assert_int_equal(br_algorithm_packed(&request), schedule->packed);
-        br_schedule_free(schedule);
-        count++;
+        do {
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            assert_int_equal(br_algorithm_pieces(&request), schedule->pieces);
+            assert_int_equal(br_algorithm_packed(&request), schedule->packed);
+            assert_int_equal(schedule->uncut, request.packed);
+            br_schedule_free(schedule);
+            count++;
+            request.packed = !request.packed;
+        } while (request.packed && br_algorithm_can_pack(&request));
+        request.packed = true;
+        assert_int_equal(br_algorithm_check(&request),
+                         br_algorithm_can_pack(&request) ? 0 : -EINVAL);
     }
     assert_true(count > 18 * BR_ALGORITHMS);
 }

@@ -75,6 +75,35 @@ static void br_builder_finish__derives_raw_war_and_waw(void **state)
     br_schedule_free(schedule);
 }
 
+/* In place block 1 of INPUT is OUTPUT, also in the middle of a longer span. */
+static void br_builder_finish__orders_spans_of_several_blocks(void **state)
+{
+    struct br_builder *builder = begin(BR_REDUCE_SCATTER, true, 2);
+    struct br_schedule *schedule;
+
+    (void)state;
+    br_builder_set_uncut(builder, 6);
+    br_builder_send(builder, 0, BR_LEVEL_ANY, (struct br_span){BR_INPUT, 1, 3}); /* 0 */
+    br_builder_recv(builder, 0, BR_LEVEL_ANY, output);                           /* 1: chunk 2 */
+    br_builder_send(builder, 2, BR_LEVEL_ANY, (struct br_span){BR_INPUT, 4, 2}); /* 2: others */
+    schedule = finish(builder);
+    assert_int_equal(schedule->steps[0].span.buffer, BR_INPUT);
+    assert_int_equal(schedule->n_successors, 1);
+    assert_true(edge(schedule, 0, 1));
+    assert_int_equal(schedule->packed, 6);
+    br_schedule_free(schedule);
+    builder = begin(BR_REDUCE_SCATTER, true, 2);
+    br_builder_send(builder, 0, BR_LEVEL_ANY, (struct br_span){BR_INPUT, 1, 3});
+    refused(builder, "crosses blocks");
+    builder = begin(BR_REDUCE_SCATTER, true, 2);
+    br_builder_set_uncut(builder, 2);
+    br_builder_send(builder, 0, BR_LEVEL_ANY, (struct br_span){BR_INPUT, 1, 3});
+    refused(builder, "more blocks than announced");
+    builder = begin(BR_REDUCE_SCATTER, true, 2);
+    br_builder_set_uncut(builder, 0);
+    refused(builder, "packed");
+}
+
 static void br_builder_finish__leaves_out_implied_edges(void **state)
 {
     struct br_builder *builder = begin(BR_ALLREDUCE, false, 2);
@@ -210,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(br_builder_finish__derives_raw_war_and_waw),
+        cmocka_unit_test(br_builder_finish__orders_spans_of_several_blocks),
         cmocka_unit_test(br_builder_finish__leaves_out_implied_edges),
         cmocka_unit_test(br_builder_finish__counts_matches_by_pair_and_direction),
         cmocka_unit_test(br_builder_finish__maps_what_only_reduces_read),

@@ -42,7 +42,8 @@ static void check(const struct br_schedule_request *request, double bytes, doubl
     double got = ratio(&model, request, bytes, estimate);
 
     exact |= request->algorithm == BR_DIRECT && request->collective == BR_ALLREDUCE;
-    exact |= request->algorithm == BR_HALVING && request->collective == BR_ALLREDUCE &&
+    exact |= request->algorithm == BR_HALVING &&
+             (request->collective == BR_ALLREDUCE || request->packed) &&
              (request->n & (request->n - 1)) == 0;
     if (exact ? fabs(got - 1) > 0.01 : got < 0.3 || got > 1.7)
         fail_msg("%s of %s, %u ranks, %g bytes: %g times the estimate",
@@ -61,7 +62,12 @@ static void br_cost_estimate__agrees_with_the_simulation(void **state)
             request.collective = (enum br_collective)(i % BR_COLLECTIVES);
             request.algorithm = (enum br_algorithm)(i / BR_COLLECTIVES);
             for (double bytes = 1e3; bytes <= 1e7; bytes *= 1e4) {
-                if (br_cost_estimate(&model, &request, bytes, 1, &estimate) == 0)
+                request.packed = false;
+                if (br_cost_estimate(&model, &request, bytes, 1, &estimate) != 0)
+                    continue;
+                check(&request, bytes, estimate);
+                request.packed = br_algorithm_can_pack(&request);
+                if (request.packed && br_cost_estimate(&model, &request, bytes, 1, &estimate) == 0)
                     check(&request, bytes, estimate);
             }
         }
@@ -111,6 +117,68 @@ static void br_cost_estimate__counts_levels_of_bml(void **state)
                           .dimensions = {{3, BR_METHOD_DIRECT, 0}, {3, BR_METHOD_DIRECT, 1}}};
     assert_int_equal(br_cost_estimate(&two, &request, 18e6, 1, &seconds), 0);
     assert_true(fabs(seconds / 16e-3 - 1) < 1e-9);
+}
+
+/* Packed messages save overheads, and where ranks are folded they cost a copy of all blocks. */
+static void br_cost_estimate__counts_packed_messages_and_copies(void **state)
+{
+    const struct br_cost_model overheads = {.n_levels = 1, .levels = {{0, 1e-6, 1e-30}}},
+                               copies = {.n_levels = 1, .levels = {{0, 0, 1e-30}}, .copy = 1e-9};
+    struct br_schedule_request request = {
+        .collective = BR_REDUCE_SCATTER, .algorithm = BR_HALVING, .n = 16, .packed = true};
+    double seconds;
+
+    (void)state;
+    assert_int_equal(br_cost_estimate(&overheads, &request, 1e3, 1, &seconds), 0);
+    assert_true(fabs(seconds / 4e-6 - 1) < 1e-9);
+    assert_int_equal(br_cost_estimate(&copies, &request, 1e3, 1, &seconds), 0);
+    assert_true(seconds < 1e-9);
+    request.packed = false;
+    assert_int_equal(br_cost_estimate(&overheads, &request, 1e3, 1, &seconds), 0);
+    assert_true(fabs(seconds / 15e-6 - 1) < 1e-9);
+    request.n = 10;
+    request.packed = true;
+    assert_int_equal(br_cost_estimate(&overheads, &request, 1e3, 1, &seconds), 0);
+    assert_true(fabs(seconds / 5e-6 - 1) < 1e-9);
+    assert_int_equal(br_cost_estimate(&copies, &request, 1e3, 1, &seconds), 0);
+    assert_true(fabs(seconds / 10e-6 - 1) < 1e-9);
+}
+
+/* In a crowd a rank wakes up once for messages that come together, ranks copy in turn, and
+ * everybody waits for those who fold; in memory what is passed on has been written. */
+static void br_cost_estimate__knows_what_packing_costs_a_crowd(void **state)
+{
+    struct br_schedule_request request = {
+        .collective = BR_ALLGATHER, .algorithm = BR_HALVING, .n = 16, .packed = true};
+    struct br_cost_model crowd;
+    struct br_topology topology;
+    double seconds, without;
+
+    (void)state;
+    br_topology_flat(&topology, 16);
+    topology.cores = 2;
+    crowd =
+        (struct br_cost_model){.topology = &topology, .n_levels = 1, .levels = {{0, 1e-6, 1e-30}}};
+    assert_int_equal(br_cost_estimate(&crowd, &request, 1, 1, &seconds), 0);
+    assert_true(fabs(seconds / (16 * 4 * 1e-6) - 1) < 1e-9);
+    request.algorithm = BR_DIRECT;
+    request.packed = false;
+    assert_int_equal(br_cost_estimate(&crowd, &request, 1, 1, &seconds), 0);
+    assert_true(fabs(seconds / (16 * (1 + 14.0 / 3) * 1e-6) - 1) < 1e-9);
+    request.algorithm = BR_HALVING;
+    request.packed = true;
+    crowd.copy = 1e-9;
+    crowd.in_memory = true;
+    assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &seconds), 0);
+    assert_true(fabs((seconds - 64e-6) / ((8 + 4 + 2) * 8 * 1e-3) - 1) < 1e-6);
+    crowd.in_memory = false;
+    request.n = topology.n = 6;
+    assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &seconds), 0);
+    crowd.copy = 0;
+    assert_int_equal(br_cost_estimate(&crowd, &request, 1e6, 1, &without), 0);
+    assert_true(fabs((seconds - without) / (6 * 3 * 1e-3) - 1) < 1e-6);
+    assert_true(fabs(without / ((6 + 4 + 4 + 6) * 1e-6) - 1) < 1e-6);
+    br_topology_destroy(&topology);
 }
 
 static void br_cost_estimate__refuses_what_does_not_apply(void **state)
@@ -188,6 +256,8 @@ int main(void)
         cmocka_unit_test(br_cost_estimate__agrees_with_the_simulation),
         cmocka_unit_test(br_cost_estimate__asks_the_machine_for_real_messages_only),
         cmocka_unit_test(br_cost_estimate__counts_levels_of_bml),
+        cmocka_unit_test(br_cost_estimate__counts_packed_messages_and_copies),
+        cmocka_unit_test(br_cost_estimate__knows_what_packing_costs_a_crowd),
         cmocka_unit_test(br_cost_estimate__refuses_what_does_not_apply),
         cmocka_unit_test(br_tuning_choose__is_never_beaten_by_another_estimate),
         cmocka_unit_test(br_tuning_choose__takes_latency_for_small_and_bandwidth_for_large),

@@ -36,7 +36,7 @@ static struct br_plan *get(struct br_plan_cache *cache, uint32_t root, bool in_p
 
     assert_int_equal(br_plan_cache_get(cache, BR_BROADCAST,
                                        choose(cache, BR_BROADCAST, "tree")->config, root, in_place,
-                                       &plan),
+                                       false, &plan),
                      0);
     return plan;
 }
@@ -90,7 +90,7 @@ static void plan_cache_get__refuses_what_does_not_apply(void **state)
                      -EINVAL);
     assert_says(br_error_message(), "tree|barrier");
     tuning = choose(&cache, BR_BROADCAST, "tree");
-    assert_int_equal(br_plan_cache_get(&cache, BR_BARRIER, tuning->config, 0, false, &plan),
+    assert_int_equal(br_plan_cache_get(&cache, BR_BARRIER, tuning->config, 0, false, false, &plan),
                      -EINVAL);
     assert_int_equal(cache.count, 0);
     br_plan_cache_destroy(&cache);
@@ -107,7 +107,7 @@ static void plan_cache_get__counts_readers(void **state)
     init(&cache, 4);
     assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE,
                                        choose(&cache, BR_ALLREDUCE, "flat")->config, 0, false,
-                                       &plan),
+                                       false, &plan),
                      0);
     for (uint32_t i = 0; i < plan->schedule->n_steps; i++) {
         readers += plan->readers[i];
@@ -161,8 +161,8 @@ static void plan_cache_choose__tells_shapes_apart(void **state)
     ring = choose(&cache, BR_ALLREDUCE, "blueconnect:2r,2d")->config;
     assert_ptr_not_equal(direct, ring);
     assert_ptr_equal(choose(&cache, BR_ALLREDUCE, "blueconnect:2dx2d")->config, direct);
-    assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE, direct, 0, false, &one), 0);
-    assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE, ring, 0, false, &other), 0);
+    assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE, direct, 0, false, false, &one), 0);
+    assert_int_equal(br_plan_cache_get(&cache, BR_ALLREDUCE, ring, 0, false, false, &other), 0);
     assert_ptr_not_equal(one, other);
     br_plan_cache_destroy(&cache);
 }

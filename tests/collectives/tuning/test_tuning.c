@@ -370,6 +370,42 @@ static void br_cost_estimate__agrees_with_the_timing_where_cores_are_scarce(void
 }
 
 /* 2 points of each: between them the measured times decide, outside of them the formulas. */
+/* Small blocks go packed; large ones each for itself, where a copy of them costs more than
+ * messages, or what is added up should not wait for all that travels together. */
+static void br_tuning_choose_methods__packs_small_blocks(void **state)
+{
+    struct br_cost_model model = {.n_levels = 1,
+                                  .levels = {{20e-6, 2e-6, 0.85e-9}},
+                                  .gamma = 0.1e-9,
+                                  .copy = 0.1e-9,
+                                  .chunk_bytes = 512 << 10};
+    static const char *const names[] = {"halving", "blueconnect:4h,6r", "bml:5,2"};
+    static const uint32_t ranks[] = {64, 24, 25};
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        enum br_collective collective = i < 3 ? BR_ALLGATHER : BR_REDUCE_SCATTER;
+        struct br_algorithm_config config;
+        struct br_topology flat;
+        struct br_tuning tuning;
+        bool packed = true;
+
+        br_topology_flat(&flat, ranks[i % 3]);
+        assert_int_equal(br_algorithm_config_parse(&flat, names[i % 3], &config), 0);
+        for (double bytes = 4; bytes < 64 << 20; bytes *= 4) {
+            assert_int_equal(
+                br_tuning_choose_methods(&model, collective, flat.n, bytes, &config, &tuning), 0);
+            assert_true(packed || !tuning.packed);
+            packed = tuning.packed;
+            assert_int_equal(tuning.chunk_bytes, model.chunk_bytes);
+            if (packed)
+                assert_int_equal(tuning.fragments, 1);
+            assert_true(packed || bytes > 4096);
+        }
+        assert_false(packed);
+    }
+}
+
 static void br_tuning_choose__believes_what_was_measured(void **state)
 {
     struct br_cost_measured measured[BR_ALGORITHM_CONFIGS] = {{.ranks = 0}};
@@ -502,6 +538,7 @@ int main(void)
         cmocka_unit_test(br_tuning_choose__serves_a_cube_with_missing_hosts),
         cmocka_unit_test(br_tuning_choose_methods__decides_what_is_open),
         cmocka_unit_test(br_tuning_explain__names_what_is_scarce),
+        cmocka_unit_test(br_tuning_choose_methods__packs_small_blocks),
         cmocka_unit_test(br_tuning_choose__believes_what_was_measured),
         cmocka_unit_test(br_cost_estimate__counts_the_machine_of_disjoint_trees),
         cmocka_unit_test(br_tuning_choose__refuses_figures_that_make_time_infinite),

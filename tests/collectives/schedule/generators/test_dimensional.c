@@ -46,12 +46,13 @@ static void prove_one(const struct br_shape *shape, uint32_t n, uint32_t turn, b
                                           .shape = *shape};
     struct schedules schedules;
 
+    request.packed = turn % 8 < 4 && br_algorithm_can_pack(&request);
     schedules_build(&schedules, request, (enum in_place)(turn / 3 % 3));
     if (schedules_verify(&schedules, 1) != 0)
-        fail_msg("%s of %u ranks, %u dimensions from %u, %u threads, method %d: %s",
+        fail_msg("%s of %u ranks, %u dimensions from %u, %u threads, method %d, packed %d: %s",
                  br_collective_name(request.collective), n, shape->n_dimensions,
                  shape->dimensions[0].size, shape->threads, (int)shape->dimensions[0].method,
-                 br_error_message());
+                 (int)request.packed, br_error_message());
     schedules_free(&schedules);
     proved++;
 }
@@ -272,6 +273,85 @@ static void br_generate_dimensional__goes_round_a_bcube(void **state)
     }
 }
 
+/* What a rank sends, and copies, with a message for each block or with packed ones. */
+static void check_counts(struct br_schedule_request request, uint32_t sends, uint32_t copies)
+{
+    struct br_schedule *schedule;
+    uint32_t got = 0;
+
+    assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+    for (uint32_t i = 0; i < schedule->n_steps; i++)
+        got += schedule->steps[i].kind == BR_STEP_COPY;
+    if (schedule->n_sends != sends || got != copies)
+        fail_msg("%s of %u ranks, rank %u, packed %d: %u messages and %u copies, not %u and %u",
+                 br_collective_name(request.collective), request.n, request.rank,
+                 (int)request.packed, schedule->n_sends, got, sends, copies);
+    br_schedule_free(schedule);
+}
+
+/* copies: that it takes to bring blocks into the order of the numbers; 0: the user's buffer has
+ * this order. */
+static void check_packed(struct br_schedule_request request, uint32_t packed, uint32_t copies)
+{
+    for (request.rank = 0; request.rank < request.n; request.rank++) {
+        uint32_t threads = request.shape.threads ? request.shape.threads : 1;
+
+        request.collective = BR_REDUCE_SCATTER;
+        request.packed = false;
+        check_counts(request, (request.n - 1) * threads, 0);
+        request.packed = true;
+        check_counts(request, packed, copies);
+        request.in_place = true;
+        check_counts(request, packed, copies);
+        request.collective = BR_ALLGATHER;
+        check_counts(request, packed, copies);
+        request.in_place = false;
+        check_counts(request, packed, copies + 1);
+        request.packed = false;
+        check_counts(request, (request.n - 1) * threads, 1);
+    }
+}
+
+/* A message a step, not one a block. */
+static void br_generate_dimensional__packs_what_travels_together(void **state)
+{
+    struct br_schedule_request request = {.algorithm = BR_HALVING, .n = 64};
+    struct br_bcube cube;
+
+    (void)state;
+    check_packed(request, 6, 0);
+    request.algorithm = BR_DIMENSIONAL;
+    request.n = 96;
+    request.shape =
+        (struct br_shape){.n_dimensions = 2,
+                          .threads = 1,
+                          .dimensions = {{16, BR_METHOD_HALVING, 0}, {6, BR_METHOD_RING, 1}}};
+    check_packed(request, 9, 96);
+    request.shape.first = 1; /* the ranks that are far apart first: so the numbers are the ranks */
+    check_packed(request, 9, 0);
+    assert_int_equal(br_bcube_parse(&cube, "8,2"), 0);
+    request.n = cube.hosts;
+    request.shape = cube_shape(&cube, BR_METHOD_DIRECT, 2);
+    check_packed(request, 28, 2 * 64);
+}
+
+/* Three ranks of 7 are served by others, which give them all that they lack in one message. */
+static void br_generate_dimensional__packs_for_folded_ranks(void **state)
+{
+    static const uint32_t sends[2][7] = {{3, 3, 3, 2, 1, 1, 1}, {3, 3, 3, 2, 1, 1, 1}};
+    struct br_schedule_request request = {.algorithm = BR_HALVING, .n = 7, .packed = true};
+    struct br_schedule *schedule;
+
+    (void)state;
+    for (int c = 0; c < 2; c++)
+        for (request.rank = 0; request.rank < 7; request.rank++) {
+            request.collective = c ? BR_ALLGATHER : BR_REDUCE_SCATTER;
+            assert_int_equal(br_algorithm_build(&request, &schedule), 0);
+            assert_int_equal(schedule->n_sends, sends[c][request.rank]);
+            br_schedule_free(schedule);
+        }
+}
+
 /* In a direct exchange no receiver is everybody's first. */
 static void br_generate_dimensional__rotates_the_peers(void **state)
 {
@@ -327,6 +407,8 @@ int main(void)
         cmocka_unit_test(br_generate_dimensional__is_bml_on_a_bcube),
         cmocka_unit_test(br_generate_dimensional__bml_takes_the_time_of_the_paper),
         cmocka_unit_test(br_generate_dimensional__goes_round_a_bcube),
+        cmocka_unit_test(br_generate_dimensional__packs_what_travels_together),
+        cmocka_unit_test(br_generate_dimensional__packs_for_folded_ranks),
         cmocka_unit_test(br_generate_dimensional__rotates_the_peers),
     };
 

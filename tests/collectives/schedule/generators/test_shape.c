@@ -76,6 +76,38 @@ static void br_shape_stages__rotates_and_resolves_halving(void **state)
     assert_int_equal(stages.stages[2].level, 5);
 }
 
+/* What stands together in the user's buffer when the pairs that are far apart come first. */
+static void br_shape_packed__counts_the_blocks_of_the_longest_run(void **state)
+{
+    struct br_shape shape = {.n_dimensions = 2,
+                             .threads = 1,
+                             .dimensions = {{4, BR_METHOD_HALVING, 0}, {3, BR_METHOD_RING, 1}}};
+    struct br_stages stages;
+
+    (void)state;
+    assert_int_equal(br_shape_packed(&shape, 12), 6);
+    assert_int_equal(br_shape_packed(&shape, 13), 13); /* the folded one sends all */
+    shape.dimensions[0].method = BR_METHOD_FAR_HALVING;
+    assert_int_equal(br_shape_check(&shape, BR_ALLGATHER, 12), 0);
+    br_shape_stages(&shape, 0, &stages);
+    assert_int_equal(stages.stages[0].stride, 2);
+    assert_int_equal(stages.stages[1].stride, 1);
+    assert_false(br_stages_in_order(&stages));
+    shape.first = 1;
+    br_shape_stages(&shape, 0, &stages);
+    assert_true(br_stages_in_order(&stages));
+    for (uint32_t rank = 0; rank < 12; rank++)
+        assert_int_equal(br_stages_home(&stages, rank), rank);
+    shape.threads = 2;
+    assert_int_equal(br_shape_packed(&shape, 12), 6);
+    assert_int_equal(br_shape_packed(&shape, 13), 1); /* nobody packs and folds with threads */
+    shape = (struct br_shape){
+        .n_dimensions = 1, .threads = 1, .dimensions = {{6, BR_METHOD_DIRECT, 0}}};
+    assert_int_equal(br_shape_packed(&shape, 6), 1); /* each message is one block anyway */
+    shape.dimensions[0] = (struct br_dimension){6, BR_METHOD_FAR_HALVING, 0};
+    refused(shape, BR_ALLGATHER, 6, "power of two");
+}
+
 static void br_stages_home__is_the_inverse_of_br_stages_base(void **state)
 {
     const struct br_shape shape = {.n_dimensions = 3,
@@ -161,6 +193,7 @@ int main(void)
         cmocka_unit_test(br_shape_check__knows_a_cycle),
         cmocka_unit_test(br_stage_member__goes_round_a_cycle),
         cmocka_unit_test(br_shape_stages__rotates_and_resolves_halving),
+        cmocka_unit_test(br_shape_packed__counts_the_blocks_of_the_longest_run),
         cmocka_unit_test(br_stages_home__is_the_inverse_of_br_stages_base),
         cmocka_unit_test(br_stage_member__changes_one_digit),
     };
