@@ -236,14 +236,18 @@ bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
 {
     uint32_t full = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;
     struct br_rail *rail;
+    bool left;
 
     if (!br_list_empty(&peer->active) || br_tag_class(t->tag) != BR_TAG_P2P)
         return false;
     rail = message_rail(peer, full, true);
-    if (!rail || !may_number(peer, br_stream_of(t->tag)) || !send_message(w, peer, rail, t))
+    if (!rail || !may_number(peer, br_stream_of(t->tag)))
         return false;
-    w->flush_due = w->flush_due || !rail->device->caps.maps;
-    return true;
+    rail->link->alone = true;
+    left = send_message(w, peer, rail, t);
+    rail->link->alone = false;
+    w->flush_due = w->flush_due || rail->device->unsent;
+    return left;
 }
 
 void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)

@@ -176,7 +176,7 @@ struct br_worker {
     struct br_list done;                  /* ended transfers, for the engine */
     struct br_list slotless[BR_SLOTLESS]; /* large receives that wait for a free slot */
     struct br_list active;                /* peers with something to send */
-    /* frames were posted outside a pump, and their device may send them at its next poll */
+    /* frames were posted outside a pump, and their device sends them at its next poll */
     bool flush_due;
     struct br_unauthenticated *unauthenticated; /* [n_unauthenticated] places */
     int n_unauthenticated;

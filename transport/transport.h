@@ -189,6 +189,8 @@ struct br_device {
     char name[BR_DEVICE_NAME];
     struct br_address address; /* What peers give to link_connect(). Set by device_open(). */
     int index; /* The device's number in the worker, which the caller sets after device_open(). */
+    /* Frames were posted that leave in the next poll(). Set by post(), cleared by poll(). */
+    bool unsent;
     /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
@@ -219,6 +221,9 @@ struct br_link {
      * numbers can be guessed. It also reports at most one frame of the link in a poll, so that this
      * is set before it looks at the frame behind the last one of the authentication. */
     bool authenticated;
+    /* Set by the protocol around a post() behind which it has nothing more to post: a back end that
+     * gathers frames for its next poll() sends the frame now, if it can. */
+    bool alone;
     char message[160];  /* Why the link has failed; set before CLOSED is reported. */
     char peer_name[64]; /* The peer's address as text, for the log. */
 };

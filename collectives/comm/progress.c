@@ -38,7 +38,7 @@
 /* Looks at shared memory between two passes of the progress loop. */
 #define LOOK 256
 /* Calls that were done at once make a pass when the last one is so old (section 3). */
-#define PASS_AFTER (5 * BR_US)
+#define PASS_AFTER (20 * BR_US)
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
 

@@ -173,7 +173,7 @@ int br_dgram_member_post(struct br_link *base, const struct br_frame *frames, in
     if (member->state == BR_DGRAM_OPENING)
         return 0;
     taken = br_dgram_link_post(member->dgram, frames, n);
-    member->dirty = true;
+    member->dirty = base->device->unsent = true;
     for (int i = 0; i < taken; i++) {
         counters->tx_frames++;
         counters->tx_bytes += frames[i].length;

@@ -303,6 +303,7 @@ int br_dpdk_poll(struct br_device *base, uint64_t now, struct br_event *events, 
     struct br_dpdk_device *device = (struct br_dpdk_device *)base;
     struct br_dgram_report report = {events, 0, max};
 
+    base->unsent = false;
     if (device->put_off && now < device->polled_at + SOON) {
         device->put_off = false;
         dpdk_poll_send_all(device); /* note 6 */

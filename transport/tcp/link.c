@@ -175,6 +175,9 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
         if (!br_stream_tx_push(&link->tx, frame))
             break;
     }
+    if (base->alone)
+        br_tcp_send_link(link);
+    base->device->unsent = base->device->unsent || link->tx.sent != link->tx.posted;
     return taken;
 }
 

@@ -77,6 +77,26 @@ static void send_batch(struct br_tcp_device *device)
     batch->n = 0;
 }
 
+/* Adds a call for what is posted on a link. Returns its bytes. */
+static size_t add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
+{
+    struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
+
+    call->msg.msg_iovlen =
+        (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
+    return call->bytes;
+}
+
+void br_tcp_send_link(struct br_tcp_link *link)
+{
+    struct br_tcp_device *device = (struct br_tcp_device *)link->base.device;
+
+    if (!can_send(link))
+        return;
+    add_send(&device->batch, link);
+    send_batch(device);
+}
+
 /* A call for each link that has something; true: ask again (br_stream_tx_gather). */
 static bool send_round(struct br_tcp_device *device)
 {
@@ -84,15 +104,9 @@ static bool send_round(struct br_tcp_device *device)
     bool again = false;
 
     for (int i = 0; i < device->n_open; i++) {
-        struct br_tcp_link *link = device->open[i];
-        struct br_tcp_call *call;
-
-        if (!can_send(link))
+        if (!can_send(device->open[i]))
             continue;
-        call = br_tcp_batch_send(batch, link, link->fd);
-        call->msg.msg_iovlen = (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS,
-                                                           SEND_BYTES, &call->bytes);
-        again = again || call->bytes <= BR_STREAM_LITTLE;
+        again = add_send(batch, device->open[i]) <= BR_STREAM_LITTLE || again;
         if (br_tcp_batch_full(batch))
             send_batch(device);
     }
@@ -370,6 +384,7 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     int room;
 
     (void)now;
+    base->unsent = false;
     device->n_polls++;
     device->first = device->first + 1 < device->n_open ? device->first + 1 : 0;
     send_pending(device);

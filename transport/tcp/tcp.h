@@ -77,6 +77,8 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
  * copied. */
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);
 
+/* poll.c. Sends what is posted on a link, as much as one call and the socket take. */
+void br_tcp_send_link(struct br_tcp_link *link);
 /* poll.c: functions of br_transport_ops. */
 int br_tcp_poll(struct br_device *device, uint64_t now, struct br_event *events, int max);
 int br_tcp_arm(struct br_device *device);

@@ -170,6 +170,7 @@ int br_udp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     struct br_dgram_report report = {events, 0, max};
     uint64_t heard = device->dgram.now;
 
+    base->unsent = false;
     if (device->armed)
         read_error_queue(device); /* they wake, too, and go on doing so */
     device->armed = false;

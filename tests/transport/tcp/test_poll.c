@@ -43,6 +43,27 @@ static void post__large_frame_in_pieces_lands_in_its_place(void **state)
     assert_int_equal(ends_a.device->counters.tx_bytes, ENDS_PLACE_BYTES);
 }
 
+static void post__alone_leaves_without_a_poll(void **state)
+{
+    struct br_link *link = ends_connect();
+
+    (void)state;
+    link->alone = true;
+    assert_int_equal(ends_message(link, 20), 1);
+    link->alone = false;
+    assert_false(ends_a.device->unsent);
+    for (int i = 0; ends_b.n_messages < 1 && i < 60000; i++) {
+        ends_step(&ends_b, 8);
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    assert_int_equal(ends_b.n_messages, 1);
+    assert_int_equal(ends_message(link, 20), 1);
+    assert_true(ends_a.device->unsent);
+    ends_until(&ends_b.n_messages, 2);
+    assert_false(ends_a.device->unsent);
+    ends_until(&ends_a.n_sent, 2);
+}
+
 /* Waits until so many bytes have come to the socket. */
 static void await_bytes(int fd, int bytes)
 {
@@ -311,6 +332,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, ends_set_up, ends_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(post__large_frame_in_pieces_lands_in_its_place),
+        TEST(post__alone_leaves_without_a_poll),
         TEST(poll__small_frames_come_several_by_a_call),
         TEST(poll__many_links_through_the_ring),
         TEST(poll__without_a_ring_the_same),
