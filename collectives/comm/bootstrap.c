@@ -32,6 +32,7 @@
 #include "collectives/comm/devices.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/tuning/topology.h"
+#include "gpu/pointer.h"
 #include "protocol/bootstrap/store.h"
 #include "protocol/message.h"
 #include "protocol/worker.h"
@@ -46,6 +47,8 @@ struct record {
     uint32_t rails;
     uint32_t on_demand;          /* 1: links are made when first needed */
     uint32_t gpu_local_possible; /* 1: it could (gpu/gpu_local.h, note 7) */
+    uint32_t gpus;               /* 1: it has a driver of GPUs */
+    uint32_t crowded;            /* 1: there are fewer cores than ranks */
     struct br_address net[BR_MAX_DEVICES];
 };
 
@@ -379,13 +382,17 @@ int br_bootstrap_join(struct br_context *context)
                         context->size);
     local.record.on_demand = context->worker->config.on_demand;
     local.record.gpu_local_possible = context->gpu->may_share(context);
+    local.record.gpus = br_gpu_found();
     rc = bootstrap_exchange(context, &local, until);
+    local.record.crowded = context->settings.oversubscribed;
     if (!rc)
         rc = br_store_gather(context->store, "addresses", &local.record, sizeof local.record, all,
                              until);
     context->gpu_local_possible = !rc;
     for (int r = 0; r < context->size && !rc; r++) {
         context->gpu_local_possible &= all[r].gpu_local_possible != 0;
+        context->gpus |= all[r].gpus != 0;
+        context->crowded |= all[r].crowded != 0;
         if (r != context->rank)
             rc = context->settings.cube.n ? set_cube_peer(context, &local, r, &all[r])
                                           : bootstrap_set_peer(context, &local, r, &all[r]);

@@ -64,6 +64,8 @@ struct br_context {
     /* who hands descriptors of such memory over (fd_passing.h, note 2); NULL: nobody */
     struct br_gpu_local *fd_sender;
     bool gpu_local_possible; /* all ranks of the job could (gpu_local.h, note 7) */
+    bool gpus;               /* a rank of the job has a driver of GPUs */
+    bool crowded;            /* a rank of the job shares its core with others */
     /* the level between hosts of such memory; NULL: there is none */
     struct br_gpu_hosts *gpu_hosts;
     struct br_stream_ops *stream_ops; /* of operations on streams; under its own lock */

@@ -93,13 +93,13 @@ static size_t published_bytes(const struct br_shm_executor *shm, const struct br
 
 bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
 {
-    size_t bytes;
+    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes : shm->max_copied_bytes;
 
     if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
         op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
         return false;
     bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
-    return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : shm->max_bytes);
+    return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : most);
 }
 
 /* Does this rank need what `rank` publishes? */
@@ -517,6 +517,17 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
                                 first->sequence, executor_digest(first), &call);
 }
 
+/* Of other collectives than all-reduces. What the user says of all holds for them, too; and memory
+ * of GPUs is copied as a whole before and after, which is good for small ones only. */
+static size_t max_copied_bytes(const struct br_context *context)
+{
+    size_t said = context->settings.shm_collective_bytes;
+
+    if (context->gpus || said != BR_SHM_COLLECTIVE_BYTES)
+        return said;
+    return context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_COPIED_BYTES;
+}
+
 /* ---- the executor ---------------------------------------------------------------------------- */
 
 static struct br_shm_executor *shm_of(const struct br_executor *executor)
@@ -594,6 +605,7 @@ int br_shm_executor_create(struct braid_comm *comm)
     shm->rank = (uint32_t)comm->rank;
     shm->n = (uint32_t)comm->size;
     shm->max_bytes = comm->context->settings.shm_collective_bytes;
+    shm->max_copied_bytes = max_copied_bytes(comm->context);
     shm->context = comm->context;
     shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
     br_list_init(&shm->executor.ended);

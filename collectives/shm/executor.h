@@ -18,8 +18,12 @@
 #include "collectives/shm/coll.h"
 #include "protocol/message.h"
 
-/* Largest block by default: beyond it, reading the peers' memory in place is faster (measured). */
+/* Up to how many bytes that a rank gives, by default and measured: of all-reduces, as beyond it the
+ * engine, where each rank reduces a part, is faster; of all others; and of these where ranks share
+ * cores, as in a round each of them needs the core once or twice, in a schedule often. */
 #define BR_SHM_COLLECTIVE_BYTES (4u << 10)
+#define BR_SHM_COPIED_BYTES     (8u << 10)
+#define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 
 struct braid_comm;
 struct br_group;
@@ -31,10 +35,10 @@ struct br_shm_executor {
     const struct br_group *group;
     struct br_shm_coll coll;
     uint32_t rank, n;
-    size_t max_bytes; /* most bytes of a block */
-    uint64_t epoch;   /* the round of the last operation that has published */
-    bool busy;        /* an operation on the short way has the round; the queue waits */
-    bool published;   /* the head of `queue` has published */
+    size_t max_bytes, max_copied_bytes; /* that a rank gives: of all-reduces, of others */
+    uint64_t epoch;                     /* the round of the last operation that has published */
+    bool busy;      /* an operation on the short way has the round; the queue waits */
+    bool published; /* the head of `queue` has published */
     /* operations, by submission: small collectives, and those of `guest` */
     struct br_list queue;
     uint64_t next_deadline; /* no later than that of any in the queue */

@@ -40,6 +40,7 @@ static int open_segment(void **state)
         shm->rank = r;
         shm->n = N;
         shm->max_bytes = 4096;
+        shm->max_copied_bytes = 8192;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
         if (r ? br_shm_coll_attach(&shm->coll, N, r, fd)
@@ -95,14 +96,14 @@ static void takes__by_size_and_name(void **state)
     op.algorithm[0] = 0;
     op.kind = BR_OPERATION_SEND;
     assert_false(br_shm_executor_takes(&locals[0], &op));
-    op = make(0, BR_REDUCE_SCATTER, 400, 0, 0); /* a block a rank is published */
+    op = make(0, BR_REDUCE_SCATTER, 800, 0, 0); /* a block a rank is published */
     assert_false(br_shm_executor_takes(&locals[0], &op));
-    op.count = 341;
+    op.count = 682;
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_ALLTOALL;
     assert_true(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_SCATTER;
-    op.count = 342;
+    op.count = 683;
     assert_false(br_shm_executor_takes(&locals[0], &op));
     op.collective = BR_GATHER;
     assert_true(br_shm_executor_takes(&locals[0], &op));
