@@ -26,7 +26,7 @@ Usage: bench/collectives_peers.sh [options]
   --collectives "$collectives"
   --paces "$paces"   a barrier before each call, or one call behind the other
   --sizes "8 64 ..."   of a block, in bytes, multiples of 4, ascending
-  --quick              3 short rounds, five sizes, 2 and 4 ranks: about 5 minutes
+  --quick              2 short rounds, four sizes, 2 and 4 ranks
   --json FILE          default $json
   --svg FILE           a heat map of fastest / braid
 BRAID_BUILD names the build directory (default build/release). TCP needs root, for network namespaces.
@@ -35,7 +35,7 @@ END
 # shellcheck source=bench/lib/options.sh
 . "$here/lib/options.sh"
 if [[ " $* " == *" --quick "* ]]; then
-    ms=10 ranks="2 4" sizes="8 4096 32768 262144 2097152"
+    rounds=2 ms=10 ranks="2 4" sizes="8 4096 32768 262144"
 fi
 take_options "rounds ms ranks transports congestion peers before collectives paces sizes json svg quick!" "$@"
 if [[ -n $before ]]; then
