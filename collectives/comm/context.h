@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/contention.h"
 #include "base/growing_pool.h"
 #include "base/list.h"
 #include "base/ring.h"
@@ -105,7 +104,6 @@ struct br_context {
         /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;
     } progress;
-    struct br_contention contention; /* of the cores on which threads wait */
     bool armed; /* all devices, for sleeping; nobody polls them (progress_lock.c) */
     /* By number. One that has been finalized stays, without a group, so that its handle is known
      * for what it is, until the number is used again. */

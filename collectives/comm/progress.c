@@ -168,29 +168,6 @@ static bool is_reached(struct br_context *context, const struct goal *goal)
            atomic_load_explicit(&goal->op->handle, memory_order_relaxed) != goal->handle;
 }
 
-/* ---- cores that others need ------------------------------------------------------------------ */
-
-/* Under the lock. Should who has nothing to do sleep at once, as somebody else needs the core? What
- * the user has asked for, by BRAID_SPIN_US, holds. */
-static bool core_is_wanted(const struct br_context *context, uint64_t now)
-{
-    return context->settings.spin_default && br_contention_is(&context->contention, now);
-}
-
-static uint64_t spin_time(const struct br_context *context, uint64_t now)
-{
-    return core_is_wanted(context, now) ? 0 : context->settings.spin;
-}
-
-/* Returns how long others had the core, ns. */
-static uint64_t yield_core(void)
-{
-    uint64_t began = br_clock_now();
-
-    sched_yield();
-    return br_clock_now() - began;
-}
-
 /* ---- the progress thread --------------------------------------------------------------------- */
 
 /* Callers drive: look again after a nap. */
@@ -204,11 +181,11 @@ static void progress_back_off(void)
 static void *progress_thread_main(void *argument)
 {
     struct br_context *context = argument;
-    uint64_t seen = 0, idle_since = 0, yielded = 0;
+    uint64_t seen = 0, idle_since = 0;
 
     while (!atomic_load(&context->stop)) {
         uint64_t now;
-        bool worked, yields;
+        bool worked;
 
         if (atomic_load(&context->callers) > 0 || atomic_load(&context->caller_waits) != seen) {
             seen = atomic_load(&context->caller_waits);
@@ -217,7 +194,6 @@ static void *progress_thread_main(void *argument)
         }
         br_progress_lock_last(context);
         now = br_clock_now();
-        br_contention_note(&context->contention, yielded, now);
         worked = br_progress_once(context, now) > 0;
         progress_account(context, br_clock_now() - now, 1, worked);
         worked = br_completion_tell(context, false) || worked;
@@ -225,12 +201,11 @@ static void *progress_thread_main(void *argument)
             idle_since = 0;
         else if (!idle_since)
             idle_since = now;
-        else if (now - idle_since > spin_time(context, now))
+        else if (now - idle_since > context->settings.spin)
             br_progress_sleep(context, UINT64_MAX);
-        yields = !core_is_wanted(context, now) && (context->settings.oversubscribed ||
-                                                   (idle_since && now - idle_since > YIELD_AFTER));
         br_progress_unlock(context);
-        yielded = yields ? yield_core() : 0;
+        if (context->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
+            sched_yield();
     }
     return NULL;
 }
@@ -405,17 +380,14 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
             progress_account(context, now - began, passes, worked < passes ? worked : passes);
             if (worked || reached) {
                 idle_since = now;
-            } else if (now - idle_since > spin_time(context, now)) {
+            } else if (now - idle_since > context->settings.spin) {
                 context->sleeping_callers++;
                 br_progress_sleep(context, until);
                 context->sleeping_callers--;
                 idle_since = now = br_clock_now();
-            } else {
-                if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
-                    progress_make_room(context, now);
-                    now = br_clock_now(); /* what others did is no time of the next pass */
-                }
-                br_contention_note(&context->contention, now - began, now);
+            } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+                progress_make_room(context, now);
+                now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
             }
             began = now;
             passes = worked = 0;
