@@ -16,6 +16,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/engine/engine.h"
+#include "collectives/engine/internal.h"
 #include "collectives/engine/operation.h"
 #include "tests/collectives/job.h"
 #include "tests/says.h"
@@ -162,6 +163,11 @@ static void br_epochs_assign__a_round_is_as_old_as_its_cause(void **state)
     free(context);
 }
 
+static uint64_t oldest_order(const struct br_engine *engine)
+{
+    return br_container_of(engine->collectives.next, struct br_operation, node)->order;
+}
+
 /* It is the oldest, also in the engine. */
 static void br_engine_submit__in_order(void **state)
 {
@@ -176,12 +182,12 @@ static void br_engine_submit__in_order(void **state)
         job.ranks[r].next_order = 9;
     submit(&job, later, values[0], 0, "");
     job_step(&job);
-    assert_int_equal(job.ranks[0].worker->oldest.order, 9);
+    assert_int_equal(oldest_order(job.ranks[0].engine), 9);
     for (int r = 0; r < 2; r++)
         job.ranks[r].next_order = 4;
     submit(&job, round, values[1], 0, "");
     job_step(&job);
-    assert_int_equal(job.ranks[0].worker->oldest.order, 4);
+    assert_int_equal(oldest_order(job.ranks[0].engine), 4);
     job_run(&job, 4);
     job_destroy(&job);
 }
