@@ -92,7 +92,8 @@
     X(tx_bytes, COUNTER, "payload handed to the back ends, over all rails")                        \
     X(rx_bytes, COUNTER, "payload arrived, over all rails")                                        \
     X(copied_bytes, COUNTER,                                                                       \
-      "payload copied in user space besides the one copy that places it: eager and staging")       \
+      "payload copied in user space besides the one copy that places it: eager, staging and what " \
+      "tcp reads ahead")                                                                           \
     X(direct_bytes, COUNTER,                                                                       \
       "payload that arrived straight in its destination, without a copy through a buffer")         \
     X(mapped_bytes, COUNTER, "payload read in the peer's memory, not copied at all")               \

@@ -86,8 +86,9 @@ static int once(struct braid_comm *comm, const struct path *p, struct memory m)
     return braid_wait(op, -1);
 }
 
-/* After the warm-up: no allocation; and, for large data, every byte placed or mapped, none copied
- * besides unless staged. */
+/* After the warm-up: no allocation; and, for large data, every byte placed or mapped. Of shared
+ * memory from braid_alloc() none is copied besides, and of TCP few are: it reads ahead behind a
+ * small frame, up to 8 KiB, which may be the beginning of a large one. */
 static int steady(struct braid_comm *comm, void *context)
 {
     const struct path *p = context;
@@ -95,7 +96,7 @@ static int steady(struct braid_comm *comm, void *context)
     struct memory m = {p->allocated ? braid_alloc(comm, bytes) : malloc(bytes),
                        p->allocated ? braid_alloc(comm, bytes) : malloc(bytes)};
     struct braid_stats before = {0}, after = {0};
-    uint64_t moved, copied;
+    uint64_t moved, copied, total = (uint64_t)bytes * TIMES, most = total / 16;
     long allocated;
 
     memset(m.send, 0, bytes);
@@ -113,11 +114,11 @@ static int steady(struct braid_comm *comm, void *context)
     moved = after.direct_bytes - before.direct_bytes + after.mapped_bytes - before.mapped_bytes;
     if (p->count == COUNT) {
         copied = after.copied_bytes - before.copied_bytes;
-        CHECK(p->staged && !p->allocated ? copied <= bytes * TIMES : copied == 0,
-              "%llu bytes copied (braid_alloc %d, p2p %d)", (unsigned long long)copied,
-              p->allocated, p->p2p);
-        CHECK(moved >= bytes * TIMES / 2, "only %llu bytes have arrived",
-              (unsigned long long)moved);
+        if (p->staged)
+            most = p->allocated ? 0 : total;
+        CHECK(copied <= most, "%llu bytes copied (braid_alloc %d, p2p %d)",
+              (unsigned long long)copied, p->allocated, p->p2p);
+        CHECK(moved >= total / 2, "only %llu bytes have arrived", (unsigned long long)moved);
     }
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     if (!p->allocated) {
