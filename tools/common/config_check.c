@@ -25,8 +25,11 @@ int br_config_options_agree(struct braid_comm *comm, const struct br_config_opti
     }
     rc = braid_allreduce(comm, most, most, 2 * n, BRAID_INT64, BRAID_MAX, NULL, NULL);
     for (size_t i = 0; i < n && !rc; i++)
-        if (most[2 * i] != -most[2 * i + 1])
+        if (most[2 * i] != -most[2 * i + 1]) {
+            /* so that all know it before one of them aborts the job, whatever comes of it */
+            (void)braid_barrier(comm, NULL, NULL);
             rc = br_error(EINVAL, "the ranks were given different --%s; all need the same options",
                           options[i].name);
+        }
     return rc;
 }
