@@ -42,8 +42,7 @@
 #define REFUSE_LINGER (100 * BR_MS) /* so that the refused side gets to read why */
 
 struct br_unauthenticated {
-    struct br_list
-        node; /* in unauthenticated_free, or in unauthenticated_links, the oldest first */
+    struct br_list node; /* in the worker's unauthenticated_free or unauthenticated_links */
     struct br_link *link;
     struct br_handshake handshake;
     uint64_t deadline;

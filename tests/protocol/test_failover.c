@@ -304,7 +304,7 @@ static void fail__tells_and_closes(void **state)
     assert_non_null(frame);
     assert_memory_equal(frame->payload, "operation 5 missed", 18);
     assert_null(wire_take(x->links[1], BR_MESSAGE_ABORT)); /* once a peer */
-    /* without an answer; with one: test_farewell.c */
+    /* without an answer; with one: test_shutdown.c */
     wired_turn(x, BR_ABORT_LINGER);
     assert_true(x->links[0]->closed && x->links[1]->closed);
     assert_int_equal(x->w->failed, -ETIMEDOUT);

@@ -253,7 +253,7 @@ static void close_program(struct program *g)
     for (size_t i = 0; i < (size_t)p->n_slices * (size_t)ranks * 2; i++)
         free(p->exchanges[i].op);
     for (int r = 0; r < ranks; r++)
-        free(p->farewells[r].op);
+        free(p->shutdowns[r].op);
     br_parameters_destroy(p, 0);
 }
 

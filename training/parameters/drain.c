@@ -157,11 +157,11 @@ static int drain_disconnect(struct braid_parameters *p)
     int rc = br_parameters_drain(p, "braid_parameters_free");
 
     if (!rc)
-        rc = br_parameters_farewell_say(p);
+        rc = br_parameters_shutdown_say(p);
     if (!rc)
         rc = braid_barrier(p->comm, NULL, NULL); /* all have what they asked for */
     if (!rc)
-        rc = br_parameters_farewell_finish(p);
+        rc = br_parameters_shutdown_finish(p);
     if (!rc) {
         atomic_store(&p->ending, true);
         br_progress_signal(p->comm->context);
@@ -188,7 +188,7 @@ int br_parameters_give_up(struct braid_parameters *p, int rc)
     drain_finish(p->pulls, p->shards.n);
     for (size_t i = 0; i < (size_t)p->n_slices * (size_t)p->ranks * 2; i++)
         drain_finish(&p->exchanges[i].op, 1);
-    br_parameters_farewell_finish(p);
+    br_parameters_shutdown_finish(p);
     br_error(-rc, "%s", text);
     return br_parameters_destroy(p, rc);
 }

@@ -310,7 +310,7 @@ int br_parameters_destroy(struct braid_parameters *p, int rc)
     free(p->due);
     free(p->pointers);
     free(p->exchanges);
-    free(p->farewells);
+    free(p->shutdowns);
     braid_finalize(p->comm);
     free(p);
     return rc ? br_error(-rc, "%s", text) : 0;
@@ -381,7 +381,7 @@ static void parameters_set_beginning(struct braid_parameters *p)
 
     p->iteration = p->report.iterations = o->iterations;
     atomic_init(&p->begun, o->iterations);
-    atomic_init(&p->first_farewell, UINT64_MAX);
+    atomic_init(&p->first_shutdown, UINT64_MAX);
     for (uint32_t i = 0; i < p->n; i++) {
         struct br_parameters_layer *l = &p->layers[i];
 
@@ -460,7 +460,7 @@ int braid_parameters_create(struct braid_comm *comm, const struct braid_paramete
     if (!rc)
         rc = br_parameters_serve_start(p);
     if (!rc)
-        rc = br_parameters_farewell_start(p);
+        rc = br_parameters_shutdown_start(p);
     if (!rc)
         rc = br_parameters_start(p);
     if (rc)

@@ -89,10 +89,10 @@ struct br_parameters_slice {
 };
 
 /* What another rank says when it ends. */
-struct br_parameters_farewell {
+struct br_parameters_shutdown {
     struct braid_parameters *parameters;
-    struct braid_op
-        *op; /* of the receive; NULL: there is none any more, or it is this rank's own */
+    /* of the receive; NULL: there is none any more, or it is this rank's own */
+    struct braid_op *op;
     uint64_t iterations; /* after which it has ended; braid's until the receive has ended */
 };
 
@@ -130,11 +130,11 @@ struct braid_parameters {
     _Atomic uint64_t local_ns;              /* of local updates, in our thread, in all */
     struct braid_parameters_report report;
 
-    struct br_parameters_farewell *farewells; /* [ranks] */
+    struct br_parameters_shutdown *shutdowns; /* [ranks] */
     _Atomic uint64_t begun; /* iterations of this rank, the one under way counted in */
     /* the rank that has ended after the fewest iterations: iterations * ranks + rank; UINT64_MAX:
      * none has ended. Section 9 */
-    _Atomic uint64_t first_farewell;
+    _Atomic uint64_t first_shutdown;
 
     pthread_t thread;
     bool has_thread;
@@ -192,13 +192,13 @@ void br_parameters_begin_delay(struct braid_parameters *p, uint32_t layer);
 int br_parameters_settle(struct braid_parameters *p, const char *name);
 int br_parameters_drain(struct braid_parameters *p, const char *name);
 
-/* farewell.c. start: posts the receives. say: this rank has done all that it does for the others,
+/* shutdown.c. start: posts the receives. say: this rank has done all that it does for the others,
  * and ends. finish: waits for the receives. check, program's and our thread: has a rank ended
  * before an iteration that this one has begun? Then the training fails, everywhere. */
-int br_parameters_farewell_start(struct braid_parameters *p);
-int br_parameters_farewell_say(struct braid_parameters *p);
-int br_parameters_farewell_finish(struct braid_parameters *p);
-int br_parameters_farewell_check(struct braid_parameters *p);
+int br_parameters_shutdown_start(struct braid_parameters *p);
+int br_parameters_shutdown_say(struct braid_parameters *p);
+int br_parameters_shutdown_finish(struct braid_parameters *p);
+int br_parameters_shutdown_check(struct braid_parameters *p);
 
 /* parameters.c: frees everything. drain.c: ends what is under way by force, then frees everything.
  * Both return rc and keep its message. */

@@ -34,7 +34,7 @@ static void *service_run(void *argument)
         if (atomic_load(&p->ending) && !atomic_exchange(&p->ended, true))
             br_progress_signal(context);
         if (!atomic_load(&p->failed)) {
-            served = br_parameters_farewell_check(p);
+            served = br_parameters_shutdown_check(p);
             served = served ? served : br_parameters_serve(p);
             worked = served < 0 ? 0 : br_parameters_work(p);
         }

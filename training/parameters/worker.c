@@ -294,7 +294,7 @@ static int parameters_worker_begin_iteration(struct braid_parameters *p)
         p->communication += (double)(last - first) / 1e9;
     atomic_store(&p->first_push, br_comm_now(p->comm));
     atomic_store(&p->begun, p->iteration + 1);
-    rc = br_parameters_farewell_check(p);
+    rc = br_parameters_shutdown_check(p);
     if (rc)
         return rc;
     return p->iteration == p->warmup && p->warmup > p->options.iterations + 1

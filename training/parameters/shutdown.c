@@ -13,50 +13,50 @@
 #include "training/parameters/parameters.h"
 
 /* Behind those of pushes and pulls. */
-static uint32_t farewell_tag(const struct braid_parameters *p)
+static uint32_t shutdown_tag(const struct braid_parameters *p)
 {
     return 2 * p->shards.n;
 }
 
 /* Any thread that drives progress. */
-static void farewell_came(void *context, int status)
+static void shutdown_came(void *context, int status)
 {
-    struct br_parameters_farewell *farewell = context;
-    struct braid_parameters *p = farewell->parameters;
-    uint64_t first = atomic_load(&p->first_farewell), came;
+    struct br_parameters_shutdown *other = context;
+    struct braid_parameters *p = other->parameters;
+    uint64_t first = atomic_load(&p->first_shutdown), came;
 
     if (status)
         return;
-    came = farewell->iterations * (uint64_t)p->ranks + (uint64_t)(farewell - p->farewells);
-    while (came < first && !atomic_compare_exchange_weak(&p->first_farewell, &first, came))
+    came = other->iterations * (uint64_t)p->ranks + (uint64_t)(other - p->shutdowns);
+    while (came < first && !atomic_compare_exchange_weak(&p->first_shutdown, &first, came))
         ;
 }
 
-int br_parameters_farewell_start(struct braid_parameters *p)
+int br_parameters_shutdown_start(struct braid_parameters *p)
 {
     int rc = 0;
 
-    p->farewells = calloc((size_t)p->ranks, sizeof *p->farewells);
-    if (!p->farewells)
+    p->shutdowns = calloc((size_t)p->ranks, sizeof *p->shutdowns);
+    if (!p->shutdowns)
         return br_error(ENOMEM, "braid_parameters_create: no memory for %d ranks", p->ranks);
     for (int r = 0; r < p->ranks && !rc; r++) {
-        struct br_parameters_farewell *farewell = &p->farewells[r];
-        struct braid_options o = {.tag = farewell_tag(p),
+        struct br_parameters_shutdown *other = &p->shutdowns[r];
+        struct braid_options o = {.tag = shutdown_tag(p),
                                   .timeout_ms = INT_MAX, /* however long the training takes */
-                                  .done = farewell_came,
-                                  .context = farewell};
+                                  .done = shutdown_came,
+                                  .context = other};
 
-        farewell->parameters = p;
+        other->parameters = p;
         if (r != p->rank)
-            rc = braid_recv(p->comm, &farewell->iterations, sizeof farewell->iterations, r, &o,
-                            &farewell->op);
+            rc = braid_recv(p->comm, &other->iterations, sizeof other->iterations, r, &o,
+                            &other->op);
     }
     return rc;
 }
 
-int br_parameters_farewell_say(struct braid_parameters *p)
+int br_parameters_shutdown_say(struct braid_parameters *p)
 {
-    struct braid_options o = {.tag = farewell_tag(p)};
+    struct braid_options o = {.tag = shutdown_tag(p)};
     int rc = 0;
 
     for (int i = 1; i < p->ranks && !rc; i++)
@@ -65,23 +65,23 @@ int br_parameters_farewell_say(struct braid_parameters *p)
     return rc;
 }
 
-int br_parameters_farewell_finish(struct braid_parameters *p)
+int br_parameters_shutdown_finish(struct braid_parameters *p)
 {
     int rc = 0;
 
-    for (int r = 0; p->farewells && r < p->ranks; r++) {
-        struct br_parameters_farewell *farewell = &p->farewells[r];
-        int failed = farewell->op ? braid_wait(farewell->op, -1) : 0;
+    for (int r = 0; p->shutdowns && r < p->ranks; r++) {
+        struct br_parameters_shutdown *other = &p->shutdowns[r];
+        int failed = other->op ? braid_wait(other->op, -1) : 0;
 
-        farewell->op = NULL;
+        other->op = NULL;
         rc = rc ? rc : failed;
     }
     return rc;
 }
 
-int br_parameters_farewell_check(struct braid_parameters *p)
+int br_parameters_shutdown_check(struct braid_parameters *p)
 {
-    uint64_t begun = atomic_load(&p->begun), first = atomic_load(&p->first_farewell);
+    uint64_t begun = atomic_load(&p->begun), first = atomic_load(&p->first_shutdown);
     uint64_t ranks = (uint64_t)p->ranks;
     char text[BR_PARAMETERS_TEXT];
 
