@@ -25,6 +25,15 @@ class Way:
         self.loss(self.model(inputs), targets).backward()
         self.optimizer.step()
 
+    def settle(self, iterate):
+        """Iterations that are not counted: DistributedDataParallel makes its buckets anew behind the first, fully_shard() learns the order of the blocks."""
+        for _ in range(3):
+            iterate()
+        return 3
+
+    def finish(self):
+        pass
+
 
 class DDP(Way):
     """DistributedDataParallel, with torch's own reduction or braid's communication hook."""
@@ -41,15 +50,6 @@ class DDP(Way):
             self.model.register_comm_hook(state, braid.torch.ddp_hook)
         self.optimizer = torch.optim.SGD(model.parameters(), RATE, MOMENTUM)
         self.loss = loss
-
-    def settle(self, iterate):
-        """DistributedDataParallel makes its buckets anew behind the first iteration."""
-        for _ in range(3):
-            iterate()
-        return 3
-
-    def finish(self):
-        pass
 
 
 class Session(Way):
@@ -91,15 +91,6 @@ class FSDP(Way):
             import braid.torch
 
             braid.torch.fsdp_hook(model, self.optimizer)
-
-    def settle(self, iterate):
-        """The first forward pass shows the order of the blocks."""
-        for _ in range(3):
-            iterate()
-        return 3
-
-    def finish(self):
-        pass
 
 
 def ways_of(names, groups):
