@@ -241,8 +241,8 @@ struct br_peer {
     bool waiting_due;         /* WAITING is due for the first of them, or for `call` */
     /* a WAITING with our arguments of a collective that is due; type 0: none is */
     struct br_message call;
-    /* [BR_ASKED], owned, NULL until it is needed: tags for which the peer has asked, and which this
-     * rank has not been about to send, the last ones. Nothing is asked for after asked_until, ns */
+    /* [BR_ASKED], owned: tags for which the peer has asked, and which this rank has not been about
+     * to send, the last ones. Nothing is asked for after asked_until, ns */
     uint64_t *asked, asked_until;
     uint32_t n_asked;
     struct br_stream streams[BR_STREAMS]; /* by br_stream_of() */

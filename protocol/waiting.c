@@ -7,7 +7,6 @@
 #include "protocol/internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -193,8 +192,6 @@ bool br_waiting_was_asked(const struct br_worker *w, struct br_peer *peer, uint6
 /* The peer asks for a message that this rank is not about to send: it will be, or it has left. */
 static void waiting_remember(struct br_worker *w, struct br_peer *peer, uint64_t tag)
 {
-    if (!peer->asked && !(peer->asked = malloc(BR_ASKED * sizeof *peer->asked)))
-        return; /* it asks again */
     if (w->now >= peer->asked_until)
         peer->n_asked = 0;
     peer->asked[peer->n_asked++ % BR_ASKED] = tag;

@@ -237,9 +237,11 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
                         w->config.rank, n, rank, BR_MAX_RAILS);
     peer->rails = calloc((size_t)n, sizeof *peer->rails);
     peer->dones = malloc(BR_DONES * sizeof *peer->dones);
-    if (!peer->rails || !peer->dones) {
+    peer->asked = malloc(BR_ASKED * sizeof *peer->asked);
+    if (!peer->rails || !peer->dones || !peer->asked) {
         free(peer->rails);
         free(peer->dones);
+        free(peer->asked);
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rank);
     }
