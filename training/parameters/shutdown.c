@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How a rank that ends is missed. Each rank tells all others, by a message of its own, after how
- * many iterations it has ended; who has begun more of them would wait without end for pushes, or
- * for answers, of that rank (doc/design/parameters.md, section 9).
+ * How ranks learn that another one has ended. A rank that ends tells all others, by a message with
+ * a tag of its own, how many iterations it has done. A rank that has begun more of them would wait
+ * without end for pushes, or for answers, of that rank, and fails instead
+ * (doc/design/parameters.md, section 9).
  */
 #include <errno.h>
 #include <limits.h>
