@@ -99,9 +99,9 @@ int br_api_check_values(const struct braid_comm *comm, const char *name,
 
     if ((unsigned)type >= BRAID_TYPES)
         return br_error(EINVAL, "%s: there is no data type %d", name, (int)type);
-    if (br_collective_reduces(collective) &&
+    if (br_collective_reduces(collective) && !br_type_has_reduction(type, reduction) &&
         (rc = br_reductions_check(comm, name, type, reduction)))
-        return rc;
+        return rc; /* else it is the program's own */
     if ((collective == BR_SCAN || collective == BR_EXSCAN) && reduction == BRAID_AVG)
         return br_error(EINVAL, "%s: avg is of all ranks; there is none of the first few", name);
     if (root < 0 || root >= comm->size)

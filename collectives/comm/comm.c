@@ -309,6 +309,7 @@ static int init_engine(struct br_context *context)
         .scratch_free = br_memory_free_scratch,
         .scratch_context = context,
         .gpu_memory = context->gpu_memory,
+        .ended = &context->engine_executor.ended,
     };
 
     context->network.model.chunk_bytes = context->settings.chunk_bytes;

@@ -258,14 +258,6 @@ static int engine_executor_step(struct br_executor *executor, uint64_t now)
     return br_engine_progress(context->engine, now);
 }
 
-/* Those that it has refused, too. */
-static struct br_operation *engine_executor_end(struct br_executor *executor)
-{
-    struct br_operation *op = br_engine_ended(context_of(executor)->engine);
-
-    return op ? op : br_executor_ended(executor);
-}
-
 static uint64_t engine_executor_due(const struct br_executor *executor, uint64_t now)
 {
     const struct br_context *context = context_of(executor);
@@ -279,10 +271,8 @@ static uint64_t engine_executor_due(const struct br_executor *executor, uint64_t
 
 void br_engine_executor_init(struct br_context *context)
 {
-    static const struct br_executor_ops ops = {.submit = engine_executor_submit,
-                                               .step = engine_executor_step,
-                                               .end = engine_executor_end,
-                                               .due = engine_executor_due};
+    static const struct br_executor_ops ops = {
+        .submit = engine_executor_submit, .step = engine_executor_step, .due = engine_executor_due};
 
     context->engine_executor.ops = &ops;
     br_list_init(&context->engine_executor.ended);

@@ -128,7 +128,7 @@ static void end_operations(struct br_executor *executor)
 {
     struct br_operation *op;
 
-    while ((op = executor->ops->end(executor)))
+    while ((op = br_operation_pop(&executor->ended)))
         progress_end(op);
 }
 

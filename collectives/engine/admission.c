@@ -87,8 +87,6 @@ int br_admission_start(struct br_engine *engine)
 {
     int n = 0;
 
-    if (!engine->may_start)
-        return 0;
     engine->may_start = false; /* a run that ends at once sets it again */
     br_list_for_each_safe (node, &engine->waiting) {
         struct br_operation *op = of_waiting(node);

@@ -47,7 +47,6 @@ static void init_lists(struct br_engine *engine)
     br_list_init(&engine->storing);
     br_list_init(&engine->waiting);
     br_list_init(&engine->ready);
-    br_list_init(&engine->ended);
     br_list_init(&engine->free_fragments);
     br_staging_init(engine);
 }
@@ -137,28 +136,6 @@ static bool is_in_place(const struct br_group *group, const struct br_operation 
     }
 }
 
-static int check_arguments(const struct br_group *group, const struct br_operation *op)
-{
-    if ((unsigned)op->collective >= BR_COLLECTIVES)
-        return br_error(EINVAL, "there is no collective with number %d", (int)op->collective);
-    if (!br_type_size(op->type))
-        return br_error(EINVAL, "%s: there is no data type %d", br_collective_name(op->collective),
-                        (int)op->type);
-    if (br_collective_reduces(op->collective) && !op->user.function &&
-        !br_type_has_reduction(op->type, op->reduction))
-        return br_reduction_check(br_collective_name(op->collective), op->type, op->reduction);
-    if (br_collective_rooted(op->collective) && (op->root < 0 || op->root >= group->size))
-        return br_error(EINVAL, "%s: there is no root %d among %d ranks",
-                        br_collective_name(op->collective), op->root, group->size);
-    if (br_blocks_uneven(op) && !br_collective_uneven_name(op->collective))
-        return br_error(EINVAL, "%s has no blocks of different sizes",
-                        br_collective_name(op->collective));
-    if (op->count > SIZE_MAX / 8 / (size_t)group->size)
-        return br_error(E2BIG, "%s: %zu elements a block are too many",
-                        br_collective_name(op->collective), op->count);
-    return 0;
-}
-
 /* What a message carries so that ranks that disagree notice. */
 static uint16_t check_of(const struct br_operation *op, const struct br_plan_config *config)
 {
@@ -205,8 +182,7 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     bool serial;
     int rc;
 
-    if ((rc = check_arguments(op->group, op)) ||
-        (rc = engine_choose(op->group, op, op->epoch, &tuning)))
+    if ((rc = engine_choose(op->group, op, op->epoch, &tuning)))
         return rc;
     op->packed = is_packed(op, tuning);
     if ((rc = br_plan_cache_get(&op->group->plan_cache, op->collective, tuning->config,
@@ -227,8 +203,8 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                       : br_error(E2BIG, "%s: %zu elements a block are too many",
                                  br_collective_name(op->collective), op->count);
     }
-    if (!rc)
-        rc = br_fragment_reserve_sources(engine, s->max_sources);
+    if (!rc && s->max_sources > engine->max_sources)
+        rc = br_fragment_grow_sources(engine, s->max_sources);
     if (rc) {
         br_plan_put(f->plan);
         f->plan = NULL;
@@ -383,7 +359,7 @@ void br_operation_end(struct br_engine *engine, struct br_operation *op, int sta
 {
     op->status = status;
     br_list_remove(&op->node);
-    br_list_push_back(&engine->ended, &op->node);
+    br_list_push_back(engine->config.ended, &op->node);
     if (op->kind == BR_OPERATION_COLLECTIVE) {
         if (op->fragments.plan)
             br_plan_put(op->fragments.plan);
@@ -450,7 +426,10 @@ static int engine_step(struct br_engine *engine, uint64_t now)
     engine->grown_before = engine->late_allocations;
     do {
         k = br_list_empty(&engine->copying) ? 0 : br_staging_poll(engine, now);
-        k += take_ended(engine) + br_admission_start(engine);
+        if (!br_list_empty(&engine->worker->done))
+            k += take_ended(engine);
+        if (engine->may_start)
+            k += br_admission_start(engine);
         if (!br_list_empty(&engine->receives))
             k += br_receives_match(engine);
         while (worked < engine->config.quantum_bytes && !br_list_empty(&engine->ready)) {
@@ -475,7 +454,7 @@ bool br_engine_is_due(const struct br_engine *engine)
 {
     return br_worker_is_due(engine->worker) || engine->worker->failed || engine->may_start ||
            !br_list_empty(&engine->ready) || !br_list_empty(&engine->receives) ||
-           br_staging_busy(engine);
+           !br_list_empty(&engine->copying);
 }
 
 int br_engine_progress(struct br_engine *engine, uint64_t now)
@@ -495,13 +474,6 @@ int br_engine_progress(struct br_engine *engine, uint64_t now)
     if (!w->failed && now >= engine->next_deadline)
         br_deadline_check(engine, now);
     return w->failed ? n + 1 : n; /* the next pass begins with it */
-}
-
-struct br_operation *br_engine_ended(struct br_engine *engine)
-{
-    struct br_list *node = br_list_pop_front(&engine->ended);
-
-    return node ? br_container_of(node, struct br_operation, node) : NULL;
 }
 
 uint64_t br_engine_next_deadline(const struct br_engine *engine)
@@ -528,7 +500,5 @@ const char *br_engine_algorithm(struct br_engine *engine, const struct br_operat
     struct br_group *group = op->group ? op->group : &engine->all;
     const struct br_plan_tuning *tuning;
 
-    if (check_arguments(group, op) || engine_choose(group, op, group->epoch, &tuning))
-        return NULL;
-    return tuning->config->name;
+    return engine_choose(group, op, group->epoch, &tuning) ? NULL : tuning->config->name;
 }

@@ -34,6 +34,8 @@ struct br_engine_config {
     void *scratch_context;
     /* for operations on memory of GPUs; NULL: there are none. Borrowed */
     struct br_gpu_memory *gpu_memory;
+    /* where operations are put that have ended, which are their owner's again. Borrowed */
+    struct br_list *ended;
 };
 
 struct br_gpu_memory;
@@ -54,7 +56,8 @@ void br_engine_destroy(struct br_engine *engine);
 struct br_group *br_engine_all(struct br_engine *engine);
 
 /*
- * Submits an operation whose first block is filled in. Nothing has been sent when it returns 0.
+ * Submits an operation whose first block is filled in, with arguments that have been checked
+ * (comm/api.c). Nothing has been sent when it returns 0.
  * Otherwise the operation stays the caller's, and the result is a negative errno with a message:
  * -EINVAL and -E2BIG are errors of the arguments, which all ranks find alike, and the communicator
  * goes on; -ENOMEM fails the worker, since the other ranks count on this one; a worker that has
@@ -119,9 +122,6 @@ void br_operation_fail(const struct br_engine *engine, struct br_operation *op);
 
 /* Writes what the operation is, "all-reduce of 16 int32 (operation 3)", and returns the length. */
 size_t br_operation_describe(const struct br_operation *op, char *text, size_t bytes);
-
-/* The next operation that has ended, which is the caller's again; NULL: there is none. */
-struct br_operation *br_engine_ended(struct br_engine *engine);
 
 /* A time before which no deadline passes, ns; UINT64_MAX: there is no deadline. */
 uint64_t br_engine_next_deadline(const struct br_engine *engine);

@@ -25,10 +25,3 @@ void br_executor_end(struct br_executor *executor, struct br_operation *op, int 
     br_list_init(&op->node);
     br_list_push_back(&executor->ended, &op->node);
 }
-
-struct br_operation *br_executor_ended(struct br_executor *executor)
-{
-    struct br_list *node = br_list_pop_front(&executor->ended);
-
-    return node ? br_container_of(node, struct br_operation, node) : NULL;
-}

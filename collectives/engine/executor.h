@@ -30,13 +30,11 @@ struct br_executor_ops {
     /* Does this executor run the operation? All ranks of its communicator find the same. NULL: it
      * takes all. It may write into op what submit needs. */
     bool (*takes)(struct br_executor *executor, struct br_operation *op);
-    /* The operation is the executor's from here on, until `end` or the next executor has it.
+    /* The operation is the executor's from here on, until it is in `ended` or with the next one.
      * Negative errno with a message: it is not, and it ends with that error. */
     int (*submit)(struct br_executor *executor, struct br_operation *op, uint64_t now);
     /* Does what can be done now. Returns how much that was; 0: nothing. Errors fail the worker. */
     int (*step)(struct br_executor *executor, uint64_t now);
-    /* The next operation that has ended, its status and message final; NULL: there is none. */
-    struct br_operation *(*end)(struct br_executor *executor);
     /* The order of the oldest operation here that may go on to the next executor; UINT64_MAX:
      * there is none. NULL: none ever does. */
     uint64_t (*oldest)(const struct br_executor *executor);
@@ -54,7 +52,7 @@ struct br_executor {
     const struct br_executor_ops *ops;
     struct br_executor *next; /* in the chain; NULL: this one takes all */
     struct br_list node;      /* in the context's list of those that are stepped */
-    struct br_list ended;     /* struct br_operation, for `end` */
+    struct br_list ended;     /* struct br_operation: have ended, status and message are final */
 };
 
 /* Gives the operation to the first executor from this one on that takes it. If that refuses, the
@@ -64,7 +62,5 @@ void br_executor_submit(struct br_executor *executor, struct br_operation *op, u
 /* For executors. The operation, which is in no list, has ended: its status and message. */
 void br_executor_end(struct br_executor *executor, struct br_operation *op, int status,
                      const char *text);
-/* An `end` that takes from executor->ended. */
-struct br_operation *br_executor_ended(struct br_executor *executor);
 
 #endif

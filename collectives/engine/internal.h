@@ -69,7 +69,6 @@ struct br_engine {
     /* struct br_fragment_step: local work, in order (priority, order, fragment, step) */
     struct br_list ready;
     struct br_list free_fragments; /* the last used first */
-    struct br_list ended;
     struct br_fragment *fragments; /* [max_fragments] */
     uint32_t n_free;
     /* struct br_copy_batch: work of GPUs under way */
@@ -111,7 +110,7 @@ void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_reg
  * cannot be, and is not tried again. */
 void br_scratch_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned);
 /* Room in engine->sources for so many sources. 0 or -ENOMEM with a message. */
-int br_fragment_reserve_sources(struct br_engine *engine, uint32_t count);
+int br_fragment_grow_sources(struct br_engine *engine, uint32_t count);
 /* Takes a fragment for op's next one off the free list, which is not empty. 0; -ENOMEM with a
  * message: its memory is too small. */
 int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
@@ -154,7 +153,8 @@ void br_fragment_forget(struct br_engine *engine, struct br_fragment *fragment);
 /* ---- admission.c: which fragment starts next ------------------------------------------------- */
 
 void br_admission_add(struct br_engine *engine, struct br_operation *op);
-/* Starts all fragments that may start in this pass. Returns how many. */
+/* engine->may_start says that some may: starts all fragments that may start in this pass. Returns
+ * how many. */
 int br_admission_start(struct br_engine *engine);
 
 /* ---- p2p.c: messages ------------------------------------------------------------------------- */

@@ -210,4 +210,12 @@ static inline bool br_operation_is_staged(const struct br_operation *op)
 /* The name of a one-sided operation: "put", "fetch-and-add". */
 const char *br_onesided_name(const struct br_operation *op);
 
+/* Takes the first operation out of a list of them; NULL: the list is empty. */
+static inline struct br_operation *br_operation_pop(struct br_list *list)
+{
+    struct br_list *node = br_list_pop_front(list);
+
+    return node ? br_container_of(node, struct br_operation, node) : NULL;
+}
+
 #endif

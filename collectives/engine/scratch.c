@@ -142,13 +142,10 @@ void br_fragment_destroy(struct br_engine *engine, struct br_fragment *fragment)
     fragment->steps = NULL;
 }
 
-int br_fragment_reserve_sources(struct br_engine *engine, uint32_t count)
+int br_fragment_grow_sources(struct br_engine *engine, uint32_t count)
 {
-    const void **sources;
+    const void **sources = realloc(engine->sources, count * sizeof *sources);
 
-    if (count <= engine->max_sources)
-        return 0;
-    sources = realloc(engine->sources, count * sizeof *sources);
     if (!sources)
         return br_error(ENOMEM, "rank %d: no memory for %u sources", engine->config.rank, count);
     engine->sources = sources;

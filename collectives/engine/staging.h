@@ -179,7 +179,7 @@ bool br_staging_shm_ready(const struct br_operation *op);
 int br_staging_shm_gpu(const struct br_operation *op);
 /* Called when an operation with a buffer has ended on the shared segment; gives its memory back to
  * the user. Returns false when that is done; true when copies are under way, after which the
- * operation comes out of br_engine_ended(). */
+ * operation ends. */
 bool br_staging_shm_end(struct br_engine *engine, struct br_operation *op);
 
 #endif

@@ -21,7 +21,7 @@ static void staging_shm_load_failed(struct br_engine *engine, struct br_copy_bat
     if (!op->shm_staging.has_ended)
         return;
     staging_shm_give_back(engine, op);
-    br_list_push_back(&engine->ended, &op->node);
+    br_list_push_back(engine->config.ended, &op->node);
 }
 
 static bool staging_shm_copies(const struct br_operation *op)
@@ -72,7 +72,7 @@ static void staging_shm_stored(struct br_engine *engine, struct br_copy_batch *b
 
     staging_shm_give_back(engine, op);
     br_list_remove(&op->node);
-    br_list_push_back(&engine->ended, &op->node);
+    br_list_push_back(engine->config.ended, &op->node);
 }
 
 static void staging_shm_store_failed(struct br_engine *engine, struct br_copy_batch *batch)

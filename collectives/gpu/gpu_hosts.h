@@ -43,7 +43,7 @@ void br_gpu_hosts_reduce(struct br_gpu_hosts *hosts, struct br_operation *whole,
  * when it has failed. */
 int br_gpu_hosts_done(const struct br_gpu_hosts *hosts);
 /* Called when the worker has failed. Returns whether something is under way that uses the memory of
- * `whole`. If so, `whole` comes out of br_engine_ended() when that has ended. */
+ * `whole`. If so, `whole` ends when that has ended. */
 bool br_gpu_hosts_ends(struct br_gpu_hosts *hosts, struct br_operation *whole);
 
 #endif

@@ -107,7 +107,7 @@ static void gpu_local_work_given_up(struct br_engine *engine, struct br_copy_bat
     struct br_operation *op = br_container_of(batch, struct br_operation, shm_staging.batch);
 
     if (op->shm_staging.has_ended && !gpu_local_crosses(op))
-        br_list_push_back(&engine->ended, &op->node);
+        br_list_push_back(engine->config.ended, &op->node);
 }
 
 static bool gpu_local_busy(const struct br_operation *op)
@@ -323,7 +323,7 @@ static int gpu_local_run(struct br_gpu_local *gpu_local, struct br_shm_executor 
 }
 
 /* The worker has failed. The operation ends when its kernel and copies have, and its part between
- * hosts; if that is later, it comes out of br_engine_ended(). */
+ * hosts; if that is later, it ends there. */
 static void gpu_local_fail(struct br_shm_executor *shm, struct br_operation *op)
 {
     const struct br_worker *w = shm->context->worker;
@@ -387,7 +387,7 @@ void br_gpu_local_hosts_ended(struct br_operation *part)
     part->parent = NULL;
     atomic_store(&part->state, BR_OPERATION_ENDED);
     if (whole->shm_staging.has_ended && !gpu_local_busy(whole)) /* the worker failed before */
-        br_list_push_back(&part->comm->context->engine->ended, &whole->node);
+        br_list_push_back(part->comm->context->engine->config.ended, &whole->node);
 }
 
 int br_gpu_local_create(struct br_shm_executor *shm)

@@ -242,7 +242,6 @@ void br_stream_order_init(struct braid_comm *comm)
     static const struct br_executor_ops ops = {.takes = stream_order_takes,
                                                .submit = stream_order_submit,
                                                .step = stream_order_step,
-                                               .end = br_executor_ended,
                                                .oldest = stream_order_oldest,
                                                .due = stream_order_due};
 

@@ -588,7 +588,6 @@ static uint64_t shm_due(const struct br_executor *executor, uint64_t now)
 static const struct br_executor_ops ops = {.takes = shm_takes,
                                            .submit = shm_submit,
                                            .step = shm_step,
-                                           .end = br_executor_ended,
                                            .oldest = shm_oldest,
                                            .due = shm_due};
 

@@ -289,7 +289,7 @@ const char *braid_algorithm(struct braid_comm *comm, const char *collective, siz
 
     if (br_comm_check(comm, "braid_algorithm"))
         return NULL;
-    if (!collective || (unsigned)type >= BRAID_TYPES) {
+    if (!collective || (unsigned)type >= BRAID_TYPES || count > SIZE_MAX / 8 / (size_t)comm->size) {
         br_error(EINVAL, "braid_algorithm: an argument is missing or wrong");
         return NULL;
     }

@@ -262,17 +262,7 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
                       const struct br_plan_config *config, uint32_t root, bool in_place,
                       bool packed, struct br_plan **out)
 {
-    struct br_schedule_request request = {.collective = collective,
-                                          .algorithm = config->config.algorithm,
-                                          .n = cache->n,
-                                          .rank = cache->rank,
-                                          .root = root,
-                                          .in_place = in_place,
-                                          .packed = packed,
-                                          .shape = config->config.shape,
-                                          .disjoint_trees = config->config.disjoint_trees};
     struct br_plan *plan = NULL;
-    int rc;
 
     br_list_for_each (node, &cache->plans) {
         struct br_plan *known = br_container_of(node, struct br_plan, node);
@@ -287,8 +277,20 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
     if (plan) {
         br_list_remove(&plan->node);
         br_list_push_front(&cache->plans, &plan->node);
-    } else if ((rc = plan_cache_build(cache, config, &request, &plan))) {
-        return rc;
+    } else {
+        struct br_schedule_request request = {.collective = collective,
+                                              .algorithm = config->config.algorithm,
+                                              .n = cache->n,
+                                              .rank = cache->rank,
+                                              .root = root,
+                                              .in_place = in_place,
+                                              .packed = packed,
+                                              .shape = config->config.shape,
+                                              .disjoint_trees = config->config.disjoint_trees};
+        int rc = plan_cache_build(cache, config, &request, &plan);
+
+        if (rc)
+            return rc;
     }
     plan->users++;
     plan_cache_shrink(cache);

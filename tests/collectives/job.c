@@ -89,6 +89,8 @@ static void open_rank(struct job *job, int rank, const struct job_options *optio
     }
     engine.rank = rank;
     engine.size = job->n;
+    engine.ended = &r->ended;
+    br_list_init(&r->ended);
     br_backlog_init(&r->backlog);
     if (br_engine_create(r->worker, &engine, &r->engine))
         fail_msg("%s", br_error_message());
@@ -188,7 +190,7 @@ static int turn(struct job *job, int rank)
     struct br_operation *op;
     int n = br_engine_progress(r->engine, now);
 
-    for (; (op = br_engine_ended(r->engine)); job->ended++)
+    for (; (op = br_operation_pop(&r->ended)); job->ended++)
         if (op->backlog)
             br_backlog_left(op->backlog);
     for (; (op = br_backlog_next(&r->backlog)); n++)

@@ -20,6 +20,7 @@ struct job_rank {
     struct job_region exposed; /* what region_find() offers, number 1; no memory: nothing */
     uint64_t next_order, next_sequence;
     struct br_backlog backlog; /* of collectives */
+    struct br_list ended;      /* operations that nobody has looked at yet */
 };
 
 struct job {

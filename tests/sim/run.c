@@ -194,7 +194,7 @@ static int turn(struct storm *s, int rank)
     struct br_operation *op;
     int n = br_engine_progress(r->engine, now);
 
-    for (; (op = br_engine_ended(r->engine)); n++)
+    for (; (op = br_operation_pop(&r->ended)); n++)
         call_ended(s, call_of(s, rank, op), rank);
     return n;
 }

@@ -108,6 +108,7 @@ struct storm_rank {
     int region_uses;
     uint64_t next_order, next_sequence[STORM_COMMS];
     struct br_group groups[STORM_COMMS]; /* 0: the engine's own, not this one */
+    struct br_list ended;                /* operations that nobody has looked at yet */
     int next_call, outstanding;
     uint64_t may_submit; /* virtual time */
     uint64_t wake;       /* virtual time of the next turn */

@@ -280,7 +280,7 @@ static uint64_t turn(struct flow *f, int rank)
         for (int k = 0;
              k < 1000 && br_engine_progress(r->engine, br_sim_host_now(f->job.sim, rank)); k++)
             any = true;
-        for (; (op = br_engine_ended(r->engine)); any = true)
+        for (; (op = br_operation_pop(&r->ended)); any = true)
             op->state = OVER;
     } while (any);
     look(f, rank);

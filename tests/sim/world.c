@@ -34,6 +34,8 @@ static bool open_rank(struct storm *s, int rank)
     struct br_engine_config engine = s->plan->engine;
 
     worker.rank = engine.rank = rank;
+    engine.ended = &r->ended;
+    br_list_init(&r->ended);
     worker.region_find = region_find;
     worker.region_done = region_done;
     worker.region_context = r;

@@ -60,6 +60,8 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
         rc = br_worker_open_device(r->worker, br_transport_get("sim"), device.name,
                                    device.simulation, &index);
     }
+    br_list_init(&r->ended);
+    engine.ended = &r->ended;
     if (!rc)
         rc = br_engine_create(r->worker, &engine, &r->engine);
     if (!rc) {
@@ -208,7 +210,7 @@ static bool job_progress(struct br_sim_job *job, uint32_t rank, uint64_t now, ui
     do {
         submitted = r->submitted;
         n = br_engine_progress(r->engine, now);
-        for (struct br_operation *op; (op = br_engine_ended(r->engine)); n++)
+        for (struct br_operation *op; (op = br_operation_pop(&r->ended)); n++)
             if (program->ended)
                 program->ended(program->with, rank, op, now);
         if (program->progress)

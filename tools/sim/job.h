@@ -45,7 +45,8 @@ struct br_sim_job_program {
 struct br_sim_job_rank {
     struct br_worker *worker;
     struct br_engine *engine;
-    uint64_t submitted; /* operations so far */
+    struct br_list ended; /* operations that the program has not heard of yet */
+    uint64_t submitted;   /* operations so far */
 };
 
 struct br_sim_job {

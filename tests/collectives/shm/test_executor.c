@@ -172,11 +172,11 @@ static void step__waits_for_the_short_way(void **state)
     for (int turn = 0; turn < 4; turn++)
         for (int r = 0; r < N; r++)
             assert_true(br_shm_executor_step(&locals[r], 0) >= 0);
-    assert_ptr_equal(br_executor_ended(&locals[0].executor), &second[0]);
+    assert_ptr_equal(br_operation_pop(&locals[0].executor.ended), &second[0]);
     assert_int_equal(out[0][1], 3003);
-    assert_ptr_equal(br_executor_ended(&locals[1].executor), &first[1]);
-    assert_ptr_equal(br_executor_ended(&locals[1].executor), &second[1]);
-    assert_null(br_executor_ended(&locals[1].executor));
+    assert_ptr_equal(br_operation_pop(&locals[1].executor.ended), &first[1]);
+    assert_ptr_equal(br_operation_pop(&locals[1].executor.ended), &second[1]);
+    assert_null(br_operation_pop(&locals[1].executor.ended));
 }
 
 static void complete__disagreement(void **state)
@@ -219,7 +219,7 @@ static void fail__ends_all(void **state)
     assert_ptr_equal(br_shm_executor_overdue(&locals[0], 1000), &ops[0]);
     br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);
     for (int i = 0; i < 2; i++) {
-        assert_ptr_equal(br_executor_ended(&locals[0].executor), &ops[i]);
+        assert_ptr_equal(br_operation_pop(&locals[0].executor.ended), &ops[i]);
         assert_int_equal(ops[i].status, -ECANCELED);
         assert_string_equal(ops[i].message, "enough");
     }
@@ -253,7 +253,7 @@ static void fail__what_is_behind_the_guest_does_not_begin(void **state)
     assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
     assert_int_equal(locals[0].epoch, 0); /* nothing was published */
     br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);
-    assert_ptr_equal(br_executor_ended(&locals[0].executor), &second);
+    assert_ptr_equal(br_operation_pop(&locals[0].executor.ended), &second);
     assert_int_equal(second.status, -ECANCELED);
     assert_true(br_list_empty(&locals[0].queue));
 }
