@@ -79,22 +79,34 @@ bool br_peer_is_up(const struct br_peer *peer)
     return false;
 }
 
+/* Does the loss of its last rail count as leaving? Of a rank that has said so. A rank that leaves
+ * itself needs nobody any more, and those who do notice a dead peer by their own links. On demand
+ * they may have none, and would hear from this rank that the peer has left. */
+static bool failover_has_left(const struct br_worker *w, const struct br_peer *peer)
+{
+    if (peer->state == BR_PEER_LEFT)
+        return true;
+    return w->leaving &&
+           (!w->left || peer->left_noted || peer->bye_received || br_peer_is_unlinked(peer));
+}
+
 void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *why)
 {
+    struct br_peer *peer = rail->peer;
     char text[320];
 
-    if (rail->peer->state == BR_PEER_LEFT || w->leaving) {
-        rail->peer->state = BR_PEER_LEFT; /* it may go when everybody goes */
-        br_demand_left(w, rail->peer->rank);
-        if (rail->peer->in_tree)
+    if (failover_has_left(w, peer)) {
+        peer->state = BR_PEER_LEFT;
+        br_demand_left(w, peer->rank);
+        if (peer->in_tree)
             br_demand_tree_broken(w);
-        rail->peer->bye_sent = true; /* there is no way left to say it */
-        br_left_unreachable(w, rail->peer);
+        peer->bye_sent = true; /* there is no way left to say it */
+        br_left_unreachable(w, rail, why);
         return;
     }
-    rail->peer->state = BR_PEER_DEAD;
+    peer->state = BR_PEER_DEAD;
     snprintf(text, sizeof text, "rank %d is lost: its last rail (level %d, device %s) failed: %s",
-             rail->peer->rank, rail->level, rail->device->name, why);
+             peer->rank, rail->level, rail->device->name, why);
     br_worker_fail(w, error == EPROTO ? EPROTO : ECONNRESET, text);
 }
 

@@ -255,8 +255,8 @@ void br_left_check(struct br_worker *w, struct br_peer *peer);
 void br_peer_has_left(struct br_worker *w, struct br_peer *peer);
 /* After a poll that has taken everything that the devices had. */
 void br_left_timer(struct br_worker *w, struct br_peer *peer);
-/* A peer that has left has lost its last rail. */
-void br_left_unreachable(struct br_worker *w, struct br_peer *peer);
+/* `rail` was the last one to a peer that has left; why: what is wrong with it. */
+void br_left_unreachable(struct br_worker *w, const struct br_rail *rail, const char *why);
 
 /* ---- rkey.c: remote keys, the receiving half ------------------------------------------------- */
 

@@ -88,8 +88,9 @@ static const struct br_transfer *left_waits(const struct br_worker *w, const str
 }
 
 /* Names the transfer. Its operation stands before these words where the engine reports them, but
- * not in those that others hear. */
-static void left_fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t)
+ * not in those that others hear. how: the end of "rank 2 has left the job (braid_finalize)". */
+static void left_fail(struct br_worker *w, const struct br_peer *peer, const struct br_transfer *t,
+                      const char *how)
 {
     uint32_t group = (uint32_t)(t->tag >> 52) & (BR_MAX_GROUPS - 1);
     char text[sizeof w->message], what[80], of[40] = "";
@@ -109,8 +110,8 @@ static void left_fail(struct br_worker *w, const struct br_peer *peer, const str
         break;
     }
     snprintf(text, sizeof text,
-             "rank %d has left the job (braid_finalize), but %s of rank %d waits for it",
-             peer->rank, what, w->config.rank);
+             "rank %d has left the job (braid_finalize)%s, but %s of rank %d waits for it",
+             peer->rank, how, what, w->config.rank);
     br_worker_fail(w, ECONNRESET, text);
 }
 
@@ -123,14 +124,16 @@ void br_left_timer(struct br_worker *w, struct br_peer *peer)
     peer->left_check = 0;
     t = w->leaving ? NULL : left_waits(w, peer, false);
     if (t)
-        left_fail(w, peer, t);
+        left_fail(w, peer, t, "");
     else if (!w->leaving && w->p2p.left)
         w->p2p.left(w->p2p.context, peer->rank);
 }
 
-void br_left_unreachable(struct br_worker *w, struct br_peer *peer)
+void br_left_unreachable(struct br_worker *w, const struct br_rail *rail, const char *why)
 {
+    struct br_peer *peer = rail->peer;
     const struct br_transfer *t = NULL;
+    char how[192];
 
     peer->left_check = 0;
     br_list_for_each_safe (node, &peer->moving) {
@@ -146,6 +149,9 @@ void br_left_unreachable(struct br_worker *w, struct br_peer *peer)
     }
     if (!w->leaving && !(t = left_waits(w, peer, false)))
         t = left_waits(w, peer, true);
-    if (t)
-        left_fail(w, peer, t);
+    if (!t)
+        return;
+    snprintf(how, sizeof how, ", and its last rail (level %d, device %s) has failed: %.80s",
+             rail->level, rail->device->name, why);
+    left_fail(w, peer, t, how);
 }

@@ -219,6 +219,24 @@ static void demand__a_dead_rank(void **state)
     }
 }
 
+/* The only one that has a link to a rank and still lives leaves when that rank dies. The others,
+ * which have none, hear that it has died and not that it has left. */
+static void demand__dead_beside_one_that_leaves(void **state)
+{
+    struct cluster c;
+
+    (void)state;
+    open_jobs(&c, 1, 3);
+    br_worker_leave(c.workers[2]);
+    wait_for(&c, 10 * BR_MS);
+    kill_host(&c, 6);
+    wait_for(&c, 2 * BR_SEC);
+    assert_int_equal(c.workers[3]->failed, -ECONNRESET);
+    assert_says(c.workers[3]->message, "rank 6 is lost|level 0|device");
+    assert_false(c.workers[3]->peers[6].left_noted);
+    cluster_destroy(&c);
+}
+
 /* Rank 6 sends to rank 3, and the link is UP for rank 3 alone. */
 static void open_half_up(struct cluster *c, struct br_transfer *send)
 {
@@ -370,6 +388,7 @@ int main(void)
         cmocka_unit_test(demand__all_leave),
         cmocka_unit_test(demand__left_without_a_link),
         cmocka_unit_test(demand__a_dead_rank),
+        cmocka_unit_test(demand__dead_beside_one_that_leaves),
         cmocka_unit_test(demand__fails_while_it_connects),
         cmocka_unit_test(demand__a_send_ends_when_both_are_up),
         cmocka_unit_test(demand__left_while_it_connects),

@@ -167,7 +167,7 @@ static void left__onesided_waits_for_the_last_rail(void **state)
     wire_fail(x->links[0], ECONNRESET, "closed");
     wired_turn(x, 0);
     assert_int_equal(x->w->failed, -ECONNRESET);
-    assert_says(x->w->message, "rank 1|left");
+    assert_says(x->w->message, "rank 1|left|last rail|level 0|device|closed");
     assert_says(x->w->message, "put, get or atomic");
 }
 

@@ -64,6 +64,20 @@ static bool one_seed(uint64_t seed, bool twice, struct storm_result *result)
     return !result->wrong[0];
 }
 
+/* Seeds beyond the first ones that have found a bug. */
+static void storm__seeds_that_have_failed(void **state)
+{
+    static const uint64_t seeds[] = {
+        5035, /* a rank dies beside one that leaves and alone has a link to it */
+        5357, /* a rank that has left is lost while another one still gets from it */
+    };
+    struct storm_result result;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++)
+        assert_true(one_seed(seeds[i], true, &result));
+}
+
 static void storm__every_call_ends_well_or_with_words(void **state)
 {
     uint64_t seed = number("BRAID_SEED", FIRST_SEED), n = how_many();
@@ -86,6 +100,7 @@ static void storm__every_call_ends_well_or_with_words(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(storm__seeds_that_have_failed),
         cmocka_unit_test(storm__every_call_ends_well_or_with_words),
     };
 
