@@ -45,7 +45,7 @@ for name, (a, b) in json.load(open(sys.argv[1]))["lines"].items():
     for table in "$1"/*.times.csv; do
         table=${table%.times.csv}
         while read -r backend a b; do
-            "$build/braid" plan --model "$table.csv" --times "$table.times.csv" -n "$2" --cost "$a,$b" --bucket "$bucket" --json "$table.$backend.json" > /dev/null
+            "$build/braid" plan --model "$table.csv" --times "$table.times.csv" -n "$2" --rails 2 --cost "$a,$b" --bucket "$bucket" --json "$table.$backend.json" > /dev/null
         done < "$1/lines"
     done
 }

@@ -291,6 +291,11 @@ static inline struct br_rail *br_peer_direct(const struct br_peer *peer)
     return NULL;
 }
 
+/* The window of a rail over a byte stream that transfers of several priorities share, in bytes,
+ * while neither end comes late (doc/design/rails.md, section 7): what something urgent may find in
+ * front of it. rate: bytes a second; min_rtt: the least round trip, ns. Pure. */
+uint64_t br_rail_shared_window(double rate, uint64_t min_rtt);
+
 /* 1: point to point, 0: all others. */
 static inline int br_stream_of(uint64_t tag)
 {

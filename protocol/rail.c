@@ -9,10 +9,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* also the first one: small, so that the first round trip of a slow link is not that of a long
- * queue */
-#define WINDOW_LEAST  (64u << 10)
-#define WINDOW_MOST   (4u << 20)
 #define FRAME_LEAST   (16u << 10)
 #define FRAME_MOST    (256u << 10)
 #define PERIOD        (100 * BR_MS) /* the volume is the maximum over one to two of these */
@@ -54,10 +50,10 @@ static void set_window(struct br_rail *rail)
     uint64_t window = rail->shared ? br_rail_shared_part(rail) : rail->volume;
     uint32_t frame;
 
-    if (window < WINDOW_LEAST)
-        window = WINDOW_LEAST;
-    if (window > WINDOW_MOST)
-        window = WINDOW_MOST;
+    if (window < BR_WINDOW_LEAST)
+        window = BR_WINDOW_LEAST;
+    if (window > BR_WINDOW_MOST)
+        window = BR_WINDOW_MOST;
     frame = (uint32_t)window / 4;
     if (frame > FRAME_MOST)
         frame = FRAME_MOST;
@@ -433,7 +429,7 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     if (rail->device->caps.sent_means_arrived)
         return;
     rail->peer_ack_backlog =
-        ack->ack_backlog < WINDOW_MOST ? (uint32_t)ack->ack_backlog : WINDOW_MOST;
+        ack->ack_backlog < BR_WINDOW_MOST ? (uint32_t)ack->ack_backlog : BR_WINDOW_MOST;
     rail->ack_rx_bytes = rail->rx_bytes;
     br_rail_acknowledged(rail, ack->bytes, now);
 }

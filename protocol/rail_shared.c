@@ -3,24 +3,39 @@
  */
 #include "protocol/internal.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 
 #define LATE        1.5           /* times what is expected: an answer that is late */
 #define PERIOD      (100 * BR_MS) /* without a sign of an idle link: the delay is halved */
 #define STREAM_PART 4             /* of br_rail_delay(): the least on a byte stream */
 
-/* What is in flight on a shared rail takes so long to drain, ns. */
+/* What is in flight on a shared rail takes so long to drain at least, ns. */
+static uint64_t least_delay(uint64_t delay, uint64_t min_rtt, bool stream)
+{
+    return stream && 2 * min_rtt < delay / STREAM_PART ? delay / STREAM_PART : 2 * min_rtt;
+}
+
+/* The same with what late ends have added. */
 static uint64_t shared_delay(const struct br_rail *rail)
 {
-    uint64_t delay = br_rail_delay(rail), least = 2 * rail->min_rtt;
+    uint64_t delay = br_rail_delay(rail), least;
 
-    if (!least)
+    if (!rail->min_rtt)
         return delay;
-    if (!rail->device->caps.sent_means_arrived && least < delay / STREAM_PART)
-        least = delay / STREAM_PART;
+    least = least_delay(delay, rail->min_rtt, !rail->device->caps.sent_means_arrived);
     if (least < rail->shared_delay)
         least = rail->shared_delay;
     return least < delay ? least : delay;
+}
+
+uint64_t br_rail_shared_window(double rate, uint64_t min_rtt)
+{
+    uint64_t delay = 2 * min_rtt > BR_TARGET_DELAY ? 2 * min_rtt : BR_TARGET_DELAY;
+    double window = rate * (double)least_delay(delay, min_rtt, true) / 1e9;
+
+    return (uint64_t)fmin(fmax(window, BR_WINDOW_LEAST), BR_WINDOW_MOST);
 }
 
 uint64_t br_rail_shared_part(const struct br_rail *rail)

@@ -15,7 +15,6 @@
 #define ACK_DELAY    (200 * BR_US) /* credits are given back after this at the latest */
 /* Bytes; measured with shm: reading in place costs less from here on. */
 #define EAGER_WITH_MAPS (2u << 10)
-#define TARGET_DELAY    (1 * BR_MS)
 #define CONNECT_BACKOFF (5 * BR_MS)
 /* After this part of the peer timeout in silence a rail is asked: of a mesh, of a BCube. */
 #define ASK_PART       4
@@ -183,7 +182,7 @@ static void set_rail(struct br_worker *w, struct br_rail *rail, const struct br_
     rail->patience = !w->relay         ? w->config.peer_timeout
                      : rail->alternate ? w->config.peer_timeout / 4 * 3
                                        : w->config.peer_timeout / 4;
-    rail->target_delay = w->config.target_delay ? w->config.target_delay : TARGET_DELAY;
+    rail->target_delay = w->config.target_delay ? w->config.target_delay : BR_TARGET_DELAY;
     snprintf(rail->message, sizeof rail->message, "%s",
              rail->connector ? "not tried yet" : "it has not connected to us");
 }

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "protocol/internal.h"
 
-#define LEAST (64u << 10)
+#define LEAST BR_WINDOW_LEAST
 #define RATE  5000000000ull /* bytes/s of the link */
 #define RTT   (50 * BR_US)
 
@@ -110,6 +110,18 @@ static void shared__a_byte_stream_keeps_a_quarter_of_the_target(void **state)
     assert_window(&b, BR_MS / 4);
     drive(&b, 200 * BR_MS);
     assert_window(&b, BR_MS / 4);
+    /* what a planner counts with is what the rail has */
+    assert_in_range(b.rail.window, br_rail_shared_window(RATE, RTT) * 9 / 10,
+                    br_rail_shared_window(RATE, RTT) * 11 / 10);
+}
+
+static void shared_window__stays_within_its_bounds(void **state)
+{
+    (void)state;
+    assert_int_equal(br_rail_shared_window(12.5e6, RTT), BR_WINDOW_LEAST);
+    assert_int_equal(br_rail_shared_window(0, 0), BR_WINDOW_LEAST);
+    assert_int_equal(br_rail_shared_window(5e9, BR_MS), BR_WINDOW_MOST);
+    assert_int_equal(br_rail_shared_window(1e9, BR_MS), 2000000);
 }
 
 static void shared__nothing_measured_changes_nothing(void **state)
@@ -246,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shared__two_round_trips_instead_of_the_target),
         cmocka_unit_test(shared__a_byte_stream_keeps_a_quarter_of_the_target),
+        cmocka_unit_test(shared_window__stays_within_its_bounds),
         cmocka_unit_test(shared__nothing_measured_changes_nothing),
         cmocka_unit_test(shared__rails_that_come_up_later),
         cmocka_unit_test(shared__what_was_in_flight_before_is_no_sign),

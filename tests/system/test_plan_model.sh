@@ -18,7 +18,7 @@ layer,name,kind,parameters,forward_multiply_adds
 3,c,Linear,250,0
 END
 printf 'layer,forward_us,backward_us\n1,1000,1000\n2,1000,1000\n3,1000,1000\n' >"$dir/times.csv"
-out=$("$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 4 --cost 0,2000 --slice 500 --layers \
+out=$("$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 4 --cost 0,2000 --slice 500 --overtake 0 --layers \
     --svg "$dir/t.svg" --trace "$dir/t.json" --json "$dir/p.json") || fail "three layers: $out"
 grep -Eq '^  layerwise +3 +ready +10\.000 +4\.000 +2\.40 +60\.0 %' <<<"$out" || fail "layerwise: $out"
 grep -Eq '^\* p3 +3 +urgent +8\.000 +2\.000 +3\.00 +75\.0 %' <<<"$out" || fail "p3: $out"
@@ -56,6 +56,15 @@ out=$("$braid" sim --model "$dir/three.csv" --times "$dir/times.csv" -n 2 --gbit
 grep -Eq '^  layerwise +3 +ready +(9\.9|10\.[01])' <<<"$out" || fail "sim layerwise: $out"
 grep -Eq '^[ *] p3 +3 +urgent +8\.[5-9]' <<<"$out" || fail "sim p3: $out"
 [ "$(grep -cE '^<svg|^</svg>' "$dir/s.svg")" = 2 ] || fail "no drawing of the simulation"
+# The same without a simulation: what is urgent waits for two windows of 64 KiB, 0.5 ms each. With two NICs each carries half as fast.
+planned() { "$braid" plan --model "$dir/three.csv" --times "$dir/times.csv" -n 2 --policy p3 "$@" || fail "plan $*"; }
+out=$(planned --cost 0,8)
+grep -q '^# an urgent all-reduce amid others takes 1049 us longer$' <<<"$out" || fail "windows: $out"
+grep -Eq '^\* p3 +3 +urgent +9\.[56]' <<<"$out" || fail "windows, p3: $out"
+planned --cost 0,8 --rails 2 | grep -q ' takes 2097 us longer$' || fail "windows of two NICs"
+planned --cost 0,8 --overtake 7 | grep -q ' takes 7 us longer$' || fail "--overtake"
+"$braid" plan --model "$dir/three.csv" --topology bcube:3,2 --cost 0,8 | grep -q ' takes 4719 us longer$' || fail "windows on a BCube"
+planned -n 1 --cost 0,8 | grep -q ' takes 0 us longer$' || fail "windows of one rank"
 grep -q simulated_iteration_s "$dir/sp.json" || fail "no JSON of the simulation"
 # Gradients that take 20 ms, ready every 10: by p3 layer 3 is overtaken, and its all-reduce is drawn in two parts.
 sed s/,62500,/,2500000,/ "$dir/three.csv" >"$dir/large.csv"
@@ -143,6 +152,9 @@ says '--model FILE' --simulate
 says 'No such file' --model "$dir/none.csv"
 says 'times.csv, line 2' --model "$dir/times.csv"
 says '--speed fast' --model "$dir/three.csv" --speed fast
+says '--overtake fast' --model "$dir/three.csv" --overtake fast
+says '--rails|BCube' --model "$dir/three.csv" --topology bcube:2,2 --rails 2
+says '--rails|--model FILE' --rails 2
 says '--cost 5|A,B' --model "$dir/three.csv" --cost 5
 says '--cost 5,-1|A,B' --model "$dir/three.csv" --cost 5,-1
 says '--links ring:5|LAW:ALPHA,BETA,GAMMA' --model "$dir/three.csv" --links ring:5

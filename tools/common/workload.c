@@ -5,6 +5,7 @@
  * 2. a and b of the cost model are fitted to the times of all-reduces of the sizes that merged
  *    layers may have, from the smallest layer to all of them. The model changes the algorithm with
  *    the size, so no line fits all; how far off it is stands in the message.
+ * 3. What is urgent overtakes what has not left: it waits for the windows that are in flight.
  */
 #include "tools/common/workload.h"
 
@@ -16,6 +17,7 @@
 
 #include "base/error.h"
 #include "collectives/tuning/tuning.h"
+#include "protocol/peer.h"
 
 #define MOST_SAMPLES 64
 
@@ -180,6 +182,55 @@ static int cost_of_model(struct br_tool_workload *w, const struct br_cost_model 
     return rc;
 }
 
+/* ---- overtaking ------------------------------------------------------------------------------ */
+
+/* How many windows an all-reduce finds in front of its messages, one after the other: in a direct
+ * exchange those of the n - 1 peers in each of the two steps, in a ring one in each of its 2 (n -
+ * 1) steps. On a BCube the same holds for each level. */
+static double windows_in_front(const struct br_topology *topology)
+{
+    if (topology->kind == BR_TOPOLOGY_BCUBE)
+        return 2.0 * topology->cube.k * (topology->cube.n - 1);
+    if (topology->kind == BR_TOPOLOGY_HOSTS)
+        return 2.0 * (topology->hosts - 1);
+    return 2.0 * (topology->n - 1);
+}
+
+/* The windows are those of rails that carry what an all-reduce sends by the line: of each byte of
+ * the buffer 2 (n - 1) / n leave a rank, or a host of several. */
+static double overtake_of(const struct br_cost_line *cost, const struct br_topology *topology,
+                          uint32_t rails)
+{
+    double n = topology->kind == BR_TOPOLOGY_HOSTS ? topology->hosts : topology->n;
+    double windows = windows_in_front(topology), rate, round_trip;
+
+    if (n < 2 || windows < 1 || cost->b <= 0)
+        return 0;
+    rate = 2 * (n - 1) / n / cost->b / rails;
+    round_trip = fmin(2 * cost->a / windows, 1);
+    return windows * (double)br_rail_shared_window(rate, (uint64_t)(round_trip * 1e9)) / rate;
+}
+
+static int find_overtake(struct br_tool_workload *w, const struct br_plan_settings *set,
+                         const struct br_cost_model *model)
+{
+    const struct br_topology *topology = model->topology;
+    uint32_t rails = topology->kind == BR_TOPOLOGY_BCUBE  ? topology->cube.k
+                     : set->rails                         ? (uint32_t)set->rails
+                     : topology->kind == BR_TOPOLOGY_FLAT ? model->n_levels
+                                                          : 1;
+    double us;
+
+    if (!set->overtake) {
+        w->load.overtake = overtake_of(&w->load.cost, topology, rails);
+        return 0;
+    }
+    if (br_tool_numbers(set->overtake, 1, &us))
+        return br_error(EINVAL, "--overtake %s: must be microseconds, not negative", set->overtake);
+    w->load.overtake = us * 1e-6;
+    return 0;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_settings *set,
@@ -202,6 +253,8 @@ int br_tool_workload_open(struct br_tool_workload *w, const struct br_plan_setti
         rc = cost_of_links(w, set->links, model->topology->n);
     else if (!rc)
         rc = cost_of_model(w, model, set->algorithm, figures);
+    if (!rc)
+        rc = find_overtake(w, set, model);
     if (!rc)
         rc = br_workload_check(&w->load);
     if (rc)

@@ -116,6 +116,7 @@ static void plan_model_print(const struct table *t)
                t->set->speed ? t->set->speed : "1000");
     printf("\n# %u ranks; an all-reduce of M bytes takes a + b M: a %.4g us, b %.4g ns/B (%s)\n",
            t->ranks, t->w.load.cost.a * 1e6, t->w.load.cost.b * 1e9, t->w.cost);
+    printf("# an urgent all-reduce amid others takes %.4g us longer\n", t->w.load.overtake * 1e6);
     if (t->set->simulate)
         printf("# simulated all-reduces: %s\n",
                t->set->algorithm ? t->set->algorithm
@@ -225,7 +226,7 @@ static int open_workload(struct table *t, const struct br_cost_model *model, con
         return rc;
     snprintf(t->w.cost, sizeof t->w.cost, "fitted to simulated all-reduces");
     rc = br_plan_simulation_cost(&t->simulation, &t->w.load, &t->w.load.cost);
-    if (!rc)
+    if (!rc && !t->set->overtake)
         rc = br_plan_simulation_overtake(&t->simulation, &t->w.load, &t->w.load.overtake);
     if (rc)
         br_tool_workload_close(&t->w);

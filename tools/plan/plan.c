@@ -116,7 +116,8 @@ static int open_model(struct plan *p)
         if (p->comm->context->network.measured)
             snprintf(p->figures, sizeof p->figures, "calibration of the job");
     } else if (!(rc = open_topology(p))) {
-        br_cost_model_on(&p->model, &p->own, BR_COST_NETWORK, 1);
+        br_cost_model_on(&p->model, &p->own, BR_COST_NETWORK,
+                         p->set.rails ? (uint32_t)p->set.rails : 1);
         p->model.chunk_bytes = BR_CHUNK_BYTES;
     }
     if (!rc && p->set.calibration &&
@@ -286,6 +287,8 @@ static int plan(struct plan *p)
     bool barrier = p->coll->id == BR_COLL_BARRIER;
     int rc = open_model(p);
 
+    if (!rc && s->rails && p->model.topology->kind == BR_TOPOLOGY_BCUBE)
+        rc = br_error(EINVAL, "--rails: a BCube has a NIC a level");
     if (!rc && s->model)
         return p->comm && braid_rank(p->comm) ? 0 : br_plan_model(s, &p->model, p->figures);
     if (!rc)

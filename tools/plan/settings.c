@@ -58,6 +58,8 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
         {"links", 0, BR_OPTION_TEXT, &s->links, 0, 0,
          "LAW:ALPHA,BETA,GAMMA the same by a formula, in us, ns, ns: ring, halving, binary_tree, "
          "doubling"},
+        {"overtake", 0, BR_OPTION_TEXT, &s->overtake, 0, 0,
+         "US what is urgent takes so much longer amid others; default: by the windows of the NICs"},
         {"policy", 0, BR_OPTION_TEXT, &s->policy, 0, 0, "NAME only this one; default: all"},
         {"slice", 0, BR_OPTION_BYTES, &s->slice, 0, MOST_BYTES, "BYTES of a slice; default 200000"},
         {"bucket", 0, BR_OPTION_BYTES, &s->bucket, 0, MOST_BYTES, "BYTES of a bucket; default 25M"},
@@ -70,7 +72,7 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
         {"latency", 0, BR_OPTION_TEXT, &s->latency, 0, 0,
          "US from NIC to NIC, simulated; default 20"},
         {"rails", 0, BR_OPTION_NUMBER, &s->rails, 1, 8,
-         "N simulated NICs of each rank; default 1, a BCube has its own"},
+         "N NICs of each rank; default 1, a BCube has its own"},
         {"iterations", 0, BR_OPTION_NUMBER, &s->iterations, 2, 1000,
          "N simulated; the first one does not count; default 3"},
         {"seed", 0, BR_OPTION_NUMBER, &s->seed, 0, INT64_MAX, "N of the simulation; default 1"},
@@ -105,10 +107,9 @@ static int plan_settings_check(const struct br_plan_settings *s)
 static int check_simulation(const struct br_plan_settings *s)
 {
     if (!s->simulate)
-        return s->gbit || s->latency || s->rails || s->iterations || s->seed
-                   ? br_error(EINVAL, "--gbit, --latency, --rails, --iterations and --seed are "
-                                      "about a simulation: "
-                                      "say --simulate, or `braid sim`")
+        return s->gbit || s->latency || s->iterations || s->seed
+                   ? br_error(EINVAL, "--gbit, --latency, --iterations and --seed are about a "
+                                      "simulation: say --simulate, or `braid sim`")
                    : 0;
     if (!s->model)
         return br_error(EINVAL, "a simulation needs the layers of a network: give --model FILE");
@@ -122,11 +123,11 @@ static int check_simulation(const struct br_plan_settings *s)
 static int check_model(const struct br_plan_settings *s)
 {
     if (!s->model)
-        return s->times || s->speed || s->cost || s->links || s->policy || s->svg || s->trace ||
-                       s->layers
-                   ? br_error(EINVAL, "--times, --speed, --cost, --links, --policy, --layers, "
-                                      "--svg and --trace are "
-                                      "about the layers of a network: give --model FILE")
+        return s->times || s->speed || s->cost || s->links || s->overtake || s->rails ||
+                       s->policy || s->svg || s->trace || s->layers
+                   ? br_error(EINVAL, "--times, --speed, --cost, --links, --overtake, --rails, "
+                                      "--policy, --layers, --svg and --trace are about the layers "
+                                      "of a network: give --model FILE")
                    : 0;
     if (s->run || s->exact || s->dot)
         return br_error(

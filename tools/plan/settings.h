@@ -11,7 +11,7 @@ struct br_plan_settings {
     const char *topology, *hosts, *collective, *calibration, *algorithm, *dot, *json, *measure;
     bool run, exact;
     /* The gradients of a network (model.h). */
-    const char *model, *times, *speed, *cost, *links, *policy, *svg, *trace;
+    const char *model, *times, *speed, *cost, *links, *overtake, *policy, *svg, *trace;
     int64_t batch, slice, bucket;
     bool layers;
     /* In virtual time, too (training.h): a flat network or a BCube with these links. */
