@@ -295,13 +295,6 @@ static bool is_unauthenticated(const struct br_worker *w, const struct br_link *
     return s >= w->unauthenticated && s < w->unauthenticated + w->n_unauthenticated;
 }
 
-bool br_connect_owns(const struct br_worker *w, const struct br_link *link)
-{
-    const struct br_rail *rail = link->owner;
-
-    return is_unauthenticated(w, link) || rail->probe == link || rail->state != BR_RAIL_UP;
-}
-
 /* Gives the place back, and closes the link if it is still there. */
 static void connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
 {

@@ -129,17 +129,21 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
     return !peer->bye_due || peer->bye_sent || post_bye(peer, rail);
 }
 
-bool br_peer_has_work(const struct br_peer *peer)
+bool br_control_is_due(const struct br_peer *peer)
 {
     for (int i = 0; i < peer->n_rails; i++)
         if (peer->rails[i].ack_due || peer->rails[i].pong_due || peer->rails[i].ping_due ||
             peer->rails[i].relay_due)
             return true;
+    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
+           peer->waiting_due || peer->renew_due || peer->left_due ||
+           (peer->bye_due && !peer->bye_sent);
+}
+
+bool br_peer_has_work(const struct br_peer *peer)
+{
     for (int k = 0; k < BR_QUEUES; k++)
         if (!br_list_empty(&peer->queues[k].entries))
             return true;
-    return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
-           peer->waiting_due || peer->renew_due || peer->left_due ||
-           (peer->bye_due && !peer->bye_sent) || !br_list_empty(&peer->streams[0].resend) ||
-           !br_list_empty(&peer->streams[1].resend);
+    return br_numbered_again(peer) || br_control_is_due(peer);
 }

@@ -84,10 +84,9 @@ void br_rail_message_released(struct br_rail *rail, uint64_t now);
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
 
-/* At the end of a pump: notes what each rail of the peer waits for. full: rails that took no more,
- * a bit each. stuck: [BR_QUEUES], the head of the queue has to wait. */
-void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
-                   const bool *stuck);
+/* At the end of a pump in which something had to wait, or a rail did before: notes what each rail
+ * of the peer waits for. full, stuck: as in struct br_pump. */
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, uint32_t stuck);
 void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now);
 
 /* ---- connect.c: links, handshakes, unauthenticated peers ------------------------------------- */
@@ -102,8 +101,6 @@ uint64_t br_connect_next_timer(const struct br_worker *w);
 bool br_rail_connects(const struct br_worker *w, const struct br_rail *rail);
 /* Ends an attempt to connect that is under way. */
 void br_connect_abandon(struct br_worker *w, struct br_rail *rail);
-/* Does the link belong to an unauthenticated peer, or to a rail that is not yet UP? */
-bool br_connect_owns(const struct br_worker *w, const struct br_link *link);
 /* An event of a link that is not (yet) the link of a rail in state UP. */
 void br_connect_event(struct br_worker *w, const struct br_event *event);
 
@@ -125,27 +122,36 @@ bool br_send_want_done(struct br_worker *w, struct br_transfer *t, const struct 
 /* Sends what can leave to a peer. Returns how many frames and messages have left. */
 int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 
-/* ---- credited.c ------------------------------------------------------------------------------ */
+/* ---- numbered.c: messages with a number ------------------------------------------------------ */
 
-struct br_pump {   /* one pump of a peer */
-    uint32_t full; /* rails whose back end takes nothing more now, a bit each */
-    int n;         /* frames and messages that have left */
+struct br_pump {    /* one pump of a peer */
+    uint32_t full;  /* rails whose back end takes nothing more now, a bit each */
+    uint32_t stuck; /* queues whose head has to wait, a bit each */
+    int n;          /* frames and messages that have left */
 };
 /* Queues the eager message or the READY of a transfer. */
 void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
 /* Sends one message of the queue in which `t` is the most urgent. false: it has to wait. */
-bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
-                         struct br_pump *pump);
+bool br_numbered_send(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                      struct br_pump *pump);
 /* Sends a small point-to-point message that is in no queue, if nothing else waits to leave to the
  * peer: then it is the most urgent one. false: it has to be queued. */
-bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
-/* Sends messages of lost rails. They need no credit. */
-void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
+bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
+/* Are there messages of lost rails that go again? */
+static inline bool br_numbered_again(const struct br_peer *peer)
+{
+    return !br_list_empty(&peer->streams[0].resend) || !br_list_empty(&peer->streams[1].resend);
+}
+/* Sends the messages of lost rails again. They need no credit. */
+void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump);
 
 /* ---- control.c: everything without a number -------------------------------------------------- */
 
+/* Is such a message due to the peer? */
+bool br_control_is_due(const struct br_peer *peer);
 /* Sends what is due on the rail. false: the link is full. */
 bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
+/* Is anything due to the peer, with or without a number, or data? */
 bool br_peer_has_work(const struct br_peer *peer);
 /* Posts a message with its payload, which must stay until SENT. Returns what post() of the back end
  * returns: 1, 0 (full) or a negative errno. */
@@ -197,8 +203,9 @@ bool br_waiting_post(struct br_worker *w, struct br_peer *peer, struct br_rail *
 void br_waiting_timer(struct br_worker *w, struct br_peer *peer);
 uint64_t br_waiting_next_timer(const struct br_peer *peer);
 void br_waiting_received(struct br_worker *w, struct br_rail *rail, const struct br_message *m);
-/* Has the peer asked for the message of this tag before it was there? It is told once. */
-bool br_waiting_was_asked(const struct br_worker *w, struct br_peer *peer, uint64_t tag);
+/* Before peer->asked_until: has the peer asked for the message of this tag before it was there? It
+ * is told once. */
+bool br_waiting_was_asked(struct br_peer *peer, uint64_t tag);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 

@@ -230,6 +230,7 @@ struct br_peer {
     uint8_t rkey_rails;    /* rails whose device needs remote keys, a bit each */
     bool reduces;          /* the device of one of its rails reduces (br_caps) */
     bool shared;           /* its rails are */
+    bool stalled;          /* one of its rails waits for something (br_stall) */
     uint64_t uses;         /* frames posted */
     /* READYs for our sends; sum of ns from the submission of the send to its READY */
     uint64_t ready_messages, ready_wait;

@@ -485,17 +485,18 @@ static enum br_stall stall_cause(const struct br_rail *rail, bool full, bool dat
     return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
 }
 
-void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full,
-                   const bool *stuck)
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, uint32_t stuck)
 {
-    bool data = stuck[BR_QUEUE_DATA] || stuck[BR_QUEUE_RELAY],
-         messages = stuck[BR_QUEUE_MESSAGES] || stuck[BR_QUEUE_EAGER];
+    bool data = stuck & (1u << BR_QUEUE_DATA | 1u << BR_QUEUE_RELAY),
+         messages = stuck & (1u << BR_QUEUE_MESSAGES | 1u << BR_QUEUE_EAGER);
 
+    peer->stalled = false;
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
         bool idle = rail->alternate && br_peer_direct(peer); /* it is not to be used now */
 
         br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages),
                      w->now);
+        peer->stalled = peer->stalled || rail->stall != BR_STALL_NONE;
     }
 }

@@ -45,7 +45,7 @@ int br_transfer_send(struct br_worker *w, struct br_transfer *t)
     br_list_init(&t->node);
     if (br_peer_takes_eagerly(w, t->peer, t->length) && !t->rendezvous) {
         t->state = BR_TRANSFER_QUEUED;
-        if (!br_credited_at_once(w, peer, t))
+        if (!br_numbered_at_once(w, peer, t))
             br_send_message_due(w, peer, t);
         return 0;
     }
@@ -327,13 +327,13 @@ static bool goes_before(const struct br_queued *head, int k, const struct br_que
 
 /* Of the queues that are not stuck the one whose first is the most urgent; BR_QUEUES: none has
  * any. */
-static int next_queue(const struct br_peer *peer, const bool *stuck, struct br_queued **best)
+static int next_queue(const struct br_peer *peer, uint32_t stuck, struct br_queued **best)
 {
     int which = BR_QUEUES;
 
     *best = NULL;
     for (int k = 0; k < BR_QUEUES; k++) {
-        struct br_queued *first = stuck[k] ? NULL : br_queue_first(&peer->queues[k]);
+        struct br_queued *first = stuck >> k & 1 ? NULL : br_queue_first(&peer->queues[k]);
 
         if (first && (!*best || goes_before(first, k, *best, which))) {
             *best = first;
@@ -356,20 +356,21 @@ static bool pump_queued(struct br_worker *w, struct br_peer *peer, int k, struct
         return true;
     }
     t = br_container_of(head, struct br_transfer, queued);
-    return k == BR_QUEUE_DATA ? pump_data(w, peer, t, pump) : br_credited_message(w, peer, t, pump);
+    return k == BR_QUEUE_DATA ? pump_data(w, peer, t, pump) : br_numbered_send(w, peer, t, pump);
 }
 
 /* What has starved goes first, one of each queue. It may be stuck where what is more urgent is not:
  * another rail. */
-static void pump_starved(struct br_worker *w, struct br_peer *peer, bool *stuck,
-                         struct br_pump *pump)
+static void pump_starved(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
 {
     for (int k = 0; k < BR_QUEUES; k++) {
         struct br_queue *queue = &peer->queues[k];
-        struct br_queued *starved = br_queue_starved(queue, w->now, w->config.starvation);
+        struct br_queued *starved = br_list_empty(&queue->age)
+                                        ? NULL
+                                        : br_queue_starved(queue, w->now, w->config.starvation);
 
-        if (starved && !pump_queued(w, peer, k, starved, pump))
-            stuck[k] = starved == br_queue_first(queue);
+        if (starved && !pump_queued(w, peer, k, starved, pump) && starved == br_queue_first(queue))
+            pump->stuck |= 1u << k;
     }
 }
 
@@ -401,25 +402,28 @@ static uint32_t pump_control(struct br_worker *w, struct br_peer *peer)
 
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
-    bool stuck[BR_QUEUES] = {false};
     struct br_pump pump = {0};
 
     if (peer->shared != (w->now < w->shared_until))
         br_peer_set_shared(peer, !peer->shared);
-    pump.full = pump_control(w, peer);
+    if (br_control_is_due(peer))
+        pump.full = pump_control(w, peer);
     if (peer->alternates && br_peer_direct(peer))
         pump.full |= peer->alternates; /* they are for the time without */
-    br_credited_unacked(w, peer, &pump);
-    pump_starved(w, peer, stuck, &pump);
+    if (br_numbered_again(peer))
+        br_numbered_resend(w, peer, &pump);
+    pump_starved(w, peer, &pump);
     for (;;) {
         struct br_queued *head;
-        int which = next_queue(peer, stuck, &head);
+        int which = next_queue(peer, pump.stuck, &head);
 
         if (which == BR_QUEUES)
             break;
-        stuck[which] = !pump_queued(w, peer, which, head, &pump);
+        if (!pump_queued(w, peer, which, head, &pump))
+            pump.stuck |= 1u << which;
     }
-    br_stall_note(w, peer, pump.full, stuck);
+    if (pump.full || pump.stuck || peer->stalled)
+        br_stall_note(w, peer, pump.full, pump.stuck);
     if (!br_peer_has_work(peer))
         br_list_remove(&peer->active);
     else if (peer->on_demand && br_peer_is_unlinked(peer))

@@ -108,7 +108,7 @@ void br_worker_last_event(struct br_worker *w, const struct br_event *event)
         br_link_defer_close(w, link);
         return;
     }
-    if (!rail || br_connect_owns(w, link))
+    if (!rail || !link->authenticated)
         return; /* lost already, or an unauthenticated peer's: the device closes it at its end */
     if (event->kind == BR_EVENT_CLOSED ||
         (event->kind == BR_EVENT_MESSAGE && m.type == BR_MESSAGE_ABORT))

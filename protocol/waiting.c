@@ -175,12 +175,10 @@ static struct br_transfer *queued_send(const struct br_peer *peer, uint64_t tag)
     return NULL;
 }
 
-bool br_waiting_was_asked(const struct br_worker *w, struct br_peer *peer, uint64_t tag)
+bool br_waiting_was_asked(struct br_peer *peer, uint64_t tag)
 {
     uint32_t n = peer->n_asked < BR_ASKED ? peer->n_asked : BR_ASKED;
 
-    if (w->now >= peer->asked_until)
-        return false;
     for (uint32_t i = 0; i < n; i++)
         if (peer->asked[i] == tag) {
             peer->asked[i] = UINT64_MAX; /* no such message */

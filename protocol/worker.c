@@ -315,7 +315,7 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
             link->device->ops->release(link->device, NULL, event->buffer);
         return;
     }
-    if (br_connect_owns(w, link)) {
+    if (!link->authenticated) { /* of an unknown peer, of a rail that is not UP, or a probe */
         br_connect_event(w, event);
         return;
     }

@@ -32,12 +32,8 @@ static void set_up(struct bench *b)
 
 static void note(struct bench *b, uint64_t now, uint32_t full, int queue)
 {
-    bool stuck[BR_QUEUES] = {false};
-
-    if (queue < BR_QUEUES)
-        stuck[queue] = true;
     b->w.now = now;
-    br_stall_note(&b->w, &b->peer, full, stuck);
+    br_stall_note(&b->w, &b->peer, full, queue < BR_QUEUES ? 1u << queue : 0);
 }
 
 static uint64_t time_of(const struct bench *b, int rail, enum br_stall stall, uint64_t now)

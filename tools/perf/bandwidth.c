@@ -10,7 +10,7 @@
  * 3. With both directions one thread serves both. It never waits for a send without having given
  *    its receives back: else two sides with few receives would wait for each other.
  * 4. Receives that are posted ahead may hold all credits of messages. The answer to the end of the
- *    stream comes nevertheless, because the other side has asked for it (protocol/credited.c).
+ *    stream comes nevertheless, because the other side has asked for it (protocol/numbered.c).
  */
 #include "tools/perf/run.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* May the message come before its receive? */
-static bool credited_may_be_early(const struct br_transfer *t)
+static bool numbered_may_be_early(const struct br_transfer *t)
 {
     return t->is_send && !t->expected && br_tag_class(t->tag) != BR_TAG_ONESIDED;
 }
@@ -19,8 +19,9 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
 {
     int which = BR_QUEUE_MESSAGES;
 
-    if (credited_may_be_early(t)) {
-        t->expected = t->state == BR_TRANSFER_QUEUED && br_waiting_was_asked(w, peer, t->tag);
+    if (numbered_may_be_early(t)) {
+        t->expected = t->state == BR_TRANSFER_QUEUED && w->now < peer->asked_until &&
+                      br_waiting_was_asked(peer, t->tag);
         which = t->expected ? BR_QUEUE_MESSAGES : BR_QUEUE_EAGER;
     }
     br_queue_insert(&peer->queues[which], &t->queued, w->now);
@@ -213,8 +214,8 @@ static bool may_number(struct br_peer *peer, int which)
     return false;
 }
 
-bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
-                         struct br_pump *pump)
+bool br_numbered_send(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
+                      struct br_pump *pump)
 {
     bool needs_credit = t->queued.queue == &peer->queues[BR_QUEUE_EAGER];
     struct br_rail *rail = message_rail(peer, pump->full, needs_credit);
@@ -232,7 +233,7 @@ bool br_credited_message(struct br_worker *w, struct br_peer *peer, struct br_tr
     return true;
 }
 
-bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
+bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t)
 {
     uint32_t full = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;
     struct br_rail *rail;
@@ -250,7 +251,7 @@ bool br_credited_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
     return left;
 }
 
-void br_credited_unacked(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
+void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
 {
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_for_each_safe (node, &peer->streams[k].resend) {
