@@ -248,6 +248,7 @@ int br_worker_set_peer(struct br_worker *w, int rank, const struct br_rail_confi
     peer->n_rails = n;
     peer->n_dones = BR_DONES;
     peer->n_alternates = n_alternates;
+    w->several_rails = w->several_rails || n_rails > 1;
     if (n_rails && w->devices[rails[0].device]->caps.maps && peer->eager_bytes > EAGER_WITH_MAPS)
         peer->eager_bytes = EAGER_WITH_MAPS;
     peer->in_tree = w->config.on_demand && br_demand_in_tree(w->config.rank, rank);

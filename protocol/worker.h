@@ -154,6 +154,7 @@ struct br_worker {
     struct br_peer *peers; /* [size]; those without rails, as our own, are nothing but zeroes */
     struct br_list known;  /* the peers whose rails are in use, by their first use */
     int n_waited;          /* peers not yet UP for the first time */
+    bool several_rails;    /* a peer has more than one, alternate routes not counted */
     int *left;             /* [size]; with config.on_demand: ranks that have left, n_left */
     int n_left;
     struct br_table receives;  /* (tag, peer) -> posted receive, or unexpected message (match.c) */

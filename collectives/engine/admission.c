@@ -4,7 +4,9 @@
  * notes below are. */
 #include "collectives/engine/internal.h"
 
-#define LITTLE (256u << 10)
+#define LITTLE         (256u << 10)
+#define WINDOW         3u
+#define WINDOW_STRIPED 6u /* the frames of the slowest rail arrive last */
 
 static struct br_operation *of_waiting(struct br_list *node)
 {
@@ -44,6 +46,13 @@ void br_engine_set_oldest(struct br_engine *engine, uint64_t order)
     engine->may_start = true;
 }
 
+uint32_t br_admission_window(const struct br_engine *engine)
+{
+    if (engine->config.window)
+        return engine->config.window;
+    return engine->worker->several_rails ? WINDOW_STRIPED : WINDOW;
+}
+
 /* Note 1. */
 static bool admission_has_scratch(const struct br_engine *engine, const struct br_operation *op)
 {
@@ -61,7 +70,7 @@ static bool admission_has_scratch(const struct br_engine *engine, const struct b
         bytes += br_fragment_bytes(fragment->op, fragment->index);
         runs++;
     }
-    return runs < engine->config.window || bytes <= LITTLE;
+    return runs < br_admission_window(engine) || bytes <= LITTLE;
 }
 
 /* One that waits for its view (epochs.h) will. */

@@ -15,7 +15,6 @@
 #include "collectives/schedule/type.h"
 
 #define DEFAULT_FRAGMENTS 64u
-#define DEFAULT_WINDOW    3u
 #define DEFAULT_CHUNK     (512u << 10)
 #define DEFAULT_QUANTUM   (256u << 10)
 
@@ -25,8 +24,6 @@ static void apply_defaults(struct br_engine_config *config)
 {
     if (!config->max_fragments)
         config->max_fragments = DEFAULT_FRAGMENTS;
-    if (!config->window)
-        config->window = DEFAULT_WINDOW;
     if (!config->chunk_bytes)
         config->chunk_bytes = DEFAULT_CHUNK;
     if (!config->quantum_bytes)

@@ -216,8 +216,8 @@ int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
     uint64_t grown = 0;
     int rc = 0;
 
-    if (runs > engine->config.window)
-        runs = engine->config.window;
+    if (runs > br_admission_window(engine))
+        runs = br_admission_window(engine);
     for (struct br_fragment *fragment;
          runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
         rc = fragment_fits(engine, fragment, op, scratch, &grown);
