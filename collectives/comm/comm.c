@@ -45,6 +45,7 @@
 #include "collectives/tuning/cost.h"
 #include "collectives/tuning/network.h"
 #include "collectives/tuning/topology.h"
+#include "gpu/pointer.h"
 #include "protocol/bootstrap/id.h"
 #include "protocol/bootstrap/launcher.h"
 #include "protocol/bootstrap/secret.h"
@@ -410,6 +411,7 @@ static void comm_say_goodbye(struct br_context *context)
 static int probe_gpus(struct br_context *context)
 {
     (void)context->gpu->probe();
+    context->gpus = br_gpu_found(); /* and the others' are added (bootstrap.c) */
     return 0;
 }
 
@@ -721,6 +723,7 @@ int br_comm_create(struct br_context *context, struct br_group *group, struct br
     *comm = (struct braid_comm){
         .context = context, .rank = group->rank, .size = group->size, .group = group};
     br_list_init(&comm->node);
+    br_list_init(&comm->deferred);
     br_backlog_init(&comm->backlog);
     rc = comm_share_shm(comm);
     comm->executors = comm->shm ? &comm->shm->executor : &context->engine_executor;

@@ -112,7 +112,8 @@ bool br_completion_tell(struct br_context *context, bool caller)
         br_progress_lock(context);
         br_progress_let_go(comm, atomic_load(&op->state) == BR_OPERATION_TELLING ? op : NULL);
     }
-    br_completion_show(context);
+    if (context->ends_due)
+        br_completion_show(context);
     if (caller)
         atomic_fetch_add(&context->callers, 1);
     context->telling = false;
@@ -127,8 +128,6 @@ void br_completion_show(struct br_context *context)
 {
     uint64_t one = 1;
 
-    if (context->ends_fd < 0 || !context->ends_due)
-        return;
     context->ends_due = false;
     if (write(context->ends_fd, &one, sizeof one) < 0)
         br_log_debug("rank %d: the descriptor of ends is readable as it is", context->rank);

@@ -545,6 +545,8 @@ int br_comm_probe_memory(const char *name, struct br_operation *op)
     const struct br_gpu_ops *ops = context->gpu;
     int rc;
 
+    if (!context->gpus)
+        return 0;
     op->send_gpu = op->send_bytes ? ops->gpu_of(op->send) : 0;
     op->recv_gpu = op->recv_bytes ? ops->gpu_of(op->recv) : 0;
     if (!op->send_gpu && !op->recv_gpu)

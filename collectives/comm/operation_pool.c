@@ -391,7 +391,8 @@ void br_comm_operation_ended(struct br_operation *op)
         op->comm->failed_operations++;
     else
         op->comm->operations++;
-    if (op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status)
+    if (op->comm->context->calibration_drift.bound > 0 && op->kind == BR_OPERATION_COLLECTIVE &&
+        op->began && !op->status)
         check_calibration_drift(op->comm->context, op);
     if (op->comm->context->report && op->kind == BR_OPERATION_COLLECTIVE && op->began &&
         !op->status)

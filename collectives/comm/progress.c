@@ -64,7 +64,7 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
     else if (op)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
     atomic_fetch_add(&context->events, 1);
-    context->ends_due = true;
+    context->ends_due = context->ends_fd >= 0;
     if (context->sleeping_callers)
         br_progress_wake(context);
     wake_waiters(context);
@@ -148,7 +148,8 @@ int br_progress_once(struct br_context *context, uint64_t now)
         n += br_comm_begin_waiting(context, now);
     if (atomic_load_explicit(&context->probes, memory_order_relaxed))
         note_arrivals(context);
-    br_completion_show(context);
+    if (context->ends_due)
+        br_completion_show(context);
     return n;
 }
 
@@ -302,7 +303,8 @@ static bool progress_short(struct br_context *context, uint64_t now)
         return false;
     context->now = now;
     end_operations(&context->engine_executor);
-    br_completion_show(context);
+    if (context->ends_due)
+        br_completion_show(context);
     return true;
 }
 
@@ -392,7 +394,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
             began = now;
             passes = worked = 0;
         }
-        if (!br_progress_yield_or_leave(context))
+        if (atomic_load(&context->lock_waiters) && !br_progress_yield_or_leave(context))
             return false;
     } while (!reached && !is_reached(context, goal) && now < until);
     return true;

@@ -139,8 +139,6 @@ void br_progress_yield(struct br_context *context, uint64_t nap)
 
 bool br_progress_yield_or_leave(struct br_context *context)
 {
-    if (!atomic_load(&context->lock_waiters))
-        return true;
     progress_lock_release(context, 0);
     for (int i = 0; i < TRYLOCK_TRIES; i++) {
         if (br_progress_trylock(context))

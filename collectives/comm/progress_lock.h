@@ -36,8 +36,8 @@ void br_progress_disarm(struct br_context *context);
  * get it in between. nap: how long this thread leaves its core as well, in ns. */
 void br_progress_yield(struct br_context *context, uint64_t nap);
 
-/* The same for a thread that need not go on. Returns false when another thread drives now; then the
- * caller does not hold the lock any more. */
+/* The same when others want the lock, for a thread that need not go on. Returns false when another
+ * thread drives now; then the caller does not hold the lock any more. */
 bool br_progress_yield_or_leave(struct br_context *context);
 
 /* Sleeps in the devices' descriptors until `until` or the next timer. Called and returns under the

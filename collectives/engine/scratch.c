@@ -162,13 +162,12 @@ static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
            s->n_scratch;
 }
 
-static size_t scratch_bytes(const struct br_operation *op, uint32_t fragment)
+/* What is staged stands behind that. */
+static size_t staged_bytes(const struct br_operation *op, uint32_t fragment)
 {
-    size_t bytes = schedule_bytes(op, fragment);
-
-    if (br_operation_is_staged(op))
-        bytes += br_staging_fragment_bytes(op, br_fragment_elements(op, fragment));
-    return bytes;
+    return br_operation_is_staged(op)
+               ? br_staging_fragment_bytes(op, br_fragment_elements(op, fragment))
+               : 0;
 }
 
 /* The free run whose scratch fits best; where none is large enough, the one with the least. NULL:
@@ -197,13 +196,14 @@ static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_
 int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
                     struct br_fragment **fragment)
 {
-    size_t scratch = scratch_bytes(op, op->fragments.next);
+    uint32_t next = op->fragments.next;
+    size_t used = schedule_bytes(op, next), scratch = used + staged_bytes(op, next);
 
     *fragment = best_fitting_fragment(engine, scratch, false);
     br_list_remove(&(*fragment)->node);
-    (*fragment)->scratch_used = schedule_bytes(op, op->fragments.next);
+    (*fragment)->scratch_used = used;
     if (br_operation_is_staged(op))
-        br_gpu_pipeline_begin(engine, op, (*fragment)->scratch_used, &(*fragment)->pipeline);
+        br_gpu_pipeline_begin(engine, op, used, &(*fragment)->pipeline);
     engine->n_free--;
     return fragment_fits(engine, *fragment, op, (*fragment)->pipeline.gpu ? 0 : scratch,
                          &engine->late_allocations);
@@ -212,7 +212,7 @@ int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
 int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
 {
     uint32_t runs = op->fragments.count;
-    size_t scratch = scratch_bytes(op, 0); /* no fragment is larger */
+    size_t scratch = schedule_bytes(op, 0) + staged_bytes(op, 0); /* no fragment is larger */
     uint64_t grown = 0;
     int rc = 0;
 

@@ -216,7 +216,7 @@ static int gpu_add_executors(struct braid_comm *comm)
 {
     int rc = comm->shm && comm->context->gpu_local_possible ? br_gpu_local_create(comm->shm) : 0;
 
-    if (!rc)
+    if (!rc && br_gpu_found())
         br_stream_order_init(comm);
     return rc;
 }

@@ -249,5 +249,4 @@ void br_stream_order_init(struct braid_comm *comm)
     comm->executors = &comm->stream_order;
     br_list_init(&comm->stream_order.node);
     br_list_init(&comm->stream_order.ended);
-    br_list_init(&comm->deferred);
 }

@@ -53,7 +53,8 @@ static bool can_receive(const struct br_tcp_link *link)
            !link->starved;
 }
 
-static void tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *call)
+/* true: ask again (br_stream_tx_gather). */
+static bool tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *call)
 {
     if (call->result >= 0) {
         br_stream_tx_advance(&link->tx, (size_t)call->result);
@@ -65,26 +66,29 @@ static void tcp_poll_sent(struct br_tcp_link *link, const struct br_tcp_call *ca
         link->send_error = (int)call->result;
         link->readable = link->hung_up = true;
     }
+    return call->bytes <= BR_STREAM_LITTLE && can_send(link);
 }
 
-static void send_batch(struct br_tcp_device *device)
+/* true: ask again. */
+static bool send_batch(struct br_tcp_device *device)
 {
     struct br_tcp_batch *batch = &device->batch;
+    bool again = false;
 
     device->base.counters.system_calls += br_tcp_batch_run(batch);
     for (int i = 0; i < batch->n; i++)
-        tcp_poll_sent(batch->calls[i].owner, &batch->calls[i]);
+        again = tcp_poll_sent(batch->calls[i].owner, &batch->calls[i]) || again;
     batch->n = 0;
+    return again;
 }
 
-/* Adds a call for what is posted on a link. Returns its bytes. */
-static size_t add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
+/* Adds a call for what is posted on a link. */
+static void add_send(struct br_tcp_batch *batch, struct br_tcp_link *link)
 {
     struct br_tcp_call *call = br_tcp_batch_send(batch, link, link->fd);
 
     call->msg.msg_iovlen =
         (size_t)br_stream_tx_gather(&link->tx, call->iov, BR_TCP_IOVECS, SEND_BYTES, &call->bytes);
-    return call->bytes;
 }
 
 void br_tcp_send_link(struct br_tcp_link *link)
@@ -97,7 +101,7 @@ void br_tcp_send_link(struct br_tcp_link *link)
     send_batch(device);
 }
 
-/* A call for each link that has something; true: ask again (br_stream_tx_gather). */
+/* A call for each link that has something; true: ask again. */
 static bool send_round(struct br_tcp_device *device)
 {
     struct br_tcp_batch *batch = &device->batch;
@@ -106,12 +110,12 @@ static bool send_round(struct br_tcp_device *device)
     for (int i = 0; i < device->n_open; i++) {
         if (!can_send(device->open[i]))
             continue;
-        again = add_send(batch, device->open[i]) <= BR_STREAM_LITTLE || again;
+        add_send(batch, device->open[i]);
         if (br_tcp_batch_full(batch))
-            send_batch(device);
+            again = send_batch(device) || again;
     }
     if (batch->n)
-        send_batch(device);
+        again = send_batch(device) || again;
     return again;
 }
 
@@ -333,18 +337,21 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
     }
 }
 
-/* One call for each link that has something; false: none has. No more calls than there is room for
- * events. */
+/* One call for each link that has something; false: none can have more. No more calls than there is
+ * room for events. */
 static bool receive_round(struct br_tcp_device *device, struct report *report)
 {
     struct br_tcp_batch *batch = &device->batch;
+    bool more;
+    int k = 0;
 
-    for (int k = 0; k < device->n_open && batch->n < report->max - report->n; k++) {
+    for (; k < device->n_open && batch->n < report->max - report->n; k++) {
         struct br_tcp_link *link = round_robin(device, k);
         uint32_t bytes;
         void *place;
 
-        tcp_poll_take_ahead(device, link, report, batch->n); /* from the poll before */
+        if (has_ahead(link))
+            tcp_poll_take_ahead(device, link, report, batch->n); /* from the poll before */
         if (has_ahead(link) || !can_receive(link) || link->resting ||
             batch->n == report->max - report->n || !tcp_poll_want(link, &place, &bytes))
             continue;
@@ -362,10 +369,16 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     device->base.counters.system_calls += br_tcp_batch_run(batch);
     for (int i = 0; i < batch->n; i++) /* an event each, at most */
         tcp_poll_received(device, &batch->calls[i], report);
-    for (int i = 0; i < batch->n; i++)
-        tcp_poll_take_ahead(device, batch->calls[i].owner, report, 0);
+    more = k < device->n_open;
+    for (int i = 0; i < batch->n; i++) {
+        struct br_tcp_link *link = batch->calls[i].owner;
+
+        if (has_ahead(link))
+            tcp_poll_take_ahead(device, link, report, 0);
+        more = more || (can_receive(link) && !link->resting);
+    }
     batch->n = 0;
-    return true;
+    return more;
 }
 
 static void tcp_poll_receive(struct br_tcp_device *device, struct report *report)
