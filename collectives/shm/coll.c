@@ -22,14 +22,18 @@ struct area {
 static_assert(offsetof(struct area, large) == 64,
               "an epoch's number and its small data share one cache line");
 
+struct header {
+    _Alignas(64) _Atomic uint64_t said;
+};
+
 static size_t shm_coll_bytes(uint32_t ranks)
 {
-    return (size_t)ranks * 2 * sizeof(struct area);
+    return sizeof(struct header) + (size_t)ranks * 2 * sizeof(struct area);
 }
 
 static struct area *area_of(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)
 {
-    return (struct area *)coll->base + (size_t)rank * 2 + epoch % 2;
+    return (struct area *)(coll->base + sizeof(struct header)) + (size_t)rank * 2 + epoch % 2;
 }
 
 int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, int fd)
@@ -78,6 +82,16 @@ void br_shm_coll_close(struct br_shm_coll *coll)
     memset(coll, 0, sizeof *coll);
 }
 
+uint64_t br_shm_coll_said(const struct br_shm_coll *coll)
+{
+    return atomic_load_explicit(&((struct header *)coll->base)->said, memory_order_relaxed);
+}
+
+void br_shm_coll_say(struct br_shm_coll *coll, uint64_t number)
+{
+    atomic_store_explicit(&((struct header *)coll->base)->said, number, memory_order_relaxed);
+}
+
 bool br_shm_coll_ready(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)
 {
     return atomic_load_explicit(&area_of(coll, rank, epoch)->epoch, memory_order_acquire) >>
@@ -106,6 +120,11 @@ void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t chec
     if (bytes)
         memcpy(bytes <= BR_SHM_COLL_SMALL ? area->small : area->large, data, bytes);
     atomic_store_explicit(&area->epoch, epoch << CHECK_BITS | check, memory_order_release);
+}
+
+void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch)
+{
+    return area_of(coll, coll->rank, epoch)->large;
 }
 
 const void *br_shm_coll_data(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch,

@@ -38,6 +38,11 @@ int br_shm_coll_attach(struct br_shm_coll *coll, uint32_t ranks, uint32_t rank, 
 /* Unmaps the segment; the other ranks keep their mappings. An all-zero structure is allowed. */
 void br_shm_coll_close(struct br_shm_coll *coll);
 
+/* A number that all ranks read: the one that creates the segment writes it before it sends the
+ * descriptor. 0 at first. */
+uint64_t br_shm_coll_said(const struct br_shm_coll *coll);
+void br_shm_coll_say(struct br_shm_coll *coll, uint64_t number);
+
 /* None of the functions below blocks or fails. epoch >= 1, bytes <= BR_SHM_COLL_BYTES. One thread
  * at a time for one rank. */
 
@@ -47,6 +52,10 @@ bool br_shm_coll_may_publish(const struct br_shm_coll *coll, uint64_t epoch);
 /* Publishes this rank's data of an epoch, with the check of its call (note 6). */
 void br_shm_coll_publish(struct br_shm_coll *coll, uint64_t epoch, uint16_t check, const void *data,
                          size_t bytes);
+
+/* Where this rank's data of an epoch that it may publish go, when they are more than
+ * BR_SHM_COLL_SMALL bytes: who writes them there publishes no data besides. */
+void *br_shm_coll_space(struct br_shm_coll *coll, uint64_t epoch);
 
 /* A note of BR_SHM_COLL_NOTE bytes beside the epoch, which no rank reads while all goes well. It is
  * written before the epoch is published and may be read when the epoch is ready. */

@@ -20,6 +20,7 @@
 #include "protocol/worker.h"
 #include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
+#include "collectives/shm/split.h"
 #include "transport/shm/shm.h"
 
 #define PATIENCE         (100 * BR_MS) /* then an operation tells those that it waits for */
@@ -47,6 +48,10 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
 
     if (rc)
         return rc;
+    if (!rc)
+        br_shm_coll_say(
+            &shm->coll,
+            br_shm_split_threshold(&comm->group->model, br_shm_rate_measure(&shm->coll), shm->n));
     for (int r = 1; r < comm->size && !rc; r++)
         rc = br_shm_link_send_fd(executor_link_to(comm, r), comm->group->number, fd);
     close(fd);
@@ -238,11 +243,10 @@ int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
     return executor_check(shm, op, true);
 }
 
-bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
-                             const void *data, size_t bytes)
+/* data NULL: they are in their space. */
+static void publish_round(struct br_shm_executor *shm, const struct br_operation *op,
+                          const void *data, size_t bytes)
 {
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
-        return false;
     shm->epoch++;
     shm->last = call_of(op);
     shm->last_group = op->group;
@@ -250,25 +254,58 @@ bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operat
     shm->unreported = true;
     br_shm_coll_describe(&shm->coll, shm->epoch, &shm->last);
     br_shm_coll_publish(&shm->coll, shm->epoch, executor_digest(op), data, bytes);
+}
+
+bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
+                             const void *data, size_t bytes)
+{
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
+        return false;
+    publish_round(shm, op, data, bytes);
     return true;
 }
 
+static void publish_split(struct br_shm_executor *shm, const struct br_operation *op)
+{
+    br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
+    publish_round(shm, op, NULL, 0);
+}
+
+/* The first round of op. */
 static bool executor_publish(struct br_shm_executor *shm, const struct br_operation *op)
 {
-    return br_shm_executor_publish(shm, op, op->send, published_bytes(shm, op, shm->rank));
+    shm->rounds = 0;
+    if (op->collective != BR_ALLREDUCE || block_bytes(op) < shm->split_bytes)
+        return br_shm_executor_publish(shm, op, op->send, published_bytes(shm, op, shm->rank));
+    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
+        return false;
+    shm->round = 0;
+    shm->rounds = br_shm_split_rounds(&shm->coll, op);
+    publish_split(shm, op);
+    return true;
 }
 
 static int executor_complete(struct br_shm_executor *shm, const struct br_operation *op)
 {
     int rc;
 
-    if (br_shm_executor_waits_for(shm, op) >= 0)
-        return 0;
-    rc = br_shm_executor_check_agreement(shm, op);
-    if (rc)
-        return rc;
-    executor_reduce_all(shm, op);
+    for (;;) {
+        if (br_shm_executor_waits_for(shm, op) >= 0)
+            return 0;
+        rc = br_shm_executor_check_agreement(shm, op);
+        if (rc)
+            return rc;
+        if (!shm->rounds) {
+            executor_reduce_all(shm, op);
+            break;
+        }
+        br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
+        if (++shm->round == shm->rounds)
+            break;
+        publish_split(shm, op);
+    }
     shm->operations++;
+    shm->rounds = 0;
     return 1;
 }
 
@@ -517,15 +554,20 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
                                 first->sequence, executor_digest(first), &call);
 }
 
-/* Of other collectives than all-reduces. What the user says of all holds for them, too; and memory
- * of GPUs is copied as a whole before and after, which is good for small ones only. */
-static size_t max_copied_bytes(const struct br_context *context)
+/* How many bytes a rank may give: of all-reduces, and of other collectives. What the user says of
+ * all holds for all; and memory of GPUs is copied as a whole before and after, which is good for
+ * small ones only. */
+static void set_limits(struct br_shm_executor *shm)
 {
+    const struct br_context *context = shm->context;
     size_t said = context->settings.shm_collective_bytes;
 
+    shm->max_bytes = shm->max_copied_bytes = said;
     if (context->gpus || said != BR_SHM_COLLECTIVE_BYTES)
-        return said;
-    return context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_COPIED_BYTES;
+        return;
+    shm->max_copied_bytes = context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_COPIED_BYTES;
+    if (context->crowded)
+        shm->max_bytes = BR_SHM_CROWDED_BYTES;
 }
 
 /* ---- the executor ---------------------------------------------------------------------------- */
@@ -603,9 +645,8 @@ int br_shm_executor_create(struct braid_comm *comm)
         return br_error(ENOMEM, "rank %d: no memory for collectives in shared memory", comm->rank);
     shm->rank = (uint32_t)comm->rank;
     shm->n = (uint32_t)comm->size;
-    shm->max_bytes = comm->context->settings.shm_collective_bytes;
-    shm->max_copied_bytes = max_copied_bytes(comm->context);
     shm->context = comm->context;
+    set_limits(shm);
     shm->executor = (struct br_executor){.ops = &ops, .next = &comm->context->engine_executor};
     br_list_init(&shm->executor.ended);
     br_list_init(&shm->queue);
@@ -615,6 +656,7 @@ int br_shm_executor_create(struct braid_comm *comm)
         free(shm);
         return rc;
     }
+    shm->split_bytes = br_shm_coll_said(&shm->coll);
     shm->group = comm->group;
     br_list_push_back(&comm->context->executors, &shm->executor.node);
     comm->shm = shm;

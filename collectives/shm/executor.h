@@ -3,7 +3,7 @@
  * The executor for small collectives of ranks that share a host: one round on the shared segment
  * (collectives/shm/coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
- * repetition.
+ * repetition. With many ranks the larger all-reduces take more rounds (split.h).
  *
  * Whether an operation goes here follows from its arguments alone, so all ranks agree. Operations
  * take their rounds in the order of submission. Ranks that call different operations notice by a
@@ -19,7 +19,7 @@
 #include "protocol/message.h"
 
 /* Up to how many bytes that a rank gives, by default and measured: of all-reduces, as beyond it the
- * engine, where each rank reduces a part, is faster; of all others; and of these where ranks share
+ * engine, where each rank reduces a part, is faster; of all others; and of both where ranks share
  * cores, as in a round each of them needs the core once or twice, in a schedule often. */
 #define BR_SHM_COLLECTIVE_BYTES (4u << 10)
 #define BR_SHM_COPIED_BYTES     (8u << 10)
@@ -36,7 +36,10 @@ struct br_shm_executor {
     struct br_shm_coll coll;
     uint32_t rank, n;
     size_t max_bytes, max_copied_bytes; /* that a rank gives: of all-reduces, of others */
+    size_t split_bytes;                 /* all-reduces from this size on are split (split.h) */
     uint64_t epoch;                     /* the round of the last operation that has published */
+    uint32_t round,
+        rounds;     /* of a split all-reduce that has published; rounds 0: it is not split */
     bool busy;      /* an operation on the short way has the round; the queue waits */
     bool published; /* the head of `queue` has published */
     /* operations, by submission: small collectives, and those of `guest` */

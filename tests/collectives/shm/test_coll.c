@@ -49,6 +49,9 @@ static void publish__is_read_by_others(void **state)
     assert_int_equal(br_shm_coll_create(&a, 2, 0, &fd), 0);
     assert_int_equal(br_shm_coll_attach(&b, 2, 1, fd), 0);
     close(fd);
+    assert_int_equal(br_shm_coll_said(&b), 0);
+    br_shm_coll_say(&a, UINT64_MAX);
+    assert_true(br_shm_coll_said(&b) == UINT64_MAX);
     assert_true(br_shm_coll_may_publish(&a, 1));
     assert_false(br_shm_coll_ready(&b, 0, 1));
     br_shm_coll_publish(&a, 1, 0xbeef, "one", 4);
@@ -61,6 +64,7 @@ static void publish__is_read_by_others(void **state)
     assert_true(br_shm_coll_may_publish(&a, 2));
     br_shm_coll_publish(&a, 2, 7, large, sizeof large);
     assert_memory_equal(br_shm_coll_data(&b, 0, 2, sizeof large), large, sizeof large);
+    assert_ptr_equal(br_shm_coll_space(&a, 2), br_shm_coll_data(&a, 0, 2, sizeof large));
     assert_string_equal(br_shm_coll_data(&b, 0, 1, 4), "one"); /* until a publishes epoch 3 */
     br_shm_coll_close(&a);
     assert_int_equal(br_shm_coll_check(&b, 0, 2), 7);
@@ -69,7 +73,7 @@ static void publish__is_read_by_others(void **state)
 }
 
 #define RANKS  3u
-#define EPOCHS 20000u
+#define EPOCHS 4000u
 
 /* A word that only epoch, rank and place decide. */
 static uint32_t word(uint64_t epoch, uint32_t rank, uint32_t i)

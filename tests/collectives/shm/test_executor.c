@@ -41,6 +41,7 @@ static int open_segment(void **state)
         shm->n = N;
         shm->max_bytes = 4096;
         shm->max_copied_bytes = 8192;
+        shm->split_bytes = SIZE_MAX;
         br_list_init(&shm->queue);
         br_list_init(&shm->executor.ended);
         if (r ? br_shm_coll_attach(&shm->coll, N, r, fd)
@@ -145,6 +146,54 @@ static void complete__every_collective(void **state)
             }
     }
     assert_int_equal(locals[0].operations, BR_COLLECTIVES);
+}
+
+/* Ranks are complete after the second round; the next operation begins in the third. */
+static void complete__split(void **state)
+{
+    struct br_operation ops[2][N];
+    char text[120];
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        locals[r].split_bytes = 64;
+        ops[0][r] = make(r, BR_ALLREDUCE, 64, 0, 0);
+        ops[1][r] = make(r, BR_ALLREDUCE, 15, 0, 1); /* in one round again */
+        assert_true(br_shm_executor_begin(&locals[r], &ops[0][r]));
+    }
+    assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0][0]), 0);
+    assert_int_equal(locals[0].epoch, 2);
+    assert_int_equal(br_shm_executor_waits_for(&locals[0], &ops[0][0]), 1);
+    assert_says(br_shm_executor_name_waited(&locals[0], &ops[0][0], text, sizeof text), "rank 1");
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[0][1]), 0);
+    assert_int_equal(br_shm_executor_complete(&locals[2], &ops[0][2]), 1);
+    /* a caller that waits no longer leaves its operation to the queue in between */
+    br_shm_executor_go_on(&locals[0], &ops[0][0]);
+    assert_int_equal(br_shm_executor_step(&locals[0], 0), 1);
+    assert_int_equal(br_shm_executor_complete(&locals[1], &ops[0][1]), 1);
+    for (int r = 0; r < N; r++)
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(out[r][i], 3000 + 3 * i);
+    for (int r = 0; r < N; r++)
+        assert_true(br_shm_executor_begin(&locals[r], &ops[1][r]));
+    for (int r = 0; r < N; r++)
+        assert_int_equal(br_shm_executor_complete(&locals[r], &ops[1][r]), 1);
+    assert_int_equal(locals[0].epoch, 3);
+}
+
+static void complete__split_disagreement(void **state)
+{
+    struct br_operation ops[N];
+
+    (void)state;
+    for (int r = 0; r < N; r++) {
+        locals[r].split_bytes = 64;
+        ops[r] = make(r, BR_ALLREDUCE, r == 2 ? 48 : 64, 0, 0);
+        assert_true(br_shm_executor_begin(&locals[r], &ops[r]));
+    }
+    memset(out[0], 0xee, sizeof out[0]);
+    assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0]), -EPROTO);
+    assert_int_equal(out[0][0], (int32_t)0xeeeeeeee);
 }
 
 /* The queue waits for the short way's round, and takes no round away from it. */
@@ -292,6 +341,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes__by_size_and_name, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__every_collective, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__split, open_segment, close_segment),
+        cmocka_unit_test_setup_teardown(complete__split_disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(step__waits_for_the_short_way, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(complete__disagreement, open_segment, close_segment),
         cmocka_unit_test_setup_teardown(fail__ends_all, open_segment, close_segment),

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "collectives/shm/split.h"
+
+#include <string.h>
+
+#include "collectives/engine/user_reduction.h"
+#include "collectives/schedule/type.h"
+
+#define LINE 64u /* parts begin at cache lines; a multiple of the size of any type */
+
+/* What a round takes: to look at the cache line in which each rank publishes it (bench/shm_coll),
+ * in s; and that a rank is waited for, or gets its core, about three times, as measured with 8 to
+ * 32 ranks on 2 cores. */
+#define LOOK_SECONDS 0.1e-6
+#define WAITS        3
+
+/* Bytes [first, first + bytes) of the operation. */
+struct span {
+    size_t first, bytes;
+};
+
+static size_t operation_bytes(const struct br_operation *op)
+{
+    return op->count * br_type_size(op->type);
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + LINE - 1) / LINE * LINE;
+}
+
+/* An area has room for a chunk and, behind it, for the largest part of one. */
+static size_t most_chunk_bytes(uint32_t ranks)
+{
+    return (BR_SHM_COLL_BYTES / LINE - 1) * ranks / (ranks + 1) * LINE;
+}
+
+static size_t chunk_count(const struct br_shm_coll *coll, const struct br_operation *op)
+{
+    size_t most = most_chunk_bytes(coll->ranks), all = operation_bytes(op);
+
+    return all ? (all + most - 1) / most : 1;
+}
+
+/* Chunks are of the same size, but for the last. */
+static struct span chunk_of(const struct br_shm_coll *coll, const struct br_operation *op,
+                            uint32_t index)
+{
+    size_t all = operation_bytes(op), n = chunk_count(coll, op),
+           bytes = whole_lines((all + n - 1) / n), first = index * bytes;
+
+    if (first >= all)
+        return (struct span){.first = all};
+    return (struct span){.first = first, .bytes = all - first < bytes ? all - first : bytes};
+}
+
+static struct span part_of(const struct br_shm_coll *coll, struct span chunk, uint32_t rank)
+{
+    size_t lines = whole_lines(chunk.bytes) / LINE, first = lines * rank / coll->ranks * LINE,
+           end = lines * (rank + 1) / coll->ranks * LINE;
+
+    if (end > chunk.bytes)
+        end = chunk.bytes;
+    return (struct span){.first = chunk.first + first, .bytes = end > first ? end - first : 0};
+}
+
+/* The area of a rank, whatever it has published: values first, sums behind them. */
+static const uint8_t *area_of(const struct br_shm_coll *coll, uint32_t rank, uint64_t epoch)
+{
+    return br_shm_coll_data(coll, rank, epoch, BR_SHM_COLL_BYTES);
+}
+
+size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
+                              uint32_t ranks)
+{
+    struct br_cost_level message = br_cost_message(model, 0);
+    double n = ranks, saved = ((n - 1) - (n - 1) / n) * rate.reduce - rate.copy, /* for a byte */
+        round = WAITS * (message.alpha + message.overhead) + n * LOOK_SECONDS;
+
+    return saved > 0 && round / saved < BR_COST_MAX ? (size_t)(round / saved) + 1 : SIZE_MAX;
+}
+
+uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op)
+{
+    return (uint32_t)chunk_count(coll, op) + 1;
+}
+
+/* Reduces this rank's part of a chunk, whose values the ranks have published in `epoch`. */
+static void split_reduce(const struct br_shm_coll *coll, const struct br_operation *op,
+                         struct span chunk, uint64_t epoch, void *out)
+{
+    struct span part = part_of(coll, chunk, coll->rank);
+    const void *in[BR_SHM_COLL_RANKS];
+
+    for (uint32_t r = 0; r < coll->ranks; r++)
+        in[r] = area_of(coll, r, epoch) + (part.first - chunk.first);
+    if (part.bytes)
+        br_reduce_operation(op, out, in, (int)coll->ranks, part.bytes / br_type_size(op->type),
+                            (int)coll->ranks);
+}
+
+void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
+                        uint64_t epoch)
+{
+    struct span chunk = chunk_of(coll, op, round);
+    uint8_t *area = br_shm_coll_space(coll, epoch);
+
+    if (chunk.bytes)
+        memcpy(area, (const uint8_t *)op->send + chunk.first, chunk.bytes);
+    if (round)
+        split_reduce(coll, op, chunk_of(coll, op, round - 1), epoch - 1,
+                     area + whole_lines(chunk.bytes));
+}
+
+void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,
+                       uint32_t round, uint64_t epoch)
+{
+    size_t values = whole_lines(chunk_of(coll, op, round).bytes);
+
+    for (uint32_t r = 0; r < coll->ranks && round; r++) {
+        struct span part = part_of(coll, chunk_of(coll, op, round - 1), r);
+
+        memcpy((uint8_t *)op->recv + part.first, area_of(coll, r, epoch) + values, part.bytes);
+    }
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A split all-reduce on the shared segment: each rank reduces a part of the elements for all, where
+ * in one round every rank would reduce all of them. The operation is cut into chunks. In round i a
+ * rank publishes its values of chunk i and the sums of its part of chunk i - 1, so that c chunks
+ * take c + 1 rounds. The notes are in
+ * doc/design/shared_memory.md.
+ *
+ * Values are combined in the order of the ranks, as in one round: both have the same bits.
+ */
+#ifndef BR_COLLECTIVES_SHM_SPLIT_H
+#define BR_COLLECTIVES_SHM_SPLIT_H
+
+#include "collectives/engine/operation.h"
+#include "collectives/shm/coll.h"
+#include "collectives/shm/rate.h"
+#include "collectives/tuning/cost.h"
+
+/* From how many bytes on an all-reduce is faster split than in one round; it may be SIZE_MAX. The
+ * model says what a round costs, `rate` what reducing and copying do. */
+size_t br_shm_split_threshold(const struct br_cost_model *model, struct br_shm_rate rate,
+                              uint32_t ranks);
+
+/* How many rounds an all-reduce takes, at least 2. */
+uint32_t br_shm_split_rounds(const struct br_shm_coll *coll, const struct br_operation *op);
+
+/* Writes what this rank publishes in a round, whose epoch is `epoch`, into its area. All ranks have
+ * published the round before, and br_shm_split_read() has read it; of round 0: this rank may
+ * publish the epoch. */
+void br_shm_split_write(struct br_shm_coll *coll, const struct br_operation *op, uint32_t round,
+                        uint64_t epoch);
+
+/* All ranks have published the round: copies its sums into the result. */
+void br_shm_split_read(const struct br_shm_coll *coll, const struct br_operation *op,
+                       uint32_t round, uint64_t epoch);
+
+#endif
