@@ -2,7 +2,7 @@
 """The layers of a model as a gradient session (braid/torch/session.py) has them, and the memory in which their gradients travel."""
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
 
 import torch
 from torch.nn import Module
@@ -157,28 +157,3 @@ def _called_above(module: Module, parents: Dict[Module, List[Module]], called: S
     if module in called:
         return {module}
     return set().union(*(_called_above(parent, parents, called) for parent in parents.get(module, [])))
-
-
-def place_in(optimizer: Any, layers: Iterable[Layer]) -> Tuple[List[List[Any]], List[Any]]:
-    """Notes where the optimizer has each parameter. Returns its other parameters, by group, and what this holds for."""
-    at = {param: i for i, group in enumerate(optimizer.param_groups) for param in group["params"]}
-    for layer in layers:
-        for slot in layer.slots:
-            slot.at = at.pop(slot.param, -1)
-    others: List[List[Any]] = [[] for _ in optimizer.param_groups]
-    for param, i in at.items():
-        others[i].append(param)
-    return others, signature_of(optimizer)
-
-
-def signature_of(optimizer: Any) -> List[Any]:
-    return [len(group["params"]) for group in optimizer.param_groups]
-
-
-def has_own_step(optimizer: Any) -> bool:
-    """Has a script put another step() into this optimizer? Schedulers do, too, but theirs only counts calls."""
-    step = optimizer.__dict__.get("step")
-    function = getattr(step, "__func__", step)
-    while getattr(function, "_wrapped_by_lr_sched", False) or getattr(function, "_with_counter", False):
-        function = getattr(function, "__wrapped__", None)
-    return function is not None and function is not type(optimizer).step

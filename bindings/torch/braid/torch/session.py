@@ -18,8 +18,6 @@ Threads: autograd's thread and the one that trains take turns, as loss.backward(
 from __future__ import annotations
 
 import contextlib
-import sys
-import types
 import warnings
 import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence
@@ -30,8 +28,9 @@ import torch
 from torch.nn import Module
 
 from braid.torch import comm as communicator
-from braid.torch.layers import Layer, Slot, dtype_of, has_own_step, in_order, lay_out, layers_of, needs_of, place_in, signature_of
+from braid.torch.layers import Layer, Slot, dtype_of, in_order, lay_out, layers_of, needs_of
 from braid.torch.replicas import Buffers, compare, copy_from_root
+from braid.torch.stepper import Stepper
 from braid.torch.watch import Dependent, ModuleHook, travelling_of
 
 IDLE, BACKWARD, TRAVELLING, PENDING = range(4)
@@ -76,8 +75,7 @@ class Session:
             comm = communicator(group)
         if overlap is None:
             overlap = f"{type(optimizer).__module__}.".startswith("torch.optim.")
-        # A step that a script has put in place of the optimizer's is called as it is, for all parameters at once.
-        self.comm, self._model, self._optimizer, self._overlap = comm, model, optimizer, overlap and not has_own_step(optimizer)
+        self.comm, self._model = comm, model
         self._layers = layers_of(model)
         self._frozen = [(name, param) for name, param in model.named_parameters() if not param.requires_grad]
         self._dtype, self._options = dtype_of(self._layers, dtype), dict(options, policy=policy)
@@ -93,8 +91,8 @@ class Session:
         self._any_stale = False
         self._called: Dict[Module, None] = {}  # in the order of the first forward pass
         self._needs: Dict[Module, List[Layer]] = {}
-        self._settings: List[Dict[str, Any]] = []  # of the optimizer's groups at optimizer.step()
-        self._others, self._signature = place_in(optimizer, self._layers)
+        self._stepper = Stepper(optimizer, self._layers, self._step)
+        self._overlap = overlap and not self._stepper.has_own_step
         self._install()
         self._dependent = Dependent(self)
         comm._dependents[self._dependent] = None
@@ -118,19 +116,8 @@ class Session:
         self._removable.append(self._model.register_forward_pre_hook(ModuleHook(self, "_before_all")))
         self._removable.append(self._model.register_forward_hook(ModuleHook(self, "_behind_all")))
         for name in "register_state_dict_pre_hook", "register_load_state_dict_pre_hook":
-            if hasattr(self._optimizer, name):
-                self._removable.append(getattr(self._optimizer, name)(ModuleHook(self, "_read_all")))
-        optimizer, kind = self._optimizer, type(self._optimizer)
-        self._step_before = optimizer.__dict__.get("step")
-        self._whole_step = optimizer.step  # with hooks, and with what schedulers have made of it
-        # One layer's step is not a step of the optimizer to hooks and profilers.
-        self._bare_step = kind.step.__wrapped__ if getattr(kind.step, "hooked", False) else kind.step
-
-        def step(optimizer: Any, closure: Any = None) -> Any:
-            return self._step(closure)
-
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # _step() tells schedulers what their own wrapper would
-        self._own_step = optimizer.step = types.MethodType(step, optimizer)  # a method, as schedulers look for its __func__
+            if hasattr(self._stepper.optimizer, name):
+                self._removable.append(getattr(self._stepper.optimizer, name)(ModuleHook(self, "_read_all")))
 
     def _hook(self, slot: Slot) -> None:
         weak, weak_slot = weakref.ref(self), weakref.ref(slot)  # the garbage collector does not see what hooks of parameters hold
@@ -260,15 +247,15 @@ class Session:
     # ---- the step --------------------------------------------------------------------------------
 
     def _step(self, closure: Any) -> Any:
-        optimizer = self._optimizer
-        optimizer._opt_called = True  # what a scheduler looks at
+        """In place of optimizer.step()."""
+        whole_step = self._stepper.whole_step
         if self._closed:
-            return self._whole_step() if closure is None else self._whole_step(closure)
+            return whole_step() if closure is None else whole_step(closure)
         for name, param in self._frozen:
             if param.requires_grad:
                 raise RuntimeError(f"braid.torch.Session: {name} was frozen when the session was made, and is not now: free() this session and make another")
         if closure is not None and not self._overlap:
-            return self._whole_step(lambda: self._closed_over(closure))
+            return whole_step(lambda: self._closed_over(closure))
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -276,14 +263,9 @@ class Session:
         self._end_backward()
         if not self._steps_lazily():
             self._read()
-            self._whole_step()
+            whole_step()
             return loss
-        if signature_of(optimizer) != self._signature:
-            self._others, self._signature = place_in(optimizer, self._layers)
-        self._settings = [{key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in group.items() if key != "params"}
-                          for group in optimizer.param_groups]
-        if any(self._others):
-            self._run(self._others)
+        self._stepper.note()
         for layer in self._layers:
             layer.pending = True
         self._state, self._left = PENDING, len(self._layers)
@@ -297,31 +279,10 @@ class Session:
         return loss
 
     def _steps_lazily(self) -> bool:
-        """May layers be stepped later? Not if hooks want to see the step, a GradScaler has set what the step divides by, or the script has set a grad itself."""
-        everyone = sys.modules[torch.optim.Optimizer.__module__]
-        hooks = [getattr(self._optimizer, f"_optimizer_step_{when}_hooks", None) or getattr(everyone, f"_global_optimizer_{when}_hooks", None)
-                 for when in ("pre", "post")]
-        if not self._overlap or self._state != TRAVELLING or hasattr(self._optimizer, "found_inf") or any(hooks):
+        """May layers be stepped later? Not if something wants to see the optimizer's step, or the script has set a grad itself."""
+        if not self._overlap or self._state != TRAVELLING or self._stepper.sees_steps():
             return False
         return all(slot.param.grad is slot.travelling for layer in self._layers for slot in layer.slots)
-
-    def _run(self, params: List[List[Any]]) -> None:
-        """The optimizer steps these parameters, by group, with the settings of optimizer.step()."""
-        optimizer, groups = self._optimizer, self._optimizer.param_groups
-        settings = [some for some, here in zip(self._settings, params) if here]
-        optimizer.param_groups = ours = [dict(some, params=here) for some, here in zip(settings, filter(None, params))]
-        try:
-            # The forward pass that this comes before may be one of torch.autocast. State that is made here is used by later steps, too, which need not be in
-            # inference mode.
-            with torch.autocast(self._layers[0].slots[0].param.device.type, enabled=False), \
-                    torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
-                self._bare_step(optimizer)
-        finally:
-            optimizer.param_groups = groups
-        for group, some in zip(ours, settings):
-            if len(group) != len(some) + 1 or any(group.get(key) is not value for key, value in some.items()):
-                raise RuntimeError(f"braid.torch.Session: {type(optimizer).__name__}.step() changes its param_groups, so that it cannot be taken by layers: make the "
-                                   "Session with overlap=False")
 
     def _arrive(self, layer: Layer) -> List[Slot]:
         """Waits for a layer. Returns the parameters that have a gradient: those that any rank has used."""
@@ -345,20 +306,11 @@ class Session:
         used = [slot for layer in layers for slot in self._arrive(layer)]
         if first is not None:
             self._session.wait(first.index)
-        params: List[List[Any]] = [[] for _ in self._settings]
         kept = []
         for slot in used:
-            param = slot.param
-            kept.append(param.grad)
-            param.grad = slot.home
-            if slot.at >= 0:
-                params[slot.at].append(param)
-        if any(params):
-            if torch.autograd._profiler_enabled():
-                with torch.autograd.profiler.record_function(f"braid: step of {layers[0].name}" + (f" to {layers[-1].name}" if len(layers) > 1 else "")):
-                    self._run(params)
-            else:
-                self._run(params)
+            kept.append(slot.param.grad)
+            slot.param.grad = slot.home
+        self._stepper.step(used, f"{layers[0].name} to {layers[-1].name}" if len(layers) > 1 else layers[0].name)
         for slot, grad in zip(used, kept):
             if grad is not slot.travelling and grad is not slot.home:
                 slot.param.grad = grad  # None since zero_grad(), which comes before the forward pass
@@ -523,11 +475,7 @@ class Session:
             for slot in layer.slots:
                 if slot.travelling is not None and slot.param.grad is slot.travelling:
                     slot.param.grad = None  # it has not come
-        if self._optimizer.__dict__.get("step") is self._own_step:  # else somebody has wrapped it
-            if self._step_before is None:
-                del self._optimizer.step
-            else:
-                self._optimizer.step = self._step_before
+        self._stepper.give_back()
 
     def __del__(self) -> None:
         """Dropped without free(), and with it the model and the optimizer, which keep it as long as they live. What is under way ends with the communicator, as
