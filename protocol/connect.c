@@ -60,8 +60,6 @@ int br_connect_init(struct br_worker *w)
     w->unauthenticated = calloc((size_t)w->n_unauthenticated, sizeof *w->unauthenticated);
     if (!w->unauthenticated)
         return br_error(ENOMEM, "rank %d: no memory for the handshakes", w->config.rank);
-    for (int i = 0; i < w->n_unauthenticated; i++)
-        br_list_push_back(&w->unauthenticated_free, &w->unauthenticated[i].node);
     return 0;
 }
 
@@ -302,7 +300,7 @@ static void connect_dismiss(struct br_worker *w, struct br_unauthenticated *s)
         br_link_defer_close(w, s->link);
     s->link = NULL;
     br_list_remove(&s->node);
-    br_list_push_back(&w->unauthenticated_free, &s->node);
+    br_list_push_front(&w->unauthenticated_free, &s->node);
 }
 
 static void connect_refuse(struct br_worker *w, struct br_unauthenticated *s, const char *text)
@@ -314,18 +312,27 @@ static void connect_refuse(struct br_worker *w, struct br_unauthenticated *s, co
                    w->config.rank, s->link->peer_name, text);
 }
 
-static void connect_accepted(struct br_worker *w, struct br_link *link)
+/* A place for an unauthenticated peer, if need be that of the oldest one. Those that nobody has
+ * taken yet come last, so that their memory is not touched. */
+static struct br_unauthenticated *connect_place(struct br_worker *w)
 {
-    struct br_unauthenticated *s;
-    struct br_handshake_self self;
-
+    if (br_list_empty(&w->unauthenticated_free) && w->fresh_unauthenticated < w->n_unauthenticated)
+        return &w->unauthenticated[w->fresh_unauthenticated++];
     if (br_list_empty(&w->unauthenticated_free)) {
         w->counters.failed_handshakes++;
         connect_dismiss(
             w, br_container_of(w->unauthenticated_links.next, struct br_unauthenticated, node));
     }
-    s = br_container_of(br_list_pop_front(&w->unauthenticated_free), struct br_unauthenticated,
-                        node);
+    return br_container_of(br_list_pop_front(&w->unauthenticated_free), struct br_unauthenticated,
+                           node);
+}
+
+static void connect_accepted(struct br_worker *w, struct br_link *link)
+{
+    struct br_unauthenticated *s;
+    struct br_handshake_self self;
+
+    s = connect_place(w);
     br_list_push_back(&w->unauthenticated_links, &s->node);
     fill_self(w, &self, BR_MAX_RAILS);
     br_handshake_init_acceptor(&s->handshake, &self);

@@ -145,8 +145,9 @@ struct br_rail {
     uint32_t sent;                        /* numbered messages posted on this link */
     uint32_t peer_arrived, peer_released; /* of these, from ACK */
     uint32_t pinged; /* `sent` when the peer was asked which of them have arrived (section 5) */
-    struct br_retained retained[BR_UNRELEASED]; /* the last ones sent, by number */
-    uint8_t *retained_memory; /* their data, one behind the other; NULL: never prepared */
+    /* [BR_UNRELEASED], owned: the last ones sent, by number; NULL: never prepared */
+    struct br_retained *retained;
+    uint8_t *retained_memory; /* behind them: their data, one behind the other */
     uint32_t retained_bytes;
     uint32_t retained_end; /* of the last one's data */
     struct br_list flights;

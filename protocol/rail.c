@@ -25,13 +25,14 @@ int br_rail_prepare(const struct br_worker *w, struct br_rail *rail)
 {
     uint32_t bytes = w->config.eager_bytes < BR_MAX_RKEYS ? BR_MAX_RKEYS : w->config.eager_bytes;
 
-    if (rail->retained_memory)
+    if (rail->retained)
         return 0;
     rail->retained_bytes = (BR_UNRELEASED + 1) * ((bytes + 15) & ~15u);
-    rail->retained_memory = malloc(rail->retained_bytes);
-    if (!rail->retained_memory)
+    rail->retained = malloc(BR_UNRELEASED * sizeof *rail->retained + rail->retained_bytes);
+    if (!rail->retained)
         return br_error(ENOMEM, "rank %d: no memory for the rails to rank %d", w->config.rank,
                         rail->peer->rank);
+    rail->retained_memory = (uint8_t *)(rail->retained + BR_UNRELEASED);
     return 0;
 }
 

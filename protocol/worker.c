@@ -109,7 +109,7 @@ void br_worker_destroy(struct br_worker *w)
                 br_list_for_each_safe (unacked, &peer->streams[k].resend)
                     free(br_container_of(unacked, struct br_unacked, node));
             for (int i = 0; i < peer->n_rails; i++) {
-                free(peer->rails[i].retained_memory);
+                free(peer->rails[i].retained);
                 free(peer->rails[i].relay);
             }
             free(peer->rails);

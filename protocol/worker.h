@@ -179,9 +179,9 @@ struct br_worker {
     struct br_list active;                /* peers with something to send */
     /* frames were posted outside a pump, and their device sends them at its next poll */
     bool flush_due;
-    struct br_unauthenticated *unauthenticated; /* [n_unauthenticated] places */
-    int n_unauthenticated;
-    struct br_list unauthenticated_links; /* places that are taken, the oldest first */
+    struct br_unauthenticated *unauthenticated;   /* [n_unauthenticated] places */
+    int n_unauthenticated, fresh_unauthenticated; /* fresh: the first one that was never taken */
+    struct br_list unauthenticated_links;         /* places that are taken, the oldest first */
     struct br_list unauthenticated_free;
     struct br_log_limit refusals; /* log lines about them */
     struct br_relay *relay;       /* NULL: no relaying (relay.h) */

@@ -59,7 +59,7 @@ static void demand__a_tree_at_first(void **state)
     for (int a = 0; a < N; a++)
         for (int b = a + 1; b < N; b++)
             assert_int_equal(linked(&c, a, b), br_demand_in_tree(a, b));
-    assert_null(c.workers[3]->peers[6].rails[0].retained_memory);
+    assert_null(c.workers[3]->peers[6].rails[0].retained);
     cluster_destroy(&c);
 }
 

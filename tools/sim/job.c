@@ -44,7 +44,7 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
         .starvation = BR_SEC,
         .connect_timeout = 5 * BR_SEC,
         .max_slots = c->max_slots ? c->max_slots : 2048,
-        .max_transfers = 8192,
+        .max_transfers = 1024,
         .check = 77,
         .seed = c->network.seed + 1,
     };

@@ -72,6 +72,7 @@ static int sim_device_device_open(const struct br_device_config *config, struct 
     br_list_init(&device->ready);
     br_list_init(&device->reported);
     br_list_init(&device->maps);
+    br_list_init(&device->free_buffers);
     if (places && (rc = br_sim_rkeys_open(device))) {
         free(device);
         return rc;
@@ -92,6 +93,7 @@ static void free_reported(struct br_sim_device *device)
 static void sim_device_device_close(struct br_device *base)
 {
     struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
+    struct br_list *node;
 
     while (!br_list_empty(&device->links))
         br_sim_link_close(&br_container_of(device->links.next, struct br_sim_link, node)->base);
@@ -99,6 +101,8 @@ static void sim_device_device_close(struct br_device *base)
         (void)br_sim_release(base, NULL,
                              br_container_of(device->maps.next, struct br_sim_map, node));
     free_reported(device);
+    while ((node = br_list_pop_front(&device->free_buffers)))
+        free(br_container_of(node, struct br_sim_buffer, node));
     br_sim_rkeys_close(device);
     br_list_remove(&device->node);
     free(device);

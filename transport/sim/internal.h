@@ -101,8 +101,9 @@ struct br_sim_device {
     /* The notes of the last poll(), whose inline bytes the caller may still read. */
     struct br_list reported;
     struct br_list maps;
-    struct br_sim_rkey *rkeys; /* By slot index, owned; NULL when the device needs none. */
-    uint32_t n_rkeys_made;     /* How many remote keys were made so far. */
+    struct br_list free_buffers; /* For messages of any of the links. */
+    struct br_sim_rkey *rkeys;   /* By slot index, owned; NULL when the device needs none. */
+    uint32_t n_rkeys_made;       /* How many remote keys were made so far. */
 };
 
 /* What a device keeps of a slot that has a remote key. */
@@ -153,7 +154,7 @@ struct br_sim_link {
     /* The numbers of the next frames that are kept in order: of all frames, or on unordered links
      * of the messages. */
     uint64_t tx_order, rx_order;
-    struct br_list free_buffers, held_buffers;
+    struct br_list held_buffers;
     uint32_t n_held;
 };
 

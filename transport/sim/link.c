@@ -41,7 +41,6 @@ static struct br_sim_link *sim_link_new(struct br_sim_device *device,
     br_list_init(&link->notes);
     br_list_init(&link->flying);
     br_list_init(&link->waiting);
-    br_list_init(&link->free_buffers);
     br_list_init(&link->held_buffers);
     br_list_push_back(&device->links, &link->node);
     device->n_links++;
@@ -205,12 +204,6 @@ static void let_fly(struct br_sim_frame *frame)
     br_sim_frame_drop(frame);
 }
 
-static void free_buffers(struct br_list *head)
-{
-    br_list_for_each_safe (node, head)
-        free(br_container_of(node, struct br_sim_buffer, node));
-}
-
 static void sim_link_free(struct br_sim_link *link)
 {
     struct br_sim_device *device = sim_link_device_of(link);
@@ -223,8 +216,8 @@ static void sim_link_free(struct br_sim_link *link)
     while ((node = br_list_pop_front(&link->notes)))
         if (node != &link->closed.node)
             br_list_push_front(&device->sim->free_notes, node);
-    free_buffers(&link->free_buffers);
-    free_buffers(&link->held_buffers);
+    while ((node = br_list_pop_front(&link->held_buffers)))
+        br_list_push_front(&device->free_buffers, node);
     br_list_remove(&link->in_ready);
     br_list_remove(&link->node);
     device->n_links--;

@@ -59,7 +59,7 @@ static struct br_sim_note *sim_receive_note(struct br_sim_link *link,
 static void sim_receive_take_message(struct br_sim_link *link, struct br_sim_frame *frame)
 {
     const struct br_device_config *config = link->base.device->config;
-    struct br_list *node = br_list_pop_front(&link->free_buffers);
+    struct br_list *node = br_list_pop_front(&sim_receive_device_of(link)->free_buffers);
     struct br_sim_buffer *buffer = node ? br_container_of(node, struct br_sim_buffer, node)
                                         : malloc(sizeof *buffer + config->message_bytes);
     struct br_sim_note *out;
@@ -231,7 +231,7 @@ void br_sim_receive(struct br_sim_link *link, struct br_sim_frame *frame)
 static void release_message(struct br_sim_link *link, struct br_sim_buffer *buffer)
 {
     br_list_remove(&buffer->node);
-    br_list_push_front(&link->free_buffers, &buffer->node);
+    br_list_push_front(&sim_receive_device_of(link)->free_buffers, &buffer->node);
     link->n_held--;
     sim_receive_drain(link);
 }

@@ -30,7 +30,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
                  device->links.count);
         return NULL;
     }
-    memset(link, 0, offsetof(struct br_tcp_link, ahead));
+    memset(link, 0, sizeof *link);
     if (br_stream_rx_init(&link->rx, &device->stream, device->base.config->message_buffers)) {
         br_pool_put(&device->links, link);
         return NULL;
@@ -149,6 +149,7 @@ void br_tcp_link_close(struct br_link *base)
     if (link->fd >= 0)
         close(link->fd);
     br_stream_rx_destroy(&link->rx);
+    br_tcp_link_drop_ahead(device, link);
     device->open[link->index] = device->open[--device->n_open];
     device->open[link->index]->index = link->index;
     device->check_sockets = true;

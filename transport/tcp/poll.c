@@ -44,7 +44,7 @@ static bool can_send(const struct br_tcp_link *link)
 
 static bool has_ahead(const struct br_tcp_link *link)
 {
-    return link->ahead_at != link->ahead_end;
+    return link->ahead != NULL;
 }
 
 static bool can_receive(const struct br_tcp_link *link)
@@ -299,6 +299,8 @@ static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link
             device->base.counters.rx_copied_bytes += bytes;
         memcpy(place, link->ahead + link->ahead_at, bytes);
         link->ahead_at += bytes;
+        if (link->ahead_at == link->ahead_end)
+            br_tcp_link_drop_ahead(device, link);
         tcp_poll_got(device, link, bytes, report);
     }
 }
@@ -308,6 +310,8 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
 {
     struct br_tcp_link *link = call->owner;
 
+    if (call->result <= 0)
+        br_tcp_link_drop_ahead(device, link);
     if (call->result == -EAGAIN && link->send_error) {
         br_tcp_link_fail(link, link->send_error, strerror(-link->send_error));
         return;
@@ -329,7 +333,7 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
     }
     if ((size_t)call->result < call->bytes && !link->hung_up)
         link->readable = false;
-    if (call->iov[0].iov_base == link->ahead) {
+    if (link->ahead) {
         link->ahead_at = 0;
         link->ahead_end = (uint32_t)call->result;
     } else {
@@ -356,6 +360,7 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
             batch->n == report->max - report->n || !tcp_poll_want(link, &place, &bytes))
             continue;
         if (bytes < BR_TCP_AHEAD && !link->bulk) {
+            br_tcp_link_take_ahead(device, link);
             place = link->ahead;
             bytes = BR_TCP_AHEAD;
         }

@@ -100,6 +100,7 @@ static void poll__small_frames_come_several_by_a_call(void **state)
         assert_int_equal(ends_b.n_messages, n);
         if (n < N)
             assert_int_equal(ends_ops->arm(ends_b.device), -EAGAIN);
+        assert_true((((struct br_tcp_link *)ends_b.links[0])->ahead != NULL) == (n < N));
     }
     /* epoll_wait() in each arm() and in each poll behind it */
     assert_true(counters->system_calls - calls <= 2 * N / ROOM + 1);
@@ -128,6 +129,8 @@ static void poll__many_links_through_the_ring(void **state)
     ends_until(&ends_b.n_data_frames, 8 * n);
     ends_until(&ends_a.n_sent, 8 * n);
     assert_memory_equal(ends_place, ends_source, (size_t)n * 65536);
+    for (int i = 0; i < n; i++)
+        assert_null(((struct br_tcp_link *)ends_b.links[i])->ahead);
     assert_true(((struct br_tcp_device *)ends_a.device)->batch.ring_on ||
                 getenv("BRAID_TEST_NO_URING"));
 }
