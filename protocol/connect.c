@@ -246,6 +246,8 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
         peer->state = BR_PEER_UP;
         w->n_waited--;
     }
+    if (w->relay && peer->state == BR_PEER_LEFT && !peer->bye_received)
+        peer->state = BR_PEER_UP; /* we leave and had no route to it: it may still want something */
     if (rail->doubtful)
         br_peer_ask_again(w, peer);
     if (peer->bye_due || (peer->on_demand ? w->leaving : peer->state == BR_PEER_LEFT)) {
