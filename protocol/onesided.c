@@ -2,10 +2,11 @@
 /*
  * The target's side of put, get and atomics. A request names a span of a registered region. Small
  * data of a put come with the request; larger data are an ordinary transfer with the request's tag
- * (part DATA). One more transfer brings the answer (part STATUS), except for a get that succeeds:
- * its data are the answer, and to wait here until they are acknowledged would cost another trip
- * where a NIC moves them. The target's program does nothing. The requester's side is in
- * collectives/engine/onesided.c.
+ * (part DATA). Where the requester can map the region, the first request shows it to it, and later
+ * accesses come without us (br_worker_shared()). One more transfer brings the answer (part STATUS),
+ * except for a get that succeeds: its data are the answer, and to wait here until they are
+ * acknowledged would cost another trip where a NIC moves them. The target's program does nothing.
+ * The requester's side is in collectives/engine/onesided.c.
  *
  * Atomics are atomic among themselves, whichever workers and devices they come through, and to a
  * program that uses atomic instructions on its own memory, because the CPU carries out both.
@@ -78,6 +79,32 @@ void br_onesided_forget(struct br_worker *w)
     br_growing_pool_visit(&w->services, forget_service, w);
 }
 
+/* A peer that maps memory gets at the region without us from now on, if that is possible
+ * (br_worker_shared()). Else the next request tries again. */
+static void onesided_share(const struct br_worker *w, int rank, const struct br_region *region)
+{
+    const struct br_peer *peer = &w->peers[rank];
+    const struct br_rail *rail = peer->rails; /* such a peer has no other */
+
+    if (region->segment_fd >= 0 && peer->n_rails && rail->state == BR_RAIL_UP &&
+        rail->device->caps.maps)
+        (void)rail->device->ops->share(rail->link, region, 0, NULL);
+}
+
+void *br_worker_shared(const struct br_worker *w, int rank, uint32_t id, uint64_t offset,
+                       uint64_t bytes)
+{
+    const struct br_peer *peer = &w->peers[rank];
+    const struct br_rail *rail = peer->rails;
+    struct br_shared shared;
+
+    if (w->failed || !peer->n_rails || peer->state != BR_PEER_UP || rail->state != BR_RAIL_UP ||
+        !rail->device->caps.maps || rail->device->ops->share(rail->link, NULL, id, &shared) ||
+        offset > shared.bytes || bytes > shared.bytes - offset)
+        return NULL;
+    return shared.base + offset;
+}
+
 /* The span that the request names; held until let_go(). */
 static int onesided_reach(struct br_worker *w, struct br_service *s, const struct br_message *m,
                           uint32_t payload)
@@ -109,6 +136,7 @@ static int onesided_reach(struct br_worker *w, struct br_service *s, const struc
                                        .owner = region};
     s->data.memory = memory;
     s->data.region = region;
+    onesided_share(w, s->data.peer, region);
     return 0;
 }
 
@@ -133,7 +161,7 @@ int br_onesided_change(void *memory, enum br_atomic operation, const struct br_o
 }
 
 /* Changes the number that a put names. Returns what its answer says. */
-static int32_t onesided_signal(struct br_worker *w, const struct br_notify *notify)
+static int32_t onesided_signal(struct br_worker *w, int rank, const struct br_notify *notify)
 {
     const struct br_worker_config *c = &w->config;
     const struct br_operands operands = {.value = notify->value};
@@ -145,6 +173,7 @@ static int32_t onesided_signal(struct br_worker *w, const struct br_notify *noti
 
     if (rc < 0)
         return rc;
+    onesided_share(w, rank, region);
     rc = rc ? -EFAULT
             : br_onesided_change(memory, (enum br_atomic)notify->operation, &operands, &before);
     c->region_done(c->region_context, region);
@@ -159,7 +188,7 @@ static void onesided_stand(struct br_worker *w, struct br_service *s)
 
     let_go(w, s);
     if (s->notifies && notify->region)
-        status = onesided_signal(w, notify);
+        status = onesided_signal(w, s->data.peer, notify);
     else if (s->notifies && w->p2p.notified)
         status = w->p2p.notified(w->p2p.context, notify->group, s->data.peer, notify->value);
     if (status == -ENOMEM)

@@ -320,6 +320,11 @@ uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t
  * Not on the data path. */
 void br_tracing_name(const struct br_worker *worker);
 
+/* Where this process reads and writes [offset, offset + bytes) of the rank's region `id` by itself,
+ * until the lock is given up; NULL: it cannot, or not yet. */
+void *br_worker_shared(const struct br_worker *worker, int rank, uint32_t id, uint64_t offset,
+                       uint64_t bytes);
+
 /* When the next timer is due, or config.sleep_max is over, ns; UINT64_MAX: never. For the simulator
  * and for sleeping: a worker that is not polled until then does not count as starved
  * (doc/design/failures.md, section 4). */

@@ -54,6 +54,13 @@ static int no_rkey(struct br_device *device, struct br_slot *slot, uint8_t token
     return br_error(EOPNOTSUPP, "this back end makes no remote keys");
 }
 
+static int no_share(struct br_link *link, const struct br_region *own, uint32_t id,
+                    struct br_shared *theirs)
+{
+    (void)link, (void)own, (void)id, (void)theirs;
+    return -EOPNOTSUPP;
+}
+
 static struct br_link_facts no_link_query(struct br_link *link)
 {
     (void)link;
@@ -79,6 +86,7 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(region_release);
     DEFAULT(gpu_check);
     DEFAULT(rkey);
+    DEFAULT(share);
     DEFAULT(link_query);
     DEFAULT(arm);
 #undef DEFAULT

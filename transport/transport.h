@@ -45,8 +45,8 @@ struct br_caps {
     uint32_t max_message; /* The most payload bytes of a MESSAGE frame, without the inline part. */
     bool sent_means_arrived; /* SENT comes only after the bytes are in the receiver's memory. */
     /* The device maps the memory of its peers, which are therefore on this host. It may report
-     * mapped arrivals (br_event.mapped) for slots with may_map. Posting moves only descriptors, so
-     * rails need no window of bytes in flight. */
+     * mapped arrivals (br_event.mapped) for slots with may_map, and shares regions (share()).
+     * Posting moves only descriptors, so rails need no window of bytes in flight. */
     bool maps;
     /* The device applies a slot's reducer itself (doc/design/back_ends.md, note 9). */
     bool reduces;
@@ -181,6 +181,12 @@ struct br_region_gpu {
     uint32_t devices;       /* Which devices have keys: a bit each, by br_device.index. */
 };
 
+/* A region of a peer, where this process reads and writes it by itself. */
+struct br_shared {
+    uint8_t *base;
+    size_t bytes;
+};
+
 /* A device; the first member of every back end's own struct. */
 struct br_device {
     const struct br_transport_ops *ops;
@@ -306,6 +312,25 @@ struct br_transport_ops {
      * region_release(). device_close() ends the keys that are left.
      */
     int (*rkey)(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES]);
+
+    /*
+     * For devices with caps.maps: lets both ends of a link read and write a region in place
+     * (doc/design/back_ends.md, note 12).
+     *
+     * own not NULL: the owner's end, with a region that is registered with the link's device. From
+     * then on the other end finds it, until region_release() or until the link closes at either
+     * end. Calling it again changes nothing. Returns 0; -EAGAIN, and the caller tries again later;
+     * or another negative errno: this region cannot be shared over this link.
+     *
+     * own NULL: the other end. Finds the peer's region with this id. Returns 0, and *theirs may be
+     * read and written until the worker's lock is given up; or a negative errno: it is not shared,
+     * not any more, which shows at once, or not yet: it may take some polls to come. May be called
+     * while a thread sleeps in what arm() has returned, which stays armed.
+     *
+     * On the data path: finding again what was found before makes no system call.
+     */
+    int (*share)(struct br_link *link, const struct br_region *own, uint32_t id,
+                 struct br_shared *theirs);
 
     /* Starts to connect to a peer's device. Returns 0, and *out belongs to the caller at once; a
      * CONNECTED or CLOSED event follows. Or returns a negative errno with a message; -EMFILE when

@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/sized.h"
 #include "base/trace.h"
+#include "collectives/comm/access.h"
 #include "collectives/comm/api.h"
 #include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
@@ -538,23 +539,7 @@ int braid_barrier_init(struct braid_comm *comm, const struct braid_options *opti
 
 /* ---- point to point -------------------------------------------------------------------------- */
 
-/* What a call says besides its options. */
-struct point {
-    enum br_operation_kind kind;
-    const void *send;
-    void *recv;
-    size_t bytes;
-    int peer;                    /* of messages; else -1 */
-    const struct braid_key *key; /* one-sided, and what follows */
-    uint64_t offset;
-    struct br_operands operands;
-    bool learns; /* braid_recv_any() */
-    struct braid_received *received;
-    const struct braid_received *claimed;
-    const struct br_notify *notify; /* of a put */
-};
-
-static int api_check_p2p(struct braid_comm *comm, const char *name, const struct point *p)
+static int api_check_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p)
 {
     bool access = p->kind >= BR_OPERATION_PUT && p->kind != BR_OPERATION_FLUSH;
     int peer = access ? (p->key ? (int)p->key->rank : 0) : p->peer;
@@ -572,12 +557,23 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
     return 0;
 }
 
-static int api_p2p(struct braid_comm *comm, const char *name, const struct point *p,
+/* An access has ended within its call. */
+static int api_ended(struct braid_comm *comm, const struct braid_options *options,
+                     struct braid_op **out)
+{
+    if (!out || (options && options->wait_ms))
+        return 0;
+    *out = br_handle_of_ended(comm);
+    return *out ? 0 : -ENOMEM;
+}
+
+static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,
                    const struct braid_options *options, struct braid_op **out)
 {
     BR_DISABLE_CANCELLATION;
     struct braid_options copy;
     struct br_operation *op;
+    size_t bytes = p->bytes;
     int rc = br_comm_check(comm, name);
 
     if (out)
@@ -590,17 +586,25 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
         rc = br_completion_may_block(name);
     if (rc)
         return rc;
+    if (p->key && br_access_is_for_us(comm, p, options)) {
+        enum br_access_left left = br_access_carry_out(comm, p);
+
+        if (left == BR_ACCESS_ENDED)
+            return api_ended(comm, options, out);
+        if (left == BR_ACCESS_VALUE)
+            bytes = 0;
+    }
     op = br_comm_get_operation(comm);
     if (!op)
         return -ENOMEM;
     br_api_apply_options(comm, options, op);
     op->kind = p->kind;
     op->peer = p->key ? (int)p->key->rank : p->peer;
-    op->count = p->bytes;
+    op->count = bytes;
     op->send = p->send;
     op->recv = p->recv;
-    op->send_bytes = p->send ? p->bytes : 0;
-    op->recv_bytes = p->recv ? p->bytes : 0;
+    op->send_bytes = p->send ? bytes : 0;
+    op->recv_bytes = p->recv ? bytes : 0;
     op->operands = p->operands;
     if (p->notify) {
         op->notifies = true;
@@ -630,19 +634,19 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct point
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(
-        comm, "braid_send",
-        &(struct point){.kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
-        options, op);
+    return api_p2p(comm, "braid_send",
+                   &(struct br_api_point){
+                       .kind = BR_OPERATION_SEND, .send = memory, .bytes = bytes, .peer = peer},
+                   options, op);
 }
 
 int braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int peer,
                const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(
-        comm, "braid_recv",
-        &(struct point){.kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
-        options, op);
+    return api_p2p(comm, "braid_recv",
+                   &(struct br_api_point){
+                       .kind = BR_OPERATION_RECV, .recv = memory, .bytes = bytes, .peer = peer},
+                   options, op);
 }
 
 int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int peer,
@@ -658,12 +662,12 @@ int braid_recv_any(struct braid_comm *comm, void *memory, size_t capacity, int p
         *op = NULL;
     return rc ? rc
               : api_p2p(comm, "braid_recv_any",
-                        &(struct point){.kind = BR_OPERATION_RECV,
-                                        .recv = memory,
-                                        .bytes = capacity,
-                                        .peer = peer,
-                                        .learns = true,
-                                        .received = received},
+                        &(struct br_api_point){.kind = BR_OPERATION_RECV,
+                                               .recv = memory,
+                                               .bytes = capacity,
+                                               .peer = peer,
+                                               .learns = true,
+                                               .received = received},
                         options, op);
 }
 
@@ -680,11 +684,11 @@ int braid_recv_claimed(struct braid_comm *comm, void *memory, const struct braid
         *op = NULL;
     return rc ? rc
               : api_p2p(comm, name,
-                        &(struct point){.kind = BR_OPERATION_RECV,
-                                        .recv = memory,
-                                        .bytes = claimed.bytes,
-                                        .peer = claimed.peer,
-                                        .claimed = &claimed},
+                        &(struct br_api_point){.kind = BR_OPERATION_RECV,
+                                               .recv = memory,
+                                               .bytes = claimed.bytes,
+                                               .peer = claimed.peer,
+                                               .claimed = &claimed},
                         options, op);
 }
 
@@ -693,12 +697,12 @@ int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
               struct braid_op **op)
 {
     return api_p2p(comm, "braid_put",
-                   &(struct point){.kind = BR_OPERATION_PUT,
-                                   .send = memory,
-                                   .bytes = bytes,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset},
+                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
+                                          .send = memory,
+                                          .bytes = bytes,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset},
                    options, op);
 }
 
@@ -719,13 +723,13 @@ int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
         return rc;
     notify.group = comm->group->number;
     return api_p2p(comm, name,
-                   &(struct point){.kind = BR_OPERATION_PUT,
-                                   .send = memory,
-                                   .bytes = bytes,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset,
-                                   .notify = &notify},
+                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
+                                          .send = memory,
+                                          .bytes = bytes,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset,
+                                          .notify = &notify},
                    options, op);
 }
 
@@ -759,13 +763,13 @@ int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
         return rc;
     notify.region = signal->id;
     return api_p2p(comm, name,
-                   &(struct point){.kind = BR_OPERATION_PUT,
-                                   .send = memory,
-                                   .bytes = bytes,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset,
-                                   .notify = &notify},
+                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
+                                          .send = memory,
+                                          .bytes = bytes,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset,
+                                          .notify = &notify},
                    options, op);
 }
 
@@ -773,7 +777,7 @@ int braid_flush(struct braid_comm *comm, int peer, const struct braid_options *o
                 struct braid_op **op)
 {
     return api_p2p(comm, "braid_flush",
-                   &(struct point){.kind = BR_OPERATION_FLUSH, .peer = peer, .learns = true},
+                   &(struct br_api_point){.kind = BR_OPERATION_FLUSH, .peer = peer, .learns = true},
                    options, op);
 }
 
@@ -781,12 +785,12 @@ int braid_get(struct braid_comm *comm, void *memory, size_t bytes, const struct 
               uint64_t offset, const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(comm, "braid_get",
-                   &(struct point){.kind = BR_OPERATION_GET,
-                                   .recv = memory,
-                                   .bytes = bytes,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset},
+                   &(struct br_api_point){.kind = BR_OPERATION_GET,
+                                          .recv = memory,
+                                          .bytes = bytes,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset},
                    options, op);
 }
 
@@ -795,13 +799,13 @@ int braid_fetch_add(struct braid_comm *comm, uint64_t *before, uint64_t value,
                     const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(comm, "braid_fetch_add",
-                   &(struct point){.kind = BR_OPERATION_ADD,
-                                   .recv = before,
-                                   .bytes = sizeof *before,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset,
-                                   .operands = {.value = value}},
+                   &(struct br_api_point){.kind = BR_OPERATION_ADD,
+                                          .recv = before,
+                                          .bytes = sizeof *before,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset,
+                                          .operands = {.value = value}},
                    options, op);
 }
 
@@ -810,12 +814,12 @@ int braid_compare_swap(struct braid_comm *comm, uint64_t *before, uint64_t compa
                        const struct braid_options *options, struct braid_op **op)
 {
     return api_p2p(comm, "braid_compare_swap",
-                   &(struct point){.kind = BR_OPERATION_SWAP,
-                                   .recv = before,
-                                   .bytes = sizeof *before,
-                                   .peer = -1,
-                                   .key = key,
-                                   .offset = offset,
-                                   .operands = {value, compare}},
+                   &(struct br_api_point){.kind = BR_OPERATION_SWAP,
+                                          .recv = before,
+                                          .bytes = sizeof *before,
+                                          .peer = -1,
+                                          .key = key,
+                                          .offset = offset,
+                                          .operands = {value, compare}},
                    options, op);
 }

@@ -8,9 +8,8 @@
 
 #include <braid/braid.h>
 
+#include "collectives/engine/operation.h"
 #include "collectives/schedule/schedule.h"
-
-struct br_operation;
 
 /* Checks the options of a call, NULL for the defaults, and puts *copy in place of *options where
  * the caller's struct has another size than ours. 0, or -EINVAL with a message. */
@@ -36,6 +35,22 @@ struct br_api_even {
  * negative errno with a message, and there is none. */
 int br_api_make_even(struct braid_comm *comm, const char *name, const struct br_api_even *call,
                      const struct braid_options *options, struct br_operation **op);
+
+/* What a message or an access says besides its options. */
+struct br_api_point {
+    enum br_operation_kind kind;
+    const void *send;
+    void *recv;
+    size_t bytes;
+    int peer;                    /* of messages; else -1 */
+    const struct braid_key *key; /* one-sided, and what follows */
+    uint64_t offset;
+    struct br_operands operands;
+    bool learns; /* braid_recv_any() */
+    struct braid_received *received;
+    const struct braid_received *claimed;
+    const struct br_notify *notify; /* of a put */
+};
 
 /* Writes options, or the defaults for NULL, into an operation. */
 void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,

@@ -44,6 +44,8 @@ struct br_stream_ops;
 struct br_trace;
 struct br_worker;
 
+#define BR_ENDED_HANDLES 1024u /* of operations that have ended within their call */
+
 /* What braid_init() builds. */
 struct br_context {
     int rank, size;         /* of the job */
@@ -130,6 +132,7 @@ struct br_context {
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
     struct br_growing_pool operations;
+    _Atomic uint64_t ended_handles[BR_ENDED_HANDLES]; /* 0: a free place (handles.c, note 3) */
 
     pthread_t progress_thread;
     bool has_progress_thread;

@@ -11,6 +11,9 @@
  * 2. Rejected: addresses, with a mark in the object. Its place in the pool is used again at once,
  *    and the second braid_wait() of a program would then be for an operation that it knows nothing
  *    of.
+ * 3. An operation that has ended within its call (access.c) takes no place in the pool. Its handle
+ *    stands in `ended_handles` of the context, where its serial number puts it, until its result is
+ *    taken. Where another one still stands, it is one of the pool as all others.
  */
 #include "collectives/comm/handles.h"
 
@@ -30,6 +33,9 @@
 
 #define BR_CONTEXT_BITS 8  /* jobs of a process at a time */
 #define OPERATION_BITS  22 /* what is left are serial numbers */
+
+/* of those of note 3; a place of the pool as well, whose handles have other serial numbers */
+#define ENDED_PLACE ((1u << OPERATION_BITS) - 1)
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -92,6 +98,37 @@ struct br_operation *br_operation_of(struct braid_op *handle)
     return op && atomic_load(&op->handle) == number ? op : NULL;
 }
 
+/* Where a handle stands if it is one of note 3; NULL: it is not. */
+static _Atomic uint64_t *ended_handle(uint64_t handle)
+{
+    uint64_t place = handle >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1);
+    struct br_context *context = place == ENDED_PLACE ? br_handle_context(handle) : NULL;
+    uint64_t serial = handle >> (OPERATION_BITS + BR_CONTEXT_BITS);
+
+    return context ? &context->ended_handles[serial % BR_ENDED_HANDLES] : NULL;
+}
+
+struct braid_op *br_handle_of_ended(struct braid_comm *comm)
+{
+    uint64_t handle = br_handle_new(comm->context, ENDED_PLACE), none = 0;
+    struct br_operation *op;
+
+    if (atomic_compare_exchange_strong(ended_handle(handle), &none, handle))
+        return (struct braid_op *)(uintptr_t)handle;
+    op = br_comm_get_operation(comm);
+    if (!op)
+        return NULL;
+    atomic_store(&op->state, BR_OPERATION_ENDED);
+    return br_operation_handle(op);
+}
+
+static bool is_ended_handle(uint64_t handle)
+{
+    const _Atomic uint64_t *stands = ended_handle(handle);
+
+    return stands && atomic_load(stands) == handle;
+}
+
 static int not_one(const char *name)
 {
     return br_error(EINVAL,
@@ -101,13 +138,24 @@ static int not_one(const char *name)
                     name);
 }
 
-/* Sets *op. Returns 0, or a negative errno with a message. */
+/* Sets *op, NULL for an ended one of note 3. Returns 0, or a negative errno with a message. */
 static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
 {
     *op = handle ? br_operation_of(handle) : NULL;
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
-    return *op ? br_comm_check(br_handle_context((uintptr_t)handle)->world, name) : not_one(name);
+    return *op || is_ended_handle((uintptr_t)handle)
+               ? br_comm_check(br_handle_context((uintptr_t)handle)->world, name)
+               : not_one(name);
+}
+
+/* As handles_finish(), of one of note 3. */
+static int handles_finish_ended(struct braid_op *handle, const char *name)
+{
+    uint64_t number = (uintptr_t)handle;
+    _Atomic uint64_t *stands = ended_handle(number);
+
+    return stands && atomic_compare_exchange_strong(stands, &number, 0) ? 0 : not_one(name);
 }
 
 /* As this thread may see it. */
@@ -142,9 +190,12 @@ int br_handle_look(struct braid_op *handle, const char *name, struct br_context 
 
     if (rc)
         return rc;
+    *context = br_handle_context((uintptr_t)handle);
+    *state = BR_HANDLE_ENDED;
+    if (!op)
+        return 0;
     if (atomic_load(&op->state) == BR_OPERATION_IDLE && !op->persistent)
         return br_error(EINVAL, "%s: the operation has not been started: its group is open", name);
-    *context = br_handle_context((uintptr_t)handle);
     *state = has_ended(op)                                  ? BR_HANDLE_ENDED
              : atomic_load(&op->state) == BR_OPERATION_IDLE ? BR_HANDLE_IDLE
                                                             : BR_HANDLE_RUNS;
@@ -163,7 +214,7 @@ int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
     struct br_operation *op = br_operation_of(handle);
 
     *persistent = op && op->persistent;
-    return op ? handles_finish(op, handle, name) : not_one(name);
+    return op ? handles_finish(op, handle, name) : handles_finish_ended(handle, name);
 }
 
 int braid_wait(struct braid_op *handle, int timeout_ms)
@@ -174,6 +225,8 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
 
     if (rc)
         return rc;
+    if (!op)
+        return handles_finish_ended(handle, "braid_wait");
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_wait: the operation has not been started");
     if (!has_ended(op)) {
@@ -197,6 +250,10 @@ int braid_test(struct braid_op *handle, int *done)
         return rc;
     if (!done)
         return br_error(EINVAL, "braid_test: done is NULL");
+    if (!op) {
+        *done = 1;
+        return handles_finish_ended(handle, "braid_test");
+    }
     if (atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_test: the operation has not been started");
     br_progress_try_once(op->comm->context);
@@ -212,7 +269,7 @@ int braid_start(struct braid_op *handle)
 
     if (rc)
         return rc;
-    if (!op->persistent)
+    if (!op || !op->persistent)
         return br_error(EINVAL, "braid_start: not a persistent operation");
     if (atomic_load(&op->state) != BR_OPERATION_IDLE)
         return br_error(EBUSY, "braid_start: the operation runs; wait for it first");
@@ -231,6 +288,8 @@ int braid_op_free(struct braid_op *handle)
 
     if (rc || !handle)
         return rc;
+    if (!op)
+        return handles_finish_ended(handle, "braid_op_free");
     context = op->comm->context;
     br_progress_lock(context);
     if (!atomic_compare_exchange_strong(&op->handle, &number, 0)) {

@@ -10,6 +10,7 @@
 #define BR_CONTEXT_BITS 8 /* jobs of a process at a time */
 #define BR_MAX_CONTEXTS (1u << BR_CONTEXT_BITS)
 
+struct braid_comm;
 struct braid_op;
 struct br_context;
 struct br_operation;
@@ -29,7 +30,11 @@ struct br_context *br_handle_context(uint64_t handle);
 /* Gives the operation a handle, which the program passes to braid_wait() and the like. */
 struct braid_op *br_operation_handle(struct br_operation *op);
 
-/* The operation that a handle stands for; NULL: it is void. */
+/* A handle of an operation of the communicator that has ended well within its call. NULL: -ENOMEM
+ * with a message. */
+struct braid_op *br_handle_of_ended(struct braid_comm *comm);
+
+/* The operation that a handle stands for; NULL: it is void, or br_handle_of_ended() made it. */
 struct br_operation *br_operation_of(struct braid_op *handle);
 
 /* Has the operation ended? Also true of a handle that is void. Does not drive progress. */

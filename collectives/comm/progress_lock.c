@@ -117,6 +117,11 @@ bool br_progress_trylock(struct br_context *context)
     return true;
 }
 
+bool br_progress_trylock_armed(struct br_context *context)
+{
+    return !pthread_mutex_trylock(&context->lock);
+}
+
 /* Under the lock, which those who want it have while we nap, and until they all have had it. */
 static void progress_lock_release(struct br_context *context, uint64_t nap)
 {

@@ -23,6 +23,8 @@ void br_progress_lock_last(struct br_context *context);
 
 /* Returns false, without the lock, when another thread holds it. */
 bool br_progress_trylock(struct br_context *context);
+/* The same for who leaves the devices alone: those that are armed stay so. */
+bool br_progress_trylock_armed(struct br_context *context);
 
 /* Releases the lock, and arms the devices again for the threads that sleep in them. */
 void br_progress_unlock(struct br_context *context);

@@ -96,7 +96,9 @@
       "tcp reads ahead")                                                                           \
     X(direct_bytes, COUNTER,                                                                       \
       "payload that arrived straight in its destination, without a copy through a buffer")         \
-    X(mapped_bytes, COUNTER, "payload read in the peer's memory, not copied at all")               \
+    X(mapped_bytes, COUNTER,                                                                       \
+      "payload read in the peer's memory, not copied at all; or copied there or from there by a "  \
+      "put or a get within its call")                                                              \
     X(relayed_frames, COUNTER, "frames passed on for other ranks")                                 \
     X(relayed_bytes, COUNTER, "payload of these")                                                  \
     X(relay_stalls, COUNTER,                                                                       \

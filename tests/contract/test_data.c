@@ -478,6 +478,56 @@ static void mapped__outlives_the_link(void **state)
     free(expected);
 }
 
+/* Does side 1 find the region, whole? */
+static bool finds(const struct contract *contract, struct br_link *b,
+                  const struct br_region *region, struct br_shared *theirs)
+{
+    return !contract->ops->share(b, NULL, region->id, theirs) && theirs->bytes == region->bytes;
+}
+
+static void shared__is_read_and_written_in_place(void **state)
+{
+    struct contract *contract = *state;
+    struct br_region regions[2];
+    struct br_shared theirs[2];
+    struct br_link *a, *b;
+
+    contract_open_two(contract);
+    contract_connect(contract, 0, 1, &a, &b);
+    for (int i = 0; i < 2; i++)
+        contract_region(contract, 0, &regions[i], 5000 + 5000 * (size_t)i);
+    if (!contract->sides[1].device->caps.maps) {
+        assert_true(contract->ops->share(a, &regions[0], 0, NULL) < 0);
+        assert_false(finds(contract, b, &regions[0], &theirs[0]));
+    } else {
+        for (int i = 0; i < 2; i++) {
+            assert_false(finds(contract, b, &regions[i], &theirs[i]));
+            for (int again = 0; again < 2; again++)
+                assert_int_equal(contract->ops->share(a, &regions[i], 0, NULL), 0);
+        }
+        contract_settle(contract);
+        for (int i = 4; i-- > 0;) {
+            uint8_t *own = regions[i % 2].base;
+
+            assert_true(finds(contract, b, &regions[i % 2], &theirs[i % 2]));
+            own[i] = (uint8_t)(i + 1);
+            assert_int_equal(theirs[i % 2].base[i], i + 1);
+            theirs[i % 2].base[4999] = (uint8_t)(i + 7);
+            assert_int_equal(own[4999], i + 7);
+        }
+        assert_false(finds(contract, a, &regions[0], &theirs[0])); /* it is no peer's there */
+        /* at once, without a poll */
+        contract->ops->region_release(contract->sides[0].device, &regions[0]);
+        assert_false(finds(contract, b, &regions[0], &theirs[0]));
+        assert_true(finds(contract, b, &regions[1], &theirs[1]));
+        assert_int_equal(contract->ops->region_register(contract->sides[0].device, &regions[0]), 0);
+        contract->ops->link_close(a);
+        assert_false(finds(contract, b, &regions[1], &theirs[1]));
+    }
+    for (int i = 0; i < 2; i++)
+        contract_region_free(contract, 0, &regions[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -493,6 +543,7 @@ int main(void)
         CONTRACT_CASE(region__is_registered_and_sent_from),
         CONTRACT_CASE(mapped__is_readable_until_released),
         CONTRACT_CASE(mapped__outlives_the_link),
+        CONTRACT_CASE(shared__is_read_and_written_in_place),
     };
 
     return contract_main(cases, sizeof cases / sizeof *cases);

@@ -279,6 +279,7 @@ const struct br_transport_ops br_shm_ops = {
     .device_close = shm_device_device_close,
     .region_register = br_shm_region_register,
     .region_release = br_shm_region_release,
+    .share = br_shm_share,
     .link_connect = br_shm_link_connect,
     .link_close = br_shm_link_close,
     .post = br_shm_post,

@@ -23,6 +23,7 @@
 #define BR_INBOX_PIECE       (64u << 10) /* bytes of it that are handed over at a time */
 #define BR_INBOX_MAX_BUFFERS 4096u
 #define BR_INBOX_MAX_MESSAGE (1u << 20)
+#define BR_SHM_SEGMENTS      128 /* announced on one link in one direction, at most */
 
 /* Where the payload of a DATA frame is. */
 enum br_inbox_source {
@@ -59,6 +60,12 @@ enum br_inbox_sleep {
     BR_STARVED, /* and it had no message ticket left: wake it for returned message tickets, too */
 };
 
+/* A region of the writer's that the reader reads and writes in place. */
+struct br_inbox_shared {
+    _Atomic uint64_t id; /* br_region.id + 1; 0: none, or not any more */
+    uint64_t bytes;      /* of the region; written before `id` */
+};
+
 struct br_inbox_header {
     /* enum br_inbox_sleep; the reader sets it, who wakes the reader clears it */
     _Alignas(64) _Atomic uint32_t sleep;
@@ -66,6 +73,9 @@ struct br_inbox_header {
     _Alignas(64) _Atomic uint32_t closed;
     _Alignas(64) _Atomic uint64_t pipe_written;
     _Alignas(64) _Atomic uint64_t pipe_read;
+    /* entries of `shared` that have ever been used are below; the writer sets it */
+    _Alignas(64) _Atomic uint32_t n_shared;
+    _Alignas(64) struct br_inbox_shared shared[BR_SHM_SEGMENTS]; /* by number of the segment */
 };
 
 /* One end's private view of an inbox. */

@@ -351,6 +351,7 @@ void br_shm_link_close(struct br_link *base)
     struct br_shm_link *link = (struct br_shm_link *)base;
 
     if (link->out.header) {
+        br_shm_share_no_more(link, BR_SHM_SEGMENTS);
         atomic_store_explicit(&link->out.header->closed, 1, memory_order_relaxed);
         /* before the caller reuses the memory of what it posted */
         atomic_thread_fence(memory_order_seq_cst);

@@ -26,7 +26,6 @@
 #include "transport/shm/socket.h"
 #include "transport/transport.h"
 
-#define BR_SHM_SEGMENTS    128 /* segments announced on one link in one direction, at most */
 #define BR_SHM_POLL_EVENTS 64
 /* Moved by one poll of one link, so that a worker stays responsive. */
 #define BR_SHM_POLL_BYTES (256u << 10)
@@ -56,6 +55,7 @@ struct br_shm_mapping {
     const uint8_t *base;
     size_t bytes;
     uint32_t refs; /* one of the link's table, one of each map */
+    bool writable; /* its owner shares it (mapping.c, note 5) */
 };
 
 /* A mapped arrival that the protocol still reads. */
@@ -128,6 +128,7 @@ struct br_shm_link {
     uint64_t pipe_read;
     struct br_shm_mapping *segments[BR_SHM_SEGMENTS];
     uint32_t segment_ids[BR_SHM_SEGMENTS];
+    uint32_t found; /* number of the segment that br_shm_share() has found last */
     struct br_list maps;
     uint32_t n_maps;
 
@@ -203,5 +204,9 @@ void br_shm_segment_gone(struct br_shm_link *link, uint32_t number);
  * announced it. */
 struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number, uint32_t id);
 void br_shm_mapping_put(struct br_shm_mapping *mapping);
+int br_shm_share(struct br_link *link, const struct br_region *own, uint32_t id,
+                 struct br_shared *theirs);
+/* Of a region of ours, or of all (number BR_SHM_SEGMENTS): the peer finds it no more. */
+void br_shm_share_no_more(struct br_shm_link *link, uint32_t number);
 
 #endif

@@ -10,6 +10,13 @@
  * 3. region->keys[] holds an array of the region's number on each link; it counts where
  *    link->announced[] agrees.
  * 4. A mapping outlives its number while the protocol reads from it (references).
+ * 5. A region is mapped for reading only, until its owner shares it: then its number and its id
+ *    stand in the inbox of the peer, which maps it for writing, too, when it first finds it. What
+ *    is not shared no peer can spoil by mistake. Before its owner lets go of the memory it takes
+ *    the id out. The peer looks at the id before each access, so it finds no region that was freed
+ *    before, as far as it can know. One that is freed meanwhile stays mapped here, and what is
+ *    still written to it nobody reads. Finding one takes nothing out of the socket, as it may be
+ *    asked for while a thread sleeps there (transport.h, share()).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -55,6 +62,7 @@ void br_shm_region_release(struct br_device *base, struct br_region *region)
 
         if (!link || numbers[i] == NEVER || link->announced[numbers[i]] != (uint64_t)region->id + 1)
             continue;
+        br_shm_share_no_more(link, numbers[i]);
         link->announced[numbers[i]] = 0;
         packet.segment.number = numbers[i];
         if (link->state == BR_SHM_OPEN)
@@ -150,4 +158,89 @@ struct br_shm_mapping *br_shm_segment(struct br_shm_link *link, uint32_t number,
         br_shm_link_listen(link);
     return link->segments[number] && link->segment_ids[number] == id ? link->segments[number]
                                                                      : NULL;
+}
+
+/* ---- regions that both ends read and write --------------------------------------------------- */
+
+void br_shm_share_no_more(struct br_shm_link *link, uint32_t number)
+{
+    struct br_inbox_header *header = link->out.header;
+    uint32_t first = number < BR_SHM_SEGMENTS ? number : 0,
+             end = number < BR_SHM_SEGMENTS ? number + 1 : BR_SHM_SEGMENTS;
+
+    /* before whatever tells the peer that the memory is gone */
+    for (uint32_t i = first; header && i < end; i++)
+        if (atomic_load_explicit(&header->shared[i].id, memory_order_relaxed))
+            atomic_store_explicit(&header->shared[i].id, 0, memory_order_release);
+}
+
+static int share_own(struct br_shm_link *link, const struct br_region *own)
+{
+    struct br_inbox_header *header = link->out.header;
+    uint32_t n = atomic_load_explicit(&header->n_shared, memory_order_relaxed);
+    struct br_inbox_shared *shared;
+    int number = br_shm_announce(link, own);
+
+    if (number < 0)
+        return number;
+    shared = &header->shared[number];
+    if (atomic_load_explicit(&shared->id, memory_order_relaxed) == (uint64_t)own->id + 1)
+        return 0;
+    shared->bytes = own->bytes;
+    atomic_store_explicit(&shared->id, (uint64_t)own->id + 1, memory_order_release);
+    if ((uint32_t)number >= n)
+        atomic_store_explicit(&header->n_shared, (uint32_t)number + 1, memory_order_release);
+    return 0;
+}
+
+/* Does the peer share the region with this id as this number? */
+static bool is_shared(const struct br_shm_link *link, uint32_t number, uint32_t id)
+{
+    return atomic_load_explicit(&link->in.header->shared[number].id, memory_order_acquire) ==
+           (uint64_t)id + 1;
+}
+
+/* The number under which the peer shares it; -ENOENT: it does not. */
+static int find_shared(struct br_shm_link *link, uint32_t id)
+{
+    uint32_t n = atomic_load_explicit(&link->in.header->n_shared, memory_order_acquire);
+
+    if (is_shared(link, link->found, id))
+        return (int)link->found;
+    for (uint32_t i = 0; i < n && i < BR_SHM_SEGMENTS; i++) {
+        if (is_shared(link, i, id)) {
+            link->found = i;
+            return (int)i;
+        }
+    }
+    return -ENOENT;
+}
+
+int br_shm_share(struct br_link *base, const struct br_region *own, uint32_t id,
+                 struct br_shared *theirs)
+{
+    struct br_shm_link *link = (struct br_shm_link *)base;
+    struct br_shm_mapping *mapping;
+    uint64_t bytes;
+    int number;
+
+    if (link->state != BR_SHM_OPEN || link->peer_left)
+        return -ENOTCONN;
+    if (own)
+        return share_own(link, own);
+    number = find_shared(link, id);
+    if (number < 0)
+        return number;
+    bytes = *(volatile const uint64_t *)&link->in.header->shared[number].bytes;
+    mapping = link->segments[number];
+    if (!mapping || link->segment_ids[number] != id)
+        return -EAGAIN; /* it comes by the next poll() that looks at the sockets */
+    if (!mapping->writable) {
+        if (mprotect((void *)mapping->base, mapping->bytes, PROT_READ | PROT_WRITE))
+            return -errno;
+        mapping->writable = true;
+    }
+    *theirs = (struct br_shared){.base = (uint8_t *)mapping->base,
+                                 .bytes = bytes < mapping->bytes ? bytes : mapping->bytes};
+    return 0;
 }

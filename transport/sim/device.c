@@ -209,7 +209,54 @@ static int sim_device_region_register(struct br_device *base, struct br_region *
 
 static void sim_device_region_release(struct br_device *base, struct br_region *region)
 {
+    struct br_sim_device *device = br_container_of(base, struct br_sim_device, base);
+
     region->keys[base->index] = NULL;
+    br_list_for_each (node, &device->links) {
+        struct br_sim_link *link = br_container_of(node, struct br_sim_link, node);
+
+        for (int i = 0; i < BR_SIM_SHARED; i++)
+            if (link->shared[i] == region)
+                link->shared[i] = NULL;
+    }
+}
+
+static int sim_device_share_own(struct br_sim_link *link, const struct br_region *own)
+{
+    int free = -1;
+
+    for (int i = 0; i < BR_SIM_SHARED; i++) {
+        if (link->shared[i] == own)
+            return 0;
+        if (!link->shared[i])
+            free = i;
+    }
+    if (free < 0)
+        return -ENOSPC;
+    link->shared[free] = own;
+    return 0;
+}
+
+/* Both ends stand in one process, so there is nothing to map, and it takes no virtual time. */
+static int sim_device_share(struct br_link *base, const struct br_region *own, uint32_t id,
+                            struct br_shared *theirs)
+{
+    struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
+    const struct br_sim_link *other = link->connection->link[!link->end];
+
+    if (!base->device->caps.maps)
+        return -EOPNOTSUPP;
+    if (link->state != BR_SIM_OPEN || !other || other->state != BR_SIM_OPEN)
+        return -ENOTCONN;
+    if (own)
+        return sim_device_share_own(link, own);
+    for (int i = 0; i < BR_SIM_SHARED; i++) {
+        if (!other->shared[i] || other->shared[i]->id != id)
+            continue;
+        *theirs = (struct br_shared){other->shared[i]->base, other->shared[i]->bytes};
+        return 0;
+    }
+    return -ENOENT;
 }
 
 const struct br_transport_ops br_sim_ops = {
@@ -219,6 +266,7 @@ const struct br_transport_ops br_sim_ops = {
     .region_register = sim_device_region_register,
     .region_release = sim_device_region_release,
     .rkey = br_sim_rkey,
+    .share = sim_device_share,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,
     .post = sim_device_post,

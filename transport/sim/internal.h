@@ -135,6 +135,8 @@ struct br_sim_note {
     uint8_t inline_[BR_FRAME_INLINE];
 };
 
+#define BR_SIM_SHARED 8 /* Regions that one end of a link can share. */
+
 enum br_sim_link_state { BR_SIM_CONNECTING, BR_SIM_OPEN, BR_SIM_FAILED };
 
 struct br_sim_link {
@@ -156,6 +158,8 @@ struct br_sim_link {
     uint64_t tx_order, rx_order;
     struct br_list held_buffers;
     uint32_t n_held;
+    /* Regions of this end that the other one finds; NULL: a free place. */
+    const struct br_region *shared[BR_SIM_SHARED];
 };
 
 enum br_sim_frame_kind { BR_SIM_DATA, BR_SIM_CONNECT, BR_SIM_CLOSE };

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "collectives/comm/context.h"
+#include "collectives/comm/handles.h"
 #include "tests/collectives/comm/single_rank.h"
 #include "tests/says.h"
 
@@ -51,6 +53,38 @@ static void operation__is_used_once(void **state)
         assert_int_equal(braid_test(second, &done), 0);
     SAYS(-EINVAL, GONE, braid_test(second, &done));
     SAYS(-EINVAL, GONE, braid_wait((struct braid_op *)(uintptr_t)12345, -1)); /* never was one */
+}
+
+/* Handles of operations that have ended in their calls, more than have a place of their own. */
+static void operation__has_ended_in_its_call(void **state)
+{
+    static struct braid_op *ops[BR_ENDED_HANDLES + 500];
+    enum { N = sizeof ops / sizeof *ops };
+    struct braid_op *running = start(NULL);
+    size_t index;
+    int done = 0;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        ops[i] = br_handle_of_ended(comm);
+        assert_non_null(ops[i]);
+    }
+    for (int i = 0; i < N; i += 4) {
+        struct braid_op *two[] = {NULL, ops[i + 3]};
+
+        SAYS(-EINVAL, "persistent", braid_start(ops[i]));
+        assert_int_equal(braid_wait(ops[i], 0), 0);
+        assert_int_equal(braid_test(ops[i + 1], &done), 0);
+        assert_int_equal(done, 1);
+        assert_int_equal(braid_op_free(ops[i + 2]), 0);
+        assert_int_equal(braid_wait_any(two, 2, &index, 0), 0);
+        assert_int_equal(index, 1);
+        for (int k = 0; k < 4; k++)
+            SAYS(-EINVAL, GONE, braid_wait(ops[i + k], -1));
+        SAYS(-EINVAL, GONE, braid_op_free(ops[i + 1]));
+        SAYS(-EINVAL, GONE, braid_test(ops[i], &done));
+    }
+    assert_int_equal(braid_wait(running, -1), 0);
 }
 
 /* Old handles, kept while many others have had their places, in all chunks of the pool. */
@@ -301,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
+        cmocka_unit_test_setup_teardown(operation__has_ended_in_its_call, join, leave),
         cmocka_unit_test_setup_teardown(operation__is_recognised_after_many_others, join, leave),
         cmocka_unit_test_setup_teardown(operation__as_many_as_memory_holds, join, leave),
         cmocka_unit_test_setup_teardown(operation__is_waited_for_by_one_of_two_threads, join,

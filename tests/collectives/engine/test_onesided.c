@@ -224,12 +224,49 @@ static void put__number_refused_while_data_is_confirmed(void **state)
     }
 }
 
+/* The first request shows the region to its requester, and to nobody else. */
+static void put__region_is_in_reach_from_then_on(void **state)
+{
+    struct job_options options = three;
+    static uint8_t from[3000];
+    struct br_operation put;
+    const void *reached;
+    struct job job;
+    uint8_t *there;
+
+    (void)state;
+    options.rails = 1;
+    for (int maps = 0; maps < 2; maps++) {
+        options.network.maps = maps;
+        job_create(&job, &options);
+        there = job_expose(&job, 1, 10000);
+        job.ranks[1].exposed.region.segment_fd = 0; /* of braid_alloc() */
+        assert_null(br_worker_shared(job.ranks[0].worker, 1, 1, 0, 1));
+        put = job_put(1, from, sizeof from, 100);
+        job_submit(&job, 0, &put);
+        job_run(&job, 1);
+        assert_int_equal(put.status, 0);
+        reached = br_worker_shared(job.ranks[0].worker, 1, 1, 9000, 1000);
+        assert_ptr_equal(reached, maps ? there + 9000 : NULL);
+        assert_null(br_worker_shared(job.ranks[0].worker, 1, 1, 9000, 1001));
+        assert_null(br_worker_shared(job.ranks[0].worker, 1, 1, UINT64_MAX, 1));
+        assert_null(br_worker_shared(job.ranks[0].worker, 1, 2, 0, 1));
+        assert_null(br_worker_shared(job.ranks[0].worker, 0, 1, 0, 1)); /* ourselves */
+        assert_null(br_worker_shared(job.ranks[2].worker, 1, 1, 0, 1));
+        br_worker_fail(job.ranks[0].worker, EIO, "a test has failed it");
+        assert_null(br_worker_shared(job.ranks[0].worker, 1, 1, 0, 1));
+        job_destroy(&job);
+        free(there);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put__notifies),
         cmocka_unit_test(put__changes_a_number),
         cmocka_unit_test(put__refused),
+        cmocka_unit_test(put__region_is_in_reach_from_then_on),
         cmocka_unit_test(put__number_refused_while_data_is_confirmed),
         cmocka_unit_test(put__notifies_once_when_rails_are_lost),
     };

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One-sided accesses within the call. Where the region of a peer of this host is mapped here
+ * (br_worker_shared()), a put or a get is a copy by the calling thread, and an atomic an
+ * instruction of its CPU. So they have ended, and stand at the target, when the call returns;
+ * nothing travels, and the target's worker knows nothing of it.
+ *
+ * 1. What does not qualify goes to the engine as ever: an error is the target's to tell, a `done`
+ *    is called by who drives, calls of a group go together, a timeline shows operations. So does
+ *    whatever comes while another thread has the lock, and that one serves all.
+ * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
+ *    there. If it is not, the engine does all of it once more and says why it cannot.
+ * 3. Order: puts, gets and atomics have none among each other, so it does no harm that these
+ *    overtake what the engine has under way. Of a put that notifies or signals the bytes stand
+ *    before the value leaves, or the number changes.
+ */
+#include "collectives/comm/access.h"
+
+#include <string.h>
+
+#include "collectives/comm/api.h"
+#include "collectives/comm/call_group.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/gpu_ops.h"
+#include "collectives/comm/progress_lock.h"
+#include "protocol/worker.h"
+
+/* Bytes that are copied in one turn of the lock: 10 to 50 us. */
+#define ACCESS_TURN (256u << 10)
+
+bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access,
+                         const struct braid_options *options)
+{
+    const struct br_context *context = comm->context;
+
+    return context->shares_host && (access->bytes || access->notify) &&
+           access->key->check == context->worker->config.check && !(options && options->done) &&
+           !br_call_group_is_open() &&
+           !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
+           !context->gpu->gpu_of(access->send ? access->send : access->recv);
+}
+
+/* Under the lock. */
+static void *access_reach(const struct br_context *context, const struct braid_key *key,
+                          uint32_t region, uint64_t offset, uint64_t bytes)
+{
+    return br_worker_shared(context->worker, (int)key->rank, region, offset, bytes);
+}
+
+/* All bytes of a put or a get. */
+static bool access_copy(struct braid_comm *comm, const struct br_api_point *access)
+{
+    struct br_context *context = comm->context;
+    size_t n;
+
+    for (size_t done = 0; done < access->bytes; done += n) {
+        void *there;
+
+        n = access->bytes - done < ACCESS_TURN ? access->bytes - done : ACCESS_TURN;
+        if (!br_progress_trylock_armed(context)) {
+            if (!done)
+                return false;
+            br_progress_lock(context);
+        }
+        there = access_reach(context, access->key, access->key->id, access->offset + done, n);
+        if (there && access->send)
+            memcpy(there, (const uint8_t *)access->send + done, n);
+        else if (there)
+            memcpy((uint8_t *)access->recv + done, there, n);
+        if (there)
+            context->worker->counters.mapped_bytes += n;
+        if (there && done + n == access->bytes && !access->notify)
+            comm->operations++;
+        br_progress_unlock(context);
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+/* A number of 64 bits changes, which is the end of the access. */
+static bool access_change(struct braid_comm *comm, const struct braid_key *key, uint32_t region,
+                          uint64_t offset, enum br_atomic operation,
+                          const struct br_operands *operands, uint64_t *before)
+{
+    struct br_context *context = comm->context;
+    void *there;
+    bool ended;
+
+    if (!br_progress_trylock_armed(context))
+        return false;
+    there = access_reach(context, key, region, offset, sizeof *before);
+    ended = there && !br_onesided_change(there, operation, operands, before);
+    if (ended) {
+        context->worker->counters.mapped_bytes += sizeof *before;
+        comm->operations++;
+    }
+    br_progress_unlock(context);
+    return ended;
+}
+
+static bool access_atomic(struct braid_comm *comm, const struct br_api_point *access)
+{
+    uint64_t before;
+    bool ended = access_change(comm, access->key, access->key->id, access->offset,
+                               access->kind == BR_OPERATION_ADD ? BR_ATOMIC_ADD : BR_ATOMIC_SWAP,
+                               &access->operands, &before);
+
+    if (ended)
+        memcpy(access->recv, &before, sizeof before);
+    return ended;
+}
+
+static bool access_signal(struct braid_comm *comm, const struct br_api_point *access)
+{
+    const struct br_notify *notify = access->notify;
+    const struct br_operands operands = {.value = notify->value};
+    uint64_t before;
+
+    return access_change(comm, access->key, notify->region, notify->offset,
+                         (enum br_atomic)notify->operation, &operands, &before);
+}
+
+enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access)
+{
+    bool moves = access->kind == BR_OPERATION_PUT || access->kind == BR_OPERATION_GET;
+
+    if (moves ? !access_copy(comm, access) : !access_atomic(comm, access))
+        return BR_ACCESS_ALL;
+    if (access->notify && !access->notify->region)
+        return BR_ACCESS_VALUE;
+    if (access->notify && !access_signal(comm, access))
+        return BR_ACCESS_ALL;
+    return BR_ACCESS_ENDED;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One-sided accesses that the calling thread carries out by itself (access.c). */
+#ifndef BR_COLLECTIVES_COMM_ACCESS_H
+#define BR_COLLECTIVES_COMM_ACCESS_H
+
+#include <stdbool.h>
+
+struct braid_comm;
+struct braid_options;
+struct br_api_point;
+
+/* What of an access the engine still has to do. */
+enum br_access_left {
+    BR_ACCESS_ALL,   /* nothing was done, or what was done does no harm when it is done again */
+    BR_ACCESS_VALUE, /* the bytes of a put stand, and its target's program is not notified yet */
+    BR_ACCESS_ENDED, /* nothing: it counts as an operation that has ended */
+};
+
+/* Does a one-sided access qualify, but for where its region lies? Its arguments and options have
+ * been checked. */
+bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access,
+                         const struct braid_options *options);
+
+/* Carries it out now if this process maps the region. Any thread; waits for nothing but the lock
+ * between the parts of a large one. */
+enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access);
+
+#endif
