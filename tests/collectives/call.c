@@ -26,16 +26,19 @@ static struct collective_case case_of(const struct call *c)
     };
 }
 
+size_t call_bytes(const struct call *c, const struct job *job)
+{
+    return (c->count * br_type_size(c->type) + 1) * (size_t)job->n * 2 + 3 * CASE_GUARD;
+}
+
 void call_create(struct call *c, const struct job *job)
 {
-    size_t most = (c->count * BR_TYPE_BYTES_MAX + 1) * (size_t)job->n * 2 + 3 * CASE_GUARD;
-
     c->ops = calloc((size_t)job->n, sizeof *c->ops);
     c->buffers = calloc((size_t)job->n, sizeof *c->buffers);
     c->memory = calloc((size_t)job->n, sizeof *c->memory);
     c->arrays = calloc(4 * (size_t)job->n * (size_t)job->n, sizeof *c->arrays);
     for (int r = 0; r < job->n; r++)
-        c->memory[r] = malloc(most);
+        c->memory[r] = malloc(call_bytes(c, job));
 }
 
 void call_prepare(struct call *c, const struct job *job, int rank)

@@ -23,6 +23,9 @@ struct call {
     size_t *arrays; /* uneven: of each rank, counts and offsets of both buffers, n entries each */
 };
 
+/* Of a rank's memory: input and output, with guards. */
+size_t call_bytes(const struct call *c, const struct job *job);
+
 /* Buffers and operations of all ranks. */
 void call_create(struct call *c, const struct job *job);
 void call_destroy(struct call *c, const struct job *job);

@@ -60,20 +60,15 @@ void release(void *memory)
 }
 
 /* Moves what the operation reads and writes, both in one block of memory, to the GPU and back. */
-static size_t room(const struct call *c, const struct job *job)
-{
-    return (c->count * BR_TYPE_BYTES_MAX + 1) * (size_t)job->n * 2 + 192;
-}
-
 uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where where)
 {
     struct br_operation *op = &c->ops[rank];
     size_t size = c->count * br_type_size(c->type);
-    uint8_t *device = allocate(room(c, job));
+    uint8_t *device = allocate(call_bytes(c, job));
     bool reads = !br_collective_from_root(c->collective) || rank == c->root,
          writes = br_collective_writes(c->collective, (uint32_t)rank, (uint32_t)c->root);
 
-    memcpy(bytes_of(device), c->memory[rank], room(c, job));
+    memcpy(bytes_of(device), c->memory[rank], call_bytes(c, job));
     op->send_bytes =
         reads ? size * br_collective_blocks(c->collective, (uint32_t)job->n, BR_INPUT) : 0;
     op->recv_bytes =
@@ -89,7 +84,7 @@ uint8_t *to_gpu(struct call *c, const struct job *job, int rank, enum where wher
     if (where & NICS) {
         assert_true(rank < RANKS);
         regions[rank] = (struct br_region){.base = device,
-                                           .bytes = room(c, job),
+                                           .bytes = call_bytes(c, job),
                                            .segment_fd = -1,
                                            .keys = {device},
                                            .gpu = &nics};
@@ -110,7 +105,7 @@ void from_gpu(struct call *c, const struct job *job, int rank, enum where where,
     if (where & RECV) {
         size_t at = (size_t)((uint8_t *)op->recv - device);
 
-        memcpy(c->memory[rank] + at, bytes_of(op->recv), room(c, job) - at);
+        memcpy(c->memory[rank] + at, bytes_of(op->recv), call_bytes(c, job) - at);
         op->recv = c->memory[rank] + at;
     }
     if (where & SEND)

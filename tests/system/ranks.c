@@ -29,6 +29,15 @@ const struct ranks ranks_kinds[RANKS_KINDS] = {
     {.backend = "udp", .devices = "127.0.0.1,127.0.0.2"},
 };
 
+bool ranks_tried(int kind)
+{
+#ifdef __SANITIZE_THREAD__
+    return kind != 0 && kind != 3;
+#else
+    return kind >= 0;
+#endif
+}
+
 void ranks_sleep_ms(int ms)
 {
     struct timespec t = {ms / 1000, ms % 1000 * 1000000l};
@@ -182,6 +191,8 @@ void ranks_everywhere(int kinds, int size, ranks_main *body)
     for (int k = 0; k < kinds; k++) {
         struct ranks job = ranks_kinds[k];
 
+        if (kinds > 1 && !ranks_tried(k))
+            continue;
         job.size = size;
         job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, body, NULL);

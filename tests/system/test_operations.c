@@ -248,11 +248,15 @@ static int disagree(struct braid_comm *comm, void *context)
 
 static void operations__disagreement(void **state)
 {
+#ifdef __SANITIZE_THREAD__ /* a job each, and the sizes differ in no thread */
+    static const size_t counts[] = {3000};
+#else
     static const size_t counts[] = {3, 3000, 300000};
+#endif
 
     (void)state;
     for (int k = 0; k < RANKS_KINDS; k += 2)
-        for (size_t c = 0; c < 3; c++)
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             for (int what = 0; what < DISAGREEMENTS; what++) {
                 struct ranks job = ranks_kinds[k];
                 struct disagreement d = {what, counts[c]};

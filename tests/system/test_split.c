@@ -18,8 +18,14 @@
 #define I32 BRAID_INT32
 #define SUM BRAID_SUM
 
+/* More ranks are more processes and not more threads: for ThreadSanitizer one number in the middle
+ * is enough. */
 static void everywhere(int least, int most, int step, ranks_main *body)
 {
+#ifdef __SANITIZE_THREAD__
+    least += (most - least) / step / 2 * step;
+    most = least;
+#endif
     for (int n = least; n <= most; n += step)
         ranks_everywhere(RANKS_STREAMS, n, body);
 }
@@ -368,6 +374,8 @@ static void finalize__numbers_are_used_again(void **state)
     for (int k = 0; k < RANKS_STREAMS; k++) {
         struct ranks job = ranks_kinds[k];
 
+        if (!ranks_tried(k))
+            continue;
         job.size = k % 2 + 1;
         job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, again_and_again, NULL);
@@ -408,7 +416,7 @@ static void finalize__unreceived_message(void **state)
  * next one, which has the same number. */
 static int notified_while_ending(struct braid_comm *comm, void *context)
 {
-    enum { ROUNDS = 20, PUTS = 100 };
+    enum { ROUNDS = 20, PUTS = 16 }; /* each waits for the other rank to get a core */
     uint64_t *word = braid_alloc(comm, sizeof *word), one = 1;
     struct braid_notification n = {0};
     struct braid_comm *part;

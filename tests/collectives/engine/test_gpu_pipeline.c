@@ -43,7 +43,7 @@ static void every_type(struct job *job, enum br_collective collective, bool in_p
                        const char *algorithm)
 {
     struct call c = {.collective = collective,
-                     .count = 20011,
+                     .count = 5003,
                      .in_place = in_place,
                      .algorithm = algorithm,
                      .root = collective == BR_REDUCE};
@@ -67,7 +67,7 @@ static void direct__every_type_and_operation(void **state)
 
     (void)state;
     fake_cuda()->late = 1;
-    create(&job, 4, 8192, offload);
+    create(&job, 4, 2048, offload);
     for (int i = 0; i < 3; i++)
         every_type(&job, collectives[i], i == 1, "ring");
     every_type(&job, BR_ALLREDUCE, true, "halving");
@@ -79,7 +79,7 @@ static void run_all(struct job *job, enum br_collective collective, const char *
                     int n)
 {
     struct call c = {.collective = collective,
-                     .count = 50003,
+                     .count = 12503,
                      .type = BRAID_INT32,
                      .root = br_collective_rooted(collective) ? job->n - 1 : 0};
 
@@ -102,12 +102,12 @@ static void direct__every_algorithm(void **state)
 
     (void)state;
     for (int n = 2; n <= 5; n++) {
-        create(&job, n, 16384, offload);
+        create(&job, n, 4096, offload);
         run_all(&job, BR_ALLREDUCE, reduced, 7);
         run_all(&job, BR_REDUCE, rooted, 5);
         run_all(&job, BR_REDUCE_SCATTER, shaped, 4);
         job_destroy(&job);
-        create(&job, n, 16384, NULL);
+        create(&job, n, 4096, NULL);
         run_all(&job, BR_ALLGATHER, shaped, 4);
         run_all(&job, BR_BROADCAST, rooted, 5);
         run_all(&job, BR_GATHER, spread, 3);

@@ -16,6 +16,7 @@
 #include "tests/collectives/gpu_call.h"
 #include "collectives/schedule/type.h"
 #include "gpu/driver.h"
+#include "protocol/message.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/says.h"
 
@@ -58,7 +59,7 @@ static void collective__many_fragments(void **state)
 
     (void)state;
     fake_cuda()->late = 3;
-    every_collective(3, 20001, 2048);
+    every_collective(3, 5001, 512);
     c = fake_cuda_counters();
     assert_int_equal(br_copier_counters(copier).to_host_bytes, c.to_host - 4096); /* the trial */
     assert_int_equal(br_copier_counters(copier).to_gpu_bytes, c.to_device - 4096);
@@ -238,11 +239,12 @@ static void message(size_t bytes, bool from_gpu_memory, bool to_gpu_memory, int 
                         recv = {.kind = BR_OPERATION_RECV, .peer = 0, .count = bytes, .tag = 3};
     uint8_t *in = from_gpu_memory ? allocate(bytes + 1) : malloc(bytes + 1),
             *out = to_gpu_memory ? allocate(bytes + 1) : malloc(bytes + 1);
+    uint8_t *input = bytes_of(in);
     struct job job;
 
     create(&job, 2, 0, NULL);
     for (size_t i = 0; i < bytes; i++)
-        bytes_of(in)[i] = (uint8_t)(i * 31 + i / 251);
+        input[i] = (uint8_t)(i * 31 + i / 251);
     send.send = in;
     send.send_gpu = from_gpu_memory;
     recv.recv = out;
@@ -252,7 +254,7 @@ static void message(size_t bytes, bool from_gpu_memory, bool to_gpu_memory, int 
     job_run(&job, 2);
     assert_int_equal(send.status, 0);
     assert_int_equal(recv.status, 0);
-    assert_memory_equal(bytes_of(in), bytes_of(out), bytes);
+    assert_memory_equal(input, bytes_of(out), bytes);
     job_destroy(&job);
     from_gpu_memory ? release(in) : free(in);
     to_gpu_memory ? release(out) : free(out);
@@ -260,7 +262,7 @@ static void message(size_t bytes, bool from_gpu_memory, bool to_gpu_memory, int 
 
 static void message__of_any_size_between_any_memory(void **state)
 {
-    static const size_t sizes[] = {0, 1, 1000, 70000, (40u << 20) + 5};
+    static const size_t sizes[] = {0, 1, 1000, 70000, BR_MAX_TRANSFER + (1u << 20) + 5};
 
     (void)state;
     fake_cuda()->late = 1;
@@ -282,7 +284,8 @@ static void message__to_oneself(void **state)
 
 static void access_one(struct job *job, bool put, int owner, size_t bytes)
 {
-    uint8_t *theirs = malloc(bytes), *device = allocate(bytes);
+    uint8_t *theirs = malloc(bytes), *device = allocate(bytes),
+            *from = put ? bytes_of(device) : theirs;
     struct br_operation op = {
         .kind = put ? BR_OPERATION_PUT : BR_OPERATION_GET,
         .count = bytes,
@@ -291,7 +294,7 @@ static void access_one(struct job *job, bool put, int owner, size_t bytes)
     job->ranks[owner].exposed.region =
         (struct br_region){.base = theirs, .bytes = bytes, .id = 1, .segment_fd = -1};
     for (size_t i = 0; i < bytes; i++)
-        (put ? bytes_of(device) : theirs)[i] = (uint8_t)(i * 13 + 5);
+        from[i] = (uint8_t)(i * 13 + 5);
     if (put) {
         op.send = device;
         op.send_gpu = 1;
@@ -318,7 +321,7 @@ static void access__of_memory_of_a_gpu(void **state)
     for (int owner = 0; owner < 2; owner++)
         for (int put = 0; put < 2; put++) {
             access_one(&job, put, owner, 100);
-            access_one(&job, put, owner, (17u << 20) + 3);
+            access_one(&job, put, owner, BR_MAX_TRANSFER + (1u << 20) + 3);
         }
     job_destroy(&job);
 }
