@@ -139,19 +139,19 @@ static int match_add(struct br_worker *w, struct br_table *table, uint64_t tag, 
 static int match_expect(struct br_worker *w, struct br_table *table, struct br_transfer *t,
                         struct br_unexpected **early)
 {
-    void *value = br_table_find(table, t->tag, (uint32_t)t->peer);
-    int rc;
+    int rc = match_add(w, table, t->tag, t->peer, t);
+    void *there;
 
-    *early = match_untagged(value);
-    if (*early) {
-        br_table_remove(table, t->tag, (uint32_t)t->peer);
+    *early = NULL;
+    if (rc != -EEXIST)
+        return rc;
+    there = br_table_remove(table, t->tag, (uint32_t)t->peer);
+    *early = match_untagged(there);
+    if (*early)
         return 0;
-    }
-    rc = match_add(w, table, t->tag, t->peer, t);
-    if (rc == -EEXIST)
-        return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)",
-                        w->config.rank, t->peer, (unsigned long long)t->tag);
-    return rc;
+    br_table_insert(table, t->tag, (uint32_t)t->peer, there);
+    return br_error(EINVAL, "rank %d: two transfers to rank %d with one tag (%llx)", w->config.rank,
+                    t->peer, (unsigned long long)t->tag);
 }
 
 int br_match_send(struct br_worker *w, struct br_transfer *t)

@@ -239,7 +239,7 @@ bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
     struct br_rail *rail;
     bool left;
 
-    if (!br_list_empty(&peer->active) || br_tag_class(t->tag) != BR_TAG_P2P)
+    if (!br_list_empty(&peer->active))
         return false;
     rail = message_rail(peer, full, true);
     if (!rail || !may_number(peer, br_stream_of(t->tag)))

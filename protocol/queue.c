@@ -7,16 +7,6 @@ void br_queue_init(struct br_queue *queue)
     br_list_init(&queue->age);
 }
 
-void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within)
-{
-    br_list_init(&item->node);
-    br_list_init(&item->age);
-    item->priority = priority;
-    item->order = order;
-    item->within = within;
-    item->served = 0;
-}
-
 /* What is at `node`, if it has that priority; else NULL. */
 static struct br_queued *equal_at(const struct br_queue *queue, const struct br_list *node,
                                   int32_t priority)

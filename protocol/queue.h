@@ -31,7 +31,16 @@ struct br_queue {
 };
 
 void br_queue_init(struct br_queue *queue);
-void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order, uint64_t within);
+static inline void br_queued_init(struct br_queued *item, int32_t priority, uint64_t order,
+                                  uint64_t within)
+{
+    br_list_init(&item->node);
+    br_list_init(&item->age);
+    item->priority = priority;
+    item->order = order;
+    item->within = within;
+    item->served = 0;
+}
 /* item is in no queue. now: ns; the item's wait begins. */
 void br_queue_insert(struct br_queue *queue, struct br_queued *item, uint64_t now);
 void br_queue_remove(struct br_queued *item); /* allowed when it is not queued */

@@ -217,7 +217,9 @@ static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
     op->collective = c->collective;
     op->count = c->count;
     op->type = c->type;
-    br_reductions_apply(comm, c->reduction, op);
+    op->reduction = c->reduction;
+    if (op->reduction >= BRAID_REDUCTION_USER)
+        br_reductions_apply(comm, op);
     op->root = c->root;
     op->send = api_reads(comm, c) ? c->send : c->recv;
     op->recv = c->recv;

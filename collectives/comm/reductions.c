@@ -114,11 +114,9 @@ int br_reductions_check(const struct braid_comm *comm, const char *name, enum br
     return reductions_find(comm, reduction, &user) ? reductions_unknown(name, reduction) : 0;
 }
 
-void br_reductions_apply(const struct braid_comm *comm, enum braid_reduction reduction,
-                         struct br_operation *op)
+void br_reductions_apply(const struct braid_comm *comm, struct br_operation *op)
 {
-    op->reduction = reduction;
-    if (reduction >= BRAID_REDUCTION_USER && !reductions_find(comm, reduction, &op->user))
+    if (!reductions_find(comm, op->reduction, &op->user))
         op->by_rank |= !op->user.commutative;
 }
 

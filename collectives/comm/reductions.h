@@ -14,10 +14,9 @@ struct br_operation;
 int br_reductions_check(const struct braid_comm *comm, const char *name, enum braid_type type,
                         enum braid_reduction reduction);
 
-/* Writes a reduction that has been checked into an operation. If it was freed meanwhile, the
- * executors refuse the operation. */
-void br_reductions_apply(const struct braid_comm *comm, enum braid_reduction reduction,
-                         struct br_operation *op);
+/* Gives an operation a copy of its reduction, which is the program's own and has been checked. If
+ * it was freed meanwhile, there is none, and the executors refuse the operation. */
+void br_reductions_apply(const struct braid_comm *comm, struct br_operation *op);
 
 /* Forgets all of them. */
 void br_reductions_close(struct braid_comm *comm);

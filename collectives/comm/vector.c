@@ -177,7 +177,9 @@ static int vector_fill(const struct vector_call *c, struct br_operation *op)
     op->kind = BR_OPERATION_COLLECTIVE;
     op->collective = c->collective;
     op->type = c->type;
-    br_reductions_apply(op->comm, c->reduction, op);
+    op->reduction = c->reduction;
+    if (op->reduction >= BRAID_REDUCTION_USER)
+        br_reductions_apply(op->comm, op);
     op->root = c->root;
     op->send = from_first(&c->send, extents[BR_INPUT].first * size);
     op->recv = from_first(&c->recv, extents[BR_OUTPUT].first * size);

@@ -179,6 +179,9 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
     bool serial;
     int rc;
 
+    if (op->reduction >= BRAID_REDUCTION_USER && !op->user.function)
+        return br_error(EINVAL, "%s: reduction %d has been freed",
+                        br_collective_name(op->collective), (int)op->reduction);
     if ((rc = engine_choose(op->group, op, op->epoch, &tuning)))
         return rc;
     op->packed = is_packed(op, tuning);

@@ -229,7 +229,7 @@ static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
         struct br_tcp_link *link = round_robin(device, k);
         const struct br_stream_entry *entry;
 
-        if (link->state != BR_TCP_UP)
+        if (link->state != BR_TCP_UP || link->tx.reported == link->tx.sent)
             continue;
         while (report->n < max && (entry = br_stream_tx_report(&link->tx))) {
             counters->tx_frames++;

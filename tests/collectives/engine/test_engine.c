@@ -322,7 +322,7 @@ static void reserve__first_use_allocates_nothing(void **state)
     job_destroy(&job);
 }
 
-static void submit__refuses_what_no_schedule_does(void **state)
+static void submit__refuses_what_cannot_run(void **state)
 {
     struct br_operation op = {
         .kind = BR_OPERATION_COLLECTIVE, .collective = BR_ALLREDUCE, .count = 4};
@@ -340,6 +340,10 @@ static void submit__refuses_what_no_schedule_does(void **state)
     assert_string_equal(br_engine_algorithm(job.ranks[0].engine, &op), "ring");
     op.count = SIZE_MAX / 4;
     assert_int_equal(job_try_submit(&job, 0, &op), -E2BIG);
+    op.count = 4;
+    op.reduction = BRAID_REDUCTION_USER; /* and no function: it was freed after the check */
+    assert_int_equal(job_try_submit(&job, 0, &op), -EINVAL);
+    assert_says(br_error_message(), "freed");
     job.ranks[0].next_sequence = 0;
     /* the communicator lives */
     call_run(&job, (struct call){.collective = BR_ALLREDUCE, .count = 4});
@@ -359,7 +363,7 @@ int main(void)
         cmocka_unit_test(persistent__restart_allocates_nothing),
         cmocka_unit_test(scratch__fits),
         cmocka_unit_test(reserve__first_use_allocates_nothing),
-        cmocka_unit_test(submit__refuses_what_no_schedule_does),
+        cmocka_unit_test(submit__refuses_what_cannot_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
