@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import datetime
+import gc
 import multiprocessing
 import os
 import signal
@@ -59,6 +60,7 @@ def job(size: int, body, timeout: float = 60, limit: float = 60, initialize: boo
     Returns what each rank returned, `Failed` where it raised or hangs, or how it died: its exit status, or minus the number of the signal.
     """
     context = multiprocessing.get_context("fork")
+    gc.freeze()  # what is loaded, mostly torch, is not taken apart in each rank that ends as a program does
     with tempfile.TemporaryDirectory() as folder:
         ranks = []
         for rank in range(size):

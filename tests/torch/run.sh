@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # run.sh FILE [ARGUMENT...]: a file of this folder with `braid.torch`: test_NAME.py by pytest, any other as a program with the arguments.
-# A line `# ranks: N` in the file says that it is run in each of the N ranks of a job, where init_process_group("braid") needs no arguments;
+# A line `# ranks: N` in the file says that it is run in each of the N ranks of a job (ranks.py), where init_process_group("braid") needs no arguments;
 # without the line it is run once and starts its ranks itself ($BRAID is the command). A line `# environment: NAME=VALUE ...` sets variables.
 # 77: something is missing, and the last line says what.
 set -euo pipefail
@@ -21,9 +21,8 @@ read -ra environment < <(sed -n 's/^# environment: //p' "$file") || true
 export PYTHONPATH=$BRAID_BUILD/python PYTHONPYCACHEPREFIX=$BRAID_BUILD/pycache OMP_NUM_THREADS=1 BRAID=$BRAID_BUILD/braid
 command=("$BRAID_TORCH_PYTHON")
 if [[ -n $ranks ]]; then
-    command=("$BRAID" run -n "$ranks" -- "$BRAID_TORCH_PYTHON")
-fi
-if [[ $file == */test_* ]]; then
+    command+=("${BASH_SOURCE[0]%/*}/ranks.py" "$ranks")
+elif [[ $file == */test_* ]]; then
     command+=(-m pytest -q -x -p no:cacheprovider --rootdir "$(dirname "$file")")
 fi
 exec env "${environment[@]}" timeout 280 "${command[@]}" "$file" "$@"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ranks: 2
+# preload: torch._dynamo
 """What PyTorch builds on process groups, a short training script each: the same losses and weights with braid as with gloo, bit for bit."""
 import pytest
 import torch

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braid.torch.fsdp_hook against fully_shard() with gloo, in groups of two and three of the ranks of one job."""
 # ranks: 3
+# preload: torch._dynamo
 from typing import Any, Callable, List
 
 import pytest

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braid.torch.ddp_hook against DistributedDataParallel with gloo, in groups of two and three of the ranks of one job."""
 # ranks: 3
+# preload: torch._dynamo
 import contextlib
 import io
 import pickle

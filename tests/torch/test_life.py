@@ -128,14 +128,14 @@ def test_threads__many_wait_for_one():
     assert work.is_completed()
 
 
-def interrupt_sleeper(thread, waits):
-    """SIGINT for a thread that has said that it waits, once it sleeps."""
+def interrupt_main_thread(waits):
+    """SIGINT for the main thread, which has said that it waits, once it sleeps."""
     waits.wait(60)
     for _ in range(6000):
         time.sleep(0.01)
-        with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+        with open(f"/proc/self/task/{os.getpid()}/stat") as stat:  # its native_id is still that of the process that has forked this one
             if stat.read().rpartition(")")[2].split()[0] == "S":
-                signal.pthread_kill(thread.ident, signal.SIGINT)
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
                 return
 
 
@@ -144,7 +144,7 @@ def test_signals__ctrl_c_while_waiting():
     x = torch.zeros(1)
     if dist.get_rank() == 0:
         work, waits = dist.irecv(x, 1), threading.Event()
-        threading.Thread(target=interrupt_sleeper, args=(threading.main_thread(), waits)).start()
+        threading.Thread(target=interrupt_main_thread, args=(waits,)).start()
         with pytest.raises(KeyboardInterrupt):
             waits.set()
             work.wait()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ranks: 4
+# preload: torch._dynamo
 """Groups beside and within each other: device meshes, DTensor, checkpoints, point to point, objects, functional collectives; with braid as with gloo."""
 import shutil
 import tempfile

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # ranks: 3
+# preload: torch._dynamo
 """braid.torch.Session: the same losses as DistributedDataParallel over gloo, by 2 ranks to the bit, in loops as scripts have them."""
 import copy
 import io

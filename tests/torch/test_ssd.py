@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """SSD-SGD and local SGD by braid.torch.SSD: the paper's formulas, synchronous SGD by DDP and gloo, schedules, saved states. How it ends: test_death.py."""
 # ranks: 2
+# preload: torch._dynamo
 import copy
 import warnings
 

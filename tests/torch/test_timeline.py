@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """braid.torch.trace(): torch's profiler and braid's operations of all ranks in one file, on one time axis, named by layer."""
 # ranks: 2
+# preload: torch._dynamo
 import gzip
 import json
 import os
