@@ -81,7 +81,7 @@ def main(size, file, *arguments):
     gc.collect()
     gc.freeze()  # what all ranks share is not looked at, and so not copied, in any of them
     command, port, secret = ["-q", "-x", "-p", "no:cacheprovider", "--rootdir", os.path.dirname(file), file, *arguments], free_port(), secrets.token_hex(32)
-    sys.exit(follow([fork(rank, int(size), port, secret, command) for rank in range(int(size))]))
+    os._exit(follow([fork(rank, int(size), port, secret, command) for rank in range(int(size))]))  # as the ranks do
 
 
 if __name__ == "__main__":
