@@ -82,6 +82,29 @@ static void eager__credit_follows_the_receive(void **state)
     assert_int_equal(ack->message.ack.released, 1);
 }
 
+/* Nobody waits for a few credits: one ACK gives those of 10 ms back, and wakes the peer once. */
+static void eager__credits_come_back_together(void **state)
+{
+    struct wired *x = *state;
+    struct wire_frame *ack;
+    uint8_t to[8];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        struct br_transfer t = receive_of(i + 1, to, 8);
+
+        assert_int_equal(br_transfer_receive(x->w, &t), 0);
+        eager(x, 0, i, i + 1, 8);
+        wired_turn(x, 3 * BR_MS);
+        assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
+    }
+    wired_turn(x, 10 * BR_MS);
+    ack = wire_take(x->links[0], BR_MESSAGE_ACK);
+    assert_non_null(ack);
+    assert_int_equal(ack->message.ack.released, 3);
+    wired_turn(x, 20 * BR_MS);
+    assert_null(wire_take(x->links[0], BR_MESSAGE_ACK));
+}
+
 static void eager__two_receives_with_one_tag(void **state)
 {
     uint8_t to[8];
@@ -477,6 +500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WIRED_TEST(eager__posted_or_not, .rails = 1, .up = true),
+        WIRED_TEST(eager__credits_come_back_together, .rails = 1, .up = true),
         WIRED_TEST(eager__credit_follows_the_receive, .rails = 1, .up = true),
         WIRED_TEST(eager__two_receives_with_one_tag, .rails = 1, .up = true),
         WIRED_TEST(sequence__seen_twice, .rails = 2, .up = true),
