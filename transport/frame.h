@@ -6,10 +6,9 @@
  *    stream into frames and to find the place of a payload by one array look-up. The other 48 bytes
  *    belong to the protocol: a MESSAGE carries its first 48 bytes there (so an 8-byte all-reduce is
  *    one frame of 64 bytes), a DATA frame carries the route (protocol/message.h).
- * 2. One fixed size, so that a receiver always knows how many bytes to ask for: it reads exactly
- *    one header, then exactly one payload, the latter straight into its place. Rejected: a variable
- *    header (two reads to learn the length) and reading ahead (payload bytes would land in the
- *    wrong buffer and need a copy).
+ * 2. One fixed size, so that a receiver always knows how many bytes to ask for: one header, then
+ *    one payload, the latter straight into its place. Rejected: a variable header (two reads to
+ *    learn the length).
  * 3. Little-endian, naturally aligned; the structs are the wire format on every machine we build
  *    for (checked below). doc/wire.md specifies it with test vectors.
  *

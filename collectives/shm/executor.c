@@ -48,10 +48,8 @@ static int executor_send_fd(struct braid_comm *comm, struct br_shm_executor *shm
 
     if (rc)
         return rc;
-    if (!rc)
-        br_shm_coll_say(
-            &shm->coll,
-            br_shm_split_threshold(&comm->group->model, br_shm_rate_measure(&shm->coll), shm->n));
+    br_shm_coll_say(&shm->coll, br_shm_split_threshold(&comm->group->model,
+                                                       br_shm_rate_measure(&shm->coll), shm->n));
     for (int r = 1; r < comm->size && !rc; r++)
         rc = br_shm_link_send_fd(executor_link_to(comm, r), comm->group->number, fd);
     close(fd);
