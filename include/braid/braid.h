@@ -642,10 +642,10 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
  * serves it; its program does nothing. Up to the eager limit it takes one trip there and back, more
  * bytes take two. -EACCES: the region is gone or too short.
  *
- * Memory of braid_alloc() of a rank that shares this host's memory (backend shm): from the second
- * access to a region on the calling thread copies the bytes by itself, and has done so when the
- * call returns, also with `op` (doc/context.md, "Accesses on one host"). So do braid_get(), the
- * atomics and the signal of braid_put_signal(); a notification leaves after that.
+ * Memory of braid_alloc() of a rank that shares this host's memory (backend shm or auto): from the
+ * second access to a region on the calling thread copies the bytes by itself, and has done so when
+ * the call returns, also with `op` (doc/context.md, "One-sided accesses on one host"). So do
+ * braid_get(), the atomics and the signal of braid_put_signal(); a notification leaves after that.
  */
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
               const struct braid_key *key, uint64_t offset, const struct braid_options *options,

@@ -152,7 +152,7 @@ static pid_t start(const struct ranks *job, int rank, int port, ranks_main *body
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    alarm(job->limit_s ? job->limit_s : RANKS_LIMIT);
+    alarm(RANKS_LIMIT);
     exit(be_rank(job, rank, port, body, context)); /* not _exit(): leaks are looked for at exit */
 }
 

@@ -31,7 +31,6 @@ struct ranks {
     const char *topology;
     uint32_t slice_bytes, eager_bytes;
     int timeout_ms, init_timeout_ms, peer_timeout_ms;
-    unsigned limit_s; /* 0: RANKS_LIMIT */
 };
 
 /* What a rank does between braid_init() and braid_finalize(); 0: all is well. What it prints to

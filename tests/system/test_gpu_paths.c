@@ -284,7 +284,6 @@ static void run(const struct way *way)
                         .devices = way->devices,
                         .eager_bytes = EAGER,
                         .timeout_ms = 40000,
-                        .limit_s = 240, /* dpdk's ranks poll: slow where others work, too */
                         .peer_timeout_ms = 30000};
     char backend[16];
 

@@ -79,13 +79,8 @@ static struct backend backends[] = {
     {"gpu-tcp", {.backend = "tcp", .devices = LO}, 1 << 2, true, false, false},
     {"gpu-auto", {.backend = "auto", .devices = LO}, 1 << 4, true, false, false},
     {"gpu-udp", {.backend = "udp", .devices = TWO}, 1 << 5, true, false, false},
-    {"dpdk", {.backend = "dpdk", .limit_s = 240}, 1 << 2, false, true, false},
-    {"verbs",
-     {.backend = "verbs", .peer_timeout_ms = 60000, .limit_s = 240},
-     0,
-     false,
-     false,
-     true},
+    {"dpdk", {.backend = "dpdk"}, 1 << 2, false, true, false},
+    {"verbs", {.backend = "verbs", .peer_timeout_ms = 60000}, 0, false, false, true},
 };
 #define BACKENDS (int)(sizeof backends / sizeof *backends)
 

@@ -47,13 +47,21 @@ def end_all(selector):
         os.kill(key.data[1], signal.SIGKILL)
 
 
+def end_unfinished(selector, rest):
+    """Too much time has passed: says how far each rank has come."""
+    for key in list(selector.get_map().values()):
+        print(f"[{key.data[0]}] {rest.get(key.data[0], b'').decode(errors='replace')} ... has not ended", flush=True)
+    end_all(selector)
+    os._exit(124)
+
+
 def follow(ends):
     """Prints what the ranks write, each line with its rank, until all have ended. Returns the first exit status that is not 0, or 0. A rank that fails ends the
     others, and so does SIGTERM, as of `timeout`."""
     selector, rest, failed = selectors.DefaultSelector(), {}, 0
     for rank, (process, end) in enumerate(ends):
         selector.register(end, selectors.EVENT_READ, (rank, process))
-    signal.signal(signal.SIGTERM, lambda *_: (end_all(selector), os._exit(124)))
+    signal.signal(signal.SIGTERM, lambda *_: end_unfinished(selector, rest))
     while selector.get_map():
         for key, _ in selector.select():
             rank, process = key.data
@@ -80,7 +88,8 @@ def main(size, file, *arguments):
                 importlib.import_module(module)
     gc.collect()
     gc.freeze()  # what all ranks share is not looked at, and so not copied, in any of them
-    command, port, secret = ["-q", "-x", "-p", "no:cacheprovider", "--rootdir", os.path.dirname(file), file, *arguments], free_port(), secrets.token_hex(32)
+    command = ["-q", "-x", "-o", "faulthandler_timeout=200", "-p", "no:cacheprovider", "--rootdir", os.path.dirname(file), file, *arguments]
+    port, secret = free_port(), secrets.token_hex(32)
     os._exit(follow([fork(rank, int(size), port, secret, command) for rank in range(int(size))]))  # as the ranks do
 
 

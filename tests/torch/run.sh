@@ -23,6 +23,6 @@ command=("$BRAID_TORCH_PYTHON")
 if [[ -n $ranks ]]; then
     command+=("${BASH_SOURCE[0]%/*}/ranks.py" "$ranks")
 elif [[ $file == */test_* ]]; then
-    command+=(-m pytest -q -x -p no:cacheprovider --rootdir "$(dirname "$file")")
+    command+=(-m pytest -q -x -o faulthandler_timeout=200 -p no:cacheprovider --rootdir "$(dirname "$file")")
 fi
 exec env "${environment[@]}" timeout 280 "${command[@]}" "$file" "$@"

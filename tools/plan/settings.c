@@ -59,7 +59,8 @@ static int plan_settings_parse(struct br_plan_settings *s, int argc, char **argv
          "LAW:ALPHA,BETA,GAMMA the same by a formula, in us, ns, ns: ring, halving, binary_tree, "
          "doubling"},
         {"overtake", 0, BR_OPTION_TEXT, &s->overtake, 0, 0,
-         "US what is urgent takes so much longer amid others; default: by the windows of the NICs"},
+         "US that an urgent all-reduce takes longer amid others; default: by the windows of the "
+         "NICs"},
         {"policy", 0, BR_OPTION_TEXT, &s->policy, 0, 0, "NAME only this one; default: all"},
         {"slice", 0, BR_OPTION_BYTES, &s->slice, 0, MOST_BYTES, "BYTES of a slice; default 200000"},
         {"bucket", 0, BR_OPTION_BYTES, &s->bucket, 0, MOST_BYTES, "BYTES of a bucket; default 25M"},

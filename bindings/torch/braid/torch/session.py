@@ -280,7 +280,7 @@ class Session:
 
     def _steps_lazily(self) -> bool:
         """May layers be stepped later? Not if something wants to see the optimizer's step, or the script has set a grad itself."""
-        if not self._overlap or self._state != TRAVELLING or self._stepper.sees_steps():
+        if not self._overlap or self._state != TRAVELLING or self._stepper.must_be_whole():
             return False
         return all(slot.param.grad is slot.travelling for layer in self._layers for slot in layer.slots)
 

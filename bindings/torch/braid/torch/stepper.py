@@ -50,8 +50,8 @@ class Stepper:
     def _sizes(self) -> List[int]:
         return [len(group["params"]) for group in self.optimizer.param_groups]
 
-    def sees_steps(self) -> bool:
-        """Do hooks want to see the step, or has a GradScaler set what the step divides by?"""
+    def must_be_whole(self) -> bool:
+        """Must the step be taken as one: do hooks look at it, or has a GradScaler set what it divides by?"""
         optimizer, everyone = self.optimizer, sys.modules[torch.optim.Optimizer.__module__]
         return hasattr(optimizer, "found_inf") or any(
             getattr(optimizer, f"_optimizer_step_{when}_hooks", None) or getattr(everyone, f"_global_optimizer_{when}_hooks", None) for when in ("pre", "post"))
