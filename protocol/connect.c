@@ -246,8 +246,10 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
         peer->state = BR_PEER_UP;
         w->n_waited--;
     }
-    if (w->relay && peer->state == BR_PEER_LEFT && !peer->bye_received)
+    if (w->relay && peer->state == BR_PEER_LEFT && !peer->bye_received) {
         peer->state = BR_PEER_UP; /* we leave and had no route to it: it may still want something */
+        peer->bye_sent = false;   /* there was no way to say it */
+    }
     if (rail->doubtful)
         br_peer_ask_again(w, peer);
     if (peer->bye_due || (peer->on_demand ? w->leaving : peer->state == BR_PEER_LEFT)) {
@@ -383,10 +385,17 @@ static void connect_welcome(struct br_worker *w, struct br_unauthenticated *s, s
     struct br_rail *rail = reached && s->handshake.rail < (uint32_t)peer->n_rails
                                ? &peer->rails[s->handshake.rail]
                                : NULL;
+    bool welcome;
 
     if (rail && !rail->connector && rail->device == s->link->device)
         connect_supersede(w, rail, s->handshake.incarnation);
-    if (!rail || !connect_may_welcome(w, rail, s->link->device) || br_rail_prepare(w, rail)) {
+    welcome = rail && connect_may_welcome(w, rail, s->link->device);
+    if (welcome && br_rail_prepare(w, rail)) {
+        br_log_warn("rank %d: rank %d has to connect once more: %s", w->config.rank, peer->rank,
+                    br_error_message());
+        welcome = false;
+    }
+    if (!welcome) {
         br_handshake_refuse_stale(&s->handshake, rail ? rail->incarnation : 0, s->reply, &bytes);
         post_handshake(s->link, s->reply, bytes);
         /* no unauthenticated peer: it may try again when the old link is fenced */

@@ -81,13 +81,14 @@ bool br_peer_is_up(const struct br_peer *peer)
 
 /* Does the loss of its last rail count as leaving? Of a rank that has said so. A rank that leaves
  * itself needs nobody any more, and those who do notice a dead peer by their own links. On demand
- * they may have none, and would hear from this rank that the peer has left. */
-static bool failover_has_left(const struct br_worker *w, const struct br_peer *peer)
+ * they may have none, and would hear from this rank that the peer has left. Who closes the rail is
+ * not dead: its BYE may have been lost on the way. */
+static bool failover_has_left(const struct br_worker *w, const struct br_peer *peer, int error)
 {
     if (peer->state == BR_PEER_LEFT)
         return true;
-    return w->leaving &&
-           (!w->left || peer->left_noted || peer->bye_received || br_peer_is_unlinked(peer));
+    return w->leaving && (!w->left || peer->left_noted || peer->bye_received ||
+                          br_peer_is_unlinked(peer) || error == ESHUTDOWN);
 }
 
 void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const char *why)
@@ -95,7 +96,7 @@ void br_peer_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     struct br_peer *peer = rail->peer;
     char text[320];
 
-    if (failover_has_left(w, peer)) {
+    if (failover_has_left(w, peer, error)) {
         peer->state = BR_PEER_LEFT;
         br_demand_left(w, peer->rank);
         if (peer->in_tree)

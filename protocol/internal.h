@@ -80,6 +80,9 @@ static inline uint32_t br_rail_held(const struct br_rail *rail)
 }
 /* A numbered message of the peer was released: ACK will say so. */
 void br_rail_message_released(struct br_rail *rail, uint64_t now);
+/* A quarter of the credits that the peer may have, beside the messages that wait here, is announced
+ * at once, the rest after a while: called when either number has grown. */
+void br_rail_check_credits(struct br_rail *rail);
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);

@@ -369,8 +369,12 @@ static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_tabl
         match_arrived(w, u);
     if (count)
         ++*count;
-    if (br_rail_held(rail) >= BR_CROWDED)
+    if (br_rail_held(rail) >= BR_CROWDED) {
         w->crowded++;
+        br_rail_check_credits(rail);
+        if (rail->ack_due)
+            br_peer_activate(w, rail->peer);
+    }
     if (match_gives_back(w, u))
         match_set_aside(w, u);
 }

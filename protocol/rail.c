@@ -442,13 +442,19 @@ bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit)
     return rail->sent - rail->peer_released < (needs_credit ? BR_CREDITS : BR_UNRELEASED);
 }
 
-/* A quarter of the buffers that the peer may have is announced at once, the rest after a while. */
 void br_rail_message_released(struct br_rail *rail, uint64_t now)
 {
     rail->released++;
     if (!rail->unannounced_since)
         rail->unannounced_since = now;
-    if (4 * (rail->released - rail->announced) + br_rail_held(rail) >= BR_UNRELEASED)
+    br_rail_check_credits(rail);
+}
+
+void br_rail_check_credits(struct br_rail *rail)
+{
+    uint32_t unannounced = rail->released - rail->announced;
+
+    if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
         rail->ack_due = true;
 }
 

@@ -127,7 +127,9 @@ enum br_event_kind {
     /* The link that link_connect() began can be used from now on. */
     BR_EVENT_CONNECTED,
     /* `link` has failed with `error`, or the peer has closed it; link->message says why. It still
-     * belongs to the caller, which has to call link_close(). No further event of it follows. */
+     * belongs to the caller, which has to call link_close(). No further event of it follows.
+     * -ESHUTDOWN: the peer closed it, where a close is not what a process that dies leaves behind;
+     * frames of the peer may be missing that it had posted before. */
     BR_EVENT_CLOSED,
     /* The payload of the frame that was posted with `cookie` is not needed any more. */
     BR_EVENT_SENT,

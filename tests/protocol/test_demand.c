@@ -237,6 +237,24 @@ static void demand__dead_beside_one_that_leaves(void **state)
     cluster_destroy(&c);
 }
 
+/* A rank that closes its rail has left, even if its BYE was lost. */
+static void demand__closed_beside_one_that_leaves(void **state)
+{
+    struct cluster c;
+    struct br_rail *rail;
+
+    (void)state;
+    open_jobs(&c, 1, 3);
+    rail = &c.workers[2]->peers[6].rails[0];
+    br_worker_leave(c.workers[2]);
+    wait_for(&c, 10 * BR_MS);
+    assert_int_equal(rail->state, BR_RAIL_UP);
+    br_rail_lost(c.workers[2], rail, ESHUTDOWN, "closed by the peer");
+    assert_int_equal(c.workers[2]->failed, 0);
+    assert_int_equal(c.workers[2]->peers[6].state, BR_PEER_LEFT);
+    cluster_destroy(&c);
+}
+
 /* Rank 6 sends to rank 3, and the link is UP for rank 3 alone. */
 static void open_half_up(struct cluster *c, struct br_transfer *send)
 {
@@ -389,6 +407,7 @@ int main(void)
         cmocka_unit_test(demand__left_without_a_link),
         cmocka_unit_test(demand__a_dead_rank),
         cmocka_unit_test(demand__dead_beside_one_that_leaves),
+        cmocka_unit_test(demand__closed_beside_one_that_leaves),
         cmocka_unit_test(demand__fails_while_it_connects),
         cmocka_unit_test(demand__a_send_ends_when_both_are_up),
         cmocka_unit_test(demand__left_while_it_connects),

@@ -117,7 +117,7 @@ static void released__a_quarter_is_announced_at_once(void **state)
 
     (void)state;
     set_up(&b);
-    for (uint32_t i = 0; i < BR_UNRELEASED / 4; i++) {
+    for (uint32_t i = 0; i < BR_CREDITS / 4; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
         br_rail_message_released(rail, 100 + i);
@@ -134,7 +134,7 @@ static void released__sooner_while_others_wait(void **state)
 
     (void)state;
     set_up(&b);
-    rail->arrived = 41;
+    rail->arrived = 37;
     for (uint32_t i = 0; i < 5; i++) {
         assert_false(rail->ack_due);
         rail->arrived++;
@@ -150,6 +150,25 @@ static void released__sooner_while_others_wait(void **state)
     assert_true(rail->ack_due);
 }
 
+/* A few were released, and then so many wait that the peer has no credit but these. */
+static void check_credits__those_that_are_left(void **state)
+{
+    struct bench b;
+    struct br_rail *rail = &b.rails[0];
+
+    (void)state;
+    set_up(&b);
+    rail->arrived = BR_CREDITS;
+    br_rail_check_credits(rail);
+    assert_false(rail->ack_due); /* nothing to give back */
+    rail->arrived = 1;
+    br_rail_message_released(rail, 100);
+    assert_false(rail->ack_due);
+    rail->arrived = BR_CREDITS; /* all but that one wait */
+    br_rail_check_credits(rail);
+    assert_true(rail->ack_due);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +178,7 @@ int main(void)
         cmocka_unit_test(ack__counters_wrap),
         cmocka_unit_test(released__a_quarter_is_announced_at_once),
         cmocka_unit_test(released__sooner_while_others_wait),
+        cmocka_unit_test(check_credits__those_that_are_left),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

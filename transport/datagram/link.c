@@ -246,7 +246,7 @@ void br_dgram_link_input(struct br_dgram_link *link, const struct br_dgram_view 
         if (link->state == BR_DGRAM_OPENING && !link->peer)
             br_dgram_link_fail(link, ECONNREFUSED, "the peer takes no more links");
         else if (view->open.from == link->peer)
-            br_dgram_link_fail(link, ECONNRESET, "closed by the peer");
+            br_dgram_link_fail(link, ESHUTDOWN, "closed by the peer");
         return;
     }
     if (view->kind != BR_DGRAM_DATA && view->kind != BR_DGRAM_PING && view->kind != BR_DGRAM_ACK) {

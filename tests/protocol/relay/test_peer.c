@@ -147,6 +147,38 @@ static void finish(struct cluster *c)
     cluster_destroy(c);
 }
 
+/* A rank that leaves has no route to another one, which makes one and still sends. It hears that
+ * the other has left, and both end at once when it leaves, too. */
+static void peer__route_to_one_that_leaves(void **state)
+{
+    uint8_t byte = 1;
+    struct br_transfer send = {.tag = 7, .peer = 0, .memory = &byte, .length = 1};
+    struct cluster c;
+    struct br_peer *peer;
+    uint64_t begin;
+
+    (void)state;
+    cluster_create_bcube(&c, 3, 2, &(struct br_sim_config){.seed = 1}, NULL);
+    peer = &c.workers[0]->peers[8];
+    post(&c, 0, 4, 8); /* whom it tells first, and who does not leave yet */
+    post(&c, 0, 8, 8);
+    run_until_done(&c);
+    run_for(&c, 300 * BR_MS); /* it is acknowledged */
+    br_worker_leave(c.workers[0]);
+    for (int i = 0; i < peer->n_rails; i++)
+        br_rail_give_up(c.workers[0], &peer->rails[i], "no route");
+    assert_int_equal(peer->state, BR_PEER_LEFT);
+    assert_int_equal(br_transfer_send(c.workers[8], &send), 0);
+    run_for(&c, 300 * BR_MS);
+    assert_int_equal(send.state, BR_TRANSFER_ENDED);
+    assert_int_equal(c.workers[8]->peers[0].state, BR_PEER_LEFT);
+    assert_false(br_worker_left(c.workers[0]));
+    begin = br_sim_now(c.sim);
+    part(&c);
+    assert_in_range(br_sim_now(c.sim) - begin, 0, 500 * BR_MS);
+    finish(&c);
+}
+
 /* Small and large ones between any two of a cube, at once. */
 static void all_pairs(int n, int k, const struct br_sim_config *config)
 {
@@ -419,6 +451,7 @@ static int reset(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(peer__route_to_one_that_leaves, reset),
         cmocka_unit_test_setup(peer__no_neighbour, reset),
         cmocka_unit_test_setup(peer__neighbour_goes_directly, reset),
         cmocka_unit_test_setup(peer__nic_down_and_up, reset),

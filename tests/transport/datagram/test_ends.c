@@ -236,7 +236,7 @@ static void close__comes_after_what_arrived(void **state)
     run(scene, BR_MS);
     netem_close(&scene->net, 0);
     run(scene, BR_MS);
-    assert_int_equal(scene->at[1].error, -ECONNRESET);
+    assert_int_equal(scene->at[1].error, -ESHUTDOWN);
     assert_int_equal(scene->at[1].events_at_close, 1);
 }
 
@@ -250,7 +250,7 @@ static void close__a_peer_that_forgot(void **state)
     scene->net.ends[1].link = NULL;
     post(scene, 0, BR_FRAME_MESSAGE);
     run(scene, BR_MS);
-    assert_int_equal(scene->at[0].error, -ECONNRESET);
+    assert_int_equal(scene->at[0].error, -ESHUTDOWN);
 }
 
 /* It is asked every 500 ms; from then on it owes an answer. */
