@@ -563,10 +563,15 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 static int api_ended(struct braid_comm *comm, const struct braid_options *options,
                      struct braid_op **out)
 {
-    if (!out || (options && options->wait_ms))
-        return 0;
-    *out = br_handle_of_ended(comm);
-    return *out ? 0 : -ENOMEM;
+    int rc = 0;
+
+    if (out && !(options && options->wait_ms)) {
+        *out = br_handle_of_ended(comm);
+        rc = *out ? 0 : -ENOMEM;
+    }
+    if (atomic_load(&comm->context->ends_fd) >= 0)
+        br_completion_show_one(comm->context);
+    return rc;
 }
 
 static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,

@@ -20,9 +20,10 @@
  *    only when it returns a handle: of an end within the call its result tells, as of a blocking
  *    one, and a small collective of one host takes the short way, which has nobody to tell.
  * 7. The descriptor of braid_comm_fd() is an eventfd that is written to once after each pass in
- *    which something has ended, and read by the program before it looks: an end after that look
- *    makes it readable again. Rejected: to write only when the program has asked for the next event
- *    (ucp_worker_arm()), which saves a system call a pass and costs one more rule for programs.
+ *    which something has ended, and after each access that ends within its call; and read by the
+ *    program before it looks: an end after that look makes it readable again. Rejected: to write
+ *    only when the program has asked for the next event (ucp_worker_arm()), which saves a system
+ *    call a pass and costs one more rule for programs.
  */
 #include "collectives/comm/completion.h"
 
@@ -124,13 +125,18 @@ bool br_completion_tell(struct br_context *context, bool caller)
 
 /* ---- the descriptor -------------------------------------------------------------------------- */
 
-void br_completion_show(struct br_context *context)
+void br_completion_show_one(struct br_context *context)
 {
     uint64_t one = 1;
 
-    context->ends_due = false;
     if (write(context->ends_fd, &one, sizeof one) < 0)
         br_log_debug("rank %d: the descriptor of ends is readable as it is", context->rank);
+}
+
+void br_completion_show(struct br_context *context)
+{
+    context->ends_due = false;
+    br_completion_show_one(context);
 }
 
 /* Readable at first: nobody has been told what has ended before. */

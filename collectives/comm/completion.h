@@ -33,6 +33,10 @@ bool br_completion_tell(struct br_context *context, bool caller);
  * Under the lock. */
 void br_completion_show(struct br_context *context);
 
+/* The same of one that has ended within its call, once the program has its handle, and where there
+ * is a descriptor. Without the lock. */
+void br_completion_show_one(struct br_context *context);
+
 /* Is this thread inside the `done` of op? Then op counts as ended for it. */
 bool br_completion_is_own(const struct br_operation *op);
 

@@ -151,10 +151,9 @@ struct br_context {
     _Atomic uint64_t events; /* operations that have ended, and br_progress_signal() */
     _Atomic int probes;      /* threads that look for messages (probe.c) */
     uint64_t probed; /* what had arrived in the last pass with such a thread; under the lock */
-    /* braid_comm_fd(): an eventfd, or -1: nobody has asked for one; an end has not been written to
-     * it yet. Under the lock */
-    int ends_fd;
-    bool ends_due;
+    /* braid_comm_fd(): an eventfd, or -1: nobody has asked for one. It is made under the lock */
+    _Atomic int ends_fd;
+    bool ends_due;       /* an end has not been written to it yet; under the lock */
     int wake_fd;         /* eventfd: wakes all sleepers; the last one to wake drains it */
     _Atomic int waiters; /* that could not drive and wait for `ended` */
     pthread_mutex_t ended_lock;

@@ -180,6 +180,51 @@ static void fd__event_loop(void **state)
     ranks_everywhere(RANKS_KINDS, 3, event_loop);
 }
 
+/* The same of accesses that end within their call (access.c), with a handle and without one: the
+ * loop sleeps after each of them. */
+static int put_loop(struct braid_comm *comm, void *context)
+{
+    enum { PUTS = 30, PATIENCE = 60000 };
+    const struct braid_options patient = {.struct_size = sizeof patient, .wait_ms = PATIENCE};
+    uint64_t *memory = braid_alloc(comm, sizeof *memory), count;
+    struct braid_stats stats = {.struct_size = sizeof stats};
+    struct braid_key key;
+    int fd = braid_comm_fd(comm);
+
+    (void)context;
+    CHECK(fd >= 0, "no descriptor");
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
+    for (uint64_t i = 1; !braid_rank(comm) && i <= PUTS; i++) {
+        struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+        struct braid_op *op = NULL, **out = i % 3 == 1 ? NULL : &op;
+
+        while (read(fd, &count, sizeof count) == sizeof count)
+            ;
+        RETURNS(0, braid_put(comm, &i, sizeof i, &key, 0, i % 3 == 2 ? &patient : NULL, out));
+        CHECK(i % 3 ? !op : !!op, "put %d", (int)i);
+        do {
+            CHECK(poll(&pollfd, 1, PATIENCE) == 1, "asleep after put %d", (int)i);
+            CHECK(read(fd, &count, sizeof count) == sizeof count, "not readable");
+            for (size_t index = 0; !index;)
+                RETURNS(0, braid_test_any(&op, 1, &index));
+        } while (op);
+    }
+    RETURNS(0, braid_stats(comm, &stats));
+    CHECK(braid_rank(comm) || stats.mapped_bytes, "all of them went another way");
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    CHECK(!braid_rank(comm) || *memory == PUTS, "%llu", (unsigned long long)*memory);
+    return 0;
+}
+
+static void fd__accesses_within_their_call(void **state)
+{
+    const struct ranks two = {.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&two, put_loop, NULL);
+}
+
 /* ---- braid_options.wait_ms ------------------------------------------------------------------- */
 
 /* Rank 0 comes first and does not wait for the others, which come only when it has said that it
@@ -343,9 +388,13 @@ static void wait_ms__deadline_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(done__of_all_kinds),      cmocka_unit_test(done__after_an_abort),
-        cmocka_unit_test(fd__event_loop),          cmocka_unit_test(wait_ms__goes_on_behind_it),
-        cmocka_unit_test(wait_ms__deadline_first), cmocka_unit_test(wait_ms__deadline_later),
+        cmocka_unit_test(done__of_all_kinds),
+        cmocka_unit_test(done__after_an_abort),
+        cmocka_unit_test(fd__event_loop),
+        cmocka_unit_test(fd__accesses_within_their_call),
+        cmocka_unit_test(wait_ms__goes_on_behind_it),
+        cmocka_unit_test(wait_ms__deadline_first),
+        cmocka_unit_test(wait_ms__deadline_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
