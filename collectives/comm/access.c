@@ -10,7 +10,10 @@
  *    whatever comes while another thread has the lock, and that one serves all.
  * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
  *    there. If it is not, the engine does all of it once more and says why it cannot.
- * 3. Order: puts, gets and atomics have none among each other, so it does no harm that these
+ * 3. A program may do nothing but access, or look at a number in a loop until another rank changes
+ *    it. So an access makes a pass now and then, and leaves the core to others where ranks share
+ *    cores (br_progress_leave()).
+ * 4. Order: puts, gets and atomics have none among each other, so it does no harm that these
  *    overtake what the engine has under way. Of a put that notifies or signals the bytes stand
  *    before the value leaves, or the number changes.
  */
@@ -23,6 +26,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/gpu_ops.h"
+#include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "protocol/worker.h"
 
@@ -72,7 +76,7 @@ static bool access_copy(struct braid_comm *comm, const struct br_api_point *acce
             context->worker->counters.mapped_bytes += n;
         if (there && done + n == access->bytes && !access->notify)
             comm->operations++;
-        br_progress_unlock(context);
+        br_progress_leave(context, n);
         if (!there)
             return false;
     }
@@ -96,7 +100,7 @@ static bool access_change(struct braid_comm *comm, const struct braid_key *key, 
         context->worker->counters.mapped_bytes += sizeof *before;
         comm->operations++;
     }
-    br_progress_unlock(context);
+    br_progress_leave(context, sizeof *before);
     return ended;
 }
 

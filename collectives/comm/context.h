@@ -100,8 +100,9 @@ struct br_context {
     pthread_mutex_t lock; /* worker, engine, shared segments and all below up to the next comment */
     /* of operations of all kinds and communicators; each has two (doc/design/epochs.md, 4) */
     uint64_t next_order;
-    uint64_t passed; /* ns: when the last pass began */
-    uint64_t now;    /* ns: of the last pass, or of what was done without one since */
+    uint64_t passed;        /* ns: when the last pass began */
+    uint64_t now;           /* ns: of the last pass, or of what was done without one since */
+    uint32_t accesses_made; /* without a look at the clock (br_progress_leave()) */
     struct br_progress_counters {
         /* ns, except calls, the number of passes; busy: passes that found something to do */
         uint64_t calls, busy, idle, asleep;
@@ -141,6 +142,7 @@ struct br_context {
     _Atomic uint64_t caller_waits;
     _Atomic int callers;          /* threads inside a blocking call */
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
+    _Atomic bool last_waits;      /* the progress thread does: who drives does not */
     _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */
     int sleeping_callers;         /* of these inside a blocking call; under the lock */
     /* operations that have ended and whose `done` has not been called; a thread is calling one.

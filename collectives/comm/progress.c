@@ -39,6 +39,10 @@
 #define LOOK 256
 /* Calls that were done at once make a pass when the last one is so old (section 3). */
 #define PASS_AFTER (20 * BR_US)
+/* Accesses without a look at the clock, which costs half as much as a small one. Each ACCESS_PART
+ * bytes of a larger one count as one more. */
+#define ACCESSES    64
+#define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
 
@@ -306,6 +310,31 @@ static bool progress_short(struct br_context *context, uint64_t now)
     if (context->ends_due)
         br_completion_show(context);
     return true;
+}
+
+void br_progress_leave(struct br_context *context, size_t bytes)
+{
+    bool due = false, untold = false;
+
+    context->accesses_made += 1 + (uint32_t)(bytes / ACCESS_PART);
+    if (context->accesses_made >= ACCESSES) {
+        uint64_t now = br_clock_now();
+
+        context->accesses_made = 0;
+        due = now - context->passed >= PASS_AFTER;
+        if (due) {
+            br_progress_disarm(context);
+            br_progress_once(context, now);
+            untold = !br_list_empty(&context->untold);
+        }
+    }
+    br_progress_unlock(context);
+    if (untold)
+        br_progress_wake(context);
+    if (due && context->settings.oversubscribed)
+        sched_yield();
+    if (due || atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, due);
 }
 
 void br_progress_submit(struct br_operation *op)

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct braid_comm;
@@ -28,6 +29,10 @@ void br_progress_try_once(struct br_context *context);
 /* An operation of the communicator is over: its result can be taken, or it is given back if nobody
  * will; whoever waits hears of it. op: NULL: it has been given back already. Under the lock. */
 void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
+
+/* Under the lock, which this releases: an access has copied so many bytes, and makes a pass if the
+ * last one was long ago. Who else wants the lock has it before this returns. */
+void br_progress_leave(struct br_context *context, size_t bytes);
 
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
  * whoever drives takes it out of the submission ring. */

@@ -105,7 +105,11 @@ void br_progress_lock(struct br_context *context)
 
 void br_progress_lock_last(struct br_context *context)
 {
-    pthread_mutex_lock(&context->lock);
+    if (pthread_mutex_trylock(&context->lock)) {
+        atomic_store(&context->last_waits, true);
+        pthread_mutex_lock(&context->lock);
+        atomic_store(&context->last_waits, false);
+    }
     br_progress_disarm(context);
 }
 
@@ -122,6 +126,14 @@ bool br_progress_trylock_armed(struct br_context *context)
     return !pthread_mutex_trylock(&context->lock);
 }
 
+void br_progress_let_in(const struct br_context *context, bool last)
+{
+    while (atomic_load(&context->lock_waiters))
+        sched_yield();
+    for (int i = 0; last && i < TRYLOCK_TRIES && atomic_load(&context->last_waits); i++)
+        sched_yield();
+}
+
 /* Under the lock, which those who want it have while we nap, and until they all have had it. */
 static void progress_lock_release(struct br_context *context, uint64_t nap)
 {
@@ -130,8 +142,7 @@ static void progress_lock_release(struct br_context *context, uint64_t nap)
     br_progress_unlock(context);
     if (nap)
         nanosleep(&t, NULL);
-    while (atomic_load(&context->lock_waiters))
-        sched_yield();
+    br_progress_let_in(context, false);
 }
 
 void br_progress_yield(struct br_context *context, uint64_t nap)

@@ -29,6 +29,10 @@ bool br_progress_trylock_armed(struct br_context *context);
 /* Releases the lock, and arms the devices again for the threads that sleep in them. */
 void br_progress_unlock(struct br_context *context);
 
+/* Without the lock, which those have had when this returns that waited for it in
+ * br_progress_lock(). last: the progress thread as well, unless another thread keeps it. */
+void br_progress_let_in(const struct br_context *context, bool last);
+
 /* Under the lock, before devices are polled, which disarms them; the functions above that take the
  * lock have done it. What a poll finds no longer wakes the threads that sleep, so
  * br_progress_unlock() has to arm the devices again. */

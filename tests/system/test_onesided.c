@@ -246,6 +246,57 @@ static void onesided__memory_is_freed(void **state)
     ranks_run(&two, freed, NULL);
 }
 
+static int passes_so_far(struct braid_comm *comm, uint64_t *passes)
+{
+    struct braid_stats stats = {.struct_size = sizeof stats};
+
+    RETURNS(0, braid_stats(comm, &stats));
+    *passes = stats.progress_calls;
+    return 0;
+}
+
+/* A rank that does nothing but put, or looks at a number again and again, serves its peers: in each
+ * millisecond of it. */
+static int makes_passes(struct braid_comm *comm, void *context)
+{
+    enum { ROUNDS_OF_EACH = 30, LOOK = 64, BYTES = 1 << 20 };
+    static uint8_t data[BYTES];
+    uint8_t *memory = braid_alloc(comm, BYTES);
+    struct braid_key key;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
+    for (int round = 0; !braid_rank(comm) && round < 2 * ROUNDS_OF_EACH; round++) {
+        double since = ranks_now_ms();
+        uint64_t passes, later, before;
+        bool late = false;
+
+        if (passes_so_far(comm, &passes))
+            return 1;
+        while (!late) {
+            late = ranks_now_ms() - since > 1;
+            if (round % 2)
+                RETURNS(0, braid_put(comm, data, BYTES, &key, 0, NULL, NULL));
+            for (int i = 0; round % 2 == 0 && i < LOOK; i++)
+                RETURNS(0, braid_compare_swap(comm, &before, 1, 1, &key, 0, NULL, NULL));
+        }
+        if (passes_so_far(comm, &later))
+            return 1;
+        CHECK(later > passes, "no pass in round %d", round);
+    }
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__accesses_make_passes(void **state)
+{
+    struct ranks two = job;
+
+    (void)state;
+    two.size = 2;
+    ranks_run(&two, makes_passes, NULL);
+}
+
 /* A rank that does nothing but put notices that its target has died. */
 static int dies(struct braid_comm *comm, void *context)
 {
@@ -284,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(onesided__interleaved_with_messages),
         cmocka_unit_test(onesided__memory_is_freed),
+        cmocka_unit_test(onesided__accesses_make_passes),
         cmocka_unit_test(onesided__target_dies),
     };
 
