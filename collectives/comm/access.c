@@ -132,9 +132,7 @@ enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br
 
     if (moves ? !access_copy(comm, access) : !access_atomic(comm, access))
         return BR_ACCESS_ALL;
-    if (access->notify && !access->notify->region)
+    if (access->notify && (!access->notify->region || !access_signal(comm, access)))
         return BR_ACCESS_VALUE;
-    if (access->notify && !access_signal(comm, access))
-        return BR_ACCESS_ALL;
     return BR_ACCESS_ENDED;
 }

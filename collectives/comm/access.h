@@ -12,7 +12,7 @@ struct br_api_point;
 /* What of an access the engine still has to do. */
 enum br_access_left {
     BR_ACCESS_ALL,   /* nothing was done, or what was done does no harm when it is done again */
-    BR_ACCESS_VALUE, /* the bytes of a put stand, and its target's program is not notified yet */
+    BR_ACCESS_VALUE, /* the bytes of a put stand; what it notifies or signals is still to be done */
     BR_ACCESS_ENDED, /* nothing: it counts as an operation that has ended */
 };
 

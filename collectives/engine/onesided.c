@@ -169,6 +169,23 @@ static void engine_onesided_post(struct br_engine *engine, struct br_operation *
         post_filled(engine, op);
 }
 
+/* The target has no such region: of the bytes, if there are any, or of the number. */
+static void onesided_stale_words(struct br_operation *op)
+{
+    bool signals = op->notifies && op->notify.region, bytes = op->count || !signals;
+    char of_bytes[80] = "", of_number[80] = "";
+
+    if (bytes)
+        snprintf(of_bytes, sizeof of_bytes, "region %u that holds %zu bytes at offset %llu",
+                 op->key.id, op->count, (unsigned long long)op->offset);
+    if (signals)
+        snprintf(of_number, sizeof of_number, "region %u that holds 8 bytes at offset %llu",
+                 op->notify.region, (unsigned long long)op->notify.offset);
+    snprintf(op->message, sizeof op->message,
+             "rank %u has no %s%s%s: the key is stale, of another job or too short", op->key.rank,
+             of_bytes, bytes && signals ? ", or no " : "", of_number);
+}
+
 /* The words of a target that has refused. Returns the status of the operation. */
 static int onesided_refused_words(struct br_operation *op, int rc)
 {
@@ -185,11 +202,7 @@ static int onesided_refused_words(struct br_operation *op, int rc)
         rc = rc == -EINVAL ? engine_onesided_misaligned(op) : no_atomics(op);
         snprintf(op->message, sizeof op->message, "%s", br_error_message());
     } else {
-        snprintf(op->message, sizeof op->message,
-                 "rank %u has no region %u that holds %zu bytes at offset %llu: the key is stale, "
-                 "of another job "
-                 "or too short",
-                 op->key.rank, op->key.id, op->count, (unsigned long long)op->offset);
+        onesided_stale_words(op);
     }
     return rc < 0 ? rc : -EPROTO;
 }

@@ -197,6 +197,27 @@ static void onesided__interleaved_with_messages(void **state)
     ranks_run(&three, interleaved, NULL);
 }
 
+/* A number that cannot be changed: the bytes, which stand, do not go once more. Only the engine
+ * does all, while another thread has the lock. */
+static int refused_signal(struct braid_comm *comm, const uint8_t *data, size_t bytes,
+                          const struct braid_key *key)
+{
+    struct braid_stats stats = {.struct_size = sizeof stats};
+    double until = ranks_now_ms() + 60000;
+    uint64_t sent;
+
+    do {
+        RETURNS(0, braid_stats(comm, &stats));
+        sent = stats.tx_bytes;
+        SAYS(-EINVAL, "multiple of 8|rank 1",
+             braid_put_signal(comm, data, bytes, key, 0, key, 4, BRAID_SIGNAL_ADD, 1, NULL, NULL));
+        RETURNS(0, braid_stats(comm, &stats));
+    } while (stats.tx_bytes - sent >= bytes && ranks_now_ms() < until);
+    CHECK(stats.tx_bytes - sent < bytes, "%llu bytes went",
+          (unsigned long long)(stats.tx_bytes - sent));
+    return 0;
+}
+
 /* Memory that is freed is not written any more, though it was within reach; other memory in its
  * place is. */
 static int freed(struct braid_comm *comm, void *context)
@@ -222,6 +243,8 @@ static int freed(struct braid_comm *comm, void *context)
             key.bytes = 4096; /* it lies in the page, but not in the region */
             SAYS(-EACCES, "rank 1|too short",
                  braid_put(comm, data, 2, &key, BYTES - 1, NULL, NULL));
+            if (refused_signal(comm, data, BYTES, &key))
+                return 1;
             SAYS(-EINVAL, "multiple of 8", braid_fetch_add(comm, &before, 1, &key, 4, NULL, NULL));
             key.check ^= 1;
             SAYS(-EACCES, "another job", braid_put(comm, data, 2, &key, 0, NULL, NULL));

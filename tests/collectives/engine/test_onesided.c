@@ -101,7 +101,8 @@ static void put__refused(void **state)
         const char *words;
     } cases[] = {{76, 0, 0, -EACCES, "rank 1|region 1"},
                  {77, 12, 1, -EINVAL, "rank 1|multiple of 8"},
-                 {77, 8, 2, -EACCES, "rank 1"}};
+                 {77, 8, 2, -EACCES, "rank 1|region 2 that holds 8 bytes at offset 8"}};
+    static const size_t sizes[] = {0, 8, 5000};
     static uint8_t from[5000];
     uint8_t *there;
     struct job job;
@@ -111,8 +112,8 @@ static void put__refused(void **state)
     job_create(&job, &three);
     there = job_expose(&job, 1, 10000);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (size_t bytes = 8; bytes <= sizeof from; bytes += sizeof from - 8) {
-            struct br_operation put = job_put(1, from, bytes, 100);
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            struct br_operation put = job_put(1, from, sizes[k], 100);
 
             put.key.check = cases[i].check;
             put.notifies = true;
@@ -122,6 +123,7 @@ static void put__refused(void **state)
             job_run(&job, ++n);
             assert_int_equal(put.status, cases[i].status);
             assert_says(put.message, cases[i].words);
+            assert_true(sizes[k] || i < 2 || !says_all(put.message, "region 1"));
         }
     assert_true(job_is_all(there, 100, 0));
     assert_int_equal(br_engine_notifications(job.ranks[1].engine), 0);
