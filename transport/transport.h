@@ -321,7 +321,7 @@ struct br_transport_ops {
      *
      * own not NULL: the owner's end, with a region that is registered with the link's device. From
      * then on the other end finds it, until region_release() or until the link closes at either
-     * end. Calling it again changes nothing. Returns 0; -EAGAIN, and the caller tries again later;
+     * end. Calling it again changes nothing. Returns 0; -EAGAIN or -ENOSPC: not yet, it may later;
      * or another negative errno: this region cannot be shared over this link.
      *
      * own NULL: the other end. Finds the peer's region with this id. Returns 0, and *theirs may be

@@ -29,6 +29,9 @@
 #include "transport/shm/link.h"
 
 #define NEVER 0xff /* in place of a number: this region goes from memory */
+/* Numbers from here on are left to transfers, which need one at once: who cannot share a region now
+ * tries again, and the accesses go another way until then. */
+#define SHARED (BR_SHM_SEGMENTS / 2)
 static_assert(BR_SHM_SEGMENTS <= NEVER, "a number fits beside NEVER");
 
 int br_shm_region_register(struct br_device *base, struct br_region *region)
@@ -72,7 +75,8 @@ void br_shm_region_release(struct br_device *base, struct br_region *region)
     region->keys[base->index] = NULL;
 }
 
-int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
+/* The number of the region on this link, below `end` if it is a new one. -ENOSPC: none is free. */
+static int segment_announce(struct br_shm_link *link, const struct br_region *region, uint32_t end)
 {
     struct br_shm_device *device = br_shm_device(&link->base);
     uint8_t *numbers = region->keys[device->base.index];
@@ -84,19 +88,10 @@ int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
         return -ENOENT;
     if (link->announced[numbers[link->index]] == (uint64_t)region->id + 1)
         return numbers[link->index];
-    while (number < BR_SHM_SEGMENTS && link->announced[number])
+    while (number < end && link->announced[number])
         number++;
-    if (number == BR_SHM_SEGMENTS) {
-        br_downgrade(mapping);
-        if (!device->logged_full)
-            br_log_warn(
-                "%s: more than %d regions in use with one peer: further ones are read slower",
-                device->base.name, BR_SHM_SEGMENTS);
-        device->logged_full = true;
-        /* also when there is room again: a transfer is mapped as a whole or not at all */
-        numbers[link->index] = NEVER;
-        return -ENOENT;
-    }
+    if (number == end)
+        return -ENOSPC;
     packet.segment.number = number;
     packet.segment.id = region->id;
     device->base.counters.system_calls++;
@@ -106,6 +101,23 @@ int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
     link->announced[number] = (uint64_t)region->id + 1;
     numbers[link->index] = (uint8_t)number;
     return (int)number;
+}
+
+int br_shm_announce(struct br_shm_link *link, const struct br_region *region)
+{
+    struct br_shm_device *device = br_shm_device(&link->base);
+    int number = segment_announce(link, region, BR_SHM_SEGMENTS);
+
+    if (number != -ENOSPC)
+        return number;
+    br_downgrade(mapping);
+    if (!device->logged_full)
+        br_log_warn("%s: more than %d regions in use with one peer: further ones are read slower",
+                    device->base.name, BR_SHM_SEGMENTS);
+    device->logged_full = true;
+    /* also when there is room again: a transfer is mapped as a whole or not at all */
+    ((uint8_t *)region->keys[device->base.index])[link->index] = NEVER;
+    return -ENOENT;
 }
 
 void br_shm_mapping_put(struct br_shm_mapping *mapping)
@@ -179,7 +191,7 @@ static int share_own(struct br_shm_link *link, const struct br_region *own)
     struct br_inbox_header *header = link->out.header;
     uint32_t n = atomic_load_explicit(&header->n_shared, memory_order_relaxed);
     struct br_inbox_shared *shared;
-    int number = br_shm_announce(link, own);
+    int number = segment_announce(link, own, SHARED);
 
     if (number < 0)
         return number;

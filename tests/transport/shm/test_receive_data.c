@@ -107,6 +107,39 @@ static void receive_data__many_regions_over_time(void **state)
     }
 }
 
+/* Regions that are shared leave room for those that are read once. */
+static void receive_data__beside_many_that_are_shared(void **state)
+{
+    enum { SHARED = BR_SHM_SEGMENTS, SMALL = 4096 };
+    static struct br_region shared[SHARED];
+    struct pair *pair = *state;
+    struct br_region region;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < SHARED; i++) {
+        shared[i] = (struct br_region){.bytes = SMALL, .id = 100 + i};
+        assert_int_equal(br_segment_alloc(SMALL, -1, &shared[i].base, &shared[i].segment_fd), 0);
+        assert_int_equal(ops->region_register(pair->a.device, &shared[i]), 0);
+        if (ops->share(pair->a.link, &shared[i], 0, NULL) == 0)
+            n++;
+        else
+            assert_int_equal(ops->share(pair->a.link, &shared[i], 0, NULL), -ENOSPC);
+        settle(&pair->a, &pair->b); /* the socket has no room for all of them */
+    }
+    assert_in_range(n, 1, SHARED - 1);
+    region_alloc(pair, &region, 4);
+    send_and_check(pair, region.base, &region);
+    assert_int_equal(pair->a.device->counters.tx_copied_bytes, 0);
+    assert_int_equal(ops->share(pair->a.link, &shared[SHARED - 1], 0, NULL), -ENOSPC);
+    ops->region_release(pair->a.device, &shared[0]);
+    assert_int_equal(ops->share(pair->a.link, &shared[SHARED - 1], 0, NULL), 0);
+    for (uint32_t i = 0; i < SHARED; i++) {
+        ops->region_release(pair->a.device, &shared[i]);
+        br_segment_free(shared[i].base, SMALL, shared[i].segment_fd);
+    }
+    region_free(pair, &region);
+}
+
 static void receive_data__mapped(void **state)
 {
     struct pair *pair = *state;
@@ -271,6 +304,7 @@ int main(void)
         PAIR(receive_data__from_the_pipe),
         PAIR(receive_data__from_a_segment),
         PAIR(receive_data__many_regions_over_time),
+        PAIR(receive_data__beside_many_that_are_shared),
         PAIR(receive_data__mapped),
         PAIR(receive_data__ring_goes_on_beside_a_held_map),
         PAIR(map__outlives_its_link),
