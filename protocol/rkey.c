@@ -120,7 +120,7 @@ void br_rkey_renew_requested(struct br_worker *w, struct br_peer *peer,
         t->state != BR_TRANSFER_MATCHING || slot->n_maps)
         return;
     br_rkey_release(w, slot);
-    br_slot_renew(slot);
+    br_slot_renew(&w->slots, slot);
     br_rkey_make(w, peer, slot);
     t->renews = renew->slot;
     t->state = BR_TRANSFER_QUEUED;

@@ -158,6 +158,7 @@ int br_worker_open_device(struct br_worker *w, const struct br_transport_ops *op
         .message_buffers = BR_MESSAGE_BUFFERS, /* relayed frames are copied and released at once */
         .patience = 2 * w->config.peer_timeout,
         .own_nic_only = w->config.own_nic_only,
+        .thread_spin = w->config.thread_spin,
         .max_links = links,
         .gid = w->config.gids[w->n_devices],
         .simulation = simulation,
@@ -435,7 +436,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
                 br_worker_event(w, &events[i]);
         w->in_batch = false;
         br_links_close_deferred(w);
-        drained = drained && k < EVENTS;
+        drained = drained && k < EVENTS && !w->devices[d]->behind;
         n += k;
     }
     if (w->failed)

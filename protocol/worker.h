@@ -56,7 +56,8 @@ struct br_worker_config {
     int neighbours;
     /* of a mesh: links of devices that do not map are made when first needed (demand.c) */
     bool on_demand;
-    bool own_nic_only; /* as in br_device_config */
+    bool own_nic_only;    /* as in br_device_config */
+    uint64_t thread_spin; /* As in br_device_config. */
     /* br_device_config.gid, in the order in which devices are opened */
     uint32_t gids[BR_MAX_DEVICES];
     /* how many frames may be outstanding. There is room for so many posted transfers, unexpected

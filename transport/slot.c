@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "transport/slot_view.h"
 
 #define MIN_GRANULE 64u
 
@@ -94,6 +95,8 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
     slot->copied = false;
     slot->missing = br_slot_all(length, slot->slice_bytes);
     memset(slot->arrived, 0, (size_t)__builtin_popcountll(slot->missing) * sizeof slot->arrived[0]);
+    if (table->views)
+        br_slot_views_publish(table, slot);
     return slot;
 }
 
@@ -105,6 +108,8 @@ static void next_generation(struct br_slot *slot)
 
 void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
 {
+    if (table->views)
+        br_slot_views_retract(table, slot);
     slot->used = false;
     slot->owner = NULL;
     slot->base = NULL;
@@ -115,11 +120,15 @@ void br_slot_put(struct br_slot_table *table, struct br_slot *slot)
     table->n_free++;
 }
 
-void br_slot_renew(struct br_slot *slot)
+void br_slot_renew(struct br_slot_table *table, struct br_slot *slot)
 {
+    if (table->views)
+        br_slot_views_retract(table, slot);
     next_generation(slot);
     for (uint64_t left = slot->missing; left; left &= left - 1)
         slot->arrived[__builtin_ctzll(left)] = 0;
+    if (table->views)
+        br_slot_views_publish(table, slot);
 }
 
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number)
@@ -176,17 +185,22 @@ int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, u
         table->bad_frames++;
         return rc;
     }
-    if (!(slot->missing >> offset / slot->slice_bytes & 1)) {
+    if (!(__atomic_load_n(&slot->missing, __ATOMIC_RELAXED) >> offset / slot->slice_bytes & 1)) {
         table->stale_frames++;
         return -ESTALE;
     }
     return 0;
 }
 
+struct br_slot *br_slot_lookup(const struct br_slot_table *table, uint32_t number)
+{
+    return table->view ? br_slot_view_find(table->view, number) : br_slot_find(table, number);
+}
+
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out)
 {
-    struct br_slot *slot = br_slot_find(table, number);
+    struct br_slot *slot = br_slot_lookup(table, number);
     int rc = br_slot_admit(table, slot, offset, length);
 
     if (!rc)
@@ -239,6 +253,6 @@ bool br_slot_arrive(struct br_slot *slot, uint32_t offset, uint32_t length)
         return false;
     slot->arrived[slice] |= granule_mask(slot, offset, length);
     if (slot->arrived[slice] == granule_mask(slot, start, bytes))
-        slot->missing &= ~(1ull << slice);
+        __atomic_store_n(&slot->missing, slot->missing & ~(1ull << slice), __ATOMIC_RELAXED);
     return !slot->missing;
 }

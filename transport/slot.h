@@ -5,7 +5,8 @@
  * slot. A transfer has at most 64 slices of at most 64 granules, with one bit each.
  *
  * A table belongs to one worker. All functions are called under that worker's lock; none blocks,
- * and only br_slot_table_init() allocates.
+ * and only br_slot_table_init() allocates. The thread of a device that has one (threaded/) looks
+ * slots up in a view of the table (slot_view.h).
  *
  * The numbered notes are in doc/design/back_ends.md.
  */
@@ -24,6 +25,7 @@
 
 struct br_device;
 struct br_region;
+struct br_slot_view;
 
 /* What to do with the bytes of a transfer instead of writing them to the slot's memory. */
 struct br_slot_reducer {
@@ -45,14 +47,16 @@ struct br_slot {
     uint32_t length;        /* Bytes of the transfer. */
     uint32_t slice_bytes;   /* A multiple of granule_bytes; the last slice may be shorter. */
     uint32_t granule_bytes; /* Bytes of a granule; the last one may be shorter. */
-    /* Where the transfer is written. May be NULL only with may_map: then all bytes have to come as
-     * a mapping. The memory belongs to the owner of the slot. */
+    /* Where the transfer is written; constant while the slot is in use. May be NULL only with
+     * may_map: then all bytes have to come as a mapping. The memory belongs to the owner of the
+     * slot. */
     uint8_t *base;
     /* Combines the bytes (note 5); NULL when they are written to `base`. Belongs to the owner. */
     const struct br_slot_reducer *reducer;
     struct br_region *region; /* The region that `base` lies in, or NULL; set by the owner. */
     void *owner;              /* The protocol's transfer; set by the owner. */
-    uint64_t missing;         /* Bit i is set while slice i is not complete. */
+    /* Bit i is set while slice i is not complete. Views read it while the owner changes it. */
+    uint64_t missing;
     /* Bit j of arrived[i] is set when granule j of slice i has arrived or has been combined. */
     uint64_t arrived[BR_SLOT_SLICES];
     /* The start of the transfer in the peer's memory once a frame was mapped; else NULL. */
@@ -75,6 +79,8 @@ struct br_slot_table {
     uint32_t count, n_free, n_returned, fresh;
     uint64_t stale_frames; /* Frames dropped: their slot was freed or their slice was complete. */
     uint64_t bad_frames;   /* Frames out of bounds or not made of whole granules. */
+    struct br_slot_view *views; /* Of this table; NULL: there are none. */
+    struct br_slot_view *view; /* The view that this table is the face of (slot_view.h), or NULL. */
 };
 
 /* Makes a table of `count` free slots, 1 to BR_SLOTS_MAX. Memory is used only by those that were in
@@ -95,7 +101,7 @@ struct br_slot *br_slot_get(struct br_slot_table *table, void *base, uint32_t le
 void br_slot_put(struct br_slot_table *table, struct br_slot *slot);
 /* Gives a slot in use another number, and forgets what has arrived of its incomplete slices. Not
  * for a slot with mapped bytes. */
-void br_slot_renew(struct br_slot *slot);
+void br_slot_renew(struct br_slot_table *table, struct br_slot *slot);
 /* Returns whether `number` was a number of a slot's present use before br_slot_renew(). */
 bool br_slot_was_renewed(const struct br_slot_table *table, uint32_t number);
 /* Returns the present number of a slot. */
@@ -118,6 +124,9 @@ uint32_t br_slot_granule_bytes(uint32_t slice_bytes);
 /* Returns a bit for each slice of a transfer of `length` bytes: br_slot.missing at its start. */
 uint64_t br_slot_all(uint32_t length, uint32_t slice_bytes);
 
+/* For back ends: br_slot_find(), also in the table that the thread of a device has (slot_view.h).
+ */
+struct br_slot *br_slot_lookup(const struct br_slot_table *table, uint32_t number);
 /*
  * For back ends, before they write the payload of a frame: checks that `length` bytes at `offset`
  * of slot `number` are expected. Takes any numbers. Returns
@@ -128,14 +137,16 @@ uint64_t br_slot_all(uint32_t length, uint32_t slice_bytes);
  */
 int br_slot_expect(struct br_slot_table *table, uint32_t number, uint32_t offset, uint32_t length,
                    struct br_slot **slot_out);
-/* Like br_slot_expect() for the result of br_slot_find(): `slot` may be NULL, which is -ESTALE. */
+/* Like br_slot_expect() for the result of br_slot_lookup(): `slot` may be NULL, which is -ESTALE.
+ */
 int br_slot_admit_any(struct br_slot_table *table, const struct br_slot *slot, uint32_t offset,
                       uint32_t length);
 /* The same, without a call and a division for a whole transfer of one slice. */
 static inline int br_slot_admit(struct br_slot_table *table, const struct br_slot *slot,
                                 uint32_t offset, uint32_t length)
 {
-    if (slot && !offset && length == slot->length && length <= slot->slice_bytes && slot->missing)
+    if (slot && !offset && length == slot->length && length <= slot->slice_bytes &&
+        __atomic_load_n(&slot->missing, __ATOMIC_RELAXED))
         return 0;
     return br_slot_admit_any(table, slot, offset, length);
 }

@@ -91,6 +91,9 @@ struct br_device_config {
     /* Frames leave and arrive only through the NIC of this device, whatever routes the host has.
      * Without effect on a loopback device. */
     bool own_nic_only;
+    /* Of a device with a thread (threaded/): for how long the thread polls without finding anything
+     * before it sleeps, ns. */
+    uint64_t thread_spin;
     /* The most links that are open at once, including incoming ones that have not been reported. */
     uint32_t max_links;
     /* verbs: 1 + the GID index that the inventory names, or 0 when it names none. */
@@ -199,6 +202,9 @@ struct br_device {
     int index; /* The device's number in the worker, which the caller sets after device_open(). */
     /* Frames were posted that leave in the next poll(). Set by post(), cleared by poll(). */
     bool unsent;
+    /* Set by poll() of a device with a thread of its own (threaded/): more may have arrived than
+     * poll() has reported, although that was less than `max`. */
+    bool behind;
     /* What has happened since device_open(). "Bytes" are bytes of payload. */
     struct br_device_counters {
         uint64_t tx_frames, tx_bytes, rx_frames, rx_bytes;
@@ -398,6 +404,10 @@ bool br_transport_known(const char *name);
 /* Returns the back end that braid takes between hosts when the user has not named one: over RDMA
  * devices, or over the sockets of the kernel. NULL: this build has none. */
 const struct br_transport_ops *br_transport_default(bool rdma);
+/* Returns the back end whose devices are those of `ops` with a thread each, which makes their
+ * system calls and moves their bytes (doc/design/progress.md, section 6); or NULL when they gain
+ * nothing by that. The table has the same name and fulfils the same contract. */
+const struct br_transport_ops *br_transport_threaded(const struct br_transport_ops *ops);
 /* Returns back end number i, counted from 0, or NULL behind the last. */
 const struct br_transport_ops *br_transport_at(int i);
 

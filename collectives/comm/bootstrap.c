@@ -60,14 +60,17 @@ struct local {
     struct record record;
 };
 
-static int open_device(struct br_context *context, const char *backend, const char *name,
-                       struct br_address *address, int *index)
+/* threaded: the device gets a thread of its own if the back end has use for one. */
+static int open_device(struct br_context *context, const char *backend, bool threaded,
+                       const char *name, struct br_address *address, int *index)
 {
     const struct br_transport_ops *ops = br_transport_get(backend);
     int rc;
 
     if (!ops)
         return br_error(EOPNOTSUPP, "the back end %s is not in this build", backend);
+    if (threaded && br_transport_threaded(ops))
+        ops = br_transport_threaded(ops);
     rc = br_worker_open_device(context->worker, ops, name, NULL, index);
     if (!rc)
         *address = context->worker->devices[*index]->address;
@@ -95,17 +98,22 @@ static int open_within_host(struct br_context *context, struct local *local)
         return 0;
     for (int i = 0; (ops = br_transport_at(i)); i++)
         if (ops->traits.within_host)
-            return open_device(context, ops->name, NULL, &local->record.shm, &local->shm);
+            return open_device(context, ops->name, false, NULL, &local->record.shm, &local->shm);
     return 0;
 }
+
+/* For which the thread of a device polls in vain before it sleeps, where each thread has a core:
+ * elsewhere it would keep others from what it waits for. */
+#define THREAD_SPIN (100 * BR_US)
 
 static int open_net(struct br_context *context, struct local *local,
                     const struct br_devices *devices)
 {
     struct br_worker *worker = context->worker;
     const char *backend = context->settings.network;
-    int rc = 0;
+    int threads = br_settings_threads(&context->settings, devices->n), rc = 0;
 
+    worker->config.thread_spin = context->settings.own_cores > threads ? THREAD_SPIN : 0;
     if (devices->n >= BR_MAX_DEVICES)
         return br_error(E2BIG,
                         "rank %d: more than %d devices; name the ones to use in BRAID_DEVICES",
@@ -115,8 +123,8 @@ static int open_net(struct br_context *context, struct local *local,
         if (!devices->names[i][0])
             continue;
         worker->config.gids[worker->n_devices] = gid_of(&context->settings, devices->names[i]);
-        rc =
-            open_device(context, backend, devices->names[i], &local->record.net[i], &local->net[i]);
+        rc = open_device(context, backend, i < threads, devices->names[i], &local->record.net[i],
+                         &local->net[i]);
     }
     local->n_net = devices->n;
     return rc;

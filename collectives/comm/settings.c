@@ -12,6 +12,7 @@
 #include "base/cpu_affinity.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/numa.h"
 #include "base/sized.h"
 #include "bcube/address.h"
 #include "collectives/comm/device_names.h"
@@ -120,6 +121,9 @@ void br_settings_apply_local(struct br_settings *s)
     s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
     s->one_machine = ranks == s->environment.size;
     s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
+    s->own_cores = (int)(sysconf(_SC_NPROCESSORS_ONLN) / (ranks > 0 ? ranks : 1));
+    if (s->own_cores > br_numa_cpus())
+        s->own_cores = br_numa_cpus();
     /* the number of this rank among those of the machine, which emulated hosts share; UINT32_MAX:
      * not known */
     index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
@@ -128,6 +132,11 @@ void br_settings_apply_local(struct br_settings *s)
         s->spin = (s->oversubscribed ? 200 : 1000) * BR_US;
     if (s->cache_default)
         s->cache_bytes = br_cache_default_bytes(e->local_size);
+}
+
+int br_settings_threads(const struct br_settings *s, int devices)
+{
+    return s->workers < 2 ? 0 : s->workers < devices ? (int)s->workers : devices;
 }
 
 static int comm_settings_read_sizes(const struct braid_config *c, struct br_settings *s)
@@ -142,6 +151,7 @@ static int comm_settings_read_sizes(const struct braid_config *c, struct br_sett
         (rc = br_env_bytes("BRAID_CHUNK_BYTES", 4096, BR_MAX_TRANSFER, BR_CHUNK_BYTES,
                            &s->chunk_bytes)) ||
         (rc = br_env_number("BRAID_CALIBRATION_BOUND", 0, 1000000, 3, &s->calibration_bound)) ||
+        (rc = br_env_number("BRAID_WORKERS", 1, BR_MAX_DEVICES, 1, &s->workers)) ||
         (rc = br_env_number("BRAID_CABLING_MS", 0, 60000, CABLING_MS, &probe)) ||
         (rc = br_env_bytes("BRAID_SHM_COLLECTIVE_BYTES", 0, BR_SHM_COLL_BYTES,
                            BR_SHM_COLLECTIVE_BYTES, &s->shm_collective_bytes)) ||

@@ -51,6 +51,7 @@ struct br_settings {
     uint32_t cabling_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;           /* 0: one a device */
     int links;           /* enum br_links */
+    int64_t workers;     /* BRAID_WORKERS (br_settings_threads()) */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
     /* up to this size a collective within the host takes the shared segment (executor.h, which
@@ -62,6 +63,7 @@ struct br_settings {
     int64_t machine_ranks; /* BRAID_MACHINE_RANKS; 0: those of this host */
     bool one_machine;      /* all ranks of the job are on it, perhaps in emulated hosts */
     uint32_t cores;        /* that all ranks of the job share, being more; 0: it is not so */
+    int own_cores;         /* this rank's part of the machine's cores that it may use; 0: less */
     bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
@@ -78,9 +80,13 @@ struct br_settings {
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
- * one_machine, cores, oversubscribed, cpu_affinity, cache_bytes. br_settings_read() has done so by
- * what the launcher says; again when the store has said more. */
+ * one_machine, cores, own_cores, oversubscribed, cpu_affinity, cache_bytes. br_settings_read() has
+ * done so by what the launcher says; again when the store has said more. */
 void br_settings_apply_local(struct br_settings *settings);
+
+/* Returns how many of this rank's `devices` devices between hosts, the first ones, get a thread
+ * each; 0: the progress loop drives all of them. */
+int br_settings_threads(const struct br_settings *settings, int devices);
 
 /* Fills only the fields of *settings that BRAID_TRACE, BRAID_TRACE_BYTES and BRAID_TRACE_DETAIL
  * set, for commands that have no job. details: the default of BRAID_TRACE_DETAIL. Returns 0, or

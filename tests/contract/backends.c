@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "contract.h"
 #include "tests/fake_cuda/fake_cuda.h"
@@ -101,6 +102,13 @@ static void uring_configure(struct contract *contract, int side, struct br_devic
 
     (void)contract;
     config->name = names[side];
+}
+
+/* Its threads look for a while before they sleep. */
+static void spinning_configure(struct contract *contract, int side, struct br_device_config *config)
+{
+    uring_configure(contract, side, config);
+    config->thread_spin = 100 * BR_US;
 }
 
 /* The address is family (4), port and IP, the latter two in network order. */
@@ -403,6 +411,20 @@ const struct contract_backend contract_backends[] = {
      .unauthenticated = udp_unauthenticated,
      .copies = true,
      .processes = true},
+    {.name = "tcp-threaded",
+     .transport = "tcp",
+     .configure = uring_configure,
+     .unauthenticated = tcp_unauthenticated,
+     .processes = true,
+     .threaded = true},
+    {.name = "udp-threaded",
+     .transport = "udp",
+     .configure = spinning_configure,
+     .unauthenticated = udp_unauthenticated,
+     .copies = true,
+     .processes = true,
+     .threaded = true,
+     .on_demand = true},
     {.name = "udp-paths",
      .transport = "udp",
      .setup = udp_paths_setup,

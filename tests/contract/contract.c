@@ -37,7 +37,7 @@ int contract_main(const struct CMUnitTest *cases, size_t n)
 
     for (int i = 0; i < contract_n_backends; i++) {
         under_test = &contract_backends[i];
-        if ((only && strcmp(only, under_test->name) != 0) ||
+        if ((only ? strcmp(only, under_test->name) != 0 : under_test->on_demand) ||
             !br_transport_get(under_test->transport))
             continue;
         if (!is_usable())
@@ -57,6 +57,8 @@ int contract_setup(void **state)
     assert_non_null(contract);
     contract->backend = under_test;
     contract->ops = br_transport_get(under_test->transport);
+    if (under_test->threaded)
+        contract->ops = br_transport_threaded(contract->ops);
     contract->poll_max = 16;
     br_random_seed(&contract->random, 1);
     for (int i = 0; i < CONTRACT_SIDES; i++) {
@@ -276,6 +278,8 @@ void contract_connect(struct contract *contract, int a, int b, struct br_link **
     *link_b = contract_event(contract, b, BR_EVENT_ACCEPTED, NULL, accepted)->event.link;
     (*link_b)->authenticated = true;
     contract_event(contract, a, BR_EVENT_CONNECTED, *link_a, 0)->event.link->authenticated = true;
+    if (contract->backend->threaded)
+        contract_step(contract); /* a thread hears of it by the next poll */
 }
 
 void contract_post(struct contract *contract, struct br_link *link, const struct br_frame *frames,

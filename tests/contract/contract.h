@@ -56,6 +56,8 @@ struct contract_backend {
     int (*unauthenticated)(struct contract *contract, const struct br_address *address);
     bool copies;    /* posting copies the payload of a frame that lies in a region */
     bool processes; /* a forked process can open a device and connect to ours */
+    bool threaded;  /* the devices have threads of their own (transport/threaded) */
+    bool on_demand; /* runs only when BRAID_CONTRACT names it: much of it is another one's, too */
 };
 
 extern const struct contract_backend contract_backends[];

@@ -175,7 +175,7 @@ static void renew__old_numbers_do_not_count(void **state)
             if (!contract_step_side(contract, 0))
                 contract_pass(contract);
         contract_unplace(contract, 1, slot);
-        br_slot_renew(slot);
+        br_slot_renew(&contract->sides[1].slots, slot);
         contract_place(contract, 1, slot);
         contract_settle(contract);
         for (int i = 0; i < contract_count(contract, 1, BR_EVENT_DATA, b); i++) {

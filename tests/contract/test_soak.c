@@ -100,16 +100,17 @@ static void send_message(struct soak *soak)
     soak->busy[i] = true;
 }
 
-static void reduce_some(struct soak *soak, struct transfer *transfer)
+/* Where the bytes of a transfer are received: half of them elsewhere than in `to`, which a reducer
+ * then fills. */
+static uint8_t *base_of(struct soak *soak, const struct transfer *transfer)
 {
     const struct br_device *device = soak->contract->sides[!transfer->from_side].device;
 
-    transfer->base = transfer->to;
-    if (device->caps.needs_rkey || below(soak, 2))
-        return;
-    transfer->base = malloc(transfer->length);
-    assert_non_null(transfer->base);
-    transfer->slot->base = transfer->base;
+    return device->caps.needs_rkey || below(soak, 2) ? transfer->to : malloc(transfer->length);
+}
+
+static void reduce(struct transfer *transfer)
+{
     transfer->sum = (struct contract_sum){transfer->slot, transfer->to};
     transfer->reducer = (struct br_slot_reducer){contract_add_up, &transfer->sum};
     assert_true(br_slot_set_reducer(transfer->slot, &transfer->reducer));
@@ -135,11 +136,14 @@ static void begin_transfer(struct soak *soak)
     contract_fill(contract_view(soak->contract, transfer->from), transfer->length,
                   below(soak, 1000));
     assert_non_null(transfer->to);
-    transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->to,
+    transfer->base = base_of(soak, transfer);
+    assert_non_null(transfer->base);
+    transfer->slot = contract_slot(soak->contract, !transfer->from_side, transfer->base,
                                    transfer->length, slice < most ? slice : most);
     transfer->slot->may_map = below(soak, 2);
     transfer->slot->owner = transfer;
-    reduce_some(soak, transfer);
+    if (transfer->base != transfer->to)
+        reduce(transfer);
     transfer->number = br_slot_number(slots, transfer->slot);
     transfer->pieces =
         (transfer->length + transfer->slot->slice_bytes - 1) / transfer->slot->slice_bytes;

@@ -51,6 +51,8 @@ grep -q 'BRAID_GID_INDEX.*nonsense' "$scratch/text" || fail "a wrong BRAID_GID_I
 # Who has started it.
 "$braid" info > "$scratch/text" || fail "exit code $?"
 grep -q "^  none: rank 0 of 1" "$scratch/text" || fail "a launcher where there is none"
+BRAID_WORKERS=2 BRAID_DEVICES=lo,lo,lo "$braid" info > "$scratch/text" || fail "exit code $?"
+grep -q "^  threads  *2 of 3 devices" "$scratch/text" || fail "no word of the threads of devices"
 launcher() { # WORDS VARIABLE=VALUE...
     env "${@:2}" "$braid" info > "$scratch/text" || fail "exit code $?"
     sed -n '/^Launcher$/,/^$/p' "$scratch/text" | grep -q -- "$1" || fail "not shown with ${*:2}: $1"

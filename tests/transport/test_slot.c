@@ -126,7 +126,7 @@ static void slot_renew__keeps_complete_slices(void **state)
     assert_false(br_slot_arrive(slot, 0, 4096));
     assert_false(br_slot_arrive(slot, 4096, 64));
     assert_false(br_slot_was_renewed(&table, number));
-    br_slot_renew(slot);
+    br_slot_renew(&table, slot);
     renewed = br_slot_number(&table, slot);
     assert_null(br_slot_find(&table, number));
     assert_ptr_equal(br_slot_find(&table, renewed), slot);
@@ -155,7 +155,7 @@ static void slot_renew__over_the_end_of_the_generations(void **state)
     slot->generation = 0xffff;
     assert_ptr_equal(br_slot_get(&table, place, 100, 4096), slot);
     number = br_slot_number(&table, slot);
-    br_slot_renew(slot);
+    br_slot_renew(&table, slot);
     assert_true(br_slot_number(&table, slot) >> 16);
     assert_true(br_slot_was_renewed(&table, number));
     assert_false(br_slot_was_renewed(&table, br_slot_number(&table, slot)));

@@ -68,6 +68,7 @@ static void gather_machine(cJSON *root)
 {
     struct utsname name;
     char model[128];
+    int devices, threads = br_info_threads(&devices);
     cJSON *machine = cJSON_AddObjectToObject(root, "machine");
     if (!uname(&name)) {
         cJSON_AddStringToObject(machine, "host", name.nodename);
@@ -77,6 +78,8 @@ static void gather_machine(cJSON *root)
     cJSON_AddStringToObject(machine, "cpu", model);
     cJSON_AddNumberToObject(machine, "cores", br_numa_cpus());
     cJSON_AddNumberToObject(machine, "numa_nodes", br_numa_nodes());
+    cJSON_AddNumberToObject(machine, "devices", devices);
+    cJSON_AddNumberToObject(machine, "device_threads", threads);
     cJSON_AddNumberToObject(machine, "memory_available", (double)br_host_memory_available());
     if (br_reduce_select(NULL)) /* BRAID_SIMD is wrong: say so where it counts */
         cJSON_AddStringToObject(machine, "reduction_kernels", br_error_message());
@@ -224,6 +227,8 @@ static void info_print_machine(const cJSON *root)
     printf("  cores       %.0f usable, %.0f NUMA node%s\n", br_info_number(machine, "cores"),
            br_info_number(machine, "numa_nodes"),
            br_info_number(machine, "numa_nodes") == 1 ? "" : "s");
+    printf("  threads     %.0f of %.0f devices would have one of their own (BRAID_WORKERS)\n",
+           br_info_number(machine, "device_threads"), br_info_number(machine, "devices"));
     printf("  memory      %s free\n",
            br_format_bytes(memory, br_info_number(machine, "memory_available")));
     printf("  reductions  %s\n", br_info_text(machine, "reduction_kernels"));

@@ -28,6 +28,11 @@ void br_info_print_rdma(const cJSON *root);
 void br_info_gather_settings(cJSON *root);
 void br_info_print_settings(const cJSON *root);
 
+/* Returns how many devices a rank of a job between hosts would give a thread of their own
+ * (BRAID_WORKERS), among the `*devices` that it would use. As far as it can be known without a job:
+ * the devices of the kernel's sockets, all cores of the host for this rank. */
+int br_info_threads(int *devices);
+
 /* Adds "topology", what BRAID_TOPOLOGY and BRAID_INVENTORY describe: {"kind": "mesh"},
  * {"kind": "bcube", ...}, or {"error": message}. */
 void br_info_gather_topology(cJSON *root);

@@ -79,6 +79,24 @@ static int check_trace(const struct br_settings *s)
     return rc ? br_error_prefix(rc, "BRAID_TRACE: ") : 0;
 }
 
+int br_info_threads(int *devices)
+{
+    static struct br_settings s;
+    struct br_device_info infos[32];
+    struct br_devices named;
+    int n = br_transport_default(false)->probe(infos, 32);
+
+    *devices = 0;
+    if (br_settings_read(NULL, &s))
+        return 0; /* the settings' part says why */
+    br_secret_wipe(&s.secret);
+    if (!br_devices_named(&s, &named))
+        *devices = named.n;
+    for (int i = 0; i < n && !named.n; i++)
+        *devices += !infos[i].why_not[0] && !infos[i].loopback;
+    return br_settings_threads(&s, *devices);
+}
+
 void br_info_gather_settings(cJSON *root)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "settings");

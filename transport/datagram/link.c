@@ -298,7 +298,7 @@ static bool datagram_link_data_event(struct br_dgram_link *link, struct br_event
     event->slot = frame->slot;
     event->offset = frame->offset;
     event->length = frame->length;
-    event->stale = frame->stale || !br_slot_find(link->config.slots, frame->slot);
+    event->stale = frame->stale || !br_slot_lookup(link->config.slots, frame->slot);
     event->inline_ = frame->inline_;
     return true;
 }

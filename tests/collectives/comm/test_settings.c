@@ -25,6 +25,7 @@ static const char *const variables[] = {
     "BRAID_INVENTORY",
     "BRAID_RAILS",
     "BRAID_LINKS",
+    "BRAID_WORKERS",
     "BRAID_SLICE_BYTES",
     "BRAID_EAGER_BYTES",
     "BRAID_INIT_TIMEOUT",
@@ -126,6 +127,23 @@ static void settings_read__ranks_of_other_emulated_hosts_need_cores_too(void **s
     refuses(NULL, "BRAID_MACHINE_RANKS");
 }
 
+static void settings_threads__as_the_user_says(void **state)
+{
+    (void)state;
+    reads(NULL);
+    assert_true(settings.own_cores >= 1);
+    assert_int_equal(br_settings_threads(&settings, 4), 0);
+    setenv("BRAID_WORKERS", "1", 1);
+    reads(NULL);
+    assert_int_equal(br_settings_threads(&settings, 4), 0);
+    setenv("BRAID_WORKERS", "3", 1);
+    reads(NULL);
+    assert_int_equal(br_settings_threads(&settings, 4), 3);
+    assert_int_equal(br_settings_threads(&settings, 2), 2);
+    assert_int_equal(br_settings_threads(&settings, 1), 1);
+    assert_int_equal(br_settings_threads(&settings, 0), 0);
+}
+
 static void settings_read__configuration_goes_before_environment(void **state)
 {
     struct braid_config config = {
@@ -189,6 +207,8 @@ static void settings_read__bad_environment(void **state)
         {"BRAID_BACKEND", "ib"},
         {"BRAID_RAILS", "two"},
         {"BRAID_LINKS", "always"},
+        {"BRAID_WORKERS", "0"},
+        {"BRAID_WORKERS", "9"},
         {"BRAID_RAILS", "-1"},
         {"BRAID_SLICE_BYTES", "1"},
         {"BRAID_SLICE_BYTES", "1X"},
@@ -377,6 +397,7 @@ int main(void)
         cmocka_unit_test_setup(settings_read__devices_as_nccl_names_them, forget_environment),
         cmocka_unit_test_setup(settings_read__ranks_of_other_emulated_hosts_need_cores_too,
                                forget_environment),
+        cmocka_unit_test_setup(settings_threads__as_the_user_says, forget_environment),
         cmocka_unit_test_setup(settings_read__configuration_goes_before_environment,
                                forget_environment),
         cmocka_unit_test_setup(settings_read__bad_configuration, forget_environment),

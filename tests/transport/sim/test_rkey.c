@@ -136,7 +136,7 @@ static void rkey__old_number(void **state)
 {
     (void)state;
     release();
-    br_slot_renew(slot);
+    br_slot_renew(&net.hosts[1].slots, slot);
     token(slot);
     expect_bad();
 }
@@ -162,7 +162,7 @@ static void release__twice_or_under_another_number(void **state)
     release();
     assert_int_equal(bad(), 1);
     token(slot);
-    br_slot_renew(slot);
+    br_slot_renew(&net.hosts[1].slots, slot);
     release();
     assert_int_equal(bad(), 2);
 }
