@@ -192,13 +192,14 @@ static int accesses(struct braid_comm *comm, void *context)
     struct braid_op **ops = calloc(3 * n + 2 * large, sizeof *ops), **next = ops;
     /* n each: what is put here, what is read from here, one that counts, what is read there; then
      * large ones: what is put there and read from here twice, what is put here, what is read */
-    uint64_t *memory = braid_alloc(comm, (4 * n + 4 * bulk) * sizeof *memory), before;
+    uint64_t *memory = braid_alloc(comm, (4 * n + 4 * bulk) * sizeof *memory);
+    uint64_t *before = calloc(n, sizeof *before);
     uint64_t *from = memory + n, *got = memory + 3 * n, *own = memory + 4 * n;
     uint64_t each = n * sizeof *memory, much = bulk * sizeof *memory;
     const struct braid_key *key;
     struct braid_key mine, keys[2];
 
-    CHECK(ops && memory, "no memory");
+    CHECK(ops && memory && before, "no memory");
     for (size_t i = 0; i < n; i++)
         from[i] = i + 7;
     for (size_t i = 0; i < 2 * bulk; i++)
@@ -211,7 +212,7 @@ static int accesses(struct braid_comm *comm, void *context)
 
         RETURNS(0, braid_put(comm, &from[i], sizeof *from, key, at, NULL, next++));
         RETURNS(0, braid_get(comm, &got[i], sizeof *got, key, each + at, NULL, next++));
-        RETURNS(0, braid_fetch_add(comm, &before, i + 1, key, 2 * each, NULL, next++));
+        RETURNS(0, braid_fetch_add(comm, &before[i], i + 1, key, 2 * each, NULL, next++));
     }
     for (size_t i = 0; i < large; i++) {
         RETURNS(0, braid_put(comm, own, much, key, 4 * each + 2 * much, NULL, next++));
@@ -225,6 +226,7 @@ static int accesses(struct braid_comm *comm, void *context)
     CHECK(memory[2 * n] == n * (n + 1) / 2, "%llu is the sum", (unsigned long long)memory[2 * n]);
     for (size_t i = 0; i < 2 * bulk; i++)
         CHECK(own[2 * bulk + i] == i % bulk * 3, "word %zu of the large ones", i);
+    free(before);
     free(ops);
     return 0;
 }
