@@ -64,16 +64,16 @@ if [[ $(id -u) -eq 0 ]]; then
         grep -q "$1" <<< "$("$braid" bcube list)"
     }
 
-    # The goodput of a link is measured: less, if this machine stood still for a moment. Then once more.
+    # The goodput of a link is measured: less, if this machine stood still for a moment. Then once more. A sanitizer may be slower than the link.
     shaped() {
-        timeout 200 "$braid" demo "${options[@]}" --rate 200mbit > "$scratch/out" 2> "$scratch/err" || fail "shaped: exit code $?"
+        timeout 200 "$braid" demo "${options[@]}" --rate 50mbit > "$scratch/out" 2> "$scratch/err" || fail "shaped: exit code $?"
         grep -q 'All 9600048 values on all hosts are right' "$scratch/out" || fail "number of values"
         grep -q 'BCube(2,2), 2 NICs' "$scratch/out" || fail "network"
         grep -Eq '^  algorithm .* formula  ratio' "$scratch/out" || fail "formulas"
         [[ -z $(left_behind) ]] || fail "left behind: $(left_behind)"
-        grep -q 'one link carries 2[0-9]\.[0-9] MB/s' "$scratch/out"
+        [[ -n ${BRAID_SANITIZE:-} ]] || grep -q 'one link carries [56]\.[0-9]* MB/s' "$scratch/out"
     }
-    within 60 shaped || fail "goodput of a link of 200 Mbit/s"
+    within 60 shaped || fail "goodput of a link of 50 Mbit/s"
 
     "$braid" demo "${options[@]}" --rate 1mbit > "$scratch/out" 2> "$scratch/err" &
     pid=$!

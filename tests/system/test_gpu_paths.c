@@ -283,7 +283,7 @@ static void run(const struct way *way)
     struct ranks job = {.size = 2,
                         .devices = way->devices,
                         .eager_bytes = EAGER,
-                        .timeout_ms = 40000,
+                        .timeout_ms = RANKS_PATIENCE,
                         .peer_timeout_ms = 30000};
     char backend[16];
 
