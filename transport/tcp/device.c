@@ -72,8 +72,7 @@ static void tcp_device_device_close(struct br_device *base)
     if (device->listen_fd >= 0)
         close(device->listen_fd);
     br_pool_destroy(&device->links);
-    free(device->aheads.memory);
-    free(device->aheads.free_);
+    br_pool_destroy(&device->aheads);
     free(device->open);
     free(device->inlines);
     free(device->stream.trash);
@@ -82,19 +81,19 @@ static void tcp_device_device_close(struct br_device *base)
 
 static int tcp_device_allocate(struct br_tcp_device *device, const struct br_device_config *config)
 {
+    int rc;
+
     device->open = calloc(config->max_links, sizeof(struct br_tcp_link *));
-    device->aheads.memory = calloc(config->max_links, BR_TCP_AHEAD);
-    device->aheads.free_ = calloc(config->max_links, sizeof(uint8_t *));
     device->inlines = calloc(BR_TCP_EVENTS, sizeof *device->inlines);
     device->stream = (struct br_stream_config){.slots = config->slots,
                                                .max_message = config->message_bytes,
                                                .max_frame = BR_FRAME_MAX_PAYLOAD,
                                                .trash = malloc(TRASH_BYTES),
                                                .trash_bytes = TRASH_BYTES};
-    if (!device->open || !device->aheads.memory || !device->aheads.free_ || !device->inlines ||
-        !device->stream.trash)
+    if (!device->open || !device->inlines || !device->stream.trash)
         return br_error(ENOMEM, "no memory for %u links", config->max_links);
-    return br_pool_init(&device->links, sizeof(struct br_tcp_link), config->max_links);
+    rc = br_pool_init(&device->links, sizeof(struct br_tcp_link), config->max_links);
+    return rc ? rc : br_pool_init(&device->aheads, BR_TCP_AHEAD, config->max_links);
 }
 
 /* Starts to listen, and readies the readiness. */

@@ -360,8 +360,7 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
             batch->n == report->max - report->n || !tcp_poll_want(link, &place, &bytes))
             continue;
         if (bytes < BR_TCP_AHEAD && !link->bulk) {
-            br_tcp_link_take_ahead(device, link);
-            place = link->ahead;
+            place = link->ahead = br_pool_get(&device->aheads);
             bytes = BR_TCP_AHEAD;
         }
         br_tcp_batch_receive(batch, link, link->fd, place,

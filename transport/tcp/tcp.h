@@ -40,18 +40,10 @@ struct br_tcp_link {
     struct br_stream_rx rx;
     struct br_stream_tx tx;
     /* ahead[ahead_at..ahead_end) has been received and not yet gone where it belongs (note 6). One
-     * of device->aheads; NULL while nothing is there. */
+     * of device->aheads, of which a few are in use however many links there are; NULL while nothing
+     * is there. */
     uint8_t *ahead;
     uint32_t ahead_at, ahead_end;
-};
-
-/* BR_TCP_AHEAD bytes for each link of a device, in one allocation. The buffer that was given back
- * last is taken first, so that a few are in use however many links there are. */
-struct br_tcp_aheads {
-    uint8_t *memory;
-    uint8_t **free_; /* Those that have been in use before: free_[0..n_free). */
-    uint32_t n_free;
-    uint32_t fresh; /* No buffer from this one on has been in use. */
 };
 
 struct br_tcp_device {
@@ -63,8 +55,8 @@ struct br_tcp_device {
     bool check_sockets; /* The next poll calls epoll. */
     uint32_t n_polls;
     struct br_stream_config stream;
-    struct br_pool links; /* Of struct br_tcp_link. */
-    struct br_tcp_aheads aheads;
+    struct br_pool links;      /* Of struct br_tcp_link. */
+    struct br_pool aheads;     /* Of BR_TCP_AHEAD bytes; as many as links. */
     struct br_tcp_link **open; /* The links in use: open[0..n_open). */
     int n_open;
     int first;                           /* The link that this poll looks at first. */
@@ -87,19 +79,11 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
 /* Fails a link, which a later poll reports as CLOSED. error: a negative errno. why: the reason,
  * copied. */
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);
-/* Takes link->ahead, which is NULL. */
-static inline void br_tcp_link_take_ahead(struct br_tcp_device *device, struct br_tcp_link *link)
-{
-    struct br_tcp_aheads *aheads = &device->aheads;
-
-    link->ahead = aheads->n_free ? aheads->free_[--aheads->n_free]
-                                 : aheads->memory + (size_t)BR_TCP_AHEAD * aheads->fresh++;
-}
 /* Gives link->ahead back, if there is one. */
 static inline void br_tcp_link_drop_ahead(struct br_tcp_device *device, struct br_tcp_link *link)
 {
     if (link->ahead)
-        device->aheads.free_[device->aheads.n_free++] = link->ahead;
+        br_pool_put(&device->aheads, link->ahead);
     link->ahead = NULL;
 }
 
