@@ -699,18 +699,26 @@ int braid_recv_claimed(struct braid_comm *comm, void *memory, const struct braid
                         options, op);
 }
 
-int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
-              const struct braid_key *key, uint64_t offset, const struct braid_options *options,
-              struct braid_op **op)
+static int api_put(struct braid_comm *comm, const char *name, const void *memory, size_t bytes,
+                   const struct braid_key *key, uint64_t offset, const struct br_notify *notify,
+                   const struct braid_options *options, struct braid_op **op)
 {
-    return api_p2p(comm, "braid_put",
+    return api_p2p(comm, name,
                    &(struct br_api_point){.kind = BR_OPERATION_PUT,
                                           .send = memory,
                                           .bytes = bytes,
                                           .peer = -1,
                                           .key = key,
-                                          .offset = offset},
+                                          .offset = offset,
+                                          .notify = notify},
                    options, op);
+}
+
+int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
+              const struct braid_key *key, uint64_t offset, const struct braid_options *options,
+              struct braid_op **op)
+{
+    return api_put(comm, "braid_put", memory, bytes, key, offset, NULL, options, op);
 }
 
 int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
@@ -729,15 +737,7 @@ int braid_put_notify(struct braid_comm *comm, const void *memory, size_t bytes,
     if (rc)
         return rc;
     notify.group = comm->group->number;
-    return api_p2p(comm, name,
-                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
-                                          .send = memory,
-                                          .bytes = bytes,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset,
-                                          .notify = &notify},
-                   options, op);
+    return api_put(comm, name, memory, bytes, key, offset, &notify, options, op);
 }
 
 int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
@@ -769,15 +769,7 @@ int braid_put_signal(struct braid_comm *comm, const void *memory, size_t bytes,
     if (rc)
         return rc;
     notify.region = signal->id;
-    return api_p2p(comm, name,
-                   &(struct br_api_point){.kind = BR_OPERATION_PUT,
-                                          .send = memory,
-                                          .bytes = bytes,
-                                          .peer = -1,
-                                          .key = key,
-                                          .offset = offset,
-                                          .notify = &notify},
-                   options, op);
+    return api_put(comm, name, memory, bytes, key, offset, &notify, options, op);
 }
 
 int braid_flush(struct braid_comm *comm, int peer, const struct braid_options *options,
