@@ -13,7 +13,7 @@
 #define EVENTS       32
 #define TIMER_PERIOD (1 * BR_MS)
 /* Credits are given back after this at the latest. Three quarters of them are never held back
- * (br_rail_message_released()), so nobody waits for these: sooner, each message of a slow exchange
+ * (br_rail_check_credits()), so nobody waits for these: sooner, each message of a slow exchange
  * would have a message back, and wake its sender. */
 #define ACK_DELAY (10 * BR_MS)
 /* Bytes; measured with shm: reading in place costs less from here on. */

@@ -3,8 +3,7 @@
  * A split all-reduce on the shared segment: each rank reduces a part of the elements for all, where
  * in one round every rank would reduce all of them. The operation is cut into chunks. In round i a
  * rank publishes its values of chunk i and the sums of its part of chunk i - 1, so that c chunks
- * take c + 1 rounds. The notes are in
- * doc/design/shared_memory.md.
+ * take c + 1 rounds (doc/design/shared_memory.md).
  *
  * Values are combined in the order of the ranks, as in one round: both have the same bits.
  */

@@ -332,7 +332,7 @@ static int dies(struct braid_comm *comm, void *context)
     RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
     if (braid_rank(comm)) {
         ranks_await(0, 1);
-        _exit(0); /* no farewell */
+        _exit(0); /* dies without a word to the others */
     }
     for (int i = 0; i < 10; i++)
         RETURNS(0, braid_put(comm, &byte, 1, &key, 0, NULL, NULL));

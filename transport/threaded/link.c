@@ -117,7 +117,7 @@ int br_threaded_post(struct br_link *base, const struct br_frame *frames, int n)
                    ? br_error(EMSGSIZE, "a frame of %u bytes is too long to post", frames->length)
                    : 0;
     atomic_store(&link->posted, posted + (uint32_t)taken);
-    br_threaded_wake((struct br_threaded_device *)base->device, BR_THREADED_IDLE);
+    br_threaded_wake(br_threaded_device_of(base), BR_THREADED_IDLE);
     return taken;
 }
 
