@@ -22,7 +22,7 @@ export PYTHONPATH=$BRAID_BUILD/python PYTHONPYCACHEPREFIX=$BRAID_BUILD/pycache O
 command=("$BRAID_TORCH_PYTHON")
 if [[ -n $ranks ]]; then
     command+=("${BASH_SOURCE[0]%/*}/ranks.py" "$ranks")
-elif [[ $file == */test_* ]]; then
-    command+=(-m pytest -q -x -o faulthandler_timeout=200 -p no:cacheprovider --rootdir "$(dirname "$file")")
+elif [[ $file == */test_* ]]; then # no faulthandler_timeout: its thread holds a lock that ranks forked beside it wait for when they end
+    command+=(-m pytest -q -x -p no:cacheprovider --rootdir "$(dirname "$file")")
 fi
 exec env "${environment[@]}" timeout 280 "${command[@]}" "$file" "$@"
