@@ -27,9 +27,10 @@
 /* What must be the same on all ranks, and what they must know of each other to check the cabling.
  */
 struct agreement {
-    uint32_t sizes[4];   /* slice, eager, chunk, shared segment */
-    uint32_t n, k;       /* of the BCube; 0: a mesh */
-    uint32_t cabling_ms; /* 0: this rank cannot, or does not want to */
+    uint32_t sizes[4];    /* slice, eager, chunk, shared segment */
+    uint32_t shm_default; /* BRAID_SHM_COLLECTIVE_BYTES is unset */
+    uint32_t n, k;        /* of the BCube; 0: a mesh */
+    uint32_t cabling_ms;  /* 0: this rank cannot, or does not want to */
     uint8_t nonce[BR_DISCOVERY_NONCE_BYTES];
     char host[64];
     char backend[16], network[16]; /* as the user says; between hosts, what has come of it */
@@ -57,6 +58,11 @@ static int cabling_check_compare(const struct agreement *first, const struct agr
             return br_error(
                 EPROTO, "%s is %u on rank %d and %u on rank 0; it must be the same on all ranks",
                 size_names[i], other->sizes[i], rank, first->sizes[i]);
+    if (other->shm_default != first->shm_default)
+        return br_error(EPROTO,
+                        "%s is %s on rank %d and %s on rank 0; it must be the same on all ranks",
+                        size_names[3], other->shm_default ? "unset" : "set", rank,
+                        first->shm_default ? "unset" : "set");
     if (strncmp(other->network, first->network, sizeof first->network) != 0)
         return br_error(EPROTO,
                         "BRAID_BACKEND is %.15s on rank %d, which is %.15s between hosts, and "
@@ -80,6 +86,7 @@ static int cabling_check_agree(struct br_context *context, const struct br_devic
     struct agreement mine = {
         .sizes = {(uint32_t)s->slice_bytes, (uint32_t)s->eager_bytes, (uint32_t)s->chunk_bytes,
                   (uint32_t)s->shm_collective_bytes},
+        .shm_default = s->shm_collective_default,
         .n = s->cube.n,
         .k = s->cube.k,
         .cabling_ms = s->cube.n && devices->real ? s->cabling_ms : 0,

@@ -54,9 +54,9 @@ struct br_settings {
     int64_t workers;     /* BRAID_WORKERS (br_settings_threads()) */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */
-    /* up to this size a collective within the host takes the shared segment (executor.h, which
-     * takes more of some where it is the default); 0: never */
+    /* up to this size a collective within the host takes the shared segment; 0: never */
     uint64_t shm_collective_bytes;
+    bool shm_collective_default; /* nobody has said it: executor.h then takes more of some */
     uint64_t timeout, peer_timeout, starvation, spin; /* ns */
     /* spin and cache_bytes are the defaults, which depend on the ranks of this host */
     bool spin_default, cache_default;

@@ -558,10 +558,9 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
 static void set_limits(struct br_shm_executor *shm)
 {
     const struct br_context *context = shm->context;
-    size_t said = context->settings.shm_collective_bytes;
 
-    shm->max_bytes = shm->max_copied_bytes = said;
-    if (context->gpus || said != BR_SHM_COLLECTIVE_BYTES)
+    shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
+    if (context->gpus || !context->settings.shm_collective_default)
         return;
     shm->max_copied_bytes = context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_COPIED_BYTES;
     if (context->crowded)

@@ -103,6 +103,14 @@ static void startup__different_back_ends(void **state)
     job_must_have(&job, "BRAID_BACKEND");
 }
 
+/* The default said by one rank is not the default: it holds for more collectives. */
+static void startup__a_limit_that_one_rank_says(void **state)
+{
+    (void)state;
+    expect(PATIENT, "export BRAID_SHM_COLLECTIVE_BYTES=4096",
+           "BRAID_SHM_COLLECTIVE_BYTES|rank 1|rank 0|unset");
+}
+
 /* Somebody who is no rank 0 holds the port. */
 static void startup__port_in_use(void **state)
 {
@@ -135,6 +143,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(startup__another_size),
         cmocka_unit_test(startup__environment),
         cmocka_unit_test(startup__different_back_ends),
+        cmocka_unit_test(startup__a_limit_that_one_rank_says),
         cmocka_unit_test(startup__port_in_use),
     };
 

@@ -234,12 +234,42 @@ static void stats__names_of_jobs(void **state)
     rmdir(folder);
 }
 
+/* By how many one collective changes shm_operations. */
+static int through_the_segment(struct braid_comm *comm, size_t bytes, uint64_t expected)
+{
+    static uint8_t data[64u << 10];
+    struct braid_stats before = {0}, after = {0};
+
+    RETURNS(0, braid_stats(comm, &before));
+    RETURNS(0, braid_broadcast(comm, data, data, bytes, BRAID_UINT8, 0, NULL, NULL));
+    RETURNS(0, braid_stats(comm, &after));
+    CHECK(after.shm_operations - before.shm_operations == expected, "%zu bytes", bytes);
+    return 0;
+}
+
+/* context: the user has said 4 KiB, which is the default of all-reduces. */
+static int limit(struct braid_comm *comm, void *context)
+{
+    return through_the_segment(comm, 4096, 1) || through_the_segment(comm, 8192, !context);
+}
+
+static void stats__a_limit_that_was_said_holds_for_all_collectives(void **state)
+{
+    const struct ranks job = {.size = 2, .timeout_ms = RANKS_PATIENCE};
+
+    ranks_run(&job, limit, NULL);
+    setenv("BRAID_SHM_COLLECTIVE_BYTES", "4096", 1);
+    ranks_run(&job, limit, state);
+    unsetenv("BRAID_SHM_COLLECTIVE_BYTES");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stats__add_up),
         cmocka_unit_test(stats__waiting_for_ready),
         cmocka_unit_test(stats__names_of_jobs),
+        cmocka_unit_test(stats__a_limit_that_was_said_holds_for_all_collectives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
