@@ -4,11 +4,11 @@
 
     bench/path.py [--bytes 8] [--braid build/release/braid]
 
-Rank 0 runs under valgrind's callgrind, twice: what it executes more often in the longer run, at
-least once an all-reduce, is the path; functions that the compiler has inlined do not show. A spin
-is a pass of the progress loop that finds nothing: instructions are those of an all-reduce, spins
-included, with the passes beside them; several runs with other numbers of passes give the cost of
-each.
+Rank 0 runs under valgrind's callgrind, twice: what braid_allreduce() calls more often in the longer
+run, at least once an all-reduce, is the path; neither functions that the compiler has inlined show,
+nor what the program itself calls between its all-reduces. A spin is a pass of the progress loop
+that finds nothing: instructions are those of an all-reduce, spins included, with the passes beside
+them; several runs with other numbers of passes give the cost of each.
 """
 import argparse
 import collections
@@ -31,8 +31,9 @@ def run(braid, size, calls, out):
 
 
 def load(path):
-    """Returns calls and file of each function, and instructions in all."""
+    """Returns calls, callees and file of each function, and instructions in all."""
     names, calls, files, total = {}, collections.Counter(), {}, 0
+    callees = collections.defaultdict(set)
     file = callee = function = None
     with open(path, encoding="utf-8") as lines:
         for line in lines:
@@ -52,9 +53,20 @@ def load(path):
                 callee = re.sub(r"'\d+$", "", name)
             elif key == "calls":
                 calls[callee] += int(value.split()[0])
+                callees[function].add(callee)
             elif key.startswith("summary:"):
                 total = int(key.split()[1])
-    return calls, files, total
+    return calls, callees, files, total
+
+
+def called_by(function, callees):
+    """Returns the function and all that it calls, directly or not."""
+    found, left = {function}, [function]
+    while left:
+        new = callees[left.pop()] - found
+        found |= new
+        left.extend(new)
+    return found
 
 
 def main():
@@ -66,14 +78,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "callgrind.out")
         run(options.braid, options.bytes, few, out)
-        before, _, less = load(out)
+        before, _, _, less = load(out)
         run(options.braid, options.bytes, many, out)
-        after, files, more = load(out)
+        after, callees, files, more = load(out)
     reduces = 2 * (many - few)  # each is called out of place and in place
     path = collections.defaultdict(list)
-    for function, count in after.items():
+    for function in called_by("braid_allreduce", callees):
         where = re.search(rf"(?:^|/)((?:{FOLDERS})/(?!.*\.\./).*)$", files.get(function, ""))
-        if where and count - before[function] >= 0.9 * reduces:
+        if where and after[function] - before[function] >= 0.9 * reduces:
             path[where.group(1)].append(function)
     for file in sorted(path):
         print(f"{file}: {', '.join(sorted(path[file]))}")
