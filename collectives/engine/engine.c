@@ -171,12 +171,48 @@ static bool is_packed(const struct br_operation *op, const struct br_plan_tuning
     return tuning->packed && !br_blocks_uneven(op) && (pieces < 2 || op->count % pieces == 0);
 }
 
+/* Sets how many fragments there are, and the digest. */
+static int cut_evenly(struct br_operation *op, const struct br_plan_tuning *tuning)
+{
+    struct br_operation_fragments *f = &op->fragments;
+    struct br_plan_call *last = &f->plan->last;
+    const struct br_schedule *s = f->plan->schedule;
+
+    if (last->fragments && last->count == op->count && last->type == op->type &&
+        last->reduction == op->reduction && last->chunk_bytes == tuning->chunk_bytes) {
+        f->count = last->fragments;
+        op->check = last->check;
+        return 0;
+    }
+    f->count = s->uncut
+                   ? 1
+                   : br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
+                                       tuning->chunk_bytes, op->group->plan_cache.model->serial);
+    if (!f->count)
+        return br_error(E2BIG, "%s: %zu elements a block are too many",
+                        br_collective_name(op->collective), op->count);
+    op->check = check_of(op, tuning->config);
+    *last = (struct br_plan_call){op->type, op->reduction, op->count, tuning->chunk_bytes,
+                                  f->count, op->check};
+    return 0;
+}
+
+static int cut_unevenly(const struct br_engine *engine, struct br_operation *op,
+                        const struct br_plan_tuning *tuning)
+{
+    size_t chunk = br_blocks_known(op) ? tuning->chunk_bytes : engine->config.chunk_bytes;
+    int rc =
+        br_blocks_cut(op, op->fragments.plan->schedule, chunk, op->group->plan_cache.model->serial);
+
+    op->check = check_of(op, tuning->config);
+    return rc;
+}
+
 static int get_plan(struct br_engine *engine, struct br_operation *op)
 {
     struct br_operation_fragments *f = &op->fragments;
-    const struct br_schedule *s;
     const struct br_plan_tuning *tuning;
-    bool serial;
+    uint32_t sources;
     int rc;
 
     if (op->reduction >= BRAID_REDUCTION_USER && !op->user.function)
@@ -189,27 +225,14 @@ static int get_plan(struct br_engine *engine, struct br_operation *op)
                                 br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
                                 is_in_place(op->group, op), op->packed, &f->plan)))
         return rc;
-    s = f->plan->schedule;
-    serial = op->group->plan_cache.model->serial;
-    if (br_blocks_uneven(op)) {
-        rc = br_blocks_cut(
-            op, s, br_blocks_known(op) ? tuning->chunk_bytes : engine->config.chunk_bytes, serial);
-    } else if (s->uncut) {
-        f->count = 1;
-    } else {
-        f->count = br_fragment_count(op->count, br_type_size(op->type) * s->packed, s->pieces,
-                                     tuning->chunk_bytes, serial);
-        rc = f->count ? 0
-                      : br_error(E2BIG, "%s: %zu elements a block are too many",
-                                 br_collective_name(op->collective), op->count);
-    }
-    if (!rc && s->max_sources > engine->max_sources)
-        rc = br_fragment_grow_sources(engine, s->max_sources);
+    sources = f->plan->schedule->max_sources;
+    rc = br_blocks_uneven(op) ? cut_unevenly(engine, op, tuning) : cut_evenly(op, tuning);
+    if (!rc && sources > engine->max_sources)
+        rc = br_fragment_grow_sources(engine, sources);
     if (rc) {
         br_plan_put(f->plan);
         f->plan = NULL;
     }
-    op->check = check_of(op, tuning->config);
     op->algorithm_config = &tuning->config->config;
     op->predicted = br_blocks_uneven(op) || op->packed != tuning->packed ? 0 : tuning->seconds;
     return rc;

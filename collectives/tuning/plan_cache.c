@@ -297,8 +297,3 @@ int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective
     *out = plan;
     return 0;
 }
-
-void br_plan_put(struct br_plan *plan)
-{
-    plan->users--;
-}

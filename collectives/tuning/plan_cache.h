@@ -7,6 +7,8 @@
 #ifndef BR_COLLECTIVES_TUNING_PLAN_CACHE_H
 #define BR_COLLECTIVES_TUNING_PLAN_CACHE_H
 
+#include <braid/braid.h>
+
 #include "base/list.h"
 #include "collectives/tuning/tuning.h"
 
@@ -19,13 +21,23 @@ struct br_plan_config {
     char name[BR_ALGORITHM_TEXT];
 };
 
+/* A call with blocks of one size, and what the plan makes of it. */
+struct br_plan_call {
+    enum braid_type type;
+    enum braid_reduction reduction;
+    size_t count, chunk_bytes; /* elements of a block; bytes of the chunks of its fragments */
+    uint32_t fragments;        /* 0: no such call yet */
+    uint16_t check;            /* digest of what the ranks must agree on */
+};
+
 struct br_plan {
     struct br_list node;
     const struct br_plan_config *config;
     struct br_schedule_request request;
     struct br_schedule *schedule;
-    uint16_t *readers; /* [n_steps]: sources that read a mapped RECV */
-    uint32_t users;    /* references; a plan with any is not dropped */
+    uint16_t *readers;        /* [n_steps]: sources that read a mapped RECV */
+    uint32_t users;           /* references; a plan with any is not dropped */
+    struct br_plan_call last; /* most calls are like the one before */
 };
 
 /* A configuration chosen for a size. */
@@ -86,6 +98,9 @@ int br_plan_cache_choose(struct br_plan_cache *cache, enum br_collective collect
 int br_plan_cache_get(struct br_plan_cache *cache, enum br_collective collective,
                       const struct br_plan_config *config, uint32_t root, bool in_place,
                       bool packed, struct br_plan **plan);
-void br_plan_put(struct br_plan *plan);
+static inline void br_plan_put(struct br_plan *plan)
+{
+    plan->users--;
+}
 
 #endif

@@ -129,7 +129,7 @@ int call_run_disagreeing(struct job *job, struct call calls[2], uint64_t timeout
         calls[r].ops[r].timeout = timeout;
         job_submit(job, r, &calls[r].ops[r]);
     }
-    job_run(job, 2);
+    job_run(job, job->ended + 2);
     for (int r = 0; r < 2; r++) {
         const struct br_operation *op = &calls[r].ops[r];
 

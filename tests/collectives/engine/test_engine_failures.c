@@ -79,7 +79,8 @@ static void failure__dead_peer_ends_all(void **state)
         call_destroy(&calls[i], &job);
 }
 
-/* The ranks disagree: in the count, in the reduction, in the collective, in the root. */
+/* The ranks disagree: in the count, in the reduction, in the collective, in the root; in their first
+ * call, and in one after a call that both have made. */
 static void failure__ranks_disagree(void **state)
 {
     static const struct call pairs[][2] = {
@@ -96,12 +97,14 @@ static void failure__ranks_disagree(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct call calls[2] = {pairs[i][0], pairs[i][1]};
+    for (size_t i = 0; i < 2 * sizeof pairs / sizeof *pairs; i++) {
+        struct call calls[2] = {pairs[i / 2][0], pairs[i / 2][1]};
         struct job job;
 
         job_create(&job, &(struct job_options){.n = 2, .rails = 1, .network = {.seed = 1}});
         calls[0].algorithm = calls[1].algorithm = "direct";
+        if (i % 2)
+            call_run(&job, calls[0]);
         assert_true(call_run_disagreeing(&job, calls, 300 * BR_MS) > 0);
         job_destroy(&job);
     }
