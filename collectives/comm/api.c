@@ -560,13 +560,13 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 }
 
 /* An access has ended within its call. */
-static int api_ended(struct braid_comm *comm, const struct braid_options *options,
-                     struct braid_op **out)
+static int api_ended(struct braid_comm *comm, const struct br_api_point *access,
+                     const struct braid_options *options, struct braid_op **out)
 {
     int rc = 0;
 
     if (out && !(options && options->wait_ms)) {
-        *out = br_handle_of_ended(comm);
+        *out = br_handle_of_ended(comm, access, options);
         rc = *out ? 0 : -ENOMEM;
     }
     if (atomic_load(&comm->context->ends_fd) >= 0)
@@ -574,44 +574,17 @@ static int api_ended(struct braid_comm *comm, const struct braid_options *option
     return rc;
 }
 
-static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,
-                   const struct braid_options *options, struct braid_op **out)
+void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point *p,
+                       const struct braid_options *options, struct br_operation *op)
 {
-    BR_DISABLE_CANCELLATION;
-    struct braid_options copy;
-    struct br_operation *op;
-    size_t bytes = p->bytes;
-    int rc = br_comm_check(comm, name);
-
-    if (out)
-        *out = NULL;
-    if (!rc)
-        rc = api_check_p2p(comm, name, p);
-    if (!rc)
-        rc = br_api_check_options(name, &options, &copy);
-    if (!rc && br_api_blocks(options, out))
-        rc = br_completion_may_block(name);
-    if (rc)
-        return rc;
-    if (p->key && br_access_is_for_us(comm, p, options)) {
-        enum br_access_left left = br_access_carry_out(comm, p);
-
-        if (left == BR_ACCESS_ENDED)
-            return api_ended(comm, options, out);
-        if (left == BR_ACCESS_VALUE)
-            bytes = 0;
-    }
-    op = br_comm_get_operation(comm);
-    if (!op)
-        return -ENOMEM;
     br_api_apply_options(comm, options, op);
     op->kind = p->kind;
     op->peer = p->key ? (int)p->key->rank : p->peer;
-    op->count = bytes;
+    op->count = p->bytes;
     op->send = p->send;
     op->recv = p->recv;
-    op->send_bytes = p->send ? bytes : 0;
-    op->recv_bytes = p->recv ? bytes : 0;
+    op->send_bytes = p->send ? p->bytes : 0;
+    op->recv_bytes = p->recv ? p->bytes : 0;
     op->operands = p->operands;
     if (p->notify) {
         op->notifies = true;
@@ -630,6 +603,38 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct br_ap
         op->key = *p->key;
         op->offset = p->offset;
     }
+}
+
+static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,
+                   const struct braid_options *options, struct braid_op **out)
+{
+    BR_DISABLE_CANCELLATION;
+    struct braid_options copy;
+    struct br_operation *op;
+    enum br_access_left left = BR_ACCESS_ALL;
+    int rc = br_comm_check(comm, name);
+
+    if (out)
+        *out = NULL;
+    if (!rc)
+        rc = api_check_p2p(comm, name, p);
+    if (!rc)
+        rc = br_api_check_options(name, &options, &copy);
+    if (!rc && br_api_blocks(options, out))
+        rc = br_completion_may_block(name);
+    if (rc)
+        return rc;
+    if (p->key && br_access_is_for_us(comm, p, options)) {
+        left = br_access_carry_out(comm, p);
+        if (left == BR_ACCESS_ENDED)
+            return api_ended(comm, p, options, out);
+    }
+    op = br_comm_get_operation(comm);
+    if (!op)
+        return -ENOMEM;
+    br_api_fill_point(comm, p, options, op);
+    if (left == BR_ACCESS_VALUE)
+        op->count = op->send_bytes = 0;
     rc = br_comm_probe_memory(name, op);
     if (rc) {
         br_comm_put_operation(op);

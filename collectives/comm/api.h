@@ -56,6 +56,10 @@ struct br_api_point {
 void br_api_apply_options(const struct braid_comm *comm, const struct braid_options *options,
                           struct br_operation *op);
 
+/* Writes a message or an access into an operation, options included. */
+void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point *point,
+                       const struct braid_options *options, struct br_operation *op);
+
 /* Does a call block? Only where the caller has given no place for a handle and no function. */
 bool br_api_blocks(const struct braid_options *options, struct braid_op **out);
 

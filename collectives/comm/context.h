@@ -44,7 +44,13 @@ struct br_stream_ops;
 struct br_trace;
 struct br_worker;
 
-#define BR_ENDED_HANDLES 1024u /* of operations that have ended within their call */
+#define BR_ENDED_HANDLES 1024u
+
+/* The handle of an operation that has ended within its call (handles.c, note 3). */
+struct br_ended_handle {
+    _Atomic uint64_t handle;         /* 0: the place is free; else it has comm */
+    struct braid_comm *_Atomic comm; /* the operation's */
+};
 
 /* What braid_init() builds. */
 struct br_context {
@@ -133,7 +139,7 @@ struct br_context {
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
     struct br_growing_pool operations;
-    _Atomic uint64_t ended_handles[BR_ENDED_HANDLES]; /* 0: a free place (handles.c, note 3) */
+    struct br_ended_handle ended_handles[BR_ENDED_HANDLES];
 
     pthread_t progress_thread;
     bool has_progress_thread;

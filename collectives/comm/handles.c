@@ -13,7 +13,8 @@
  *    of.
  * 3. An operation that has ended within its call (access.c) takes no place in the pool. Its handle
  *    stands in `ended_handles` of the context, where its serial number puts it, until its result is
- *    taken. Where another one still stands, it is one of the pool as all others.
+ *    taken or its communicator finalized. Where another one still stands, it is one of the pool as
+ *    all others.
  */
 #include "collectives/comm/handles.h"
 
@@ -23,6 +24,7 @@
 #include "base/error.h"
 #include "base/growing_pool.h"
 #include "base/process.h"
+#include "collectives/comm/api.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
@@ -36,6 +38,7 @@
 
 /* of those of note 3; a place of the pool as well, whose handles have other serial numbers */
 #define ENDED_PLACE ((1u << OPERATION_BITS) - 1)
+#define BEING_MADE  1 /* in the place of a handle: its communicator does not stand there yet */
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -99,7 +102,7 @@ struct br_operation *br_operation_of(struct braid_op *handle)
 }
 
 /* Where a handle stands if it is one of note 3; NULL: it is not. */
-static _Atomic uint64_t *ended_handle(uint64_t handle)
+static struct br_ended_handle *ended_handle(uint64_t handle)
 {
     uint64_t place = handle >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1);
     struct br_context *context = place == ENDED_PLACE ? br_handle_context(handle) : NULL;
@@ -108,25 +111,56 @@ static _Atomic uint64_t *ended_handle(uint64_t handle)
     return context ? &context->ended_handles[serial % BR_ENDED_HANDLES] : NULL;
 }
 
-struct braid_op *br_handle_of_ended(struct braid_comm *comm)
+/* An operation of the pool that has ended. */
+static struct braid_op *handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
+                                       const struct braid_options *options)
 {
-    uint64_t handle = br_handle_new(comm->context, ENDED_PLACE), none = 0;
-    struct br_operation *op;
+    struct br_operation *op = br_comm_get_operation(comm);
 
-    if (atomic_compare_exchange_strong(ended_handle(handle), &none, handle))
-        return (struct braid_op *)(uintptr_t)handle;
-    op = br_comm_get_operation(comm);
     if (!op)
         return NULL;
+    br_api_fill_point(comm, point, options, op);
+    br_progress_lock(comm->context);
+    br_comm_give_order(op);
+    br_progress_unlock(comm->context);
     atomic_store(&op->state, BR_OPERATION_ENDED);
     return br_operation_handle(op);
 }
 
+struct braid_op *br_handle_of_ended(struct braid_comm *comm, const struct br_api_point *point,
+                                    const struct braid_options *options)
+{
+    uint64_t handle = br_handle_new(comm->context, ENDED_PLACE), none = 0;
+    struct br_ended_handle *ended = ended_handle(handle);
+
+    if (!atomic_compare_exchange_strong(&ended->handle, &none, BEING_MADE))
+        return handle_in_pool(comm, point, options);
+    atomic_store_explicit(&ended->comm, comm, memory_order_relaxed);
+    atomic_store_explicit(&ended->handle, handle, memory_order_release);
+    return (struct braid_op *)(uintptr_t)handle;
+}
+
+/* Others may make and take handles of other communicators meanwhile. */
+int br_handles_void_ended(struct br_context *context, const struct braid_comm *comm)
+{
+    int n = 0;
+
+    for (uint32_t i = 0; i < BR_ENDED_HANDLES; i++) {
+        struct br_ended_handle *ended = &context->ended_handles[i];
+        uint64_t handle = atomic_load(&ended->handle);
+
+        if (handle > BEING_MADE && (!comm || atomic_load(&ended->comm) == comm) &&
+            atomic_compare_exchange_strong(&ended->handle, &handle, 0))
+            n++;
+    }
+    return n;
+}
+
 static bool is_ended_handle(uint64_t handle)
 {
-    const _Atomic uint64_t *stands = ended_handle(handle);
+    const struct br_ended_handle *ended = ended_handle(handle);
 
-    return stands && atomic_load(stands) == handle;
+    return ended && atomic_load(&ended->handle) == handle;
 }
 
 static int not_one(const char *name)
@@ -153,9 +187,9 @@ static int handles_find(struct braid_op *handle, const char *name, struct br_ope
 static int handles_finish_ended(struct braid_op *handle, const char *name)
 {
     uint64_t number = (uintptr_t)handle;
-    _Atomic uint64_t *stands = ended_handle(number);
+    struct br_ended_handle *ended = ended_handle(number);
 
-    return stands && atomic_compare_exchange_strong(stands, &number, 0) ? 0 : not_one(name);
+    return ended && atomic_compare_exchange_strong(&ended->handle, &number, 0) ? 0 : not_one(name);
 }
 
 /* As this thread may see it. */

@@ -12,6 +12,8 @@
 
 struct braid_comm;
 struct braid_op;
+struct braid_options;
+struct br_api_point;
 struct br_context;
 struct br_operation;
 
@@ -30,9 +32,14 @@ struct br_context *br_handle_context(uint64_t handle);
 /* Gives the operation a handle, which the program passes to braid_wait() and the like. */
 struct braid_op *br_operation_handle(struct br_operation *op);
 
-/* A handle of an operation of the communicator that has ended well within its call. NULL: -ENOMEM
- * with a message. */
-struct braid_op *br_handle_of_ended(struct braid_comm *comm);
+/* A handle of an access of the communicator that has ended well within its call. NULL: -ENOMEM
+ * with a message. Takes the lock when more than BR_ENDED_HANDLES have not been waited for. */
+struct braid_op *br_handle_of_ended(struct braid_comm *comm, const struct br_api_point *access,
+                                    const struct braid_options *options);
+
+/* Makes the handles of br_handle_of_ended() void that no operation of the pool has: of a
+ * communicator whose calls have all returned; NULL: of the context. Returns how many there were. */
+int br_handles_void_ended(struct br_context *context, const struct braid_comm *comm);
 
 /* The operation that a handle stands for; NULL: it is void, or br_handle_of_ended() made it. */
 struct br_operation *br_operation_of(struct braid_op *handle);

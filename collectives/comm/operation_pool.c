@@ -17,6 +17,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
+#include "collectives/comm/handles.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
@@ -155,13 +156,18 @@ static void operation_begin(struct br_operation *op, uint64_t now)
     br_executor_submit(op->comm->executors, op, now);
 }
 
+void br_comm_give_order(struct br_operation *op)
+{
+    op->order = op->comm->context->next_order;
+    /* the one behind it is for a round that it makes due (doc/design/epochs.md, 4) */
+    op->comm->context->next_order += 2;
+}
+
 void br_comm_start_operation(struct br_operation *op, uint64_t now)
 {
     struct braid_comm *comm = op->comm;
 
-    op->order = comm->context->next_order;
-    /* the one behind it is for a round that it makes due (doc/design/epochs.md, 4) */
-    comm->context->next_order += 2;
+    br_comm_give_order(op);
     op->deadline = now + op->timeout;
     op->status = 0;
     op->shm_role = BR_SHM_ROLE_COLLECTIVE;
@@ -332,27 +338,27 @@ int br_comm_take_results(struct braid_comm *comm, const char *name)
 {
     struct br_context *context = comm->context;
     struct lost lost = {.comm = comm == context->world ? NULL : comm};
-    char text[200], error[BR_ERROR_BYTES / 2];
-    int rc;
+    int within = br_handles_void_ended(context, lost.comm), used = 0, rc;
+    char text[300], error[BR_ERROR_BYTES / 2];
 
     pthread_mutex_lock(&context->pool_lock);
     br_growing_pool_visit(&context->operations, count_if_lost, &lost);
     pthread_mutex_unlock(&context->pool_lock);
-    if (!lost.n)
-        return 0;
-    br_operation_describe(lost.first, text, sizeof text);
+    if (lost.n) {
+        used = snprintf(text, sizeof text, "%d operations, of which the first is ", lost.n);
+        used += (int)br_operation_describe(lost.first, text + used, 200);
+    }
+    if (within)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 "%s%d accesses that ended within their calls", used ? ", and for " : "", within);
     if (!lost.failed) {
-        br_log_warn("%s: nobody has waited for %d operations, of which the first is %s; all ended "
-                    "without error",
-                    name, lost.n, text);
+        if (lost.n || within)
+            br_log_warn("%s: nobody has waited for %s; all ended without error", name, text);
         return 0;
     }
     rc = lost.failed->status;
     snprintf(error, sizeof error, "%.*s", (int)sizeof error - 1, lost.failed->message);
-    return br_error(
-        -rc,
-        "%s: nobody has waited for %d operations, of which the first is %s; the first error: %s",
-        name, lost.n, text, error);
+    return br_error(-rc, "%s: nobody has waited for %s; the first error: %s", name, text, error);
 }
 
 /* Only operations that had the engine for themselves can be held against a prediction. */

@@ -53,6 +53,9 @@ int br_comm_prepare_operation(struct br_operation *op);
 /* Makes the engine an executor, which ends every chain (executor.h). */
 void br_engine_executor_init(struct br_context *context);
 
+/* Gives the operation its place in the order. */
+void br_comm_give_order(struct br_operation *op);
+
 /* Gives the operation its place in the order and a deadline. It begins, which gives it a sequence
  * number and submits it to the communicator's executors, or waits in its backlog. */
 void br_comm_start_operation(struct br_operation *op, uint64_t now);
@@ -71,7 +74,8 @@ void br_comm_release_operation(struct br_operation *op);
 
 /* The first error of those operations of the communicator (of the context, for its first one) that
  * have ended and that nobody has waited for or was told of, with a message that begins with `name`
- * and says how many there are; 0: there is none. The operations stay as they are. */
+ * and says how many there are; 0: there is none. The operations stay as they are, but handles of
+ * accesses that have ended within their calls are void afterwards. */
 int br_comm_take_results(struct braid_comm *comm, const char *name);
 
 /* The sequence number of the communicator's next collective, which is then taken. */

@@ -48,10 +48,11 @@
  * forget its copies: braid_wait() does not set the caller's variable to NULL as MPI_Wait() does
  * (braid_wait_any() and braid_wait_all(), which get arrays, do).
  * A communicator, operation or region that is used after its end (waited for, freed,
- * deregistered, its job finalized) is answered with -EINVAL; so is one that is freed twice. Not
- * recognised are a communicator of an earlier job that 64 others of ended jobs have followed, a
- * handle that has been kept while the process has made exactly a multiple of 2^34 others since, and
- * a call that is under way in another thread while the handle ends.
+ * deregistered; its communicator, of a region its job, finalized) is answered with -EINVAL; so is
+ * one that is freed twice. Not recognised are a communicator of an earlier job that 64 others of
+ * ended jobs have followed, a handle that has been kept while the process has made exactly a
+ * multiple of 2^34 others since, and a call that is under way in another thread while the handle
+ * ends.
  *
  * Structs. What a program allocates and passes, or gets filled, begins with struct_size: sizeof the
  * struct, or 0, which stands for the struct as of version 1.0. So set it to zero as a whole, and
@@ -644,8 +645,9 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
  *
  * Memory of braid_alloc() of a rank that shares this host's memory (backend shm or auto): from the
  * second access to a region on the calling thread copies the bytes by itself, and has done so when
- * the call returns, also with `op` (doc/context.md, "One-sided accesses on one host"). So do
- * braid_get(), the atomics and the signal of braid_put_signal(); a notification leaves after that.
+ * the call returns, also with `op` (doc/context.md, "One-sided accesses on one host"), whose handle
+ * is as any other. So do braid_get(), the atomics and the signal of braid_put_signal(); a
+ * notification leaves after that.
  */
 int braid_put(struct braid_comm *comm, const void *memory, size_t bytes,
               const struct braid_key *key, uint64_t offset, const struct braid_options *options,

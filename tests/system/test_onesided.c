@@ -269,6 +269,40 @@ static void onesided__memory_is_freed(void **state)
     ranks_run(&two, freed, NULL);
 }
 
+/* Handles of accesses that have ended end with their communicator, wherever they ended. */
+static int finalized(struct braid_comm *comm, void *context)
+{
+    enum { ACCESSES = 20 };
+    uint64_t *memory = braid_alloc(comm, sizeof *memory), value = 1;
+    struct braid_op *ops[ACCESSES] = {NULL}, *other;
+    struct braid_comm *part;
+    struct braid_key key;
+
+    (void)context;
+    RETURNS(0, braid_comm_split(comm, 0, 0, &part));
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
+    for (int i = 0; i < 3; i++) /* until it is mapped */
+        RETURNS(0, braid_put(comm, &value, sizeof value, &key, 0, NULL, NULL));
+    for (int i = 0; !braid_rank(comm) && i < ACCESSES; i++)
+        RETURNS(0, braid_put(part, &value, sizeof value, &key, 0, NULL, &ops[i]));
+    RETURNS(0, braid_put(comm, &value, sizeof value, &key, 0, NULL, &other));
+    RETURNS(0, braid_finalize(part));
+    for (int i = 0; !braid_rank(comm) && i < ACCESSES; i++)
+        SAYS(-EINVAL, "finalized", braid_wait(ops[i], 0));
+    RETURNS(0, braid_wait(other, -1));
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__handles_end_with_their_communicator(void **state)
+{
+    struct ranks two = job;
+
+    (void)state;
+    two.size = 2;
+    ranks_run(&two, finalized, NULL);
+}
+
 static int passes_so_far(struct braid_comm *comm, uint64_t *passes)
 {
     struct braid_stats stats = {.struct_size = sizeof stats};
@@ -358,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(onesided__interleaved_with_messages),
         cmocka_unit_test(onesided__memory_is_freed),
+        cmocka_unit_test(onesided__handles_end_with_their_communicator),
         cmocka_unit_test(onesided__accesses_make_passes),
         cmocka_unit_test(onesided__target_dies),
     };

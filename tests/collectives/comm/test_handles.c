@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "collectives/comm/api.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
 #include "tests/collectives/comm/single_rank.h"
@@ -55,6 +56,10 @@ static void operation__is_used_once(void **state)
     SAYS(-EINVAL, GONE, braid_wait((struct braid_op *)(uintptr_t)12345, -1)); /* never was one */
 }
 
+static const struct braid_key to_self = {.bytes = 8};
+static const struct br_api_point get = {
+    .kind = BR_OPERATION_GET, .recv = out, .bytes = 8, .peer = -1, .key = &to_self};
+
 /* Handles of operations that have ended in their calls, more than have a place of their own. */
 static void operation__has_ended_in_its_call(void **state)
 {
@@ -66,7 +71,7 @@ static void operation__has_ended_in_its_call(void **state)
 
     (void)state;
     for (int i = 0; i < N; i++) {
-        ops[i] = br_handle_of_ended(comm);
+        ops[i] = br_handle_of_ended(comm, &get, NULL);
         assert_non_null(ops[i]);
     }
     for (int i = 0; i < N; i += 4) {
@@ -85,6 +90,55 @@ static void operation__has_ended_in_its_call(void **state)
         SAYS(-EINVAL, GONE, braid_test(ops[i], &done));
     }
     assert_int_equal(braid_wait(running, -1), 0);
+}
+
+/* What braid_finalize() logs. */
+static void finalize_and_read(struct braid_comm *which, char *text, size_t bytes)
+{
+    int saved = dup(STDERR_FILENO);
+    FILE *log = tmpfile();
+
+    assert_non_null(log);
+    fflush(stderr);
+    dup2(fileno(log), STDERR_FILENO);
+    assert_int_equal(braid_finalize(which), 0);
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(log);
+    text[fread(text, 1, bytes - 1, log)] = 0;
+    fclose(log);
+}
+
+static void finalize__of_a_part_voids_handles_of_ended_accesses(void **state)
+{
+    struct braid_op *ours = br_handle_of_ended(comm, &get, NULL), *theirs[2];
+    struct braid_comm *part;
+    char log[1024];
+
+    (void)state;
+    assert_int_equal(braid_comm_split(comm, 0, 0, &part), 0);
+    for (int i = 0; i < 2; i++)
+        theirs[i] = br_handle_of_ended(part, &get, NULL);
+    finalize_and_read(part, log, sizeof log);
+    assert_says(log, "nobody has waited|2 accesses|without error");
+    for (int i = 0; i < 2; i++)
+        SAYS(-EINVAL, GONE, braid_wait(theirs[i], 0));
+    assert_int_equal(braid_wait(ours, 0), 0);
+}
+
+/* More than have a place of their own; those of the pool are described. */
+static void finalize__names_ended_accesses_that_nobody_waited_for(void **state)
+{
+    struct braid_comm *part;
+    char log[1024];
+
+    (void)state;
+    assert_int_equal(braid_comm_split(comm, 0, 0, &part), 0);
+    for (uint32_t i = 0; i < BR_ENDED_HANDLES + 3; i++)
+        assert_non_null(br_handle_of_ended(part, &get, NULL));
+    finalize_and_read(part, log, sizeof log);
+    assert_says(log, "3 operations|get of 8 bytes from rank 0|1024 accesses");
 }
 
 /* Old handles, kept while many others have had their places, in all chunks of the pool. */
@@ -336,6 +390,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
         cmocka_unit_test_setup_teardown(operation__has_ended_in_its_call, join, leave),
+        cmocka_unit_test_setup_teardown(finalize__of_a_part_voids_handles_of_ended_accesses, join,
+                                        leave),
+        cmocka_unit_test_setup_teardown(finalize__names_ended_accesses_that_nobody_waited_for, join,
+                                        leave),
         cmocka_unit_test_setup_teardown(operation__is_recognised_after_many_others, join, leave),
         cmocka_unit_test_setup_teardown(operation__as_many_as_memory_holds, join, leave),
         cmocka_unit_test_setup_teardown(operation__is_waited_for_by_one_of_two_threads, join,
