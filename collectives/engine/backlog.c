@@ -10,17 +10,12 @@ void br_backlog_init(struct br_backlog *backlog)
     br_list_init(&backlog->node);
 }
 
-bool br_backlog_enter(struct br_backlog *backlog, struct br_operation *op)
+void br_backlog_wait(struct br_backlog *backlog, struct br_operation *op)
 {
-    if (backlog->under_way < BR_BACKLOG_AT_ONCE && br_backlog_is_empty(backlog)) {
-        backlog->under_way++;
-        return true;
-    }
     if (op->deadline < backlog->next_deadline)
         backlog->next_deadline = op->deadline;
     br_list_init(&op->node);
     br_list_push_back(&backlog->waiting, &op->node);
-    return false;
 }
 
 struct br_operation *br_backlog_next(struct br_backlog *backlog)

@@ -39,9 +39,19 @@ static inline bool br_backlog_is_empty(const struct br_backlog *backlog)
     return br_list_empty(&backlog->waiting);
 }
 
-/* The operation, which is in no list, has been submitted. true: it begins; false: it waits. Its
- * deadline counts already. */
-bool br_backlog_enter(struct br_backlog *backlog, struct br_operation *op);
+/* The operation, which is in no list, waits behind the others. Its deadline counts already. */
+void br_backlog_wait(struct br_backlog *backlog, struct br_operation *op);
+
+/* The operation, which is in no list, has been submitted. true: it begins; false: it waits. */
+static inline bool br_backlog_enter(struct br_backlog *backlog, struct br_operation *op)
+{
+    if (backlog->under_way == BR_BACKLOG_AT_ONCE || !br_backlog_is_empty(backlog)) {
+        br_backlog_wait(backlog, op);
+        return false;
+    }
+    backlog->under_way++;
+    return true;
+}
 
 /* The next that begins, of those that wait; NULL: none may. */
 struct br_operation *br_backlog_next(struct br_backlog *backlog);

@@ -18,11 +18,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "base/error.h"
 #include "base/list.h"
+#include "collectives/engine/operation.h"
 
 struct br_executor;
-struct br_operation;
 
 /* A guest, whose operations stand in the queue of another executor (shm/executor.h), has takes,
  * submit, step and waits_for alone: that executor steps it, and ends its operations. */
@@ -55,12 +57,28 @@ struct br_executor {
     struct br_list ended;     /* struct br_operation: have ended, status and message are final */
 };
 
+/* For executors. The operation, which is in no list, has ended: its status and message. */
+static inline void br_executor_end(struct br_executor *executor, struct br_operation *op,
+                                   int status, const char *text)
+{
+    op->status = status;
+    snprintf(op->message, sizeof op->message, "%s", text);
+    br_list_init(&op->node);
+    br_list_push_back(&executor->ended, &op->node);
+}
+
 /* Gives the operation to the first executor from this one on that takes it. If that refuses, the
  * operation ends there with the error. */
-void br_executor_submit(struct br_executor *executor, struct br_operation *op, uint64_t now);
+static inline void br_executor_submit(struct br_executor *executor, struct br_operation *op,
+                                      uint64_t now)
+{
+    int rc;
 
-/* For executors. The operation, which is in no list, has ended: its status and message. */
-void br_executor_end(struct br_executor *executor, struct br_operation *op, int status,
-                     const char *text);
+    while (executor->ops->takes && !executor->ops->takes(executor, op))
+        executor = executor->next;
+    rc = executor->ops->submit(executor, op, now);
+    if (rc)
+        br_executor_end(executor, op, rc, br_error_message());
+}
 
 #endif
