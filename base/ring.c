@@ -76,15 +76,3 @@ void *br_ring_pop(struct br_ring *ring)
     ring->head++;
     return item;
 }
-
-bool br_ring_empty(struct br_ring *ring)
-{
-    struct br_ring_cell *cell = &ring->cells[ring->head & ring->mask];
-
-    return atomic_load_explicit(&cell->sequence, memory_order_acquire) != ring->head + 1;
-}
-
-bool br_ring_idle(struct br_ring *ring)
-{
-    return atomic_load_explicit(&ring->tail, memory_order_acquire) == ring->head;
-}

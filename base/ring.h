@@ -37,10 +37,18 @@ bool br_ring_push(struct br_ring *ring, void *item);
 void *br_ring_pop(struct br_ring *ring);
 
 /* Returns whether br_ring_pop() would return NULL. Only for the consumer. */
-bool br_ring_empty(struct br_ring *ring);
+static inline bool br_ring_empty(const struct br_ring *ring)
+{
+    const struct br_ring_cell *cell = &ring->cells[ring->head & ring->mask];
+
+    return atomic_load_explicit(&cell->sequence, memory_order_acquire) != ring->head + 1;
+}
 
 /* Returns whether the ring is empty and no producer is about to publish an item (note 3 of ring.c).
  * Only for the consumer. */
-bool br_ring_idle(struct br_ring *ring);
+static inline bool br_ring_idle(const struct br_ring *ring)
+{
+    return atomic_load_explicit(&ring->tail, memory_order_acquire) == ring->head;
+}
 
 #endif

@@ -42,10 +42,9 @@
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
-#include "collectives/engine/user_reduction.h"
 
-/* whose `done` this thread is in */
-static _Thread_local __attribute__((tls_model("initial-exec"))) const struct br_operation *own;
+_Thread_local __attribute__((tls_model("initial-exec")))
+const struct br_operation *br_completion_own;
 
 void br_completion_add(struct br_operation *op)
 {
@@ -67,29 +66,28 @@ bool br_completion_ask(struct br_operation *op, void (*done)(void *context, int 
 
 bool br_completion_is_own(const struct br_operation *op)
 {
-    return own == op && atomic_load(&op->state) == BR_OPERATION_TELLING;
+    return br_completion_own == op && atomic_load(&op->state) == BR_OPERATION_TELLING;
 }
 
-int br_completion_may_block(const char *name)
+int br_completion_refuse(const char *name)
 {
     if (br_user_reduction_runs)
         return br_error(EDEADLK, "%s: the function of a reduction must not call braid", name);
-    return own ? br_error(EDEADLK, "%s: a `done` of braid_options must not wait for anything", name)
-               : 0;
+    return br_error(EDEADLK, "%s: a `done` of braid_options must not wait for anything", name);
 }
 
 /* `done` may look at operations of another job, whose `done` is then called within it. */
 static void completion_call(struct br_operation *op)
 {
-    const struct br_operation *outer = own;
+    const struct br_operation *outer = br_completion_own;
     struct br_call_group group;
 
     if (op->status)
         br_error(-op->status, "%s", op->message);
     br_call_group_set_aside(&group);
-    own = op;
+    br_completion_own = op;
     op->done(op->done_context, op->status);
-    own = outer;
+    br_completion_own = outer;
     br_call_group_restore(&group);
 }
 

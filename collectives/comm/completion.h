@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+#include "collectives/engine/user_reduction.h"
+
 struct br_context;
 struct br_operation;
 
@@ -22,7 +24,7 @@ void br_completion_add(struct br_operation *op);
 bool br_completion_ask(struct br_operation *op, void (*done)(void *context, int result));
 
 /*
- * Calls `done` of all operations that have ended so far, and lets a caller take their results then.
+ * Calls `done` of all operations in context->untold, and lets a caller take their results then.
  * Under the lock, which is free while `done` runs. Returns whether it called any. Does nothing in a
  * thread that drives inside a `done`, or while another thread calls them: that one goes on.
  * caller: this thread counts in context->callers, and does not while it is the program's.
@@ -40,8 +42,18 @@ void br_completion_show_one(struct br_context *context);
 /* Is this thread inside the `done` of op? Then op counts as ended for it. */
 bool br_completion_is_own(const struct br_operation *op);
 
-/* Is this thread inside a `done`? Then it must not wait for anything: -EDEADLK with a message that
- * begins with `name`; else 0. */
-int br_completion_may_block(const char *name);
+/* whose `done` this thread is in; NULL: it is in none */
+extern _Thread_local __attribute__((tls_model("initial-exec")))
+const struct br_operation *br_completion_own;
+
+/* -EDEADLK with a message that begins with `name` and says what must not wait. */
+int br_completion_refuse(const char *name);
+
+/* Is this thread inside a `done`, or inside the function of a reduction? Then it must not wait for
+ * anything: br_completion_refuse(); else 0. */
+static inline int br_completion_may_block(const char *name)
+{
+    return br_completion_own || br_user_reduction_runs ? br_completion_refuse(name) : 0;
+}
 
 #endif

@@ -92,11 +92,10 @@ static void progress_end(struct br_operation *op)
 
 static int accept_submissions(struct br_context *context, uint64_t now)
 {
-    struct br_operation *op;
     int n = 0;
 
-    for (; (op = br_ring_pop(&context->submissions)); n++)
-        br_comm_start_operation(op, now);
+    for (; !br_ring_empty(&context->submissions); n++)
+        br_comm_start_operation(br_ring_pop(&context->submissions), now);
     return n;
 }
 
@@ -404,7 +403,7 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
     do {
         worked += br_progress_once(context, now) > 0;
         passes++;
-        worked += br_completion_tell(context, true);
+        worked += !br_list_empty(&context->untold) && br_completion_tell(context, true);
         reached = is_reached(context, goal);
         if (reached || passes == PASSES || worked || context->settings.oversubscribed) {
             now = br_clock_now();

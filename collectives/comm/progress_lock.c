@@ -48,11 +48,6 @@ static int progress_lock_arm(struct br_context *context, struct pollfd *fds, boo
     return n;
 }
 
-void br_progress_disarm(struct br_context *context)
-{
-    context->armed = false;
-}
-
 static uint64_t next_timer(struct br_context *context, uint64_t now, uint64_t until)
 {
     uint64_t next = now + BR_SLEEP_MAX;
@@ -83,16 +78,13 @@ void br_progress_wake(struct br_context *context)
         br_log_debug("rank %d: the wake-up counter is full", context->rank);
 }
 
-/* Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
-void br_progress_unlock(struct br_context *context)
+void br_progress_arm(struct br_context *context)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
     bool polled;
 
-    if (atomic_load(&context->sleeping_threads) && !context->armed &&
-        progress_lock_arm(context, fds, &polled) < 0)
+    if (progress_lock_arm(context, fds, &polled) < 0)
         br_progress_wake(context);
-    pthread_mutex_unlock(&context->lock);
 }
 
 void br_progress_lock(struct br_context *context)
@@ -111,19 +103,6 @@ void br_progress_lock_last(struct br_context *context)
         atomic_store(&context->last_waits, false);
     }
     br_progress_disarm(context);
-}
-
-bool br_progress_trylock(struct br_context *context)
-{
-    if (pthread_mutex_trylock(&context->lock))
-        return false;
-    br_progress_disarm(context);
-    return true;
-}
-
-bool br_progress_trylock_armed(struct br_context *context)
-{
-    return !pthread_mutex_trylock(&context->lock);
 }
 
 void br_progress_let_in(const struct br_context *context, bool last)

@@ -6,14 +6,15 @@
 #ifndef BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
 #define BR_COLLECTIVES_COMM_PROGRESS_LOCK_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "collectives/comm/context.h"
 
 #define BR_SLEEP_MAX (250 * BR_MS) /* ns; timers are looked at this often at least */
-
-struct br_context;
 
 /* Takes the lock for a moment: the thread that drives progress yields it. Disarms the devices. */
 void br_progress_lock(struct br_context *context);
@@ -21,22 +22,44 @@ void br_progress_lock(struct br_context *context);
 /* The same, but only when nobody else wants the lock. */
 void br_progress_lock_last(struct br_context *context);
 
-/* Returns false, without the lock, when another thread holds it. */
-bool br_progress_trylock(struct br_context *context);
-/* The same for who leaves the devices alone: those that are armed stay so. */
-bool br_progress_trylock_armed(struct br_context *context);
+/* Under the lock, before devices are polled, which disarms them; the functions that take the lock
+ * have done it, but for br_progress_trylock_armed(). What a poll finds no longer wakes the threads
+ * that sleep, so br_progress_unlock() has to arm the devices again. */
+static inline void br_progress_disarm(struct br_context *context)
+{
+    context->armed = false;
+}
 
-/* Releases the lock, and arms the devices again for the threads that sleep in them. */
-void br_progress_unlock(struct br_context *context);
+/* For who leaves the devices alone: those that are armed stay so. Returns false, without the lock,
+ * when another thread holds it. */
+static inline bool br_progress_trylock_armed(struct br_context *context)
+{
+    return !pthread_mutex_trylock(&context->lock);
+}
+
+/* The same for who may poll the devices. */
+static inline bool br_progress_trylock(struct br_context *context)
+{
+    if (!br_progress_trylock_armed(context))
+        return false;
+    br_progress_disarm(context);
+    return true;
+}
+
+/* Under the lock, and only while threads sleep: arms the devices for them, or wakes them. */
+void br_progress_arm(struct br_context *context);
+
+/* Releases the lock. Whoever sleeps, sleeps in armed devices, whenever the lock is free. */
+static inline void br_progress_unlock(struct br_context *context)
+{
+    if (atomic_load(&context->sleeping_threads) && !context->armed)
+        br_progress_arm(context);
+    pthread_mutex_unlock(&context->lock);
+}
 
 /* Without the lock, which those have had when this returns that waited for it in
  * br_progress_lock(). last: the progress thread as well, unless another thread keeps it. */
 void br_progress_let_in(const struct br_context *context, bool last);
-
-/* Under the lock, before devices are polled, which disarms them; the functions above that take the
- * lock have done it. What a poll finds no longer wakes the threads that sleep, so
- * br_progress_unlock() has to arm the devices again. */
-void br_progress_disarm(struct br_context *context);
 
 /* Called under the lock by a thread that drives for long and must go on: threads that want the lock
  * get it in between. nap: how long this thread leaves its core as well, in ns. */
