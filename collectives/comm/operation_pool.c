@@ -15,10 +15,12 @@
 #include "base/growing_pool.h"
 #include "base/ring.h"
 #include "collectives/comm/comm.h"
+#include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/epochs.h"
 #include "collectives/comm/handles.h"
 #include "collectives/comm/memory.h"
+#include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/executor.h"
@@ -382,26 +384,41 @@ static void check_calibration_drift(struct br_context *context, const struct br_
                     op->count * br_type_size(op->type), op->predicted * 1e6, seconds * 1e6);
 }
 
-void br_comm_operation_ended(struct br_operation *op)
+/* What the program called for is counted and reported. */
+static void operation_count(const struct br_operation *op)
 {
-    if (op->span.row)
-        br_tracing_end(op->comm->context->worker->config.trace, op, op->comm->context->now);
-    br_comm_unuse_memory(op->comm, op);
-    if (op->parent) /* no call of the program's: neither counted nor reported */
-        return;
-    if (op->is_epoch_round) {
-        br_epochs_round_ended(op->comm->context, op->comm->context->now);
-        return;
-    }
+    struct braid_comm *comm = op->comm;
+    struct br_context *context = comm->context;
+    bool timed = op->kind == BR_OPERATION_COLLECTIVE && op->began && !op->status;
+
     if (op->status)
-        op->comm->failed_operations++;
+        comm->failed_operations++;
     else
-        op->comm->operations++;
-    if (op->comm->context->calibration_drift.bound > 0 && op->kind == BR_OPERATION_COLLECTIVE &&
-        op->began && !op->status)
-        check_calibration_drift(op->comm->context, op);
-    if (op->comm->context->report && op->kind == BR_OPERATION_COLLECTIVE && op->began &&
-        !op->status)
-        br_algorithm_report_add(op->comm->context->report, op, (uint32_t)op->comm->size, op->began,
-                                op->comm->context->now);
+        comm->operations++;
+    if (timed && context->calibration_drift.bound > 0)
+        check_calibration_drift(context, op);
+    if (timed && context->report)
+        br_algorithm_report_add(context->report, op, (uint32_t)comm->size, op->began, context->now);
+}
+
+void br_comm_end_operation(struct br_operation *op)
+{
+    struct braid_comm *comm = op->comm;
+    bool waited_for = !op->completed, told = op->done;
+
+    if (op->backlog)
+        br_backlog_left(op->backlog);
+    if (op->span.row)
+        br_tracing_end(comm->context->worker->config.trace, op, comm->context->now);
+    br_comm_unuse_memory(comm, op);
+    if (op->is_epoch_round)
+        br_epochs_round_ended(comm->context, comm->context->now);
+    else if (!op->parent)
+        operation_count(op);
+    if (!waited_for)
+        op->completed(op);
+    if (told)
+        br_completion_add(op);
+    else
+        br_progress_let_go(comm, waited_for ? op : NULL);
 }

@@ -64,9 +64,9 @@ void br_comm_start_operation(struct br_operation *op, uint64_t now);
  * deadline of one that waits has passed. */
 int br_comm_begin_waiting(struct br_context *context, uint64_t now);
 
-/* Called when the operation has ended, before the program learns of it: gives the references to
- * its memory back, and counts it. */
-void br_comm_operation_ended(struct br_operation *op);
+/* Called when the executors have ended the operation: gives the references to its memory back and
+ * counts it. Then the program learns of the end, and the operation may be gone. */
+void br_comm_end_operation(struct br_operation *op);
 
 /* Returns an operation to the pool that has ended and that nobody will wait for. An error of it
  * that its `done` was not told either fails the worker. */

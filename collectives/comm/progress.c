@@ -74,22 +74,6 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
     wake_waiters(context);
 }
 
-static void progress_end(struct br_operation *op)
-{
-    struct braid_comm *comm = op->comm;
-    bool waited_for = !op->completed, told = op->done;
-
-    if (op->backlog)
-        br_backlog_left(op->backlog);
-    br_comm_operation_ended(op);
-    if (!waited_for)
-        op->completed(op);
-    if (told)
-        br_completion_add(op);
-    else
-        br_progress_let_go(comm, waited_for ? op : NULL);
-}
-
 static int accept_submissions(struct br_context *context, uint64_t now)
 {
     int n = 0;
@@ -132,12 +116,12 @@ static void end_operations(struct br_executor *executor)
     struct br_operation *op;
 
     while ((op = br_operation_pop(&executor->ended)))
-        progress_end(op);
+        br_comm_end_operation(op);
 }
 
 int br_progress_once(struct br_context *context, uint64_t now)
 {
-    int n = accept_submissions(context, now);
+    int n = br_ring_empty(&context->submissions) ? 0 : accept_submissions(context, now);
 
     context->now = context->passed = now;
     context->progress.calls++;
@@ -277,7 +261,7 @@ static void hand_in(struct br_operation *op, bool locked, uint64_t now)
 
     atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
     atomic_fetch_add(&op->comm->outstanding, 1);
-    if (locked)
+    if (locked && !br_ring_idle(&context->submissions))
         accept_submissions(context, now);
     if (locked && br_ring_idle(&context->submissions)) {
         br_comm_start_operation(op, now);

@@ -82,3 +82,12 @@ int br_blocks_cut(struct br_operation *op, const struct br_schedule *schedule, s
                         br_collective_uneven_name(op->collective), op->count);
     return 0;
 }
+
+size_t br_blocks_most(const struct br_operation *op)
+{
+    size_t most = br_piece_max(op->count, br_block_fragments(op->count, op->part));
+
+    /* a smaller block is cut into parts that may be larger than those of the largest one */
+    most = most > op->part ? most : op->part;
+    return most < op->count ? most : op->count;
+}

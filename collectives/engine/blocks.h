@@ -72,6 +72,9 @@ const char *br_blocks_choice(const struct br_operation *op, uint32_t n, size_t *
 int br_blocks_cut(struct br_operation *op, const struct br_schedule *schedule, size_t chunk_bytes,
                   bool serial);
 
+/* Elements of a block of a fragment, at most. */
+size_t br_blocks_most(const struct br_operation *op);
+
 /* What a fragment covers of a block. */
 static inline struct br_block_range br_block_range(const struct br_operation *op, uint32_t buffer,
                                                    size_t block, uint32_t fragment)
@@ -83,6 +86,14 @@ static inline struct br_block_range br_block_range(const struct br_operation *op
         return (struct br_block_range){count, 0, true};
     first = br_piece_offset(count, n, fragment);
     return (struct br_block_range){first, br_piece_offset(count, n, fragment + 1) - first, false};
+}
+
+/* Elements of each block of a fragment, or what no block of any fragment has more than, where they
+ * differ in size. */
+static inline size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
+{
+    return br_blocks_uneven(op) ? br_blocks_most(op)
+                                : br_block_range(op, BR_INPUT, 0, fragment).elements;
 }
 
 #endif

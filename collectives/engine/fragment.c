@@ -428,20 +428,6 @@ size_t br_fragment_compute(struct br_engine *engine)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment)
-{
-    size_t most;
-
-    if (br_blocks_uneven(op)) {
-        most = br_piece_max(op->count, br_block_fragments(op->count, op->part));
-        /* a smaller block is cut into parts that may be larger than those of the largest one */
-        most = most > op->part ? most : op->part;
-        return most < op->count ? most : op->count;
-    }
-    return br_piece_offset(op->count, op->fragments.count, fragment + 1) -
-           br_piece_offset(op->count, op->fragments.count, fragment);
-}
-
 size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment)
 {
     return br_fragment_elements(op, fragment) * br_type_size(op->type) *
@@ -458,7 +444,6 @@ static void fragment_prepare(struct br_fragment *fragment, struct br_operation *
     fragment->index = op->fragments.next;
     fragment->uneven = br_blocks_uneven(op);
     fragment->first = br_piece_offset(op->count, op->fragments.count, fragment->index);
-    fragment->elements = br_fragment_elements(op, fragment->index);
     fragment->shorter = fragment->elements / s->pieces;
     fragment->longer = fragment->elements % s->pieces;
     fragment->steps_left = s->n_steps;

@@ -33,7 +33,7 @@ struct br_fragment {
     const struct br_schedule *schedule;
     uint32_t index;
     bool uneven;            /* blocks differ in size: br_block_range() has the range of each */
-    size_t first, elements; /* of each block: its range; uneven: as br_fragment_elements() says */
+    size_t first, elements; /* of each block: its range; uneven: as br_blocks_most() says */
     size_t shorter, longer; /* elements of a short piece; how many pieces have one more */
     uint32_t steps_left;    /* steps that have not ended */
     struct br_fragment_step *steps;
@@ -111,8 +111,8 @@ void br_scratch_release(struct br_engine *engine, uint8_t *memory, struct br_reg
 void br_scratch_pin(struct br_engine *engine, void *memory, size_t bytes, int gpu, int *pinned);
 /* Room in engine->sources for so many sources. 0 or -ENOMEM with a message. */
 int br_fragment_grow_sources(struct br_engine *engine, uint32_t count);
-/* Takes a fragment for op's next one off the free list, which is not empty. 0; -ENOMEM with a
- * message: its memory is too small. */
+/* Takes a fragment for op's next one off the free list, which is not empty, and sets how much it
+ * holds. 0; -ENOMEM with a message: its memory is too small. */
 int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
                     struct br_fragment **fragment);
 /* Reserves memory for the fragments of op, whose plan is known, that run at once. As get. */
@@ -128,10 +128,8 @@ static inline uint64_t br_fragment_order(const struct br_fragment *fragment, uin
                                        : (uint64_t)step << 32 | fragment->index;
 }
 
-/* Of fragment number `fragment`: bytes of a rank's block, or of all that a message holds; elements
- * of each block, or what no block has more than, where they differ in size. */
+/* Of fragment number `fragment`: bytes of a rank's block, or of all that a message holds. */
 size_t br_fragment_bytes(const struct br_operation *op, uint32_t fragment);
-size_t br_fragment_elements(const struct br_operation *op, uint32_t fragment);
 /* Starts op's next fragment; there is a free one. */
 void br_fragment_start(struct br_engine *engine, struct br_operation *op);
 void br_fragment_transfer_ended(struct br_engine *engine, struct br_transfer *t);

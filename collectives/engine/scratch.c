@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "collectives/engine/blocks.h"
 #include "collectives/engine/gpu_memory.h"
 #include "collectives/engine/internal.h"
 #include "collectives/engine/staging.h"
@@ -114,8 +115,8 @@ static int grow_steps(struct br_engine *engine, struct br_fragment *fragment, ui
     return 0;
 }
 
-/* *grown: how many allocations it took. */
-static int fragment_fits(struct br_engine *engine, struct br_fragment *fragment,
+/* Makes room for one of op. *grown: how many allocations it took. */
+static int grow_fragment(struct br_engine *engine, struct br_fragment *fragment,
                          const struct br_operation *op, size_t scratch, uint64_t *grown)
 {
     uint32_t steps = op->fragments.plan->schedule->n_steps;
@@ -153,21 +154,18 @@ int br_fragment_grow_sources(struct br_engine *engine, uint32_t count)
     return 0;
 }
 
-/* What the schedule needs. */
-static size_t schedule_bytes(const struct br_operation *op, uint32_t fragment)
+/* What the schedule needs for a fragment with blocks of so many elements. */
+static size_t schedule_bytes(const struct br_operation *op, size_t elements)
 {
     const struct br_schedule *s = op->fragments.plan->schedule;
 
-    return br_piece_max(br_fragment_elements(op, fragment), s->pieces) * br_type_size(op->type) *
-           s->n_scratch;
+    return br_piece_max(elements, s->pieces) * br_type_size(op->type) * s->n_scratch;
 }
 
 /* What is staged stands behind that. */
-static size_t staged_bytes(const struct br_operation *op, uint32_t fragment)
+static size_t staged_bytes(const struct br_operation *op, size_t elements)
 {
-    return br_operation_is_staged(op)
-               ? br_staging_fragment_bytes(op, br_fragment_elements(op, fragment))
-               : 0;
+    return br_operation_is_staged(op) ? br_staging_fragment_bytes(op, elements) : 0;
 }
 
 /* The free run whose scratch fits best; where none is large enough, the one with the least. NULL:
@@ -196,23 +194,28 @@ static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_
 int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
                     struct br_fragment **fragment)
 {
-    uint32_t next = op->fragments.next;
-    size_t used = schedule_bytes(op, next), scratch = used + staged_bytes(op, next);
+    size_t elements = br_fragment_elements(op, op->fragments.next);
+    size_t used = schedule_bytes(op, elements), scratch = used + staged_bytes(op, elements);
 
     *fragment = best_fitting_fragment(engine, scratch, false);
     br_list_remove(&(*fragment)->node);
+    (*fragment)->elements = elements;
     (*fragment)->scratch_used = used;
+    engine->n_free--;
     if (br_operation_is_staged(op))
         br_gpu_pipeline_begin(engine, op, used, &(*fragment)->pipeline);
-    engine->n_free--;
-    return fragment_fits(engine, *fragment, op, (*fragment)->pipeline.gpu ? 0 : scratch,
+    else if (op->fragments.plan->schedule->n_steps <= (*fragment)->max_steps &&
+             scratch <= (*fragment)->scratch_bytes)
+        return 0;
+    return grow_fragment(engine, *fragment, op, (*fragment)->pipeline.gpu ? 0 : scratch,
                          &engine->late_allocations);
 }
 
 int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
 {
     uint32_t runs = op->fragments.count;
-    size_t scratch = schedule_bytes(op, 0) + staged_bytes(op, 0); /* no fragment is larger */
+    size_t elements = br_fragment_elements(op, 0); /* no fragment is larger */
+    size_t scratch = schedule_bytes(op, elements) + staged_bytes(op, elements);
     uint64_t grown = 0;
     int rc = 0;
 
@@ -220,7 +223,7 @@ int br_fragment_reserve(struct br_engine *engine, const struct br_operation *op)
         runs = br_admission_window(engine);
     for (struct br_fragment *fragment;
          runs-- > 0 && !rc && (fragment = best_fitting_fragment(engine, scratch, true)) != NULL;) {
-        rc = fragment_fits(engine, fragment, op, scratch, &grown);
+        rc = grow_fragment(engine, fragment, op, scratch, &grown);
         fragment->reserved = op;
     }
     return rc;
