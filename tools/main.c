@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command `braid`: finds the sub-command. */
+#include "base/error.h"
 #include "tools/common/options.h"
+#include "tools/common/output.h"
 #include "tools/common/tool.h"
 
 #include <braid/braid.h>
+#include <fcntl.h>
 #include <stdio.h>
 
 static int main_version(int argc, char **argv)
@@ -47,7 +50,24 @@ static const struct br_command commands[] = {
     {"--version", main_version, NULL},
 };
 
+/* Of the descriptors 0 to 2 those that are closed would be the numbers of the next files and
+ * sockets, and what is printed would go there. Reading and writing what is opened here fails as
+ * before. */
+static void hold_descriptors(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd ? O_RDONLY : O_WRONLY);
+}
+
 int main(int argc, char **argv)
 {
-    return br_dispatch("braid", commands, sizeof commands / sizeof *commands, argc, argv);
+    int rc;
+
+    hold_descriptors();
+    rc = br_dispatch("braid", commands, sizeof commands / sizeof *commands, argc, argv);
+    if (rc || !br_output_close(stdout, "to standard output", 0))
+        return rc;
+    fprintf(stderr, "braid: %s\n", br_error_message());
+    return 1;
 }

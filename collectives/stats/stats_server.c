@@ -163,8 +163,11 @@ int br_stats_server_open(struct br_context *context)
                  (int)getpid());
         rc = br_http_open(path, pages, context, &context->stats_server);
     }
-    if (rc)
-        br_log_info("rank %d: `braid top` will not see it: %s", context->rank, br_error_message());
+    if (rc && wanted[0])
+        br_log_warn("BRAID_STATS: `braid top` will not see rank %d: %s", context->rank,
+                    br_error_message());
+    else if (rc)
+        br_log_info("`braid top` will not see rank %d: %s", context->rank, br_error_message());
     return 0;
 }
 

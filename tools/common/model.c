@@ -47,6 +47,8 @@ static int common_model_parse(struct br_model *model, FILE *file, const char *pa
                             path, number, BR_MODEL_LAYERS);
         }
     }
+    if (ferror(file))
+        return br_error(errno, "%s: %s", path, strerror(errno));
     if (!model->title[0])
         snprintf(model->title, sizeof model->title, "%.95s", path);
     return model->count ? 0 : br_error(EINVAL, "%s has no layers", path);

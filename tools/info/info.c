@@ -339,5 +339,5 @@ int br_tool_info(int argc, char **argv)
         print_rest(root);
     }
     cJSON_Delete(root);
-    return rc || fflush(stdout) ? 1 : 0;
+    return rc ? 1 : 0;
 }

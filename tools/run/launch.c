@@ -236,8 +236,15 @@ static void end_job(struct job *job, int code, int number)
 
 static void copy_output(struct job *job, struct br_run_output *output)
 {
-    if (br_run_output_copy(output) < 0)
-        end_job(job, CODE_SIGNAL + SIGPIPE, SIGTERM); /* nobody reads us: as a pipe would end us */
+    int rc = br_run_output_copy(output);
+
+    if (rc == -EPIPE) /* nobody reads us: as a pipe would end us */
+        end_job(job, CODE_SIGNAL + SIGPIPE, SIGTERM);
+    if (rc >= 0 || job->ending)
+        return;
+    launch_log(job, "cannot write to standard %s: %s: ending the job",
+               output->to == STDOUT_FILENO ? "output" : "error", strerror(-rc));
+    end_job(job, 1, SIGTERM);
 }
 
 /* Names the rank that failed first and ends the job. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -35,7 +36,9 @@ static int run_output_write_all(int fd, const char *bytes, size_t n)
     while (n) {
         ssize_t written = write(fd, bytes, n);
 
-        if (written < 0 && errno != EINTR)
+        if (written < 0 && errno == EAGAIN) /* somebody has made the descriptor non-blocking */
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        else if (written < 0 && errno != EINTR)
             return -errno;
         if (written > 0) {
             bytes += written;

@@ -104,8 +104,7 @@ int br_bcube_list(int argc, char **argv)
 {
     const struct br_option options[] = {{0}};
     char names[LIST_MAX][BR_TESTBED_NAME];
-    struct br_arguments arguments;
-    int rc = br_arguments_parse(&arguments, options, "braid bcube list", argc, argv), n;
+    int rc = br_options_parse(options, "braid bcube list", argc, argv), n;
 
     if (rc > 0)
         return 0;

@@ -98,6 +98,13 @@ static void model_load__missing_file(void **state)
     assert_non_null(strstr(br_error_message(), "/no/such/model.csv"));
 }
 
+static void model_load__what_cannot_be_read(void **state)
+{
+    (void)state;
+    struct br_model model;
+    assert_int_equal(br_model_load("/", &model), -EISDIR);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +113,7 @@ int main(void)
         cmocka_unit_test(model_load__bad_lines_are_named),
         cmocka_unit_test(model_load__more_layers_than_fit),
         cmocka_unit_test(model_load__missing_file),
+        cmocka_unit_test(model_load__what_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
