@@ -111,6 +111,9 @@ void br_connect_event(struct br_worker *w, const struct br_event *event);
 
 /* The peer has something to send: the next pump looks at it. */
 void br_peer_activate(struct br_worker *w, struct br_peer *peer);
+/* Something has happened that may let a peer go on that is blocked (worker.h); all of them. */
+void br_peer_unblock(struct br_worker *w, struct br_peer *peer);
+void br_peers_unblock(struct br_worker *w);
 /* The READY of a send has come. keys: the remote keys in its payload, which br_rkey_check() has
  * accepted. */
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
@@ -130,6 +133,7 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer);
 struct br_pump {    /* one pump of a peer */
     uint32_t full;  /* rails whose back end takes nothing more now, a bit each */
     uint32_t stuck; /* queues whose head has to wait, a bit each */
+    bool no_window; /* the last look for a rail for data found all windows used up */
     int n;          /* frames and messages that have left */
 };
 /* Queues the eager message or the READY of a transfer. */

@@ -260,7 +260,9 @@ struct br_peer {
     /* LEFT: when to look for transfers that still wait for it (left.c), ns; 0: that is done */
     uint64_t left_check;
     bool abort_sent;
-    struct br_list active; /* in the worker's list of peers with something to send */
+    struct br_list active; /* in one of the worker's lists of peers with something to send */
+    bool blocked;          /* in that of the blocked ones */
+    uint64_t activation;   /* its number: `active` is in this order */
 
     /* links on demand (demand.c) */
     bool on_demand;        /* its rails connect when either end first needs them */

@@ -17,8 +17,45 @@
 void br_peer_activate(struct br_worker *w, struct br_peer *peer)
 {
     br_demand_use(w, peer);
-    if (br_list_empty(&peer->active))
+    if (peer->blocked) {
+        br_peer_unblock(w, peer);
+    } else if (br_list_empty(&peer->active)) {
+        peer->activation = w->activations++;
         br_list_push_back(&w->active, &peer->active);
+    }
+}
+
+void br_peer_unblock(struct br_worker *w, struct br_peer *peer)
+{
+    struct br_list *behind = w->active.prev;
+
+    while (behind != &w->active &&
+           br_container_of(behind, struct br_peer, active)->activation > peer->activation)
+        behind = behind->prev;
+    peer->blocked = false;
+    br_list_remove(&peer->active);
+    br_list_insert_before(behind->next, &peer->active);
+}
+
+void br_peers_unblock(struct br_worker *w)
+{
+    while (!br_list_empty(&w->blocked))
+        br_peer_unblock(w, br_container_of(w->blocked.next, struct br_peer, active));
+}
+
+/* Only a starved transfer, or a smaller window, changes what a pump finds at the next time. */
+static void peer_block(struct br_worker *w, struct br_peer *peer)
+{
+    const struct br_list *oldest = peer->queues[BR_QUEUE_DATA].age.next;
+    uint64_t until =
+        br_container_of(oldest, struct br_queued, age)->priority_served + w->config.starvation;
+
+    if (br_list_empty(&w->blocked) || until < w->blocked_until)
+        w->blocked_until = until;
+    w->blocked_shared = peer->shared;
+    peer->blocked = true;
+    br_list_remove(&peer->active);
+    br_list_push_back(&w->blocked, &peer->active);
 }
 
 int br_transfer_send(struct br_worker *w, struct br_transfer *t)
@@ -255,7 +292,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
 
 /* A rail that is too slow for what is left of the first transfers may take a frame of a later one:
  * doc/design/rails.md, section 3. Sets *t to that transfer. */
-static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, uint64_t now,
+static struct br_rail *data_rail_ahead(struct br_peer *peer, struct br_pump *pump, uint64_t now,
                                        struct br_transfer **t)
 {
     const struct br_queue *queue = (*t)->queued.queue;
@@ -265,7 +302,7 @@ static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, uint
 
     for (int k = 0; k < LOOK_AHEAD && room && node != &queue->entries; k++, node = node->next) {
         struct br_transfer *later = br_container_of(node, struct br_transfer, queued.node);
-        struct br_rail *rail = data_rail(peer, full, later, before, now, &room);
+        struct br_rail *rail = data_rail(peer, pump->full, later, before, now, &room);
 
         if (rail) {
             *t = later;
@@ -273,6 +310,7 @@ static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, uint
         }
         before += br_transfer_left(later);
     }
+    pump->no_window = !room;
     return NULL;
 }
 
@@ -280,7 +318,7 @@ static struct br_rail *data_rail_ahead(struct br_peer *peer, uint32_t full, uint
 static bool pump_data(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                       struct br_pump *pump)
 {
-    struct br_rail *rail = data_rail_ahead(peer, pump->full, w->now, &t);
+    struct br_rail *rail = data_rail_ahead(peer, pump, w->now, &t);
     uint32_t offset, length;
 
     if (!rail) {
@@ -403,13 +441,14 @@ static uint32_t pump_control(struct br_worker *w, struct br_peer *peer)
 int br_pump_peer(struct br_worker *w, struct br_peer *peer)
 {
     struct br_pump pump = {0};
+    uint32_t unused;
 
     if (peer->shared != (w->now < w->shared_until))
         br_peer_set_shared(peer, !peer->shared);
     if (br_control_is_due(peer))
         pump.full = pump_control(w, peer);
-    if (peer->alternates && br_peer_direct(peer))
-        pump.full |= peer->alternates; /* they are for the time without */
+    unused = peer->alternates && br_peer_direct(peer) ? peer->alternates : 0;
+    pump.full |= unused; /* they are for the time without */
     if (br_numbered_again(peer))
         br_numbered_resend(w, peer, &pump);
     pump_starved(w, peer, &pump);
@@ -428,5 +467,8 @@ int br_pump_peer(struct br_worker *w, struct br_peer *peer)
         br_list_remove(&peer->active);
     else if (peer->on_demand && br_peer_is_unlinked(peer))
         br_peer_want(w, peer);
+    else if (pump.no_window && pump.stuck == 1u << BR_QUEUE_DATA && !(pump.full & ~unused) &&
+             !br_numbered_again(peer) && !br_control_is_due(peer))
+        peer_block(w, peer);
     return pump.n;
 }

@@ -80,6 +80,7 @@ int br_worker_create(const struct br_worker_config *config, struct br_worker **o
         br_list_init(&w->slotless[k]);
     br_list_init(&w->arrivals);
     br_list_init(&w->active);
+    br_list_init(&w->blocked);
     br_random_seed(&w->random, config->seed + (uint64_t)config->rank);
     if ((rc = worker_create_pools(w)) || (rc = create_peers(w)) || (rc = br_connect_init(w)) ||
         (rc = br_demand_init(w)) || (config->cube.hosts && (rc = create_relay(w)))) {
@@ -324,6 +325,8 @@ void br_worker_event(struct br_worker *w, const struct br_event *event)
         br_connect_event(w, event);
         return;
     }
+    if (rail->peer->blocked)
+        br_peer_unblock(w, rail->peer);
     switch (event->kind) {
     case BR_EVENT_SENT:
         br_send_sent(w, event);
@@ -400,6 +403,7 @@ static void worker_timers(struct br_worker *w, bool drained)
     w->in_batch = true;
     br_connect_timers(w, missed);
     br_agree_timer(w);
+    br_peers_unblock(w);
     br_list_for_each (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
@@ -459,6 +463,9 @@ int br_worker_pump(struct br_worker *w, uint64_t now)
     w->now = now;
     if (w->failed)
         return 0;
+    if (!br_list_empty(&w->blocked) &&
+        (now > w->blocked_until || w->blocked_shared != (now < w->shared_until)))
+        br_peers_unblock(w);
     w->in_batch = true;
     br_list_for_each_safe (node, &w->active)
         n += br_pump_peer(w, br_container_of(node, struct br_peer, active));

@@ -248,6 +248,59 @@ static void frames__the_urgent_overtakes(void **state)
     assert_int_equal(frame->frame.slot, 0x10002);
 }
 
+/* A peer whose windows are used up is not looked at again before something has come from it, or is
+ * to go to it. */
+static void blocked__until_something_happens(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20), small = send_of(2, 4);
+    struct wired *x = *state;
+    struct br_peer *peer = &x->w->peers[1];
+    uint64_t sent;
+
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    assert_true(peer->blocked);
+    assert_true(br_list_empty(&x->w->active));
+    sent = peer->rails[0].tx_bytes;
+    assert_true(sent > 0 && sent < bulk.length);
+    assert_int_equal(br_transfer_send(x->w, &small), 0);
+    assert_false(peer->blocked);
+    wired_turn(x, 0);
+    assert_non_null(wire_take(x->links[0], BR_MESSAGE_EAGER));
+    assert_true(peer->blocked);
+    assert_true(peer->rails[0].tx_bytes == sent);
+    acknowledge(x, 0);
+    assert_true(peer->rails[0].tx_bytes > sent);
+}
+
+/* The back end says nothing when it takes frames again: every pump tries. */
+static void blocked__not_for_a_full_link(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20);
+    struct wired *x = *state;
+
+    x->wires[0].room = 1;
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    assert_false(x->w->peers[1].blocked);
+    assert_false(br_list_empty(&x->w->active));
+    x->wires[0].room = -1;
+    (void)br_worker_pump(x->w, x->now);
+    assert_true(x->w->peers[1].blocked);
+}
+
+/* Behind the window a starved transfer is the one that the next pump looks at. */
+static void blocked__not_beyond_the_bound_of_starvation(void **state)
+{
+    struct br_transfer bulk = send_of(1, 8 << 20);
+    struct wired *x = *state;
+
+    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
+    ready(x, 0, 1, 8 << 20, 0x10001);
+    assert_true(x->w->peers[1].blocked);
+    assert_true(x->w->blocked_until == x->now + x->w->config.starvation);
+}
+
 /* 10 to 1: what is left of the first transfer is not for the slow rail, but frames of the second
  * one are. */
 static void frames__a_slow_rail_takes_a_later_one(void **state)
@@ -491,6 +544,9 @@ int main(void)
         WIRED_TEST(ready__holds_no_buffer, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
         WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),
+        WIRED_TEST(blocked__until_something_happens, .rails = 1, .up = true),
+        WIRED_TEST(blocked__not_for_a_full_link, .rails = 1, .up = true),
+        WIRED_TEST(blocked__not_beyond_the_bound_of_starvation, .rails = 1, .up = true),
         WIRED_TEST(starved__goes_first_and_hides_nobody, .rails = 1, .up = true),
         WIRED_TEST(ready__leaves_before_data, .rails = 1, .up = true),
         WIRED_TEST(end__one_rail_needs_only_sent, .rails = 1, .up = true),
