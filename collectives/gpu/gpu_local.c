@@ -15,6 +15,7 @@
 #include "collectives/engine/operation.h"
 #include "collectives/engine/internal.h"
 #include "collectives/shm/executor.h"
+#include "collectives/shm/round.h"
 #include "collectives/gpu/gpu_local_internal.h"
 #include "collectives/schedule/type.h"
 #include "gpu/ipc.h"
@@ -157,7 +158,7 @@ static int gpu_local_fetch(struct br_gpu_local *gpu_local, const struct br_shm_e
 static bool gpu_local_publish(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                               const struct br_operation *op, const void *data, size_t bytes)
 {
-    if (!br_shm_executor_publish(shm, op, data, bytes))
+    if (!br_shm_round_publish(shm, op, data, bytes))
         return false;
     shm->published = true;
     gpu_local->phase++;
@@ -252,7 +253,7 @@ static void gpu_local_reduced(struct br_gpu_local *gpu_local, const struct br_sh
 static int gpu_local_next_phase(struct br_gpu_local *gpu_local, struct br_shm_executor *shm,
                                 struct br_operation *op)
 {
-    int rc = br_shm_executor_check_agreement(shm, op);
+    int rc = br_shm_round_check(shm, op, true);
 
     if (rc)
         return rc;
@@ -297,8 +298,8 @@ static int gpu_local_next(struct br_gpu_local *gpu_local, struct br_shm_executor
         gpu_local_publish(gpu_local, shm, op, NULL, 0);
         return GPU_LOCAL_WAITS;
     default:
-        return br_shm_executor_waits_for(shm, op) >= 0 ? GPU_LOCAL_WAITS
-                                                       : gpu_local_next_phase(gpu_local, shm, op);
+        return br_shm_round_waits_for(shm, op) >= 0 ? GPU_LOCAL_WAITS
+                                                    : gpu_local_next_phase(gpu_local, shm, op);
     }
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/digest.h"
 #include "base/error.h"
 #include "collectives/engine/blocks.h"
 #include "collectives/engine/call.h"
@@ -18,16 +17,14 @@
 #include "collectives/engine/group.h"
 #include "collectives/engine/operation.h"
 #include "protocol/worker.h"
-#include "collectives/engine/user_reduction.h"
 #include "collectives/schedule/type.h"
+#include "collectives/shm/round.h"
 #include "collectives/shm/split.h"
 #include "transport/shm/shm.h"
 
 #define PATIENCE         (100 * BR_MS) /* then an operation tells those that it waits for */
 #define SAY_AGAIN        BR_SEC
 #define POLL_INTERVAL_NS (50 * BR_US) /* while nobody looks at the segment all the time */
-
-_Static_assert(sizeof(struct br_call) == BR_SHM_COLL_NOTE, "a call is the note beside a round");
 
 /* ---- sharing --------------------------------------------------------------------------------- */
 
@@ -67,249 +64,11 @@ static int executor_receive_fd(struct braid_comm *comm, struct br_shm_executor *
     return rc;
 }
 
-/* ---- one round ------------------------------------------------------------------------------- */
-
-static size_t block_bytes(const struct br_operation *op)
-{
-    return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
-}
-
-/* What a rank publishes; the lengths follow from the call, nothing on the shared segment says
- * them. */
-static size_t published_bytes(const struct br_shm_executor *shm, const struct br_operation *op,
-                              uint32_t rank)
-{
-    size_t bytes = block_bytes(op);
-
-    switch (op->collective) {
-    case BR_REDUCE_SCATTER:
-    case BR_ALLTOALL:
-        return bytes * shm->n;
-    case BR_BROADCAST:
-        return rank == (uint32_t)op->root ? bytes : 0;
-    case BR_SCATTER:
-        return rank == (uint32_t)op->root ? bytes * shm->n : 0;
-    default:
-        return bytes;
-    }
-}
-
-bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes : shm->max_copied_bytes;
-
-    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
-        op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
-        return false;
-    bytes = block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
-    return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : most);
-}
-
-/* Does this rank need what `rank` publishes? */
-static bool executor_needs(const struct br_shm_executor *shm, const struct br_operation *op,
-                           uint32_t rank)
-{
-    if (br_collective_from_root(op->collective))
-        return rank == (uint32_t)op->root;
-    return !br_collective_to_root(op->collective) || shm->rank == (uint32_t)op->root;
-}
-
-int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    for (uint32_t r = 0; r < shm->n; r++)
-        if (r != shm->rank && executor_needs(shm, op, r) &&
-            !br_shm_coll_ready(&shm->coll, r, shm->epoch))
-            return (int)r;
-    return -1;
-}
-
-static const void *executor_part(const struct br_shm_executor *shm, const struct br_operation *op,
-                                 uint32_t rank)
-{
-    if (rank == shm->rank)
-        return op->send;
-    return br_shm_coll_data(&shm->coll, rank, shm->epoch, published_bytes(shm, op, rank));
-}
-
-static void executor_reduce(const struct br_shm_executor *shm, const struct br_operation *op,
-                            size_t skip)
-{
-    const void *in[BR_SHM_COLL_RANKS];
-
-    for (uint32_t r = 0; r < shm->n; r++)
-        in[r] = (const uint8_t *)executor_part(shm, op, r) + skip;
-    br_reduce_operation(op, op->recv, in, (int)shm->n, op->count, (int)shm->n);
-}
-
-static void executor_copy(void *out, const void *in, size_t bytes)
-{
-    if (bytes && out != in)
-        memcpy(out, in, bytes);
-}
-
-/* Block r of the result is what rank r has published from `skip` on. */
-static void copy_all(const struct br_shm_executor *shm, const struct br_operation *op, size_t skip)
-{
-    size_t bytes = block_bytes(op);
-
-    for (uint32_t r = 0; r < shm->n; r++)
-        executor_copy((uint8_t *)op->recv + r * bytes,
-                      (const uint8_t *)executor_part(shm, op, r) + skip, bytes);
-}
-
-static void executor_reduce_all(const struct br_shm_executor *shm, const struct br_operation *op)
-{
-    size_t bytes = block_bytes(op);
-
-    if (!bytes)
-        return;
-    switch (op->collective) {
-    case BR_ALLREDUCE:
-        executor_reduce(shm, op, 0);
-        break;
-    case BR_REDUCE:
-        if (shm->rank == (uint32_t)op->root)
-            executor_reduce(shm, op, 0);
-        break;
-    case BR_REDUCE_SCATTER:
-        executor_reduce(shm, op, bytes * shm->rank);
-        break;
-    case BR_ALLGATHER:
-    case BR_ALLTOALL:
-        copy_all(shm, op, op->collective == BR_ALLTOALL ? bytes * shm->rank : 0);
-        break;
-    case BR_GATHER:
-        if (shm->rank == (uint32_t)op->root)
-            copy_all(shm, op, 0);
-        break;
-    case BR_BROADCAST:
-        executor_copy(op->recv, executor_part(shm, op, (uint32_t)op->root), bytes);
-        break;
-    case BR_SCATTER:
-        executor_copy(
-            op->recv,
-            (const uint8_t *)executor_part(shm, op, (uint32_t)op->root) + bytes * shm->rank, bytes);
-        break;
-    default:
-        break;
-    }
-}
-
-/* What the ranks must agree on, in 16 bits; root counts where there is one, as elsewhere it is the
- * same (0). */
-static uint16_t executor_digest(const struct br_operation *op)
-{
-    uint64_t words[] = {(uint64_t)op->collective << 32 | (uint64_t)op->type,
-                        br_collective_reduces(op->collective) ? (uint64_t)op->reduction : 0,
-                        (uint64_t)op->root, op->sequence, op->count};
-
-    return br_digest_short(words, sizeof words / sizeof *words);
-}
-
-static struct br_call call_of(const struct br_operation *op)
-{
-    return br_call_of(op, op->shm_role == BR_SHM_ROLE_GPU_LOCAL ? BR_CALL_EITHER : BR_CALL_SHARED);
-}
-
-/* all: those that are needed have published; else those that have are looked at. */
-static int executor_check(const struct br_shm_executor *shm, const struct br_operation *op,
-                          bool all)
-{
-    uint16_t mine = br_shm_coll_check(&shm->coll, shm->rank, shm->epoch);
-    struct br_call theirs, ours;
-    char text[300];
-
-    for (uint32_t r = 0; r < shm->n; r++) {
-        if (r == shm->rank || !executor_needs(shm, op, r) ||
-            (!all && !br_shm_coll_ready(&shm->coll, r, shm->epoch)) ||
-            br_shm_coll_check(&shm->coll, r, shm->epoch) == mine)
-            continue;
-        ours = call_of(op);
-        memcpy(&theirs, br_shm_coll_description(&shm->coll, r, shm->epoch), sizeof theirs);
-        br_call_disagreement(
-            br_group_in_job(shm->group, (int)r), br_group_in_job(shm->group, (int)shm->rank),
-            br_tag_of_group(op->group->number, op->sequence), &theirs, &ours, text, sizeof text);
-        return br_error(EPROTO, "%s", text);
-    }
-    return 0;
-}
-
-/* Nobody's data is used before everybody whose data is needed has shown to make the same call. */
-int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
-                                    const struct br_operation *op)
-{
-    return executor_check(shm, op, true);
-}
-
-/* data NULL: they are in their space. */
-static void publish_round(struct br_shm_executor *shm, const struct br_operation *op,
-                          const void *data, size_t bytes)
-{
-    shm->epoch++;
-    shm->last = call_of(op);
-    shm->last_group = op->group;
-    shm->last_sequence = op->sequence;
-    shm->unreported = true;
-    br_shm_coll_describe(&shm->coll, shm->epoch, &shm->last);
-    br_shm_coll_publish(&shm->coll, shm->epoch, executor_digest(op), data, bytes);
-}
-
-bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
-                             const void *data, size_t bytes)
-{
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
-        return false;
-    publish_round(shm, op, data, bytes);
-    return true;
-}
-
-static void publish_split(struct br_shm_executor *shm, const struct br_operation *op)
-{
-    br_shm_split_write(&shm->coll, op, shm->round, shm->epoch + 1);
-    publish_round(shm, op, NULL, 0);
-}
-
-/* The first round of op. */
-static bool executor_publish(struct br_shm_executor *shm, const struct br_operation *op)
-{
-    shm->rounds = 0;
-    if (op->collective != BR_ALLREDUCE || block_bytes(op) < shm->split_bytes)
-        return br_shm_executor_publish(shm, op, op->send, published_bytes(shm, op, shm->rank));
-    if (!br_shm_coll_may_publish(&shm->coll, shm->epoch + 1))
-        return false;
-    shm->round = 0;
-    shm->rounds = br_shm_split_rounds(&shm->coll, op);
-    publish_split(shm, op);
-    return true;
-}
-
-static int executor_complete(struct br_shm_executor *shm, const struct br_operation *op)
-{
-    int rc;
-
-    for (;;) {
-        if (br_shm_executor_waits_for(shm, op) >= 0)
-            return 0;
-        rc = br_shm_executor_check_agreement(shm, op);
-        if (rc)
-            return rc;
-        if (!shm->rounds) {
-            executor_reduce_all(shm, op);
-            break;
-        }
-        br_shm_split_read(&shm->coll, op, shm->round, shm->epoch);
-        if (++shm->round == shm->rounds)
-            break;
-        publish_split(shm, op);
-    }
-    shm->operations++;
-    shm->rounds = 0;
-    return 1;
-}
+/* ---- the short way --------------------------------------------------------------------------- */
 
 bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op)
 {
-    if (shm->busy || !br_list_empty(&shm->queue) || !executor_publish(shm, op))
+    if (shm->busy || !br_list_empty(&shm->queue) || !br_shm_round_begin(shm, op))
         return false;
     shm->busy = true;
     return true;
@@ -317,7 +76,7 @@ bool br_shm_executor_begin(struct br_shm_executor *shm, struct br_operation *op)
 
 int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *op)
 {
-    int rc = executor_complete(shm, op);
+    int rc = br_shm_round_complete(shm, op);
 
     if (rc)
         shm->busy = false;
@@ -383,9 +142,9 @@ static int executor_step(struct br_shm_executor *shm, struct br_operation *op, u
         return shm->context->worker->failed ? 0 : shm->guest->ops->step(shm->guest, now);
     if (!br_staging_shm_ready(op)) /* and nobody overtakes it: rounds are taken in this order */
         return 0;
-    if (!shm->published && !(shm->published = executor_publish(shm, op)))
+    if (!shm->published && !(shm->published = br_shm_round_begin(shm, op)))
         return 0;
-    rc = executor_complete(shm, op);
+    rc = br_shm_round_complete(shm, op);
     if (rc > 0)
         executor_end(shm, op, 0, "");
     return rc;
@@ -433,7 +192,7 @@ int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_o
 
     if (!first)
         return -1;
-    return op || shm->published ? br_shm_executor_waits_for(shm, first) : executor_behind(shm);
+    return op || shm->published ? br_shm_round_waits_for(shm, first) : executor_behind(shm);
 }
 
 void br_shm_executor_report_last(struct br_shm_executor *shm)
@@ -449,8 +208,7 @@ const char *br_shm_executor_name_waited(const struct br_shm_executor *shm,
 {
     const struct br_operation *first = shm->busy ? NULL : executor_head(shm);
     bool unpublished = first && !shm->published;
-    int rank =
-        unpublished ? executor_behind(shm) : br_shm_executor_waits_for(shm, first ? first : op);
+    int rank = unpublished ? executor_behind(shm) : br_shm_round_waits_for(shm, first ? first : op);
     char name[80];
 
     if (first && first->shm_role != BR_SHM_ROLE_COLLECTIVE &&
@@ -530,15 +288,16 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
     executor_fail_departed(shm, op);
     if (!first || first->shm_role == BR_SHM_ROLE_ENGINE)
         return;
-    call = call_of(first);
+    call = br_shm_round_call(first);
     if (shm->watched_sequence != first->sequence + 1) {
         br_shm_executor_report_last(shm);
-        br_worker_begins(w, first->group->number, first->sequence, executor_digest(first), &call);
+        br_worker_begins(w, first->group->number, first->sequence, br_shm_round_digest(first),
+                         &call);
         shm->unreported = false;
         shm->watched_sequence = first->sequence + 1;
         shm->notify_at = now + PATIENCE;
     }
-    if (published && executor_check(shm, first, false)) {
+    if (published && br_shm_round_check(shm, first, false)) {
         br_worker_fail(w, EPROTO, br_error_message());
         return;
     }
@@ -546,10 +305,10 @@ void br_shm_executor_watch(struct br_shm_executor *shm, const struct br_operatio
         return;
     shm->notify_at = now + SAY_AGAIN;
     for (uint32_t r = 0; shm->epoch && r < shm->n; r++)
-        if (r != shm->rank && (!published || executor_needs(shm, first, r)) &&
+        if (r != shm->rank && (!published || br_shm_round_needs(shm, first, r)) &&
             !br_shm_coll_ready(&shm->coll, r, shm->epoch))
             br_worker_waits_for(w, br_group_in_job(shm->group, (int)r), first->group->number,
-                                first->sequence, executor_digest(first), &call);
+                                first->sequence, br_shm_round_digest(first), &call);
 }
 
 /* How many bytes a rank may give: of all-reduces, and of other collectives. What the user says of
@@ -572,6 +331,17 @@ static void set_limits(struct br_shm_executor *shm)
 static struct br_shm_executor *shm_of(const struct br_executor *executor)
 {
     return br_container_of(executor, struct br_shm_executor, executor);
+}
+
+bool br_shm_executor_takes(const struct br_shm_executor *shm, const struct br_operation *op)
+{
+    size_t bytes, most = op->collective == BR_ALLREDUCE ? shm->max_bytes : shm->max_copied_bytes;
+
+    if (op->kind != BR_OPERATION_COLLECTIVE || br_blocks_uneven(op) || op->collective == BR_SCAN ||
+        op->collective == BR_EXSCAN || (op->algorithm[0] && strcmp(op->algorithm, "shm") != 0))
+        return false;
+    bytes = br_shm_round_block_bytes(op) * br_collective_blocks(op->collective, shm->n, BR_INPUT);
+    return bytes <= (op->algorithm[0] ? BR_SHM_COLL_BYTES : most);
 }
 
 static bool shm_takes(struct br_executor *executor, struct br_operation *op)

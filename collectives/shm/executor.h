@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor for small collectives of ranks that share a host: one round on the shared segment
- * (collectives/shm/coll.h) instead of a schedule. Every rank publishes what it gives, waits for
+ * The executor for small collectives of ranks that share a host: one round (round.h) on the shared
+ * segment (coll.h) instead of a schedule. Every rank publishes what it gives, waits for
  * what it needs, and reduces it in the order of ranks, so all have the same bits, in every
  * repetition. With many ranks the larger all-reduces take more rounds (split.h).
  *
@@ -80,14 +80,6 @@ struct br_operation *br_shm_executor_overdue(struct br_shm_executor *shm, uint64
 /* For the guest: takes its operation, the head, off the queue. */
 void br_shm_executor_leave(struct br_shm_executor *shm, struct br_operation *op);
 
-/* For the guest: publishes for its operation, the head of the queue, in the next round. false: not
- * every rank has published in this one. */
-bool br_shm_executor_publish(struct br_shm_executor *shm, const struct br_operation *op,
-                             const void *data, size_t bytes);
-/* All ranks have published: have they made the same call? 0, or -EPROTO with a message. */
-int br_shm_executor_check_agreement(const struct br_shm_executor *shm,
-                                    const struct br_operation *op);
-
 /* The short way. begin: publishes for op, unless another operation has the round (false). complete,
  * called again and again: 1: op is complete; 0: not yet; -EPROTO with a message: the ranks
  * disagree. */
@@ -96,8 +88,6 @@ int br_shm_executor_complete(struct br_shm_executor *shm, struct br_operation *o
 /* Leaves the short way: op, an operation of the pool, has published in place of the one that was on
  * it, and is the head of the queue from now on. */
 void br_shm_executor_go_on(struct br_shm_executor *shm, struct br_operation *op);
-/* The lowest rank that op, which has published, still waits for; -1: there is none. */
-int br_shm_executor_waits_for(const struct br_shm_executor *shm, const struct br_operation *op);
 /* The lowest rank that has not published what op, on the short way, or (NULL) the head of the queue
  * needs; -1: there is none. */
 int br_shm_executor_missing(const struct br_shm_executor *shm, const struct br_operation *op);

@@ -2,6 +2,7 @@
 /* Three ranks' views of one shared segment, in one process: what may go through it, in which order,
  * and who disagrees. */
 #include "collectives/shm/executor.h"
+#include "collectives/shm/round.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -163,7 +164,7 @@ static void complete__split(void **state)
     }
     assert_int_equal(br_shm_executor_complete(&locals[0], &ops[0][0]), 0);
     assert_int_equal(locals[0].epoch, 2);
-    assert_int_equal(br_shm_executor_waits_for(&locals[0], &ops[0][0]), 1);
+    assert_int_equal(br_shm_round_waits_for(&locals[0], &ops[0][0]), 1);
     assert_says(br_shm_executor_name_waited(&locals[0], &ops[0][0], text, sizeof text), "rank 1");
     assert_int_equal(br_shm_executor_complete(&locals[1], &ops[0][1]), 0);
     assert_int_equal(br_shm_executor_complete(&locals[2], &ops[0][2]), 1);
@@ -263,7 +264,7 @@ static void fail__ends_all(void **state)
     br_shm_executor_submit(&locals[0], &ops[0]);
     br_shm_executor_submit(&locals[0], &ops[1]);
     assert_int_equal(br_shm_executor_step(&locals[0], 0), 0);
-    assert_int_equal(br_shm_executor_waits_for(&locals[0], &ops[0]), 1);
+    assert_int_equal(br_shm_round_waits_for(&locals[0], &ops[0]), 1);
     assert_null(br_shm_executor_overdue(&locals[0], 999));
     assert_ptr_equal(br_shm_executor_overdue(&locals[0], 1000), &ops[0]);
     br_shm_executor_fail(&locals[0], -ECANCELED, "enough", 0);

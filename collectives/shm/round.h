@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One round of an operation on the shared segment: what a rank publishes, whose data it needs, and
+ * what it makes of them. When operations take their rounds is the executor's (executor.h). All
+ * under the lock, but for the first two.
+ */
+#ifndef BR_COLLECTIVES_SHM_ROUND_H
+#define BR_COLLECTIVES_SHM_ROUND_H
+
+#include "collectives/schedule/type.h"
+#include "collectives/shm/executor.h"
+
+/* Bytes of a block; 0 of a barrier. */
+static inline size_t br_shm_round_block_bytes(const struct br_operation *op)
+{
+    return op->collective == BR_BARRIER ? 0 : op->count * br_type_size(op->type);
+}
+/* Does this rank need what `rank` publishes? */
+bool br_shm_round_needs(const struct br_shm_executor *shm, const struct br_operation *op,
+                        uint32_t rank);
+
+/* What the ranks must agree on, in 16 bits that are published with the data, and in words. */
+uint16_t br_shm_round_digest(const struct br_operation *op);
+struct br_call br_shm_round_call(const struct br_operation *op);
+
+/* Publishes for an operation, the head of the queue, in the next round. false: not every rank has
+ * published in this one. begin: what op itself gives, of a split all-reduce for its first round. */
+bool br_shm_round_begin(struct br_shm_executor *shm, const struct br_operation *op);
+bool br_shm_round_publish(struct br_shm_executor *shm, const struct br_operation *op,
+                          const void *data, size_t bytes);
+/* The lowest rank that op, which has published, still waits for; -1: there is none. */
+int br_shm_round_waits_for(const struct br_shm_executor *shm, const struct br_operation *op);
+/* Have the ranks whose data are needed made the same call? Nobody's data are used before that is
+ * known. all: they have published; else those that have are looked at. 0, or -EPROTO with a
+ * message. */
+int br_shm_round_check(const struct br_shm_executor *shm, const struct br_operation *op, bool all);
+/* Of an operation that br_shm_round_begin() has begun, again and again: 1: it is complete; 0: not
+ * yet; -EPROTO with a message: the ranks disagree. */
+int br_shm_round_complete(struct br_shm_executor *shm, const struct br_operation *op);
+
+#endif
