@@ -215,9 +215,9 @@ static int choose(struct braid_comm *comm, const char *algorithm, size_t count,
 int reference_allreduce(struct braid_comm *comm, const char *algorithm, float *const *memory,
                         size_t count)
 {
-    uint32_t n = (uint32_t)comm->size, fragments;
+    uint32_t n = (uint32_t)comm->size, fragments = 0;
     float **from = calloc(n, sizeof *from);
-    struct br_algorithm_config config;
+    struct br_algorithm_config config = {0};
     int rc = from ? 0 : -ENOMEM;
 
     if (n == 1 || rc || on_shm_coll(comm, algorithm, count)) {
