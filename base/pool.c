@@ -43,23 +43,6 @@ void br_pool_destroy(struct br_pool *pool)
     memset(pool, 0, sizeof *pool);
 }
 
-void *br_pool_get(struct br_pool *pool)
-{
-    uint32_t index;
-
-    if (pool->n_free == 0)
-        return NULL;
-    index = pool->n_back ? pool->free_[--pool->n_back] : br_pool_used(pool);
-    pool->n_free--;
-    return br_pool_at(pool, index);
-}
-
-void br_pool_put(struct br_pool *pool, void *object)
-{
-    pool->free_[pool->n_back++] = br_pool_index(pool, object);
-    pool->n_free++;
-}
-
 void br_pool_trim(struct br_pool *pool)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)pool->first,

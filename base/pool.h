@@ -26,13 +26,6 @@ int br_pool_init(struct br_pool *pool, size_t size, uint32_t count);
 /* Frees the pool, objects in use included. An all-zero pool is allowed. */
 void br_pool_destroy(struct br_pool *pool);
 
-/* Returns an object, or NULL when all are in use. An object that was in use before still has its
- * old contents. */
-void *br_pool_get(struct br_pool *pool);
-
-/* Gives an object back that br_pool_get() returned. */
-void br_pool_put(struct br_pool *pool, void *object);
-
 /* Gives the memory of a pool of which no object is in use back to the system. The objects, which
  * count as never used, read as zero or as they were. */
 void br_pool_trim(struct br_pool *pool);
@@ -51,6 +44,26 @@ static inline uint32_t br_pool_used(const struct br_pool *pool)
 static inline void *br_pool_at(const struct br_pool *pool, uint32_t index)
 {
     return pool->first + pool->size * index;
+}
+
+/* Returns an object, or NULL when all are in use. An object that was in use before still has its
+ * old contents. */
+static inline void *br_pool_get(struct br_pool *pool)
+{
+    uint32_t index;
+
+    if (pool->n_free == 0)
+        return NULL;
+    index = pool->n_back ? pool->free_[--pool->n_back] : br_pool_used(pool);
+    pool->n_free--;
+    return br_pool_at(pool, index);
+}
+
+/* Gives an object back that br_pool_get() returned. */
+static inline void br_pool_put(struct br_pool *pool, void *object)
+{
+    pool->free_[pool->n_back++] = br_pool_index(pool, object);
+    pool->n_free++;
 }
 
 #endif
