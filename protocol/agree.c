@@ -126,16 +126,13 @@ void br_agree_timer(struct br_worker *w)
         br_worker_fail(w, EPROTO, w->disputed);
 }
 
-bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
+void br_agree_refuse(struct br_worker *w, const struct br_transfer *t, const struct br_message *m)
 {
     const struct br_agreed *a = agree_entry_of(w, (uint32_t)(t->tag >> 32));
     struct br_agreed digests = {.check = t->check};
     bool collective = br_tag_class(t->tag) == BR_TAG_COLLECTIVE, same = t->check == m->check;
     char text[sizeof w->message];
 
-    if (t->length == m->bytes && same &&
-        (!collective || m->type != BR_MESSAGE_READY || t->total == m->ready.total))
-        return true;
     if (br_tag_class(t->tag) == BR_TAG_P2P || (collective && same)) { /* agreement.md, section 1 */
         message_text(w, t, m, text, sizeof text);
         br_worker_fail(w, EPROTO, text);
@@ -144,7 +141,6 @@ bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t, const s
 
         agree_disagree(w, t->tag, t->peer, m->check, known ? a : &digests, NULL);
     }
-    return false;
 }
 
 void br_worker_begins(struct br_worker *w, uint32_t group, uint64_t sequence, uint16_t check,

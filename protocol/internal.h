@@ -186,9 +186,19 @@ void br_match_forget_link(struct br_worker *w, struct br_rail *rail);
 
 /* ---- agree.c: do both ends of a transfer, all ranks of an operation, want the same? ---------- */
 
-/* Compares a transfer with a message that has its tag. false: they differ, and the worker fails. */
-bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
-                       const struct br_message *m);
+/* A transfer and a message that has its tag differ: fails the worker. */
+void br_agree_refuse(struct br_worker *w, const struct br_transfer *t, const struct br_message *m);
+/* Compares the two. false: they differ, and the worker fails. */
+static inline bool br_agree_transfer(struct br_worker *w, const struct br_transfer *t,
+                                     const struct br_message *m)
+{
+    bool whole = br_tag_class(t->tag) == BR_TAG_COLLECTIVE && m->type == BR_MESSAGE_READY;
+
+    if (t->length == m->bytes && t->check == m->check && (!whole || t->total == m->ready.total))
+        return true;
+    br_agree_refuse(w, t, m);
+    return false;
+}
 /* The arguments with which this rank has begun the operation of the tag, or NULL. */
 const struct br_call *br_agree_call(struct br_worker *w, uint64_t tag);
 /* Compares what this rank knows of an operation with a message of `rank` that has found no
