@@ -55,16 +55,6 @@ void br_queue_remove(struct br_queued *item)
     br_list_remove(&item->age);
 }
 
-struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound)
-{
-    struct br_queued *oldest = br_container_of(queue->age.next, struct br_queued, age);
-
-    if (br_list_empty(&queue->age) || now <= oldest->priority_served ||
-        now - oldest->priority_served <= bound)
-        return NULL;
-    return oldest;
-}
-
 void br_queue_served(struct br_queued *item, uint64_t now)
 {
     struct br_queued *first = item, *before;

@@ -9,6 +9,7 @@
 #ifndef BR_PROTOCOL_QUEUE_H
 #define BR_PROTOCOL_QUEUE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -53,7 +54,14 @@ static inline struct br_queued *br_queue_first(const struct br_queue *queue)
 }
 /* The first entry of the priority that has waited longest, if it has waited longer than `bound` ns;
  * else NULL. */
-struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now, uint64_t bound);
+static inline struct br_queued *br_queue_starved(const struct br_queue *queue, uint64_t now,
+                                                 uint64_t bound)
+{
+    struct br_queued *oldest = br_container_of(queue->age.next, struct br_queued, age);
+    bool waits = !br_list_empty(&queue->age) && now > oldest->priority_served;
+
+    return waits && now - oldest->priority_served > bound ? oldest : NULL;
+}
 /* A frame of item has left, possibly its last one: the wait of its priority begins anew. The item
  * is still queued. */
 void br_queue_served(struct br_queued *item, uint64_t now);

@@ -403,9 +403,7 @@ static void pump_starved(struct br_worker *w, struct br_peer *peer, struct br_pu
 {
     for (int k = 0; k < BR_QUEUES; k++) {
         struct br_queue *queue = &peer->queues[k];
-        struct br_queued *starved = br_list_empty(&queue->age)
-                                        ? NULL
-                                        : br_queue_starved(queue, w->now, w->config.starvation);
+        struct br_queued *starved = br_queue_starved(queue, w->now, w->config.starvation);
 
         if (starved && !pump_queued(w, peer, k, starved, pump) && starved == br_queue_first(queue))
             pump->stuck |= 1u << k;
