@@ -103,12 +103,18 @@ static void match_forget(struct br_worker *w, struct br_unexpected *u)
     br_growing_pool_put(&w->unexpected, u->place);
 }
 
+static void match_copy(struct br_worker *w, void *memory, const struct br_message *m,
+                       const uint8_t *payload)
+{
+    if (m->bytes)
+        memcpy(memory, m->bytes <= BR_EAGER_INLINE ? m->data : payload, m->bytes);
+    w->counters.copied_bytes += m->bytes;
+}
+
 static void match_deliver(struct br_worker *w, struct br_transfer *t, const struct br_message *m,
                           const uint8_t *payload)
 {
-    if (t->length)
-        memcpy(t->memory, t->length <= BR_EAGER_INLINE ? m->data : payload, t->length);
-    w->counters.copied_bytes += t->length;
+    match_copy(w, t->memory, m, payload);
     br_transfer_end(w, t, 0);
 }
 
@@ -195,6 +201,20 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     br_agree_transfer(w, t, &early->message);
     match_forget(w, early);
     return match_expect(w, &w->receives, t, &early);
+}
+
+bool br_worker_receive_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_t check,
+                               void *memory, uint32_t length)
+{
+    struct br_unexpected *early = w->failed ? NULL : match_early(w, tag, rank);
+
+    if (!early || early->message.type != BR_MESSAGE_EAGER || early->message.bytes != length ||
+        early->message.check != check)
+        return false;
+    br_table_remove(&w->receives, tag, (uint32_t)rank);
+    match_copy(w, memory, &early->message, early->payload);
+    match_forget(w, early);
+    return true;
 }
 
 struct br_transfer *br_match_posted(const struct br_worker *w, uint64_t tag, int rank)
@@ -398,15 +418,42 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
     return 1;
 }
 
+/* The message that a caller waits for, with the lock (br_worker_look()). */
+static bool match_is_awaited(const struct br_worker *w, int rank, uint64_t tag)
+{
+    return w->awaited && w->awaited->tag == tag && w->awaited->rank == rank;
+}
+
+/* false: it is not the one, or not as it should be; then its transfer will say so. */
+static bool match_deliver_awaited(struct br_worker *w, int rank, const struct br_message *m,
+                                  const uint8_t *payload)
+{
+    struct br_awaited *awaited = w->awaited;
+
+    if (!match_is_awaited(w, rank, m->tag) || m->type != BR_MESSAGE_EAGER ||
+        m->bytes != awaited->length || m->check != awaited->check)
+        return false;
+    match_copy(w, awaited->memory, m, payload);
+    awaited->came = true;
+    w->awaited = NULL;
+    return true;
+}
+
 static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                   const struct br_message *m)
 {
     bool ready = m->type == BR_MESSAGE_READY;
     struct br_table *table = ready ? &w->sends : &w->receives;
-    void *value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
-    struct br_transfer *t = value;
+    struct br_transfer *t;
+    void *value;
 
+    if (w->awaited && match_deliver_awaited(w, rail->peer->rank, m, event->payload)) {
+        match_release(w, rail, event->link, event->buffer);
+        return;
+    }
+    t = value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
+        !match_is_awaited(w, rail->peer->rank, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
         match_release(w, rail, event->link, event->buffer);

@@ -88,6 +88,20 @@ static bool post_retained(struct br_rail *rail, const struct br_message *m,
     return true;
 }
 
+/* Makes an EAGER of `length` bytes of it; a short one has them in itself. Returns what follows as
+ * payload, *bytes of it. */
+static const void *fill_eager(struct br_message *m, const void *data, uint32_t length,
+                              uint32_t *bytes)
+{
+    m->type = BR_MESSAGE_EAGER;
+    *bytes = length <= BR_EAGER_INLINE ? 0 : length;
+    if (*bytes)
+        return data;
+    if (length)
+        memcpy(m->data, data, length);
+    return NULL;
+}
+
 static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_rail *rail,
                          struct br_transfer *t)
 {
@@ -116,14 +130,11 @@ static bool send_message(struct br_worker *w, struct br_peer *peer, struct br_ra
     } else if (announces) {
         m.type = BR_MESSAGE_ANNOUNCE;
         m.waiting.total = t->total;
-    } else if (!t->request && t->length <= BR_EAGER_INLINE) {
-        m.type = BR_MESSAGE_EAGER;
-        if (t->length)
-            memcpy(m.data, t->memory, t->length);
-    } else {
-        m.type = t->request ? m.type : BR_MESSAGE_EAGER;
+    } else if (t->request) {
         payload = t->memory;
         length = t->length;
+    } else {
+        payload = fill_eager(&m, t->memory, t->length, &length);
     }
     if (!post_retained(rail, &m, t->notify, payload, length))
         return false;
@@ -249,6 +260,30 @@ bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
     rail->link->alone = false;
     w->flush_due = w->flush_due || rail->device->unsent;
     return left;
+}
+
+bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_t check,
+                            const void *memory, uint32_t length)
+{
+    struct br_peer *peer = &w->peers[rank];
+    struct br_stream *stream = &peer->streams[br_stream_of(tag)];
+    struct br_rail *rail = peer->rails;
+    struct br_message m;
+    const void *payload;
+    uint32_t bytes;
+
+    if (!br_worker_is_near(w, rank) || rail->unheard || length > peer->eager_bytes ||
+        !br_list_empty(&peer->active) || !br_rail_takes_message(rail, true) ||
+        !may_number(peer, br_stream_of(tag)))
+        return false;
+    m = (struct br_message){
+        .check = check, .sequence = stream->sequence, .tag = tag, .bytes = length};
+    payload = fill_eager(&m, memory, length, &bytes);
+    if (!post_retained(rail, &m, NULL, payload, bytes))
+        return false;
+    stream->sequence++;
+    w->counters.copied_bytes += length;
+    return true;
 }
 
 void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)

@@ -419,9 +419,40 @@ static void worker_timers(struct br_worker *w, bool drained)
     br_links_close_deferred(w);
 }
 
-int br_worker_poll(struct br_worker *w, uint64_t now)
+/* Returns the number of its events. */
+static int worker_poll_device(struct br_worker *w, struct br_device *device)
 {
     struct br_event events[EVENTS];
+    int n = device->ops->poll(device, w->now, events, EVENTS);
+
+    w->in_batch = true;
+    for (int i = 0; i < n; i++)
+        if (w->failed)
+            br_worker_last_event(w, &events[i]);
+        else
+            br_worker_event(w, &events[i]);
+    w->in_batch = false;
+    br_links_close_deferred(w);
+    return n;
+}
+
+bool br_worker_is_near(const struct br_worker *w, int rank)
+{
+    const struct br_peer *peer = &w->peers[rank];
+
+    return !w->failed && peer->n_rails == 1 && peer->state == BR_PEER_UP &&
+           peer->rails->state == BR_RAIL_UP && peer->rails->device->caps.maps;
+}
+
+void br_worker_look(struct br_worker *w, int rank, uint64_t now)
+{
+    w->now = now;
+    if (br_worker_is_near(w, rank))
+        worker_poll_device(w, w->peers[rank].rails->device);
+}
+
+int br_worker_poll(struct br_worker *w, uint64_t now)
+{
     bool drained = true;
     int n = 0;
 
@@ -430,16 +461,8 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
     if (w->failed)
         return br_worker_shut_down(w);
     for (int d = 0; d < w->n_devices; d++) {
-        int k = w->devices[d]->ops->poll(w->devices[d], now, events, EVENTS);
+        int k = worker_poll_device(w, w->devices[d]);
 
-        w->in_batch = true;
-        for (int i = 0; i < k; i++)
-            if (w->failed)
-                br_worker_last_event(w, &events[i]);
-            else
-                br_worker_event(w, &events[i]);
-        w->in_batch = false;
-        br_links_close_deferred(w);
         drained = drained && k < EVENTS && !w->devices[d]->behind;
         n += k;
     }

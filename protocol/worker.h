@@ -185,7 +185,8 @@ struct br_worker {
      * ten cache lines. */
     struct br_list blocked;
     uint64_t blocked_until;
-    bool blocked_shared; /* their rails are (br_peer.shared) */
+    bool blocked_shared;        /* their rails are (br_peer.shared) */
+    struct br_awaited *awaited; /* NULL: no caller waits in that way */
     /* frames were posted outside a pump, and their device sends them at its next poll */
     bool flush_due;
     struct br_unauthenticated *unauthenticated;   /* [n_unauthenticated] places */
@@ -294,6 +295,32 @@ bool br_worker_all_arrived(struct br_worker *worker, int rank);
  * further ones may not come. Allocates. Returns how many were copied. Fails the worker when there
  * is no memory. */
 int br_worker_set_aside(struct br_worker *worker, int rank);
+
+/* A small point-to-point message to a rank whose memory is mapped leaves at once, without a
+ * transfer, if nothing else waits to leave to it. false: it has not, and has to be sent as a
+ * transfer. Devices that are armed stay so. */
+bool br_worker_send_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
+                            const void *memory, uint32_t length);
+/* Such a message from the rank that is here already is received, without a transfer, if its length
+ * and digest are those. false: it has not been. */
+bool br_worker_receive_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
+                               void *memory, uint32_t length);
+
+/* A small point-to-point message of a rank that a caller waits for who holds the lock all the time:
+ * it goes from the receive buffer to its place, without a transfer. */
+struct br_awaited {
+    uint64_t tag;
+    int rank;
+    uint32_t length;
+    uint16_t check;
+    void *memory;
+    bool came;
+};
+/* Looks for what has come from that rank only, which has to be one whose memory is mapped; the
+ * message that is waited for is the worker's `awaited`. now: the time, ns. Never blocks. */
+void br_worker_look(struct br_worker *worker, int rank, uint64_t now);
+/* Does this rank map memory of ours, over a link that is up? */
+bool br_worker_is_near(const struct br_worker *worker, int rank);
 
 /* Both return how much was done; 0: nothing. now: the time, ns. They never block. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);

@@ -5,9 +5,8 @@
  * instruction of its CPU. So they have ended, and stand at the target, when the call returns;
  * nothing travels, and the target's worker knows nothing of it.
  *
- * 1. What does not qualify goes to the engine as ever: an error is the target's to tell, a `done`
- *    is called by who drives, calls of a group go together, a timeline shows operations. So does
- *    whatever comes while another thread has the lock, and that one serves all.
+ * 1. What does not qualify goes to the engine as ever (api.c): an error is the target's to tell. So
+ *    does whatever comes while another thread has the lock, and that one serves all.
  * 2. A large access is copied in turns of the lock, and each looks anew whether the region is still
  *    there. If it is not, the engine does all of it once more and says why it cannot.
  * 3. A program may do nothing but access, or look at a number in a loop until another rank changes
@@ -22,10 +21,9 @@
 #include <string.h>
 
 #include "collectives/comm/api.h"
-#include "collectives/comm/call_group.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
-#include "collectives/comm/gpu_ops.h"
+#include "collectives/comm/handles.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "protocol/worker.h"
@@ -33,16 +31,10 @@
 /* Bytes that are copied in one turn of the lock: 10 to 50 us. */
 #define ACCESS_TURN (256u << 10)
 
-bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access,
-                         const struct braid_options *options)
+bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access)
 {
-    const struct br_context *context = comm->context;
-
-    return context->shares_host && (access->bytes || access->notify) &&
-           access->key->check == context->worker->config.check && !(options && options->done) &&
-           !br_call_group_is_open() &&
-           !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
-           !context->gpu->gpu_of(access->send ? access->send : access->recv);
+    return (access->bytes || access->notify) &&
+           access->key->check == comm->context->worker->config.check;
 }
 
 /* Under the lock. */
@@ -52,8 +44,17 @@ static void *access_reach(const struct br_context *context, const struct braid_k
     return br_worker_shared(context->worker, (int)key->rank, region, offset, bytes);
 }
 
+/* Under the lock: it counts as an operation from here on. */
+static void access_ended(struct braid_comm *comm, struct braid_op **handle)
+{
+    comm->operations++;
+    if (handle)
+        *handle = br_handle_of_ended(comm);
+}
+
 /* All bytes of a put or a get. */
-static bool access_copy(struct braid_comm *comm, const struct br_api_point *access)
+static bool access_copy(struct braid_comm *comm, const struct br_api_point *access,
+                        struct braid_op **handle)
 {
     struct br_context *context = comm->context;
     size_t n;
@@ -75,8 +76,8 @@ static bool access_copy(struct braid_comm *comm, const struct br_api_point *acce
         if (there)
             context->worker->counters.mapped_bytes += n;
         if (there && done + n == access->bytes && !access->notify)
-            comm->operations++;
-        br_progress_leave(context, n);
+            access_ended(comm, handle);
+        br_progress_leave(context, n, false);
         if (!there)
             return false;
     }
@@ -86,7 +87,8 @@ static bool access_copy(struct braid_comm *comm, const struct br_api_point *acce
 /* A number of 64 bits changes, which is the end of the access. */
 static bool access_change(struct braid_comm *comm, const struct braid_key *key, uint32_t region,
                           uint64_t offset, enum br_atomic operation,
-                          const struct br_operands *operands, uint64_t *before)
+                          const struct br_operands *operands, uint64_t *before,
+                          struct braid_op **handle)
 {
     struct br_context *context = comm->context;
     void *there;
@@ -98,41 +100,44 @@ static bool access_change(struct braid_comm *comm, const struct braid_key *key, 
     ended = there && !br_onesided_change(there, operation, operands, before);
     if (ended) {
         context->worker->counters.mapped_bytes += sizeof *before;
-        comm->operations++;
+        access_ended(comm, handle);
     }
-    br_progress_leave(context, sizeof *before);
+    br_progress_leave(context, sizeof *before, false);
     return ended;
 }
 
-static bool access_atomic(struct braid_comm *comm, const struct br_api_point *access)
+static bool access_atomic(struct braid_comm *comm, const struct br_api_point *access,
+                          struct braid_op **handle)
 {
     uint64_t before;
     bool ended = access_change(comm, access->key, access->key->id, access->offset,
                                access->kind == BR_OPERATION_ADD ? BR_ATOMIC_ADD : BR_ATOMIC_SWAP,
-                               &access->operands, &before);
+                               &access->operands, &before, handle);
 
     if (ended)
         memcpy(access->recv, &before, sizeof before);
     return ended;
 }
 
-static bool access_signal(struct braid_comm *comm, const struct br_api_point *access)
+static bool access_signal(struct braid_comm *comm, const struct br_api_point *access,
+                          struct braid_op **handle)
 {
     const struct br_notify *notify = access->notify;
     const struct br_operands operands = {.value = notify->value};
     uint64_t before;
 
     return access_change(comm, access->key, notify->region, notify->offset,
-                         (enum br_atomic)notify->operation, &operands, &before);
+                         (enum br_atomic)notify->operation, &operands, &before, handle);
 }
 
-enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access)
+enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access,
+                                        struct braid_op **handle)
 {
     bool moves = access->kind == BR_OPERATION_PUT || access->kind == BR_OPERATION_GET;
 
-    if (moves ? !access_copy(comm, access) : !access_atomic(comm, access))
+    if (moves ? !access_copy(comm, access, handle) : !access_atomic(comm, access, handle))
         return BR_ACCESS_ALL;
-    if (access->notify && (!access->notify->region || !access_signal(comm, access)))
+    if (access->notify && (!access->notify->region || !access_signal(comm, access, handle)))
         return BR_ACCESS_VALUE;
     return BR_ACCESS_ENDED;
 }

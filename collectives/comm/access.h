@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 struct braid_comm;
-struct braid_options;
+struct braid_op;
 struct br_api_point;
 
 /* What of an access the engine still has to do. */
@@ -16,13 +16,15 @@ enum br_access_left {
     BR_ACCESS_ENDED, /* nothing: it counts as an operation that has ended */
 };
 
-/* Does a one-sided access qualify, but for where its region lies? Its arguments and options have
+/* Does a one-sided access of host memory qualify, but for where its region lies? Its arguments have
  * been checked. */
-bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access,
-                         const struct braid_options *options);
+bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access);
 
-/* Carries it out now if this process maps the region. Any thread; waits for nothing but the lock
- * between the parts of a large one. */
-enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access);
+/* Carries it out now if this process maps the region. handle: NULL, or where a handle of it is
+ * stored when it has ended, or NULL if there is no place for one (br_handle_in_pool()). Any thread;
+ * waits for nothing but the lock between the parts of a large one, and has no cancellation point
+ * (base/process.h, note 5). */
+enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br_api_point *access,
+                                        struct braid_op **handle);
 
 #endif

@@ -17,7 +17,9 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/message.h"
 #include "collectives/comm/operation_pool.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/reductions.h"
@@ -559,19 +561,54 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
     return 0;
 }
 
-/* An access has ended within its call. */
-static int api_ended(struct braid_comm *comm, const struct br_api_point *access,
-                     const struct braid_options *options, struct braid_op **out)
+/* May a call end before it becomes an operation? Else: a
+ * `done` is called by who drives, calls of a group go together, a timeline shows operations, and
+ * memory of a GPU is the engine's. */
+static bool api_may_be_at_once(const struct br_context *context, const struct br_api_point *p,
+                               const struct braid_options *options)
 {
-    int rc = 0;
+    return context->shares_host && !(options && options->done) && !br_call_group_is_open() &&
+           !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
+           !(context->gpus && context->gpu->gpu_of(p->send ? p->send : p->recv));
+}
 
-    if (out && !(options && options->wait_ms)) {
-        *out = br_handle_of_ended(comm, access, options);
-        rc = *out ? 0 : -ENOMEM;
+/* What of a message or an access the engine still has to do. */
+struct api_left {
+    bool only_value; /* of a put: its bytes stand */
+    bool awaited;    /* a receive that has taken `number` already (message.h) */
+    uint64_t number;
+};
+
+/* What ends within its call needs no operation. true: it has, with *rc. */
+static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
+                        const struct braid_options *options, struct braid_op **out,
+                        struct api_left *left, int *rc)
+{
+    struct braid_op **handle = out && !(options && options->wait_ms) ? out : NULL;
+
+    if (!api_may_be_at_once(comm->context, p, options))
+        return false;
+    if (p->key) {
+        enum br_access_left access =
+            br_access_is_for_us(comm, p) ? br_access_carry_out(comm, p, handle) : BR_ACCESS_ALL;
+
+        left->only_value = access == BR_ACCESS_VALUE;
+        if (access != BR_ACCESS_ENDED)
+            return false;
+    } else {
+        enum br_message_left message =
+            br_message_carry_out(comm, p, options, handle, &left->number);
+
+        left->awaited = message == BR_MESSAGE_AWAITED;
+        if (message != BR_MESSAGE_ENDED)
+            return false;
     }
-    if (atomic_load(&comm->context->ends_fd) >= 0)
+    if (handle && !*handle)
+        *handle = br_handle_in_pool(comm, p, options);
+    *rc = handle && !*handle ? -ENOMEM : 0;
+    if (atomic_load_explicit(&comm->context->ends_fd, memory_order_relaxed) >= 0)
         br_completion_show_one(comm->context);
-    return rc;
+    return true;
 }
 
 void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point *p,
@@ -605,13 +642,43 @@ void br_api_fill_point(const struct braid_comm *comm, const struct br_api_point 
     }
 }
 
+static int api_submit_point(struct braid_comm *comm, const char *name, const struct br_api_point *p,
+                            struct api_left *left, const struct braid_options *options,
+                            struct braid_op **out)
+{
+    BR_DISABLE_CANCELLATION;
+    struct br_operation *op;
+    int rc;
+
+    if (comm->context->gpus && api_at_once(comm, p, options, out, left, &rc))
+        return rc;
+    op = br_comm_get_operation(comm);
+    if (!op && left->awaited)
+        br_message_lost(comm);
+    if (!op)
+        return -ENOMEM;
+    br_api_fill_point(comm, p, options, op);
+    if (left->only_value)
+        op->count = op->send_bytes = 0;
+    if (left->awaited) {
+        op->awaited = op->claimed = true;
+        op->claim = left->number;
+    }
+    rc = br_comm_probe_memory(name, op);
+    if (rc) {
+        br_comm_put_operation(op);
+        return rc;
+    }
+    return api_submit(op, out);
+}
+
+/* Cancellation is disabled from where the call goes on to the engine (base/process.h, note 5), and
+ * where the driver of GPUs may be asked about memory. */
 static int api_p2p(struct braid_comm *comm, const char *name, const struct br_api_point *p,
                    const struct braid_options *options, struct braid_op **out)
 {
-    BR_DISABLE_CANCELLATION;
+    struct api_left left = {0};
     struct braid_options copy;
-    struct br_operation *op;
-    enum br_access_left left = BR_ACCESS_ALL;
     int rc = br_comm_check(comm, name);
 
     if (out)
@@ -622,25 +689,9 @@ static int api_p2p(struct braid_comm *comm, const char *name, const struct br_ap
         rc = br_api_check_options(name, &options, &copy);
     if (!rc && br_api_blocks(options, out))
         rc = br_completion_may_block(name);
-    if (rc)
+    if (rc || (!comm->context->gpus && api_at_once(comm, p, options, out, &left, &rc)))
         return rc;
-    if (p->key && br_access_is_for_us(comm, p, options)) {
-        left = br_access_carry_out(comm, p);
-        if (left == BR_ACCESS_ENDED)
-            return api_ended(comm, p, options, out);
-    }
-    op = br_comm_get_operation(comm);
-    if (!op)
-        return -ENOMEM;
-    br_api_fill_point(comm, p, options, op);
-    if (left == BR_ACCESS_VALUE)
-        op->count = op->send_bytes = 0;
-    rc = br_comm_probe_memory(name, op);
-    if (rc) {
-        br_comm_put_operation(op);
-        return rc;
-    }
-    return api_submit(op, out);
+    return api_submit_point(comm, name, p, &left, options, out);
 }
 
 int braid_send(struct braid_comm *comm, const void *memory, size_t bytes, int peer,

@@ -125,6 +125,7 @@ bool br_completion_tell(struct br_context *context, bool caller)
 
 void br_completion_show_one(struct br_context *context)
 {
+    BR_DISABLE_CANCELLATION;
     uint64_t one = 1;
 
     if (write(context->ends_fd, &one, sizeof one) < 0)

@@ -118,6 +118,9 @@ struct br_context {
      * for what it is, until the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
     uint64_t group_numbers[BR_MAX_GROUPS / 64]; /* taken, a bit each */
+    uint64_t
+        ended_serial; /* the next one for a handle of an operation that ended within its call */
+    uint32_t ended_serials_left; /* taken for this context; 0: it takes more (handles.c) */
     /* to a split that is under way (doc/design/split.md, 2) */
     bool shows_numbers;
     /* lowest number of a communicator that is being split */

@@ -14,7 +14,9 @@
  * 3. An operation that has ended within its call (access.c) takes no place in the pool. Its handle
  *    stands in `ended_handles` of the context, where its serial number puts it, until its result is
  *    taken or its communicator finalized. Where another one still stands, it is one of the pool as
- *    all others.
+ *    all others. Only who has the context's lock makes such handles, from serial numbers that the
+ *    context takes many at a time, and any thread takes one out by an exchange: so the two together
+ *    cost a small access one atomic instruction.
  */
 #include "collectives/comm/handles.h"
 
@@ -38,7 +40,6 @@
 
 /* of those of note 3; a place of the pool as well, whose handles have other serial numbers */
 #define ENDED_PLACE ((1u << OPERATION_BITS) - 1)
-#define BEING_MADE  1 /* in the place of a handle: its communicator does not stand there yet */
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -66,12 +67,15 @@ void br_handles_close(struct br_context *context)
     atomic_store(&contexts[context->index], NULL);
 }
 
-uint64_t br_handle_new(const struct br_context *context, uint32_t place)
+static uint64_t handle_number(const struct br_context *context, uint64_t serial, uint32_t place)
 {
-    uint64_t serial = atomic_fetch_add(&serials, 1) + 1;
-
     return serial << (OPERATION_BITS + BR_CONTEXT_BITS) | (uint64_t)place << BR_CONTEXT_BITS |
            context->index;
+}
+
+uint64_t br_handle_new(const struct br_context *context, uint32_t place)
+{
+    return handle_number(context, atomic_fetch_add(&serials, 1) + 1, place);
 }
 
 struct br_context *br_handle_context(uint64_t handle)
@@ -111,9 +115,8 @@ static struct br_ended_handle *ended_handle(uint64_t handle)
     return context ? &context->ended_handles[serial % BR_ENDED_HANDLES] : NULL;
 }
 
-/* An operation of the pool that has ended. */
-static struct braid_op *handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
-                                       const struct braid_options *options)
+struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
+                                   const struct braid_options *options)
 {
     struct br_operation *op = br_comm_get_operation(comm);
 
@@ -127,14 +130,21 @@ static struct braid_op *handle_in_pool(struct braid_comm *comm, const struct br_
     return br_operation_handle(op);
 }
 
-struct braid_op *br_handle_of_ended(struct braid_comm *comm, const struct br_api_point *point,
-                                    const struct braid_options *options)
+struct braid_op *br_handle_of_ended(struct braid_comm *comm)
 {
-    uint64_t handle = br_handle_new(comm->context, ENDED_PLACE), none = 0;
-    struct br_ended_handle *ended = ended_handle(handle);
+    struct br_context *context = comm->context;
+    struct br_ended_handle *ended;
+    uint64_t handle;
 
-    if (!atomic_compare_exchange_strong(&ended->handle, &none, BEING_MADE))
-        return handle_in_pool(comm, point, options);
+    if (!context->ended_serials_left) {
+        context->ended_serial = atomic_fetch_add(&serials, BR_ENDED_HANDLES) + 1;
+        context->ended_serials_left = BR_ENDED_HANDLES;
+    }
+    ended = &context->ended_handles[context->ended_serial % BR_ENDED_HANDLES];
+    handle = handle_number(context, context->ended_serial++, ENDED_PLACE);
+    context->ended_serials_left--;
+    if (atomic_load_explicit(&ended->handle, memory_order_relaxed))
+        return NULL;
     atomic_store_explicit(&ended->comm, comm, memory_order_relaxed);
     atomic_store_explicit(&ended->handle, handle, memory_order_release);
     return (struct braid_op *)(uintptr_t)handle;
@@ -149,7 +159,7 @@ int br_handles_void_ended(struct br_context *context, const struct braid_comm *c
         struct br_ended_handle *ended = &context->ended_handles[i];
         uint64_t handle = atomic_load(&ended->handle);
 
-        if (handle > BEING_MADE && (!comm || atomic_load(&ended->comm) == comm) &&
+        if (handle && (!comm || atomic_load(&ended->comm) == comm) &&
             atomic_compare_exchange_strong(&ended->handle, &handle, 0))
             n++;
     }
@@ -160,7 +170,7 @@ static bool is_ended_handle(uint64_t handle)
 {
     const struct br_ended_handle *ended = ended_handle(handle);
 
-    return ended && atomic_load(&ended->handle) == handle;
+    return ended && atomic_load_explicit(&ended->handle, memory_order_acquire) == handle;
 }
 
 static int not_one(const char *name)
@@ -190,6 +200,20 @@ static int handles_finish_ended(struct braid_op *handle, const char *name)
     struct br_ended_handle *ended = ended_handle(number);
 
     return ended && atomic_compare_exchange_strong(&ended->handle, &number, 0) ? 0 : not_one(name);
+}
+
+/* Takes the result of one of note 3, by calls that need to do no more: there is no cancellation
+ * point here. false: the handle is another's. */
+static bool handles_take_ended(struct braid_op *handle, const char *name, int *rc)
+{
+    uint64_t number = (uintptr_t)handle;
+
+    if (!is_ended_handle(number))
+        return false;
+    *rc = br_comm_check(br_handle_context(number)->world, name);
+    if (!*rc)
+        *rc = handles_finish_ended(handle, name);
+    return true;
 }
 
 /* As this thread may see it. */
@@ -251,7 +275,7 @@ int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
     return op ? handles_finish(op, handle, name) : handles_finish_ended(handle, name);
 }
 
-int braid_wait(struct braid_op *handle, int timeout_ms)
+static int wait_for_operation(struct braid_op *handle, int timeout_ms)
 {
     BR_DISABLE_CANCELLATION;
     struct br_operation *op;
@@ -272,6 +296,14 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
             return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
     }
     return handles_finish(op, handle, "braid_wait");
+}
+
+int braid_wait(struct braid_op *handle, int timeout_ms)
+{
+    int rc;
+
+    return handles_take_ended(handle, "braid_wait", &rc) ? rc
+                                                         : wait_for_operation(handle, timeout_ms);
 }
 
 int braid_test(struct braid_op *handle, int *done)

@@ -32,10 +32,14 @@ struct br_context *br_handle_context(uint64_t handle);
 /* Gives the operation a handle, which the program passes to braid_wait() and the like. */
 struct braid_op *br_operation_handle(struct br_operation *op);
 
-/* A handle of an access of the communicator that has ended well within its call. NULL: -ENOMEM
- * with a message. Takes the lock when more than BR_ENDED_HANDLES have not been waited for. */
-struct braid_op *br_handle_of_ended(struct braid_comm *comm, const struct br_api_point *access,
-                                    const struct braid_options *options);
+/* Under the context's lock: a handle of a call of the communicator that has ended well before it
+ * became an operation. NULL: there is no place for it, as more than BR_ENDED_HANDLES have not been
+ * waited for. */
+struct braid_op *br_handle_of_ended(struct braid_comm *comm);
+/* Then its handle: it becomes an operation that has ended. Takes the lock. NULL: -ENOMEM with a
+ * message. */
+struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
+                                   const struct braid_options *options);
 
 /* Makes the handles of br_handle_of_ended() void that no operation of the pool has: of a
  * communicator whose calls have all returned; NULL: of the context. Returns how many there were. */

@@ -352,7 +352,8 @@ int br_comm_take_results(struct braid_comm *comm, const char *name)
     }
     if (within)
         snprintf(text + used, sizeof text - (size_t)used,
-                 "%s%d accesses that ended within their calls", used ? ", and for " : "", within);
+                 "%s%d accesses or messages that ended within their calls",
+                 used ? ", and for " : "", within);
     if (!lost.failed) {
         if (lost.n || within)
             br_log_warn("%s: nobody has waited for %s; all ended without error", name, text);

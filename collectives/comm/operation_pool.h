@@ -75,7 +75,7 @@ void br_comm_release_operation(struct br_operation *op);
 /* The first error of those operations of the communicator (of the context, for its first one) that
  * have ended and that nobody has waited for or was told of, with a message that begins with `name`
  * and says how many there are; 0: there is none. The operations stay as they are, but handles of
- * accesses that have ended within their calls are void afterwards. */
+ * accesses and messages that have ended within their calls are void afterwards. */
 int br_comm_take_results(struct braid_comm *comm, const char *name);
 
 /* The sequence number of the communicator's next collective, which is then taken. */

@@ -15,6 +15,7 @@
 #include "base/cpu_affinity.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/ring.h"
 #include "base/thread.h"
 #include "collectives/comm/comm.h"
@@ -45,6 +46,10 @@
 #define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
+/* For so long a small message of a rank of this host is waited for without an operation, */
+#define AWAIT (50 * BR_US)
+/* and a pass serves everybody else after so many looks. */
+#define AWAIT_LOOKS 16
 
 /* ---- one pass -------------------------------------------------------------------------------- */
 
@@ -295,29 +300,57 @@ static bool progress_short(struct br_context *context, uint64_t now)
     return true;
 }
 
-void br_progress_leave(struct br_context *context, size_t bytes)
+/* Under the lock, which this releases: a pass, and others have their turn. */
+__attribute__((noinline)) static void leave_by_pass(struct br_context *context, uint64_t now)
 {
-    bool due = false, untold = false;
+    BR_DISABLE_CANCELLATION;
+    bool untold;
 
-    context->accesses_made += 1 + (uint32_t)(bytes / ACCESS_PART);
-    if (context->accesses_made >= ACCESSES) {
-        uint64_t now = br_clock_now();
-
-        context->accesses_made = 0;
-        due = now - context->passed >= PASS_AFTER;
-        if (due) {
-            br_progress_disarm(context);
-            br_progress_once(context, now);
-            untold = !br_list_empty(&context->untold);
-        }
-    }
+    br_progress_disarm(context);
+    br_progress_once(context, now);
+    untold = !br_list_empty(&context->untold);
     br_progress_unlock(context);
     if (untold)
         br_progress_wake(context);
-    if (due && context->settings.oversubscribed)
+    if (context->settings.oversubscribed)
         sched_yield();
-    if (due || atomic_load(&context->lock_waiters))
-        br_progress_let_in(context, due);
+    br_progress_let_in(context, true);
+}
+
+void br_progress_leave(struct br_context *context, size_t bytes, bool due)
+{
+    context->accesses_made += 1 + (uint32_t)(bytes / ACCESS_PART);
+    if (due || context->accesses_made >= ACCESSES) {
+        uint64_t now = br_clock_now();
+
+        context->accesses_made = 0;
+        if (due || now - context->passed >= PASS_AFTER) {
+            leave_by_pass(context, now);
+            return;
+        }
+    }
+    br_progress_unlock(context);
+    if (atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, false);
+}
+
+bool br_progress_await(struct br_context *context, int rank, const bool *came)
+{
+    uint64_t began = br_clock_now(), now = began;
+
+    br_progress_disarm(context);
+    for (uint32_t looks = 1;; looks++) {
+        br_worker_look(context->worker, rank, now);
+        if (*came)
+            return true;
+        if (looks % AWAIT_LOOKS && !br_engine_is_due(context->engine))
+            continue;
+        now = br_clock_now();
+        br_progress_once(context, now);
+        if (*came || context->worker->failed || now - began >= AWAIT ||
+            atomic_load(&context->lock_waiters) || !br_list_empty(&context->untold))
+            return *came;
+    }
 }
 
 void br_progress_submit(struct br_operation *op)

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/context.h"
 #include "protocol/worker.h"
@@ -80,6 +81,7 @@ void br_progress_wake(struct br_context *context)
 
 void br_progress_arm(struct br_context *context)
 {
+    BR_DISABLE_CANCELLATION;
     struct pollfd fds[BR_MAX_DEVICES + 1];
     bool polled;
 

@@ -346,7 +346,7 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
 {
     int rc;
 
-    if (engine->worker->failed)
+    if (engine->worker->failed && !op->awaited)
         return br_error(ECANCELED, "the communicator has failed before: %s",
                         engine->worker->message);
     op->status = 0;
@@ -354,6 +354,11 @@ int br_engine_submit(struct br_engine *engine, struct br_operation *op, uint64_t
     if (!op->group)
         op->group = &engine->all;
     br_list_init(&op->node);
+    if (engine->worker->failed) {
+        memset(&op->parts, 0, offsetof(struct br_operation_parts, transfers));
+        br_list_push_back(&engine->messages, &op->node); /* it ends with all others */
+        return 0;
+    }
     engine->worker->now = now;
     switch (op->kind) {
     case BR_OPERATION_COLLECTIVE:

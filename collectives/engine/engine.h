@@ -67,6 +67,24 @@ struct br_group *br_engine_all(struct br_engine *engine);
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
 /*
+ * A small message to or from another rank of a group that maps memory of ours is sent, or received
+ * if it is here, at once: there is no operation. memory: of the host. Returns false when that is
+ * not possible now, and nothing has happened. The first message of a peer, tag and direction never
+ * goes so, nor one while something else waits that it must not overtake (doc/design/receives.md).
+ */
+bool br_engine_message_at_once(struct br_engine *engine, struct br_group *group, bool send,
+                               int peer, uint32_t tag, void *memory, size_t bytes);
+
+/* The same for a receive whose message is not here: takes its number, and the worker puts it in its
+ * place when it comes. The caller keeps the lock, looks (br_worker_look()), and calls
+ * br_engine_awaited(), which returns whether it has come. If not, *number is what a receive of it
+ * goes on with (br_operation.awaited). */
+bool br_engine_await(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
+                     void *memory, size_t bytes, struct br_awaited *awaited, uint64_t *number);
+bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
+                       const struct br_awaited *awaited);
+
+/*
  * The message that a receive of these, behind all that wait, would get now, in a group (NULL: all
  * ranks): peer, a rank of it or BRAID_ANY_SOURCE; tag, of which the bits in `ignore` may be any.
  * claim: no other receive gets it from now on, and received->message is its number for

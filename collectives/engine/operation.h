@@ -129,6 +129,9 @@ struct br_operation {
     /* receive: of the message that was claimed (br_receives_claim), whose number is `claim`; send
      * to oneself: it has been claimed */
     bool claimed;
+    /* receive, then `claimed` as well: its call has waited for the message without an operation
+     * (br_engine_await), so that it fails as one that waits if the worker has failed meanwhile */
+    bool awaited;
     uint32_t tag_ignore;
     uint64_t claim;
     struct braid_received *received; /* the caller's, filled in with the message; or NULL */

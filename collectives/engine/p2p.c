@@ -170,9 +170,15 @@ uint32_t br_p2p_parts(size_t bytes)
     return count ? (uint32_t)count : 1;
 }
 
+static uint16_t p2p_digest(size_t bytes)
+{
+    uint64_t word = bytes;
+
+    return br_digest_short(&word, 1);
+}
+
 static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
 {
-    uint64_t bytes = op->count;
     int rc = 0;
 
     op->parts.count = br_p2p_parts(op->count);
@@ -183,7 +189,7 @@ static inline int p2p_begin(struct br_engine *engine, struct br_operation *op)
                                    op->parts.count, &op->parts.number);
     if (rc)
         return rc;
-    op->check = br_digest_short(&bytes, 1);
+    op->check = p2p_digest(op->count);
     br_list_push_back(&engine->messages, &op->node);
     for (uint32_t i = 0; i < AT_ONCE && op->parts.next < op->parts.count; i++)
         p2p_post(engine, op, &op->parts.transfers[i]);
@@ -219,6 +225,73 @@ int br_p2p_submit(struct br_engine *engine, struct br_operation *op)
     }
     return p2p_begin(engine, op);
 }
+
+/* ---- without an operation -------------------------------------------------------------------- */
+
+/* The counter of such a message; NULL: it must be an operation. */
+static struct br_tag_sequence *counter_at_once(const struct br_engine *engine,
+                                               const struct br_group *group, bool send, int peer,
+                                               uint32_t tag, size_t bytes)
+{
+    if (peer == group->rank || bytes > BR_MAX_TRANSFER ||
+        (!send && !br_list_empty(&engine->receives)))
+        return NULL;
+    return br_tag_sequences_find(&group->tag_sequences, peer, send, tag);
+}
+
+bool br_engine_message_at_once(struct br_engine *engine, struct br_group *group, bool send,
+                               int peer, uint32_t tag, void *memory, size_t bytes)
+{
+    struct br_tag_sequence *counter = counter_at_once(engine, group, send, peer, tag, bytes);
+    int rank = br_group_in_job(group, peer);
+    uint64_t in_tag;
+    uint16_t check;
+
+    if (!counter)
+        return false;
+    in_tag = br_tag_p2p(group->number, counter->next, tag);
+    check = p2p_digest(bytes);
+    if (!(send
+              ? br_worker_send_at_once(engine->worker, rank, in_tag, check, memory, (uint32_t)bytes)
+              : br_worker_receive_at_once(engine->worker, rank, in_tag, check, memory,
+                                          (uint32_t)bytes)))
+        return false;
+    engine->groups[group->number] = group;
+    group->unreceived += send ? 1 : -1;
+    counter->next++;
+    return true;
+}
+
+bool br_engine_await(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
+                     void *memory, size_t bytes, struct br_awaited *awaited, uint64_t *number)
+{
+    struct br_tag_sequence *counter = counter_at_once(engine, group, false, peer, tag, bytes);
+    int rank = br_group_in_job(group, peer);
+
+    if (!counter || !br_worker_is_near(engine->worker, rank) ||
+        !br_transfer_is_eager(engine->worker, rank, (uint32_t)bytes))
+        return false;
+    *number = counter->next++;
+    *awaited = (struct br_awaited){.tag = br_tag_p2p(group->number, *number, tag),
+                                   .rank = rank,
+                                   .length = (uint32_t)bytes,
+                                   .check = p2p_digest(bytes),
+                                   .memory = memory};
+    engine->groups[group->number] = group;
+    engine->worker->awaited = awaited;
+    return true;
+}
+
+bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
+                       const struct br_awaited *awaited)
+{
+    engine->worker->awaited = NULL;
+    if (awaited->came)
+        group->unreceived--;
+    return awaited->came;
+}
+
+/* ---- what the worker has finished ------------------------------------------------------------ */
 
 static void p2p_part_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)
 {

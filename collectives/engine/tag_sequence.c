@@ -79,6 +79,15 @@ int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send,
     return 0;
 }
 
+struct br_tag_sequence *br_tag_sequences_find(const struct br_tag_sequences *numbers, int peer,
+                                              bool send, uint32_t tag)
+{
+    struct br_tag_sequence *entry =
+        tag_sequence_place(numbers->entries, numbers->mask, tag_sequence_key(peer, send), tag);
+
+    return entry->key ? entry : NULL;
+}
+
 uint64_t br_tag_sequences_next(const struct br_tag_sequences *numbers, int peer, bool send,
                                uint32_t tag)
 {

@@ -34,6 +34,11 @@ void br_tag_sequences_destroy(struct br_tag_sequences *numbers);
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first);
 
+/* The counter itself, to look at its `next` and to count on; NULL: no number was taken of it yet. It
+ * may be used until the next call of br_tag_sequences_take(). */
+struct br_tag_sequence *br_tag_sequences_find(const struct br_tag_sequences *numbers, int peer,
+                                              bool send, uint32_t tag);
+
 /* Returns the number that the counter's next message has. */
 uint64_t br_tag_sequences_next(const struct br_tag_sequences *numbers, int peer, bool send,
                                uint32_t tag);

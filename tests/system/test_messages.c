@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages and one-sided access between real processes. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -98,6 +99,81 @@ static void messages__tags_and_order(void **state)
 {
     (void)state;
     ranks_everywhere(RANKS_KINDS, 2, tags_and_order);
+}
+
+enum { SMALL = 1000, SHARES = 2 };
+
+/* A thread's share of the messages of one tag, in the order in which it has received them. */
+struct share {
+    struct braid_comm *comm;
+    int32_t values[SMALL];
+    char words[1000]; /* what went wrong */
+};
+
+static void *receive_share(void *argument)
+{
+    static const struct braid_options options = {.tag = 9};
+    struct share *share = argument;
+
+    for (int i = 0; i < SMALL; i++)
+        if (braid_recv(share->comm, &share->values[i], sizeof *share->values, 0, &options, NULL))
+            return strncpy(share->words, braid_last_error(), sizeof share->words - 1);
+    return NULL;
+}
+
+/* Threads that receive with one tag: each message is one thread's, and later ones are later. */
+static int receive_shares(struct braid_comm *comm)
+{
+    static struct share shares[SHARES];
+    static int seen[SHARES * SMALL];
+    pthread_t threads[SHARES];
+    void *wrong;
+
+    for (int s = 0; s < SHARES; s++) {
+        shares[s].comm = comm;
+        RETURNS(0, pthread_create(&threads[s], NULL, receive_share, &shares[s]));
+    }
+    for (int s = 0; s < SHARES; s++) {
+        RETURNS(0, pthread_join(threads[s], &wrong));
+        CHECK(!wrong, "%s", (const char *)wrong);
+        for (int i = 0; i < SMALL; i++) {
+            CHECK(!i || shares[s].values[i] > shares[s].values[i - 1], "message %d", i);
+            CHECK(!seen[shares[s].values[i]]++, "message %d came twice", (int)shares[s].values[i]);
+        }
+    }
+    return 0;
+}
+
+/* Messages that end within their calls, among others that do not, of the same tags. */
+static int small_ones(struct braid_comm *comm, void *context)
+{
+    static const size_t sizes[] = {8, 0, 24, 25, 2000, 100000, 8, 1};
+    static uint8_t out[100000], in[100000];
+    int rank = braid_rank(comm);
+
+    (void)context;
+    for (size_t i = 0; i < SMALL; i++) {
+        size_t bytes = sizes[i % (sizeof sizes / sizeof *sizes)];
+        struct braid_options options = {.tag = (uint32_t)i % 3};
+
+        fill(out, bytes, 2 * i + (uint64_t)rank);
+        if (rank)
+            RETURNS(0, braid_recv(comm, in, bytes, 0, &options, NULL));
+        RETURNS(0, braid_send(comm, out, bytes, 1 - rank, &options, NULL));
+        if (!rank)
+            RETURNS(0, braid_recv(comm, in, bytes, 1, &options, NULL));
+        CHECK(is_filled(in, bytes, 2 * i + 1 - (uint64_t)rank), "message %zu", i);
+    }
+    for (int32_t i = 0; !rank && i < SHARES * SMALL; i++)
+        RETURNS(0, braid_send(comm, &i, sizeof i, 1, &(struct braid_options){.tag = 9}, NULL));
+    return rank ? receive_shares(comm) : 0;
+}
+
+static void messages__small_ones_of_a_host(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = RANKS_PATIENCE},
+              small_ones, NULL);
 }
 
 /* And not by missing the deadline; a rank may stand still for a moment. */
@@ -374,10 +450,15 @@ static void onesided__from_many(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages__all_sizes),  cmocka_unit_test(messages__tags_and_order),
-        cmocka_unit_test(messages__other_size), cmocka_unit_test(onesided__put_and_get),
-        cmocka_unit_test(onesided__atomics),    cmocka_unit_test(onesided__notified),
-        cmocka_unit_test(onesided__refused),    cmocka_unit_test(onesided__served_meanwhile),
+        cmocka_unit_test(messages__all_sizes),
+        cmocka_unit_test(messages__tags_and_order),
+        cmocka_unit_test(messages__other_size),
+        cmocka_unit_test(messages__small_ones_of_a_host),
+        cmocka_unit_test(onesided__put_and_get),
+        cmocka_unit_test(onesided__atomics),
+        cmocka_unit_test(onesided__notified),
+        cmocka_unit_test(onesided__refused),
+        cmocka_unit_test(onesided__served_meanwhile),
         cmocka_unit_test(onesided__from_many),
     };
 

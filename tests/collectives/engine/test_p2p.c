@@ -270,6 +270,25 @@ static void recv__other_size_is_an_error(void **state)
     free(memory);
 }
 
+/* One that was waited for without an operation ends with the worker's error, as others that wait
+ * do, and not as one that begins too late. */
+static void recv__awaited_when_the_worker_failed(void **state)
+{
+    uint64_t word;
+    struct br_operation recv = message(BR_OPERATION_RECV, 1, &word, sizeof word, 0);
+    struct job job;
+
+    (void)state;
+    job_create(&job, &two);
+    br_worker_fail(job.ranks[0].worker, EIO, "the test says so");
+    recv.awaited = recv.claimed = true;
+    job_submit(&job, 0, &recv);
+    job_run(&job, 1);
+    assert_int_equal(recv.status, -EIO);
+    assert_says(recv.message, "receive of|the test says so");
+    job_destroy(&job);
+}
+
 static void recv__deadline_names_the_sender(void **state)
 {
     uint8_t byte;
@@ -476,6 +495,7 @@ int main(void)
         cmocka_unit_test(send__refuses_bad_rank),
         cmocka_unit_test(recv__other_size_is_an_error),
         cmocka_unit_test(recv__deadline_names_the_sender),
+        cmocka_unit_test(recv__awaited_when_the_worker_failed),
         cmocka_unit_test(access__sizes),
         cmocka_unit_test(access__of_each_other),
         cmocka_unit_test(access__atomics),

@@ -32,6 +32,20 @@ static void tag_sequences_take__counts_apart(void **state)
     br_tag_sequences_destroy(&numbers);
 }
 
+static void tag_sequences_find__counts_on(void **state)
+{
+    struct br_tag_sequences numbers;
+
+    (void)state;
+    assert_int_equal(br_tag_sequences_init(&numbers), 0);
+    assert_null(br_tag_sequences_find(&numbers, 3, true, 9));
+    assert_int_equal(take(&numbers, 3, true, 9, 2), 0);
+    assert_null(br_tag_sequences_find(&numbers, 3, false, 9));
+    assert_int_equal(br_tag_sequences_find(&numbers, 3, true, 9)->next++, 2);
+    assert_int_equal(take(&numbers, 3, true, 9, 1), 3);
+    br_tag_sequences_destroy(&numbers);
+}
+
 static void tag_sequences_take__grows_and_keeps(void **state)
 {
     enum { TAGS = 5000 };
@@ -51,6 +65,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tag_sequences_take__counts_apart),
+        cmocka_unit_test(tag_sequences_find__counts_on),
         cmocka_unit_test(tag_sequences_take__grows_and_keeps),
     };
 

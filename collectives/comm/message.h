@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small messages between ranks of a host that begin and end within their call (message.c). */
+#ifndef BR_COLLECTIVES_COMM_MESSAGE_H
+#define BR_COLLECTIVES_COMM_MESSAGE_H
+
+#include <stdint.h>
+
+struct braid_comm;
+struct braid_op;
+struct braid_options;
+struct br_api_point;
+
+/* What of a message the engine still has to do. */
+enum br_message_left {
+    BR_MESSAGE_ALL,     /* nothing has happened */
+    BR_MESSAGE_AWAITED, /* a receive has taken *number, but its message has not come yet */
+    BR_MESSAGE_ENDED,   /* nothing: it counts as an operation that has ended */
+};
+
+/* Sends or receives a message of host memory at once if that is possible. Its arguments and options
+ * have been checked. handle: where a handle of it is stored when it has ended, or NULL if there is
+ * no place for one (br_handle_in_pool()). Without `handle` the call blocks, and a receive waits for
+ * up to 50 us, under the lock. Any thread; no cancellation point (base/process.h, note 5). */
+enum br_message_left br_message_carry_out(struct braid_comm *comm,
+                                          const struct br_api_point *message,
+                                          const struct braid_options *options,
+                                          struct braid_op **handle, uint64_t *number);
+
+/* There is no operation for a receive that was BR_MESSAGE_AWAITED: the worker fails, as the sender
+ * counts on it. */
+void br_message_lost(struct braid_comm *comm);
+
+#endif

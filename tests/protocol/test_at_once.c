@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that leave, and are received, without a transfer: numbered.c, match.c and worker.c where
+ * the peer maps memory. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "protocol/internal.h"
+#include "wired.h"
+
+static uint8_t data[1024], to[1024];
+
+static void near_create(struct wired *x)
+{
+    struct br_caps caps = wire_caps(true);
+
+    caps.maps = true;
+    wired_create(x, 0, 1, &caps);
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 31 + 1);
+    memset(to, 0, sizeof to);
+}
+
+/* The next message of the peer. */
+static void peer_says(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t bytes)
+{
+    struct br_message m = {
+        .type = BR_MESSAGE_EAGER, .check = 5, .sequence = sequence, .tag = tag, .bytes = bytes};
+
+    if (bytes <= BR_EAGER_INLINE)
+        memcpy(m.data, data, bytes);
+    wire_message(x->links[0], &m, data, bytes <= BR_EAGER_INLINE ? 0 : bytes);
+}
+
+static bool send_at_once(struct wired *x, uint64_t number, uint32_t length)
+{
+    return br_worker_send_at_once(x->w, 1, br_tag_p2p(0, number, 7), 5, data, length);
+}
+
+static void send__leaves_as_any_other(void **state)
+{
+    static const uint32_t sizes[] = {0, 8, BR_EAGER_INLINE, BR_EAGER_INLINE + 1, 1024};
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    for (uint32_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct wire_frame *frame;
+
+        assert_true(send_at_once(&x, i, sizes[i]));
+        frame = wire_take(x.links[0], BR_MESSAGE_EAGER);
+        assert_non_null(frame);
+        assert_int_equal(frame->message.tag, br_tag_p2p(0, i, 7));
+        assert_int_equal(frame->message.sequence, i);
+        assert_int_equal(frame->message.bytes, sizes[i]);
+        assert_int_equal(frame->message.check, 5);
+        if (sizes[i])
+            assert_memory_equal(sizes[i] <= BR_EAGER_INLINE ? frame->message.data : frame->payload,
+                                data, sizes[i]);
+    }
+    assert_false(send_at_once(&x, 9, x.w->config.eager_bytes + 1));
+    assert_true(br_list_empty(&x.w->done));
+    wired_destroy(&x);
+}
+
+/* Neither where the link takes none, nor past one that waits for a credit. */
+static void send__overtakes_nothing(void **state)
+{
+    static struct br_transfer waits;
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    x.wires[0].room = 0;
+    assert_false(send_at_once(&x, 0, 8));
+    x.wires[0].room = -1;
+    for (uint32_t i = 0; i < BR_CREDITS; i++)
+        assert_true(send_at_once(&x, i, 8));
+    assert_false(send_at_once(&x, BR_CREDITS, 8));
+    waits = (struct br_transfer){
+        .tag = br_tag_p2p(0, BR_CREDITS, 7), .peer = 1, .memory = data, .length = 8};
+    assert_int_equal(br_transfer_send(x.w, &waits), 0);
+    wired_turn(&x, 0);
+    assert_int_equal(waits.state, BR_TRANSFER_QUEUED);
+    wired_say(&x, 0,
+              &(struct br_message){.type = BR_MESSAGE_ACK,
+                                   .ack = {.arrived = BR_CREDITS, .released = BR_CREDITS}});
+    assert_int_equal(waits.state, BR_TRANSFER_ENDED);
+    assert_true(send_at_once(&x, BR_CREDITS + 1, 8));
+    assert_int_equal(x.w->peers[1].streams[1].sequence, BR_CREDITS + 2);
+    wired_destroy(&x);
+}
+
+/* Only to where memory is mapped, and not when the worker has failed. */
+static void send__not_to_everybody(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    wired_create(&x, 0, 1, NULL);
+    assert_false(br_worker_is_near(x.w, 1));
+    assert_false(send_at_once(&x, 0, 8));
+    wired_destroy(&x);
+    near_create(&x);
+    assert_true(br_worker_is_near(x.w, 1));
+    assert_false(br_worker_is_near(x.w, 0));
+    br_worker_fail(x.w, EIO, "the test says so");
+    assert_false(send_at_once(&x, 0, 8));
+    wired_destroy(&x);
+}
+
+static void receive__what_is_here(void **state)
+{
+    uint64_t tag = br_tag_p2p(0, 0, 7);
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
+    peer_says(&x, 0, tag, 100);
+    wired_turn(&x, 0);
+    assert_int_equal(x.wires[0].buffers, 1);
+    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 99));  /* its transfer says so */
+    assert_false(br_worker_receive_at_once(x.w, 1, tag, 4, to, 100)); /* another digest */
+    assert_true(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
+    assert_memory_equal(to, data, 100);
+    assert_int_equal(x.wires[0].buffers, 0);
+    assert_int_equal(x.w->unexpected.n_used, 0);
+    assert_true(br_list_empty(&x.w->arrivals));
+    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
+    wired_destroy(&x);
+}
+
+static struct br_awaited await(struct wired *x, uint64_t number, uint32_t length)
+{
+    return (struct br_awaited){.tag = br_tag_p2p(0, number, 7),
+                               .rank = x->peer,
+                               .length = length,
+                               .check = 5,
+                               .memory = to};
+}
+
+/* From the receive buffer to its place; others that come before wait for their receives. */
+static void look__finds_what_is_awaited(void **state)
+{
+    struct br_awaited awaited;
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t length = i ? 1000 : 8;
+
+        awaited = await(&x, 2 * i + 1, length);
+        x.w->awaited = &awaited;
+        br_worker_look(x.w, 1, x.now);
+        assert_false(awaited.came);
+        peer_says(&x, 2 * i, br_tag_p2p(0, 2 * i, 7), 8);
+        br_worker_look(x.w, 1, x.now);
+        assert_false(awaited.came);
+        peer_says(&x, 2 * i + 1, awaited.tag, length);
+        br_worker_look(x.w, 1, x.now);
+        assert_true(awaited.came);
+        assert_null(x.w->awaited);
+        assert_memory_equal(to, data, length);
+        assert_int_equal(x.wires[0].buffers, i + 1);
+        assert_int_equal(x.w->unexpected.n_used, i + 1);
+    }
+    wired_destroy(&x);
+}
+
+/* It is kept as it is, for the transfer that goes on, which disagrees. */
+static void look__another_message(void **state)
+{
+    struct br_message large = {.type = BR_MESSAGE_ANNOUNCE,
+                               .tag = br_tag_p2p(0, 0, 7),
+                               .bytes = 100000,
+                               .waiting = {.total = 100000}};
+    struct br_awaited awaited;
+    struct br_transfer t;
+    struct wired x;
+
+    (void)state;
+    for (int announced = 0; announced < 2; announced++) {
+        near_create(&x);
+        awaited = await(&x, 0, 8);
+        x.w->awaited = &awaited;
+        if (announced)
+            wire_message(x.links[0], &large, NULL, 0);
+        else
+            peer_says(&x, 0, awaited.tag, 9);
+        br_worker_look(x.w, 1, x.now);
+        assert_false(awaited.came);
+        assert_int_equal(x.w->unexpected.n_used, 1);
+        x.w->awaited = NULL;
+        t = (struct br_transfer){
+            .tag = awaited.tag, .peer = 1, .memory = to, .length = 8, .check = 5};
+        assert_int_equal(br_transfer_receive(x.w, &t), 0);
+        assert_int_equal(x.w->failed, -EPROTO);
+        wired_destroy(&x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(send__leaves_as_any_other),   cmocka_unit_test(send__overtakes_nothing),
+        cmocka_unit_test(send__not_to_everybody),      cmocka_unit_test(receive__what_is_here),
+        cmocka_unit_test(look__finds_what_is_awaited), cmocka_unit_test(look__another_message),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
