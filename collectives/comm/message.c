@@ -22,7 +22,8 @@
  *    may begin meanwhile, gets its message. It keeps the lock, so its place is not needed after the
  *    call, whatever comes. If the message has not come, an operation goes on with that number: that
  *    one has a deadline, may sleep, leaves the lock to others, and fails with the worker. So where
- *    ranks share cores there is no waiting here.
+ *    ranks share cores there is no waiting here, nor while a thread probes, which a pass tells of
+ *    what has come.
  */
 #include "collectives/comm/message.h"
 
@@ -72,7 +73,7 @@ static enum br_message_left message_await(struct braid_comm *comm,
     struct br_context *context = comm->context;
     struct br_awaited awaited;
 
-    if (context->settings.oversubscribed ||
+    if (context->settings.oversubscribed || atomic_load(&context->probes) ||
         !br_engine_await(context->engine, comm->group, message->peer, tag, message->recv,
                          message->bytes, &awaited, number))
         return BR_MESSAGE_ALL;

@@ -34,8 +34,8 @@ void br_tag_sequences_destroy(struct br_tag_sequences *numbers);
 int br_tag_sequences_take(struct br_tag_sequences *numbers, int peer, bool send, uint32_t tag,
                           uint32_t many, uint64_t *first);
 
-/* The counter itself, to look at its `next` and to count on; NULL: no number was taken of it yet. It
- * may be used until the next call of br_tag_sequences_take(). */
+/* The counter itself, to look at its `next` and to count on; NULL: no number was taken of it yet.
+ * It may be used until the next call of br_tag_sequences_take(). */
 struct br_tag_sequence *br_tag_sequences_find(const struct br_tag_sequences *numbers, int peer,
                                               bool send, uint32_t tag);
 
