@@ -469,7 +469,7 @@ static int goes_on(struct braid_comm *comm, void *context)
 static void parameters__go_on_where_others_were(void **state)
 {
     struct ranks job = {
-        .size = 3, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
+        .size = 2, .backend = "tcp", .devices = "127.0.0.1", .timeout_ms = RANKS_PATIENCE};
 
     (void)state;
     ranks_run(&job, goes_on, NULL);
