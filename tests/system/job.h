@@ -31,8 +31,8 @@ void job_isolate(void);
 
 /* Starts a shell command line. */
 void job_start(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Waits until the output contains the words, that often; fails the test when it hangs (20 s, longer
- * in slow builds). */
+/* Waits until the output contains the words, that often; fails the test when it hangs (a minute,
+ * longer in slow builds). */
 void job_says(struct job *job, const char *text, int times);
 /* Waits until all ranks work (rank.h). */
 void job_ready(struct job *job, int ranks);

@@ -18,8 +18,10 @@
 /* Ms of a call whose deadline is not what is tested: one that hangs says so before its rank is
  * killed. */
 #define RANKS_PATIENCE 180000
-#define RANKS_MOST     16
-#define RANKS_KIND(j)  (j)->backend, (j)->devices ? (j)->devices : "-"
+/* Ms in which happens what must not wait for that: any process may stand still for seconds. */
+#define RANKS_SOON    60000
+#define RANKS_MOST    16
+#define RANKS_KIND(j) (j)->backend, (j)->devices ? (j)->devices : "-"
 
 /* A job; zeros are defaults. */
 struct ranks {

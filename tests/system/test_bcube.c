@@ -20,7 +20,6 @@
 #define RAILS_MOST 64
 /* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of
  * it */
-#define PATIENT_MS 60000
 
 /* Those that are no alternate routes over others. */
 static int direct_rails(struct braid_comm *comm, struct braid_rail_stats *rails)
@@ -101,10 +100,11 @@ static void joins(const char *backend, const char *topology, int size)
     struct job job = {.backend = backend};
 
     assert_int_equal(br_bcube_parse(&job.cube, strchr(topology, ':') + 1), 0);
-    ranks_run(
-        &(struct ranks){
-            .size = size, .topology = topology, .backend = backend, .peer_timeout_ms = PATIENT_MS},
-        links, &job);
+    ranks_run(&(struct ranks){.size = size,
+                              .topology = topology,
+                              .backend = backend,
+                              .peer_timeout_ms = RANKS_PATIENCE},
+              links, &job);
 }
 
 static void bcube__links_by_level(void **state)
@@ -169,7 +169,7 @@ static int one_dies(struct braid_comm *comm, void *context)
         rc = braid_allreduce(comm, mine, sum, 100000, BRAID_FLOAT32, BRAID_SUM, NULL, NULL);
     }
     CHECK(rc == -ECONNRESET || rc == -ECANCELED, "got %d", rc);
-    CHECK(ranks_now_ms() - start < PATIENT_MS / 4, "noticed after %.0f ms", ranks_now_ms() - start);
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed after %.0f ms", ranks_now_ms() - start);
     CHECK(strstr(braid_last_error(), "is lost"), "rank %d is not named", *victim);
     return 0;
 }
@@ -181,7 +181,7 @@ static void bcube__killed_process(void **state)
         ranks_run(&(struct ranks){.size = 9,
                                   .topology = "bcube:3,2",
                                   .backend = *state,
-                                  .peer_timeout_ms = PATIENT_MS},
+                                  .peer_timeout_ms = RANKS_PATIENCE},
                   one_dies, &victim);
 }
 

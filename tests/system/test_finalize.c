@@ -13,8 +13,6 @@
 #include "tests/says.h"
 #include "tests/system/ranks.h"
 
-#define SOON 15000.0 /* ms; the deadline of the calls is RANKS_PATIENCE */
-
 /* A call that has begun before rank 1 left, or begins later. The words name the rank that has left,
  * and the call. */
 #define LEFT(name, call)                                                                           \
@@ -27,7 +25,7 @@
         CHECK(strstr(braid_last_error(), "rank 1") && says_all(braid_last_error(), "left"),        \
               "rank 1 is not named");                                                              \
         CHECK(strstr(braid_last_error(), name), "the operation is not named");                     \
-        CHECK(ranks_now_ms() - began_ < SOON, "after %.0f ms", ranks_now_ms() - began_);           \
+        CHECK(ranks_now_ms() - began_ < RANKS_SOON, "after %.0f ms", ranks_now_ms() - began_);     \
     } while (0)
 
 /* ---- collectives ----------------------------------------------------------------------------- */

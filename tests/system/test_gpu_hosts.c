@@ -376,8 +376,6 @@ static void hosts__a_rank_is_missing(void **state)
 
 /* ---- disagreement ---------------------------------------------------------------------------- */
 
-#define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
-
 /* What some ranks call where the others sum LARGE elements by their GPUs' memory and the network;
  * words: what all ranks must read of it. */
 struct other {
@@ -414,7 +412,7 @@ static int disagree(struct braid_comm *comm, void *context)
         rc = braid_allreduce(comm, data, data, other->count, BRAID_INT32, other->reduction,
                              &options, NULL);
     CHECK(rc == -EPROTO, "%s: got %d", other->words, rc);
-    CHECK(ranks_now_ms() - start < NOTICED_MS, "%s: noticed late", other->words);
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "%s: noticed late", other->words);
     CHECK(says_all(braid_last_error(), other->words), "the message does not name all of %s",
           other->words);
     /* It is about what the program has called, whichever part of it has shown the difference. */

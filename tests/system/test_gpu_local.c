@@ -406,8 +406,6 @@ static void gpu_local__waits_for_a_rank(void **state)
 
 /* ---- disagreement ---------------------------------------------------------------------------- */
 
-#define NOTICED_MS 10000 /* on a busy machine; the communicator's deadline comes much later */
-
 enum { LARGER, SMALL, NAMED, BROADCAST, ON_HOST, DISAGREEMENTS };
 
 /* Rank 1 makes another call than the others, whose all-reduce goes by the memory of their GPUs; its
@@ -439,7 +437,7 @@ static int disagree(struct braid_comm *comm, void *context)
     if (!rc) /* a leaf of a broadcast may have nothing to notice yet */
         rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d: got %d", what, rc);
-    CHECK(ranks_now_ms() - start < NOTICED_MS, "disagreement %d: noticed late", what);
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "disagreement %d: noticed late", what);
     CHECK(says_all(braid_last_error(), names[what]),
           "disagreement %d: the message does not name all of %s", what, names[what]);
     own_gpu_free(data);

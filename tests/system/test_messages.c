@@ -177,7 +177,6 @@ static void messages__small_ones_of_a_host(void **state)
 }
 
 /* And not by missing the deadline; a rank may stand still for a moment. */
-#define NOTICED_MS 15000
 
 static int other_size(struct braid_comm *comm, void *context)
 {
@@ -192,7 +191,7 @@ static int other_size(struct braid_comm *comm, void *context)
         rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc == -EPROTO || rc == -ECANCELED, "got %d", rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
-    CHECK(ranks_now_ms() - start < NOTICED_MS, "noticed late");
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed late");
     return 0;
 }
 
@@ -206,7 +205,7 @@ static void messages__other_size(void **state)
             struct ranks job = ranks_kinds[k];
 
             job.size = 2;
-            job.timeout_ms = 2 * NOTICED_MS;
+            job.timeout_ms = RANKS_PATIENCE;
             ranks_run(&job, other_size, sizes[i]);
         }
 }

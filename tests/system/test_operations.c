@@ -153,7 +153,7 @@ static int deadline(struct braid_comm *comm, void *context)
     took = ranks_now_ms() - start;
     ranks_tell(0);
     CHECK(rc == -ETIMEDOUT && strstr(braid_last_error(), "rank 1"), "got %d", rc);
-    CHECK(took > 290 && took < 10000, "300 ms took %.0f", took);
+    CHECK(took > 290 && took < RANKS_SOON, "300 ms took %.0f", took);
     rc = braid_barrier(comm, NULL, NULL);
     CHECK(rc < 0, "the communicator should have failed");
     return 0;
@@ -174,7 +174,6 @@ static void operations__deadline(void **state)
 /* ---- disagreement ---------------------------------------------------------------------------- */
 
 /* And not by missing the deadline; a rank may stand still for a moment. */
-#define NOTICED_MS 15000
 
 /* The last three: rank 2 has other numbers of elements, on the other side of what small collectives
  * in shared memory take. */
@@ -237,7 +236,7 @@ static int disagree(struct braid_comm *comm, void *context)
     CHECK(rc == -EPROTO || rc == -ECANCELED, "disagreement %d, %zu elements: got %d", d->what,
           d->count, rc);
     CHECK(strstr(braid_last_error(), "disagree"), "the words do not say so");
-    CHECK(ranks_now_ms() - start < NOTICED_MS, "noticed late");
+    CHECK(ranks_now_ms() - start < RANKS_SOON, "noticed late");
     /* not of the barrier that came next */
     if (strstr(braid_last_error(), " 0 (") || d->what >= LARGER_COUNT)
         for (int i = 0; i < 3; i++)
@@ -262,7 +261,7 @@ static void operations__disagreement(void **state)
                 struct disagreement d = {what, counts[c]};
 
                 job.size = 3;
-                job.timeout_ms = 2 * NOTICED_MS;
+                job.timeout_ms = RANKS_PATIENCE;
                 ranks_run(&job, disagree, &d);
             }
 }
@@ -408,7 +407,7 @@ static int abort_beside(struct braid_comm *comm, void *context)
              braid_allreduce(comm, data, data, *count, BRAID_INT32, BRAID_SUM, NULL, NULL));
         pthread_join(id, NULL);
     }
-    CHECK(!t.failed && ranks_now_ms() - start < 10000, "took %.0f ms", ranks_now_ms() - start);
+    CHECK(!t.failed && ranks_now_ms() - start < RANKS_SOON, "took %.0f ms", ranks_now_ms() - start);
     CHECK(braid_barrier(comm, NULL, NULL) < 0, "the communicator should have failed");
     return 0;
 }

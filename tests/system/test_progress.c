@@ -25,7 +25,7 @@ static int only_looks(struct braid_comm *comm, void *context)
     (void)context;
     RETURNS(0, braid_allreduce(comm, values, values, COUNT, BRAID_FLOAT32, BRAID_SUM, NULL, &op));
     while ((rc = braid_wait(op, 0)) == -ETIMEDOUT)
-        CHECK(ranks_now_ms() - start < 40000, "nobody drives");
+        CHECK(ranks_now_ms() - start < RANKS_SOON, "nobody drives");
     RETURNS(0, rc);
     return 0;
 }
