@@ -20,9 +20,9 @@ enum br_sim_step_kind {
 
 enum br_sim_verdict { BR_SIM_OK, BR_SIM_REFUSED };
 
-/* One entry of the event heap; at equal times the order of insertion decides. */
+/* What happens at a time. */
 struct br_sim_step {
-    uint64_t at, order;
+    uint64_t at;
     uint64_t since;  /* When the packet or acknowledgement was put on the wire. */
     uint64_t tx_end; /* BR_SIM_AT_SWITCH: when the last byte leaves the sender. */
     struct br_sim_frame *frame;
@@ -31,8 +31,20 @@ struct br_sim_step {
     bool duplicate;        /* An extra copy of a packet, which is not sent again when it is lost. */
 };
 
+/* An entry of the event heap; at equal times the order of insertion decides. */
+struct br_sim_key {
+    uint64_t at;
+    uint64_t order_place; /* the number of the insertion, above the place of the step in `steps` */
+};
+#define BR_SIM_PLACE_BITS 24
+
+/* Each entry has four below it, which are one cache line: a simulation of many hosts has more steps
+ * on the heap than a cache holds, and what a pop costs is the lines that it looks at. */
 struct br_sim_heap {
-    struct br_sim_step *steps;
+    /* [capacity] the entries; those from `count` on have the places that are free. They begin at
+     * the fourth entry of `memory`, which is aligned. */
+    struct br_sim_key *keys, *memory;
+    struct br_sim_step *steps; /* [capacity] */
     uint32_t count, capacity;
     uint64_t order;
 };

@@ -66,8 +66,8 @@ struct br_sim_config {
     uint64_t clock_offset_ns;
     uint32_t clock_drift_ppm;
 
-    /* DATA frames carry no payload, which takes a tenth of the processor time. For measuring the
-     * times of jobs whose bytes have no meaning. */
+    /* DATA frames carry no payload. For measuring the times of jobs whose bytes have no meaning;
+     * engines can leave out their reductions then (br_engine_config.hollow). */
     bool hollow;
 
     FILE *trace; /* Gets a line for each event; NULL for the hash only. Kept by the caller. */
