@@ -35,6 +35,9 @@ struct br_engine_config {
     void *scratch_context;
     /* for operations on memory of GPUs; NULL: there are none. Borrowed */
     struct br_gpu_memory *gpu_memory;
+    /* reductions and copies are left out: the bytes have no meaning, only the times have
+     * (br_sim_config.hollow) */
+    bool hollow;
     /* where operations are put that have ended, which are their owner's again. Borrowed */
     struct br_list *ended;
 };

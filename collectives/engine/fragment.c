@@ -412,7 +412,7 @@ size_t br_fragment_compute(struct br_engine *engine)
     n = (bytes < LEAST_QUANTUM ? LEAST_QUANTUM : bytes) / size;
     if (n > left)
         n = left;
-    rc = fragment_compute(engine, fragment, step, rs, n);
+    rc = engine->config.hollow ? 0 : fragment_compute(engine, fragment, step, rs, n);
     if (rc) { /* not the arguments: they were checked at submit */
         br_worker_fail(engine->worker, -rc, br_error_message());
         br_list_remove(&rs->node);

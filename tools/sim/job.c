@@ -48,8 +48,11 @@ static int open_rank(struct br_sim_job *job, uint32_t rank)
         .check = 77,
         .seed = c->network.seed + 1,
     };
-    struct br_engine_config engine = {
-        .rank = (int)rank, .size = (int)job->n, .chunk_bytes = c->chunk_bytes, .model = c->model};
+    struct br_engine_config engine = {.rank = (int)rank,
+                                      .size = (int)job->n,
+                                      .chunk_bytes = c->chunk_bytes,
+                                      .model = c->model,
+                                      .hollow = c->network.hollow};
     int rc = br_worker_create(&worker, &r->worker);
 
     for (int i = 0; i < devices_of(job) && !rc; i++) {

@@ -108,6 +108,22 @@ static void job_connect_for__partners_only(void **state)
     br_sim_job_close(&job);
 }
 
+/* No rank computes: what 9 ranks have put in is not added up. */
+static void job_submit__hollow_ones_reduce_nothing(void **state)
+{
+    static float memory[COUNT];
+
+    (void)state;
+    for (uint32_t i = 0; i < COUNT; i++)
+        memory[i] = 1;
+    open_job("flat:9");
+    assert_int_equal(br_sim_job_connect(&job), 0);
+    all_reduce(memory);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_true(memory[i] == 1);
+    br_sim_job_close(&job);
+}
+
 static void job_connect_for__refuses_with_words(void **state)
 {
     static float memory[COUNT];
@@ -169,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(job_connect__everybody_or_neighbours),
         cmocka_unit_test(job_connect_for__partners_only),
+        cmocka_unit_test(job_submit__hollow_ones_reduce_nothing),
         cmocka_unit_test(job_connect_for__refuses_with_words),
         cmocka_unit_test(job_advance__turns_come_when_they_are_wanted),
     };
