@@ -147,22 +147,23 @@ bool br_progress_yield_or_leave(struct br_context *context)
 
 /* ---- sleeping -------------------------------------------------------------------------------- */
 
-static void stop_sleeping(struct br_context *context)
+/* woken: the wake-up counter was not zero. Where it came to that since, the next sleep is short. */
+static void stop_sleeping(struct br_context *context, bool woken)
 {
     uint64_t count;
 
     if (atomic_fetch_sub(&context->sleeping_threads, 1) > 1)
         return; /* the wake-up is for them as well */
     atomic_store(&context->may_wake, false);
-    while (read(context->wake_fd, &count, sizeof count) > 0)
-        ;
+    if (woken && read(context->wake_fd, &count, sizeof count) < 0)
+        br_log_debug("rank %d: another thread has reset the wake-up counter", context->rank);
 }
 
 void br_progress_sleep(struct br_context *context, uint64_t until)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
     uint64_t now = br_clock_now(), next = next_timer(context, now, until);
-    bool polled;
+    bool polled, woken = false;
     int n;
 
     atomic_fetch_add(&context->sleeping_threads, 1);
@@ -175,11 +176,11 @@ void br_progress_sleep(struct br_context *context, uint64_t until)
         struct timespec left = {(time_t)((next - now) / BR_SEC), (long)((next - now) % BR_SEC)};
 
         pthread_mutex_unlock(&context->lock);
-        ppoll(fds, (nfds_t)n, &left, NULL);
+        woken = ppoll(fds, (nfds_t)n, &left, NULL) > 0 && fds[0].revents;
         /* wanted: it may be for us, and who was woken, too, and first, spins */
         br_progress_lock(context);
         context->progress.asleep += br_clock_now() - now;
     }
-    stop_sleeping(context);
+    stop_sleeping(context, woken);
     br_progress_disarm(context);
 }

@@ -33,6 +33,8 @@
 #define MOST_SLICE    (2u << 20)
 #define CPUS          4096
 #define CABLING_MS    300
+#define LONGEST_SPIN  (1 * BR_MS)
+#define SHARED_SPIN   (200 * BR_US) /* at least, where ranks share cores */
 
 /* Reads a duration: `given_ms`, or if that is 0 the variable, in units of `unit` ns. */
 static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
@@ -109,27 +111,38 @@ static int read_spin(const struct braid_config *c, struct br_settings *s)
     return rc;
 }
 
-/* Ranks spin where each of them has a core; elsewhere they would only keep each other from
- * working. */
+/* A waiting thread that spins to no end keeps others from working where ranks share cores; but it
+ * should not sleep before those on its core have had a few turns, of some 10 us each. ns. */
+static uint64_t default_spin(bool oversubscribed, int64_t ranks, int64_t cores)
+{
+    uint64_t spin = (uint64_t)(ranks / cores) * 50 * BR_US;
+
+    if (!oversubscribed || spin > LONGEST_SPIN)
+        return LONGEST_SPIN;
+    return spin > SHARED_SPIN ? spin : SHARED_SPIN;
+}
+
 void br_settings_apply_local(struct br_settings *s)
 {
     const struct br_environment *e = &s->environment;
     int64_t ranks = s->machine_ranks ? s->machine_ranks : (int64_t)e->local_size;
+    int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t index;
 
     /* Of the whole machine: a launcher may have bound each rank to its own share. */
-    s->oversubscribed = ranks > sysconf(_SC_NPROCESSORS_ONLN);
+    s->oversubscribed = ranks > cores;
     s->one_machine = ranks == s->environment.size;
-    s->cores = s->oversubscribed && s->one_machine ? (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) : 0;
-    s->own_cores = (int)(sysconf(_SC_NPROCESSORS_ONLN) / (ranks > 0 ? ranks : 1));
+    s->cores = s->oversubscribed && s->one_machine ? (uint32_t)cores : 0;
+    s->own_cores = (int)(cores / (ranks > 0 ? ranks : 1));
     if (s->own_cores > br_numa_cpus())
         s->own_cores = br_numa_cpus();
     /* the number of this rank among those of the machine, which emulated hosts share; UINT32_MAX:
      * not known */
     index = ranks == e->local_size ? e->local_rank : ranks == e->size ? e->rank : UINT32_MAX;
     br_cpu_affinity_choose(&s->cpu_affinity, index, (uint32_t)ranks);
+    s->contention.ranks = (uint32_t)(ranks / cores);
     if (s->spin_default)
-        s->spin = (s->oversubscribed ? 200 : 1000) * BR_US;
+        s->spin = default_spin(s->oversubscribed, ranks, cores);
     if (s->cache_default)
         s->cache_bytes = br_cache_default_bytes(e->local_size);
 }

@@ -117,12 +117,25 @@ static void settings_read__environment(void **state)
 /* Emulated hosts share the machine, and each knows only its own ranks. */
 static void settings_read__ranks_of_other_emulated_hosts_need_cores_too(void **state)
 {
+    char ranks[32];
+
     (void)state;
     reads(NULL);
     assert_false(settings.oversubscribed);
+    assert_int_equal(settings.spin, BR_MS);
     setenv("BRAID_MACHINE_RANKS", "60000", 1);
     reads(NULL);
     assert_true(settings.oversubscribed);
+    assert_int_equal(settings.spin, BR_MS);
+    snprintf(ranks, sizeof ranks, "%ld", 2 * sysconf(_SC_NPROCESSORS_ONLN));
+    setenv("BRAID_MACHINE_RANKS", ranks, 1);
+    reads(NULL);
+    assert_true(settings.oversubscribed);
+    assert_int_equal(settings.spin, 200 * BR_US);
+    snprintf(ranks, sizeof ranks, "%ld", 6 * sysconf(_SC_NPROCESSORS_ONLN));
+    setenv("BRAID_MACHINE_RANKS", ranks, 1);
+    reads(NULL);
+    assert_int_equal(settings.spin, 300 * BR_US);
     setenv("BRAID_MACHINE_RANKS", "0", 1);
     refuses(NULL, "BRAID_MACHINE_RANKS");
 }
