@@ -23,13 +23,13 @@ void br_stream_rx_destroy(struct br_stream_rx *rx)
     rx->message = NULL;
 }
 
-int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes)
+bool br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes)
 {
     const struct br_frame_header *header;
     struct br_slot *slot;
 
     if (!rx->message && !(rx->message = br_pool_get(&rx->messages)))
-        return -ENOBUFS;
+        return false;
     header = &rx->message->header;
     if (rx->part == BR_STREAM_SLOT &&
         br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot))
@@ -52,11 +52,11 @@ int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes)
             *bytes = rx->config->trash_bytes;
         break;
     }
-    return 0;
+    return true;
 }
 
 /* The header is whole: what kind of payload follows? */
-static int begin_payload(struct br_stream_rx *rx)
+static int begin_payload(struct br_stream_rx *rx, bool authenticated)
 {
     const struct br_frame_header *header = &rx->message->header;
     struct br_slot *slot;
@@ -68,7 +68,7 @@ static int begin_payload(struct br_stream_rx *rx)
     rx->part = BR_STREAM_MESSAGE;
     if (header->kind == BR_FRAME_MESSAGE)
         return 0;
-    if (!rx->authenticated)
+    if (!authenticated)
         return br_error(
             EPROTO, "a frame for a transfer from somebody who has not proved to belong to the job");
     rc = br_slot_expect(rx->config->slots, header->slot, header->offset, header->length, &slot);
@@ -80,44 +80,38 @@ static int begin_payload(struct br_stream_rx *rx)
     return rc;
 }
 
-/* The frame is whole. */
-static int transport_stream_finish(struct br_stream_rx *rx, struct br_event *event)
+int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated,
+                     struct br_event *event)
 {
     struct br_stream_message *message = rx->message;
-    bool dropped = rx->part == BR_STREAM_TRASH;
+    const struct br_frame_header *header = &message->header;
+    bool dropped;
 
-    rx->part = BR_STREAM_HEADER;
-    rx->filled = 0;
-    memset(event, 0, sizeof *event);
-    event->length = message->header.length;
-    event->inline_ = message->header.inline_;
-    if (message->header.kind == BR_FRAME_DATA) {
-        event->kind = BR_EVENT_DATA;
-        event->slot = message->header.slot;
-        event->stale = dropped;
-        event->offset = message->header.offset;
-        return 1;
-    }
-    event->kind = BR_EVENT_MESSAGE;
-    event->payload = message->payload;
-    event->buffer = message;
-    rx->message = NULL;
-    return 1;
-}
-
-int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event)
-{
     rx->filled += bytes;
     if (rx->part == BR_STREAM_HEADER) {
-        int rc;
+        int rc = rx->filled < sizeof *header ? 0 : begin_payload(rx, authenticated);
 
-        if (rx->filled < sizeof rx->message->header)
-            return 0;
-        rc = begin_payload(rx);
-        if (rc)
+        if (rc || rx->part == BR_STREAM_HEADER)
             return rc;
     }
-    return rx->filled == rx->message->header.length ? transport_stream_finish(rx, event) : 0;
+    if (rx->filled < header->length)
+        return 0;
+    dropped = rx->part == BR_STREAM_TRASH;
+    rx->part = BR_STREAM_HEADER;
+    rx->filled = 0;
+    *event = (struct br_event){.length = header->length, .inline_ = header->inline_};
+    if (header->kind == BR_FRAME_DATA) {
+        event->kind = BR_EVENT_DATA;
+        event->slot = header->slot;
+        event->stale = dropped;
+        event->offset = header->offset;
+    } else {
+        event->kind = BR_EVENT_MESSAGE;
+        event->payload = message->payload;
+        event->buffer = message;
+        rx->message = NULL;
+    }
+    return 1;
 }
 
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)

@@ -38,20 +38,18 @@ struct br_stream_rx {
     const struct br_stream_config *config;
     struct br_pool messages;
     struct br_stream_message *message; /* being filled; NULL: none taken yet */
-    /* DATA frames are allowed; the caller keeps it as br_link.authenticated */
-    bool authenticated;
     enum { BR_STREAM_HEADER, BR_STREAM_MESSAGE, BR_STREAM_SLOT, BR_STREAM_TRASH } part;
     uint32_t filled; /* bytes of this part that have come */
 };
 
 struct br_stream_tx {
+    uint32_t posted, sent, reported; /* free-running: reported <= sent <= posted */
+    uint32_t cursor;                 /* bytes of frame `sent`, header included, that are gone */
     struct br_stream_entry {
         struct br_frame_header header;
         const uint8_t *payload;
         uint64_t cookie;
     } queue[BR_STREAM_QUEUE];
-    uint32_t posted, sent, reported; /* free-running: reported <= sent <= posted */
-    uint32_t cursor;                 /* bytes of frame `sent`, header included, that are gone */
 };
 
 /* buffers: messages that the peer may have outstanding. config is borrowed. Returns 0, or -ENOMEM
@@ -63,18 +61,20 @@ int br_stream_rx_init(struct br_stream_rx *rx, const struct br_stream_config *co
 void br_stream_rx_destroy(struct br_stream_rx *rx);
 
 /* Says where the next bytes of the stream go: at most *bytes > 0 of them, at *place, which is valid
- * until slots change. Returns 0, or -ENOBUFS: the protocol holds all message buffers; ask again
- * after one is released. */
-int br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
+ * until slots change. Returns false when the protocol holds all message buffers: ask again after
+ * one is released. */
+bool br_stream_rx_want(struct br_stream_rx *rx, void **place, uint32_t *bytes);
 
 /*
- * Reports that `bytes` bytes have been written to the place that br_stream_rx_want() named. Returns
+ * Reports that `bytes` bytes have been written to the place that br_stream_rx_want() named.
+ * authenticated: that of the link; before it, DATA frames are malformed. Returns
  * 1 when a frame is complete: *event has kind, slot, offset, length, inline_, payload and buffer
  * (inline_ of a DATA event is valid until the next want; a stale frame is an event, too, with a
  * slot number that nobody has). Returns 0 when it is not complete yet, or -EPROTO with a message
  * when the stream is malformed, and lost.
  */
-int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, struct br_event *event);
+int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated,
+                     struct br_event *event);
 
 /* Gives back the buffer of a MESSAGE event. */
 void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);

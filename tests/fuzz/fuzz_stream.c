@@ -33,8 +33,8 @@ static void check_event(const struct br_event *event, const struct br_slot_table
 
 /* The first byte of each turn says how many bytes come at once and whether the slot dies first.
  * Headers are completed with a valid start so that the fuzzer need not guess the magic. */
-static void feed(struct br_stream_rx *rx, struct br_slot_table *slots, uint8_t *place,
-                 const uint8_t *data, size_t size)
+static void feed(struct br_stream_rx *rx, bool authenticated, struct br_slot_table *slots,
+                 uint8_t *place, const uint8_t *data, size_t size)
 {
     struct br_slot *slot = br_slot_get(slots, place, PLACE_BYTES, PLACE_BYTES);
     void *held[HELD] = {NULL};
@@ -52,7 +52,7 @@ static void feed(struct br_stream_rx *rx, struct br_slot_table *slots, uint8_t *
             br_slot_put(slots, slot);
             slot = br_slot_get(slots, place, PLACE_BYTES, PLACE_BYTES);
         }
-        if (br_stream_rx_want(rx, &to, &bytes)) {
+        if (!br_stream_rx_want(rx, &to, &bytes)) {
             check(held[turn % HELD] != NULL);
             br_stream_rx_release(rx, held[turn % HELD]);
             held[turn++ % HELD] = NULL;
@@ -65,7 +65,7 @@ static void feed(struct br_stream_rx *rx, struct br_slot_table *slots, uint8_t *
         if (rx->part == BR_STREAM_HEADER && !rx->filled && bytes > 4)
             memcpy(to, (uint8_t[]){0x72, 0x62, BR_FRAME_VERSION, (uint8_t)(1 + (data[3] & 1))}, 4);
         data += bytes, size -= bytes;
-        rc = br_stream_rx_got(rx, bytes, &event);
+        rc = br_stream_rx_got(rx, bytes, authenticated, &event);
         if (rc < 0)
             return;
         if (!rc)
@@ -89,8 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check(place && trash && !br_slot_table_init(&slots, 4) &&
           !br_stream_rx_init(&rx, &config, HELD - 1));
-    rx.authenticated = !size || data[0] & 1;
-    feed(&rx, &slots, place, data, size);
+    feed(&rx, !size || data[0] & 1, &slots, place, data, size);
     br_stream_rx_destroy(&rx);
     br_slot_table_destroy(&slots);
     free(place);

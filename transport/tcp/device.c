@@ -74,6 +74,7 @@ static void tcp_device_device_close(struct br_device *base)
     br_pool_destroy(&device->links);
     br_pool_destroy(&device->aheads);
     free(device->open);
+    free(device->busy);
     free(device->inlines);
     free(device->stream.trash);
     free(device);
@@ -84,13 +85,14 @@ static int tcp_device_allocate(struct br_tcp_device *device, const struct br_dev
     int rc;
 
     device->open = calloc(config->max_links, sizeof(struct br_tcp_link *));
+    device->busy = calloc(config->max_links, sizeof(struct br_tcp_link *));
     device->inlines = calloc(BR_TCP_EVENTS, sizeof *device->inlines);
     device->stream = (struct br_stream_config){.slots = config->slots,
                                                .max_message = config->message_bytes,
                                                .max_frame = BR_FRAME_MAX_PAYLOAD,
                                                .trash = malloc(TRASH_BYTES),
                                                .trash_bytes = TRASH_BYTES};
-    if (!device->open || !device->inlines || !device->stream.trash)
+    if (!device->open || !device->busy || !device->inlines || !device->stream.trash)
         return br_error(ENOMEM, "no memory for %u links", config->max_links);
     rc = br_pool_init(&device->links, sizeof(struct br_tcp_link), config->max_links);
     return rc ? rc : br_pool_init(&device->aheads, BR_TCP_AHEAD, config->max_links);

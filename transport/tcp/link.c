@@ -36,7 +36,7 @@ static struct br_tcp_link *tcp_link_make(struct br_tcp_device *device,
         return NULL;
     }
     link->base.device = &device->base;
-    link->fd = -1;
+    link->fd = link->busy = -1;
     link->event_poll = device->n_polls - 2;
     br_inet_text(peer, true, link->base.peer_name, sizeof link->base.peer_name);
     link->index = device->n_open;
@@ -76,6 +76,7 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
     link->reported = false;
     link->state = BR_TCP_FAILED;
     link->error = error;
+    br_tcp_link_set_busy(device, link);
 }
 
 int br_tcp_link_connect(struct br_device *base, const struct br_address *address,
@@ -131,6 +132,7 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
     link->accepted = true;
     link->state = BR_TCP_UP;
     link->readable = link->writable = true;
+    br_tcp_link_set_busy(device, link);
     if (tcp_link_watch(link)) {
         device->base.counters.refused_links++;
         br_tcp_link_close(&link->base);
@@ -150,6 +152,7 @@ void br_tcp_link_close(struct br_link *base)
         close(link->fd);
     br_stream_rx_destroy(&link->rx);
     br_tcp_link_drop_ahead(device, link);
+    br_tcp_link_set_idle(device, link);
     device->open[link->index] = device->open[--device->n_open];
     device->open[link->index]->index = link->index;
     device->check_sockets = true;
@@ -176,6 +179,7 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
         if (!br_stream_tx_push(&link->tx, frame))
             break;
     }
+    br_tcp_link_set_busy(tcp_link_device_of(link), link);
     if (base->alone)
         br_tcp_send_link(link);
     base->device->unsent = base->device->unsent || link->tx.sent != link->tx.posted;
@@ -201,8 +205,9 @@ int br_tcp_link_release(struct br_device *device, struct br_link *base, void *bu
 {
     struct br_tcp_link *link = (struct br_tcp_link *)base;
 
-    (void)device;
     br_stream_rx_release(&link->rx, buffer);
+    if (link->starved)
+        br_tcp_link_set_busy((struct br_tcp_device *)device, link);
     link->starved = false;
     return 0;
 }

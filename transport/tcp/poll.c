@@ -28,12 +28,12 @@ static struct br_event *tcp_poll_add_event(struct report *report, struct br_tcp_
     return event;
 }
 
-/* The k-th open link, beginning with another one in each poll. */
+/* The k-th busy link, beginning with another one in each poll. */
 static struct br_tcp_link *round_robin(const struct br_tcp_device *device, int k)
 {
     int i = device->first + k;
 
-    return device->open[i < device->n_open ? i : i - device->n_open];
+    return device->busy[i < device->n_busy ? i : i - device->n_busy];
 }
 
 static bool can_send(const struct br_tcp_link *link)
@@ -107,10 +107,10 @@ static bool send_round(struct br_tcp_device *device)
     struct br_tcp_batch *batch = &device->batch;
     bool again = false;
 
-    for (int i = 0; i < device->n_open; i++) {
-        if (!can_send(device->open[i]))
+    for (int i = 0; i < device->n_busy; i++) {
+        if (!can_send(device->busy[i]))
             continue;
-        add_send(batch, device->open[i]);
+        add_send(batch, device->busy[i]);
         if (br_tcp_batch_full(batch))
             again = send_batch(device) || again;
     }
@@ -151,8 +151,9 @@ static void finish_connect(struct br_tcp_link *link)
     link->readable = link->writable = true;
 }
 
-static void note_ready(struct br_tcp_link *link, uint32_t events)
+static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t events)
 {
+    br_tcp_link_set_busy(device, link);
     if (link->state == BR_TCP_CONNECTING) {
         if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
             finish_connect(link);
@@ -173,10 +174,11 @@ static void tcp_poll_check_sockets(struct br_tcp_device *device)
     int n = epoll_wait(device->epoll_fd, ready, BR_TCP_EVENTS, 0);
 
     device->base.counters.system_calls++;
+    device->checked = true;
     device->check_sockets = n == BR_TCP_EVENTS;
     for (int i = 0; i < n; i++)
         if (ready[i].data.ptr)
-            note_ready(ready[i].data.ptr, ready[i].events);
+            note_ready(device, ready[i].data.ptr, ready[i].events);
         else
             device->incoming = true;
 }
@@ -190,6 +192,7 @@ static bool must_check_sockets(struct br_tcp_device *device)
         device->n_polls % EPOLL_EVERY == 0)
         return true;
     link->readable = true;
+    br_tcp_link_set_busy(device, link);
     return !link->writable && link->tx.sent != link->tx.posted;
 }
 
@@ -207,8 +210,8 @@ static void tcp_poll_accept_links(struct br_tcp_device *device, struct report *r
 
 static void report_states(struct br_tcp_device *device, struct report *report)
 {
-    for (int i = 0; i < device->n_open && report->n < report->max; i++) {
-        struct br_tcp_link *link = device->open[i];
+    for (int i = 0; i < device->n_busy && report->n < report->max; i++) {
+        struct br_tcp_link *link = device->busy[i];
 
         if (link->reported || link->state == BR_TCP_CONNECTING)
             continue;
@@ -225,7 +228,7 @@ static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
 {
     struct br_device_counters *counters = &device->base.counters;
 
-    for (int k = 0; k < device->n_open; k++) {
+    for (int k = 0; k < device->n_busy; k++) {
         struct br_tcp_link *link = round_robin(device, k);
         const struct br_stream_entry *entry;
 
@@ -242,12 +245,19 @@ static bool tcp_poll_report_sent(struct br_tcp_device *device, struct report *re
     return true;
 }
 
-/* A frame has arrived; its event stands at the end of the report. */
-static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link,
+/* Bytes of a link stand where br_stream_rx_want() said; they may be the last ones of a frame. */
+static void bytes_arrived(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t bytes,
                           struct report *report)
 {
     struct br_event *event = &report->events[report->n];
+    int rc = br_stream_rx_got(&link->rx, bytes, link->base.authenticated, event);
 
+    if (rc < 0) {
+        device->base.counters.bad_frames++;
+        br_tcp_link_fail(link, rc, br_error_message());
+    }
+    if (rc <= 0)
+        return;
     event->link = &link->base;
     if (event->kind == BR_EVENT_DATA)
         event->inline_ = memcpy(device->inlines[report->n], event->inline_, BR_FRAME_INLINE);
@@ -260,28 +270,6 @@ static void frame_arrived(struct br_tcp_device *device, struct br_tcp_link *link
     link->event_poll = device->n_polls;
 }
 
-/* Where the next bytes of a link go, and how many. false: all message buffers are held. */
-static bool tcp_poll_want(struct br_tcp_link *link, void **place, uint32_t *bytes)
-{
-    link->rx.authenticated = link->base.authenticated;
-    link->starved = br_stream_rx_want(&link->rx, place, bytes) != 0;
-    return !link->starved;
-}
-
-/* Bytes of a link stand where they belong. */
-static void tcp_poll_got(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t bytes,
-                         struct report *report)
-{
-    int rc = br_stream_rx_got(&link->rx, bytes, &report->events[report->n]);
-
-    if (rc < 0) {
-        device->base.counters.bad_frames++;
-        br_tcp_link_fail(link, rc, br_error_message());
-    } else if (rc) {
-        frame_arrived(device, link, report);
-    }
-}
-
 /* Brings what was read ahead where it belongs, as far as there is room for events, of which
  * `reserved` are for others. */
 static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link *link,
@@ -292,7 +280,8 @@ static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link
         uint32_t left = link->ahead_end - link->ahead_at, bytes;
         void *place;
 
-        if (!tcp_poll_want(link, &place, &bytes))
+        link->starved = !br_stream_rx_want(&link->rx, &place, &bytes);
+        if (link->starved)
             return;
         bytes = bytes < left ? bytes : left;
         if (link->rx.part == BR_STREAM_SLOT)
@@ -301,7 +290,7 @@ static void tcp_poll_take_ahead(struct br_tcp_device *device, struct br_tcp_link
         link->ahead_at += bytes;
         if (link->ahead_at == link->ahead_end)
             br_tcp_link_drop_ahead(device, link);
-        tcp_poll_got(device, link, bytes, report);
+        bytes_arrived(device, link, bytes, report);
     }
 }
 
@@ -337,7 +326,7 @@ static void tcp_poll_received(struct br_tcp_device *device, const struct br_tcp_
         link->ahead_at = 0;
         link->ahead_end = (uint32_t)call->result;
     } else {
-        tcp_poll_got(device, link, (uint32_t)call->result, report);
+        bytes_arrived(device, link, (uint32_t)call->result, report);
     }
 }
 
@@ -349,7 +338,7 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     bool more;
     int k = 0;
 
-    for (; k < device->n_open && batch->n < report->max - report->n; k++) {
+    for (; k < device->n_busy && batch->n < report->max - report->n; k++) {
         struct br_tcp_link *link = round_robin(device, k);
         uint32_t bytes;
         void *place;
@@ -357,7 +346,10 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
         if (has_ahead(link))
             tcp_poll_take_ahead(device, link, report, batch->n); /* from the poll before */
         if (has_ahead(link) || !can_receive(link) || link->resting ||
-            batch->n == report->max - report->n || !tcp_poll_want(link, &place, &bytes))
+            batch->n == report->max - report->n)
+            continue;
+        link->starved = !br_stream_rx_want(&link->rx, &place, &bytes);
+        if (link->starved)
             continue;
         if (bytes < BR_TCP_AHEAD && !link->bulk) {
             place = link->ahead = br_pool_get(&device->aheads);
@@ -373,7 +365,7 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     device->base.counters.system_calls += br_tcp_batch_run(batch);
     for (int i = 0; i < batch->n; i++) /* an event each, at most */
         tcp_poll_received(device, &batch->calls[i], report);
-    more = k < device->n_open;
+    more = k < device->n_busy;
     for (int i = 0; i < batch->n; i++) {
         struct br_tcp_link *link = batch->calls[i].owner;
 
@@ -385,12 +377,13 @@ static bool receive_round(struct br_tcp_device *device, struct report *report)
     return more;
 }
 
-static void tcp_poll_receive(struct br_tcp_device *device, struct report *report)
+static bool has_work(const struct br_tcp_link *link)
 {
-    for (int i = 0; i < device->n_open; i++)
-        device->open[i]->resting = false;
-    for (int round = 0; round < ROUNDS && receive_round(device, report); round++)
-        ;
+    if (!link->reported && link->state != BR_TCP_CONNECTING)
+        return true;
+    if (link->state != BR_TCP_UP)
+        return false;
+    return can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
 }
 
 int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, int max)
@@ -403,41 +396,40 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     (void)now;
     base->unsent = false;
     device->n_polls++;
-    device->first = device->first + 1 < device->n_open ? device->first + 1 : 0;
+    device->checked = false;
     send_pending(device);
     if (must_check_sockets(device)) {
         tcp_poll_check_sockets(device);
         send_pending(device);
     }
     tcp_poll_accept_links(device, &report);
+    device->first = device->n_busy ? (int)(device->n_polls % (uint32_t)device->n_busy) : 0;
     report_states(device, &report);
     /* sent frames get half of it at first, so that neither side starves */
     room = report.max - report.n;
     all = tcp_poll_report_sent(device, &report, report.n + (room + (int)(device->n_polls & 1)) / 2);
-    tcp_poll_receive(device, &report);
+    for (int i = 0; i < device->n_busy; i++)
+        device->busy[i]->resting = false;
+    for (int round = 0; round < ROUNDS && receive_round(device, &report); round++)
+        ;
     if (!all)
         tcp_poll_report_sent(device, &report, report.max);
+    for (int i = device->n_busy; i-- > 0;)
+        if (!has_work(device->busy[i]))
+            br_tcp_link_set_idle(device, device->busy[i]);
     return report.n;
-}
-
-static bool has_work(const struct br_tcp_link *link)
-{
-    if (!link->reported && link->state != BR_TCP_CONNECTING)
-        return true;
-    if (link->state != BR_TCP_UP)
-        return false;
-    return can_send(link) || can_receive(link) || link->tx.sent != link->tx.reported;
 }
 
 int br_tcp_arm(struct br_device *base)
 {
     struct br_tcp_device *device = (struct br_tcp_device *)base;
 
-    tcp_poll_check_sockets(device);
-    if (device->incoming || device->check_sockets)
+    if (!device->checked) /* else what has come since makes the descriptor readable */
+        tcp_poll_check_sockets(device);
+    if (device->incoming)
         return -EAGAIN;
-    for (int i = 0; i < device->n_open; i++)
-        if (has_work(device->open[i]))
+    for (int i = 0; i < device->n_busy; i++)
+        if (has_work(device->busy[i]))
             return -EAGAIN;
     device->check_sockets = true; /* what woke us stands in epoll */
     return device->epoll_fd;

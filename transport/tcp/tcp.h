@@ -27,6 +27,7 @@ struct br_tcp_link {
     enum br_tcp_state state;
     int fd;                  /* -1 when connecting failed before there was a socket. */
     int index;               /* In device->open. */
+    int busy;                /* In device->busy; -1: not there. */
     int error;               /* BR_TCP_FAILED: a negative errno. */
     bool reported;           /* The state was reported: ACCEPTED, CONNECTED or CLOSED. */
     bool readable, writable; /* As far as is known (note 1). */
@@ -53,13 +54,18 @@ struct br_tcp_device {
     int listen_fd, epoll_fd;
     bool incoming;      /* A connection may wait to be accepted. */
     bool check_sockets; /* The next poll calls epoll. */
+    bool checked;       /* The last poll has called it. */
     uint32_t n_polls;
     struct br_stream_config stream;
     struct br_pool links;      /* Of struct br_tcp_link. */
     struct br_pool aheads;     /* Of BR_TCP_AHEAD bytes; as many as links. */
     struct br_tcp_link **open; /* The links in use: open[0..n_open). */
     int n_open;
-    int first;                           /* The link that this poll looks at first. */
+    /* busy[0..n_busy): those with something to do in a poll (note 7); links without may be there,
+     * too. */
+    struct br_tcp_link **busy;
+    int n_busy;
+    int first;                           /* The busy link that this poll looks at first. */
     uint8_t (*inlines)[BR_FRAME_INLINE]; /* br_event.inline_ of the DATA events of this poll. */
     struct br_tcp_batch batch;
 };
@@ -79,6 +85,22 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
 /* Fails a link, which a later poll reports as CLOSED. error: a negative errno. why: the reason,
  * copied. */
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);
+/* Says that a poll may have something to do for a link. */
+static inline void br_tcp_link_set_busy(struct br_tcp_device *device, struct br_tcp_link *link)
+{
+    if (link->busy >= 0)
+        return;
+    link->busy = device->n_busy;
+    device->busy[device->n_busy++] = link;
+}
+static inline void br_tcp_link_set_idle(struct br_tcp_device *device, struct br_tcp_link *link)
+{
+    if (link->busy < 0)
+        return;
+    device->busy[link->busy] = device->busy[--device->n_busy];
+    device->busy[link->busy]->busy = link->busy;
+    link->busy = -1;
+}
 /* Gives link->ahead back, if there is one. */
 static inline void br_tcp_link_drop_ahead(struct br_tcp_device *device, struct br_tcp_link *link)
 {
