@@ -48,9 +48,10 @@ static uint32_t base_table_home(const struct br_table *table, uint64_t tag, uint
 
 /* The key's entry, or the free one where it would be inserted. There always is one, as the load is
  * at most 1/2. */
-static uint32_t base_table_position(const struct br_table *table, uint64_t tag, uint32_t peer)
+static uint32_t base_table_position(const struct br_table *table, uint64_t tag, uint32_t peer,
+                                    uint32_t home)
 {
-    uint32_t i = base_table_home(table, tag, peer);
+    uint32_t i = home;
 
     while (table->entries[i].used &&
            (table->entries[i].tag != tag || table->entries[i].peer != peer))
@@ -60,18 +61,22 @@ static uint32_t base_table_position(const struct br_table *table, uint64_t tag, 
 
 void *br_table_find(const struct br_table *table, uint64_t tag, uint32_t peer)
 {
-    return table->entries[base_table_position(table, tag, peer)].value; /* NULL in a free entry */
+    uint32_t home = base_table_home(table, tag, peer);
+
+    /* NULL in a free entry */
+    return table->entries[base_table_position(table, tag, peer, home)].value;
 }
 
 int br_table_insert(struct br_table *table, uint64_t tag, uint32_t peer, void *value)
 {
-    struct br_table_entry *entry = &table->entries[base_table_position(table, tag, peer)];
+    uint32_t home = base_table_home(table, tag, peer);
+    struct br_table_entry *entry = &table->entries[base_table_position(table, tag, peer, home)];
 
     if (entry->used)
         return -EEXIST;
     if (table->count > table->mask / 2)
         return -ENOSPC;
-    *entry = (struct br_table_entry){.tag = tag, .peer = peer, .used = 1, .value = value};
+    *entry = (struct br_table_entry){.tag = tag, .peer = peer, .used = home + 1, .value = value};
     table->count++;
     return 0;
 }
@@ -87,9 +92,8 @@ int br_table_grow(struct br_table *table)
         const struct br_table_entry *entry = &table->entries[i];
 
         if (entry->used)
-            larger.entries[base_table_position(&larger, entry->tag, entry->peer)] = *entry;
+            br_table_insert(&larger, entry->tag, entry->peer, entry->value);
     }
-    larger.count = table->count;
     free(table->entries);
     *table = larger;
     return 0;
@@ -97,7 +101,7 @@ int br_table_grow(struct br_table *table)
 
 void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
 {
-    uint32_t gap = base_table_position(table, tag, peer);
+    uint32_t gap = base_table_position(table, tag, peer, base_table_home(table, tag, peer));
     void *value = table->entries[gap].value;
 
     if (!table->entries[gap].used)
@@ -105,7 +109,7 @@ void *br_table_remove(struct br_table *table, uint64_t tag, uint32_t peer)
     /* Close the gap: each follower moves into it unless its home lies between the gap and
      * itself. */
     for (uint32_t i = (gap + 1) & table->mask; table->entries[i].used; i = (i + 1) & table->mask) {
-        uint32_t wanted = base_table_home(table, table->entries[i].tag, table->entries[i].peer);
+        uint32_t wanted = table->entries[i].used - 1;
 
         if (((i - wanted) & table->mask) >= ((i - gap) & table->mask)) {
             table->entries[gap] = table->entries[i];

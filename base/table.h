@@ -12,7 +12,7 @@
 struct br_table_entry {
     uint64_t tag;
     uint32_t peer;
-    uint32_t used;
+    uint32_t used; /* 0: it is free; else 1 + where the key would like to stand */
     void *value;
 };
 
