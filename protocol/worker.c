@@ -420,10 +420,10 @@ static void worker_timers(struct br_worker *w, bool drained)
 }
 
 /* Returns the number of its events. */
-static int worker_poll_device(struct br_worker *w, struct br_device *device)
+static int worker_poll_device(struct br_worker *w, struct br_device *device, int max)
 {
     struct br_event events[EVENTS];
-    int n = device->ops->poll(device, w->now, events, EVENTS);
+    int n = device->ops->poll(device, w->now, events, max);
 
     w->in_batch = true;
     for (int i = 0; i < n; i++)
@@ -447,8 +447,9 @@ bool br_worker_is_near(const struct br_worker *w, int rank)
 void br_worker_look(struct br_worker *w, int rank, uint64_t now)
 {
     w->now = now;
-    if (br_worker_is_near(w, rank))
-        worker_poll_device(w, w->peers[rank].rails->device);
+    for (int i = 0; i < EVENTS && w->awaited && br_worker_is_near(w, rank); i++)
+        if (!worker_poll_device(w, w->peers[rank].rails->device, 1))
+            break;
 }
 
 int br_worker_poll(struct br_worker *w, uint64_t now)
@@ -461,7 +462,7 @@ int br_worker_poll(struct br_worker *w, uint64_t now)
     if (w->failed)
         return br_worker_shut_down(w);
     for (int d = 0; d < w->n_devices; d++) {
-        int k = worker_poll_device(w, w->devices[d]);
+        int k = worker_poll_device(w, w->devices[d], EVENTS);
 
         drained = drained && k < EVENTS && !w->devices[d]->behind;
         n += k;

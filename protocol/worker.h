@@ -316,8 +316,9 @@ struct br_awaited {
     void *memory;
     bool came;
 };
-/* Looks for what has come from that rank only, which has to be one whose memory is mapped; the
- * message that is waited for is the worker's `awaited`. now: the time, ns. Never blocks. */
+/* Looks at that rank's device only, for the worker's `awaited`. One message after the other is
+ * taken in until that one has come, so that those behind it find their receives. now: the time, ns.
+ * Never blocks. */
 void br_worker_look(struct br_worker *worker, int rank, uint64_t now);
 /* Does this rank map memory of ours, over a link that is up? */
 bool br_worker_is_near(const struct br_worker *worker, int rank);

@@ -2,9 +2,9 @@
 /*
  * Messages within the call. A small message to a rank of this host is written into its inbox, and
  * one that is here is copied out, by the calling thread. There is no operation, no transfer and no
- * pass of the progress loop. A blocking receive whose message is not here looks for it for a while
- * (br_progress_await()): where two ranks talk to each other it comes soon, and goes from the inbox
- * to its place.
+ * pass of the progress loop. A receive whose message is not here looks for it, and one that blocks
+ * does so for a while (br_progress_await()): where two ranks talk to each other it comes soon. It
+ * goes from the inbox to its place.
  *
  * 1. Nothing is overtaken. One that is sent takes the next number of its tag, as any other does,
  *    and leaves only if nothing else waits to leave to that rank: then it would be the next one.
@@ -29,6 +29,7 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/api.h"
@@ -41,6 +42,8 @@
 
 /* A message is counted as an access of so many bytes: the clock is looked at every 16 of them. */
 #define MESSAGE_WEIGHT (12u << 10)
+/* For so long a receive waits without an operation. */
+#define MESSAGE_AWAIT (50 * BR_US)
 
 /* Sends and receives that know all of their message. */
 static bool message_is_plain(const struct br_api_point *message)
@@ -64,10 +67,10 @@ static void message_ended(struct braid_comm *comm, struct braid_op **handle)
                               memory_order_relaxed);
 }
 
-/* Under the lock: waits for the message of a blocking receive. */
+/* Under the lock: looks for the message of a receive, and waits for it if the call blocks. */
 static enum br_message_left message_await(struct braid_comm *comm,
                                           const struct br_api_point *message, uint32_t tag,
-                                          uint64_t *number)
+                                          bool blocks, uint64_t *number)
 {
     BR_DISABLE_CANCELLATION;
     struct br_context *context = comm->context;
@@ -77,7 +80,11 @@ static enum br_message_left message_await(struct braid_comm *comm,
         !br_engine_await(context->engine, comm->group, message->peer, tag, message->recv,
                          message->bytes, &awaited, number))
         return BR_MESSAGE_ALL;
-    br_progress_await(context, awaited.rank, &awaited.came);
+    if (!br_progress_await(context, awaited.rank, blocks ? MESSAGE_AWAIT : 0, &awaited.came) &&
+        !blocks) {
+        br_engine_unawait(context->engine, comm->group, message->peer, tag);
+        return BR_MESSAGE_ALL;
+    }
     return br_engine_awaited(context->engine, comm->group, &awaited) ? BR_MESSAGE_ENDED
                                                                      : BR_MESSAGE_AWAITED;
 }
@@ -100,8 +107,8 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
         if (br_engine_message_at_once(context->engine, comm->group, send, message->peer, tag,
                                       memory, message->bytes))
             left = BR_MESSAGE_ENDED;
-        else if (!send && !handle)
-            left = message_await(comm, message, tag, number);
+        else if (!send)
+            left = message_await(comm, message, tag, !handle, number);
     }
     ended = left == BR_MESSAGE_ENDED;
     if (ended)

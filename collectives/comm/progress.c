@@ -46,9 +46,7 @@
 #define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
-/* For so long a small message of a rank of this host is waited for without an operation, */
-#define AWAIT (50 * BR_US)
-/* and a pass serves everybody else after so many looks. */
+/* Looks for what a caller waits for without an operation, between two passes. */
 #define AWAIT_LOOKS 16
 
 /* ---- one pass -------------------------------------------------------------------------------- */
@@ -334,20 +332,20 @@ void br_progress_leave(struct br_context *context, size_t bytes, bool due)
         br_progress_let_in(context, false);
 }
 
-bool br_progress_await(struct br_context *context, int rank, const bool *came)
+bool br_progress_await(struct br_context *context, int rank, uint64_t most, const bool *came)
 {
-    uint64_t began = br_clock_now(), now = began;
+    uint64_t began = most ? br_clock_now() : context->worker->now, now = began;
 
     br_progress_disarm(context);
     for (uint32_t looks = 1;; looks++) {
         br_worker_look(context->worker, rank, now);
-        if (*came)
-            return true;
+        if (*came || !most)
+            return *came;
         if (looks % AWAIT_LOOKS && !br_engine_is_due(context->engine))
             continue;
         now = br_clock_now();
         br_progress_once(context, now);
-        if (*came || context->worker->failed || now - began >= AWAIT ||
+        if (*came || context->worker->failed || now - began >= most ||
             atomic_load(&context->lock_waiters) || !br_list_empty(&context->untold))
             return *came;
     }

@@ -86,6 +86,9 @@ bool br_engine_await(struct br_engine *engine, struct br_group *group, int peer,
                      void *memory, size_t bytes, struct br_awaited *awaited, uint64_t *number);
 bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
                        const struct br_awaited *awaited);
+/* Instead, if it has not come and no pass has been made since br_engine_await(): gives the number
+ * back. */
+void br_engine_unawait(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag);
 
 /*
  * The message that a receive of these, behind all that wait, would get now, in a group (NULL: all

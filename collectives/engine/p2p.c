@@ -291,6 +291,12 @@ bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
     return awaited->came;
 }
 
+void br_engine_unawait(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag)
+{
+    engine->worker->awaited = NULL;
+    br_tag_sequences_find(&group->tag_sequences, peer, false, tag)->next--;
+}
+
 /* ---- what the worker has finished ------------------------------------------------------------ */
 
 static void p2p_part_ended(struct br_engine *engine, struct br_operation *op, struct br_transfer *t)

@@ -144,7 +144,8 @@ static struct br_awaited await(struct wired *x, uint64_t number, uint32_t length
                                .memory = to};
 }
 
-/* From the receive buffer to its place; others that come before wait for their receives. */
+/* From the receive buffer to its place. One that comes before it waits for its receive, and one
+ * behind it has not been taken in. */
 static void look__finds_what_is_awaited(void **state)
 {
     struct br_awaited awaited;
@@ -155,20 +156,23 @@ static void look__finds_what_is_awaited(void **state)
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t length = i ? 1000 : 8;
 
-        awaited = await(&x, 2 * i + 1, length);
+        awaited = await(&x, 3 * i + 1, length);
         x.w->awaited = &awaited;
         br_worker_look(x.w, 1, x.now);
         assert_false(awaited.came);
-        peer_says(&x, 2 * i, br_tag_p2p(0, 2 * i, 7), 8);
+        peer_says(&x, 3 * i, br_tag_p2p(0, 3 * i, 7), 8);
         br_worker_look(x.w, 1, x.now);
         assert_false(awaited.came);
-        peer_says(&x, 2 * i + 1, awaited.tag, length);
+        peer_says(&x, 3 * i + 1, awaited.tag, length);
+        peer_says(&x, 3 * i + 2, br_tag_p2p(0, 3 * i + 2, 7), 8);
         br_worker_look(x.w, 1, x.now);
         assert_true(awaited.came);
         assert_null(x.w->awaited);
         assert_memory_equal(to, data, length);
-        assert_int_equal(x.wires[0].buffers, i + 1);
-        assert_int_equal(x.w->unexpected.n_used, i + 1);
+        assert_int_equal(x.w->unexpected.n_used, 2 * i + 1);
+        wired_turn(&x, 0);
+        assert_int_equal(x.w->unexpected.n_used, 2 * i + 2);
+        assert_int_equal(x.wires[0].buffers, 2 * i + 2);
     }
     wired_destroy(&x);
 }
