@@ -298,11 +298,12 @@ static bool progress_short(struct br_context *context, uint64_t now)
     return true;
 }
 
-/* Under the lock, which this releases: a pass, and others have their turn. */
+/* Under the lock, which this releases: a pass; and others have their turn, if the last pass was
+ * long ago. */
 __attribute__((noinline)) static void leave_by_pass(struct br_context *context, uint64_t now)
 {
     BR_DISABLE_CANCELLATION;
-    bool untold;
+    bool turn = now - context->passed >= PASS_AFTER, untold;
 
     br_progress_disarm(context);
     br_progress_once(context, now);
@@ -310,9 +311,10 @@ __attribute__((noinline)) static void leave_by_pass(struct br_context *context, 
     br_progress_unlock(context);
     if (untold)
         br_progress_wake(context);
-    if (context->settings.oversubscribed)
+    if (turn && context->settings.oversubscribed)
         sched_yield();
-    br_progress_let_in(context, true);
+    if (turn || atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, turn);
 }
 
 void br_progress_leave(struct br_context *context, size_t bytes, bool due)
