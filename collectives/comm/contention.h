@@ -17,7 +17,7 @@
 #include "base/clock.h"
 
 /* A yield that takes so long has met another program, and not only turns of other ranks. ns */
-#define BR_CONTENTION_SLOW  (1 * BR_MS)
+#define BR_CONTENTION_SLOW  (2 * BR_MS)
 #define BR_CONTENTION_TURN  (64 * BR_US) /* more for each rank that shares the core */
 #define BR_CONTENTION_LEAST 16u          /* sleeps after a yield that took long */
 #define BR_CONTENTION_MOST  1024u
