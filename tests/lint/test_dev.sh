@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# `./dev test --all` that is interrupted, or whose phase fails, leaves nothing running: neither what it waits for nor the build beside it. The commands that it
+# calls are stand-ins, which note their process number and then sleep.
+set -euo pipefail
+# shellcheck source=tests/within.sh
+source "$BRAID_SOURCE/tests/within.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+stand_in() { # NAME: reads it
+    { echo '#!/usr/bin/env bash' && cat; } > "$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+mkdir -p "$work/bin" "$work/repo/tests/guest"
+stand_in dpkg-query <<< 'printf installed'
+stand_in cmake << 'END'
+[[ "$*" == "--build build/asan "* ]] || exit 0
+echo $$ > "$STANDS/build"
+exec sleep 1000
+END
+stand_in ctest << 'END'
+[[ "$*" == *launchers\$* && "$*" != *-LE* ]] || exit 0
+echo $$ > "$STANDS/tests"
+exec sleep 1000
+END
+touch "$work/repo/tests/guest/run"
+cp "$BRAID_SOURCE/dev" "$work/repo/dev"
+cd "$work"
+export STANDS=$work PATH=$work/bin:$PATH
+
+fail() {
+    echo "$*"
+    cat "$work/out"
+    exit 1
+}
+
+for signal in INT TERM HUP; do
+    rm -f "$work/build" "$work/tests"
+    setsid env --default-signal=INT repo/dev test --all -R '^base' > "$work/out" 2>&1 &
+    dev=$!
+    within 60 test -s "$work/build" || fail "SIG$signal: no build"
+    within 60 test -s "$work/tests" || fail "SIG$signal: no tests"
+    if [[ $signal == INT ]]; then # as Ctrl-C does
+        kill -INT -- "-$dev"
+    else
+        kill "-$signal" "$dev"
+    fi
+    rc=0
+    wait "$dev" || rc=$?
+    [[ $rc -eq $((128 + $(kill -l "$signal"))) ]] || fail "SIG$signal: exit code $rc"
+    for what in build tests; do
+        within 60 has_ended "$(< "$work/$what")" || fail "SIG$signal: the $what go on"
+    done
+done
