@@ -351,7 +351,7 @@ static bool match_gives_back(const struct br_worker *w, const struct br_unexpect
         return true;
     return u->message.type == BR_MESSAGE_ANNOUNCE &&
            w->peers[u->peer].early_announces <= BR_SLOTS_MAX &&
-           w->unexpected.n_used <= MANY * w->config.max_transfers;
+           w->unexpected.n_used <= (uint64_t)MANY * w->config.max_transfers;
 }
 
 static void match_keep(struct br_worker *w, struct br_rail *rail, struct br_table *table,
