@@ -605,6 +605,8 @@ static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
     }
     if (handle && !*handle)
         *handle = br_handle_in_pool(comm, p, options);
+    if (handle && !*handle && !p->key)
+        br_message_lost(comm);
     *rc = handle && !*handle ? -ENOMEM : 0;
     if (atomic_load_explicit(&comm->context->ends_fd, memory_order_relaxed) >= 0)
         br_completion_show_one(comm->context);

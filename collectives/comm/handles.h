@@ -33,8 +33,8 @@ struct br_context *br_handle_context(uint64_t handle);
 struct braid_op *br_operation_handle(struct br_operation *op);
 
 /* Under the context's lock: a handle of a call of the communicator that has ended well before it
- * became an operation. NULL: there is no place for it, as more than BR_ENDED_HANDLES have not been
- * waited for. */
+ * became an operation. NULL: its place is taken by one that has not been waited for,
+ * BR_ENDED_HANDLES before it or a multiple of that. */
 struct braid_op *br_handle_of_ended(struct braid_comm *comm);
 /* Then its handle: it becomes an operation that has ended. Takes the lock. NULL: -ENOMEM with a
  * message. */

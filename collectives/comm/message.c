@@ -30,6 +30,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/api.h"
@@ -42,7 +43,7 @@
 
 /* A message is counted as an access of so many bytes: the clock is looked at every 16 of them. */
 #define MESSAGE_WEIGHT (12u << 10)
-/* For so long a receive waits without an operation. */
+/* For so long a receive waits without an operation, unless it is to spin for less. */
 #define MESSAGE_AWAIT (50 * BR_US)
 
 /* Sends and receives that know all of their message. */
@@ -75,13 +76,15 @@ static enum br_message_left message_await(struct braid_comm *comm,
     BR_DISABLE_CANCELLATION;
     struct br_context *context = comm->context;
     struct br_awaited awaited;
+    uint64_t most = blocks ? MESSAGE_AWAIT : 0;
 
+    if (most > context->settings.spin)
+        most = context->settings.spin;
     if (context->settings.oversubscribed || atomic_load(&context->probes) ||
         !br_engine_await(context->engine, comm->group, message->peer, tag, message->recv,
                          message->bytes, &awaited, number))
         return BR_MESSAGE_ALL;
-    if (!br_progress_await(context, awaited.rank, blocks ? MESSAGE_AWAIT : 0, &awaited.came) &&
-        !blocks) {
+    if (!br_progress_await(context, awaited.rank, most, &awaited.came) && !most) {
         br_engine_unawait(context->engine, comm->group, message->peer, tag);
         return BR_MESSAGE_ALL;
     }
@@ -99,7 +102,7 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
     void *memory = send ? (void *)(uintptr_t)message->send : message->recv;
     uint32_t tag = options ? options->tag : 0;
     enum br_message_left left = BR_MESSAGE_ALL;
-    bool ended;
+    bool ended, due;
 
     if (!message_is_plain(message) || !br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
@@ -113,8 +116,10 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
     ended = left == BR_MESSAGE_ENDED;
     if (ended)
         message_ended(comm, handle);
-    br_progress_leave(context, ended ? MESSAGE_WEIGHT : 0,
-                      ended && br_engine_is_due(context->engine));
+    /* also for what a pass has ended, or another thread has submitted, while this one waited */
+    due = br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
+          !br_ring_idle(&context->submissions);
+    br_progress_leave(context, ended ? MESSAGE_WEIGHT : 0, ended && due);
     return left;
 }
 
@@ -123,6 +128,7 @@ void br_message_lost(struct braid_comm *comm)
     struct br_context *context = comm->context;
 
     br_progress_lock(context);
-    br_worker_fail(context->worker, ENOMEM, "no memory for a receive that has begun");
+    br_worker_fail(context->worker, ENOMEM,
+                   "no memory for the operation of a message that has begun");
     br_progress_unlock(context);
 }

@@ -26,8 +26,8 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
                                           const struct braid_options *options,
                                           struct braid_op **handle, uint64_t *number);
 
-/* There is no operation for a receive that was BR_MESSAGE_AWAITED: the worker fails, as the sender
- * counts on it. */
+/* There is no operation for a receive that was BR_MESSAGE_AWAITED, or no handle for a message that
+ * has ended: the worker fails, as the other rank counts on it. */
 void br_message_lost(struct braid_comm *comm);
 
 #endif

@@ -70,9 +70,9 @@ static void process__no_signal_reaches_a_thread_of_braid(void **state)
 
 /* ---- threads that are cancelled -------------------------------------------------------------- */
 
-enum { CANCELS = 80, SEND = 0 };
+enum { CANCELS = 80, SEND = 0, RECEIVE = 1 };
 
-struct receiver {
+struct caller {
     struct braid_comm *comm;
     _Atomic int begun;
     int rc, state; /* of the call; cancellation behind it */
@@ -80,7 +80,7 @@ struct receiver {
 
 static void *receive_for_ever(void *argument)
 {
-    struct receiver *r = argument;
+    struct caller *r = argument;
     uint64_t message = 0;
 
     atomic_store(&r->begun, 1);
@@ -98,7 +98,7 @@ static int cancelled(struct braid_comm *comm, void *context)
 
     (void)context;
     for (int i = 0; i < CANCELS; i++) {
-        struct receiver r = {.comm = comm, .rc = 1, .state = -1};
+        struct caller r = {.comm = comm, .rc = 1, .state = -1};
         uint64_t message = 7;
         pthread_t thread;
         void *result;
@@ -125,6 +125,51 @@ static int cancelled(struct braid_comm *comm, void *context)
     return 0;
 }
 
+static void *send_one(void *argument)
+{
+    struct caller *r = argument;
+    uint64_t message = 7;
+
+    while (!atomic_load(&r->begun)) /* no cancellation point */
+        ;
+    r->rc = braid_send(r->comm, &message, sizeof message, 1, NULL, NULL);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &r->state);
+    while (pause())
+        ;
+    return NULL;
+}
+
+/* Rank 0 cancels threads before they send a message, mostly to a rank that sleeps: it waits for
+ * longer than it spins. */
+static int cancelled_senders(struct braid_comm *comm, void *context)
+{
+    (void)context;
+    for (int i = 0; i < CANCELS / 4; i++) {
+        struct caller r = {.comm = comm, .rc = 1, .state = -1};
+        uint64_t message = 0;
+        pthread_t thread;
+        void *result;
+
+        if (braid_rank(comm)) {
+            ranks_tell(RECEIVE);
+            RETURNS(0, braid_recv(comm, &message, sizeof message, 0, NULL, NULL));
+            CHECK(message == 7, "round %d: %d", i, (int)message);
+            continue;
+        }
+        ranks_await(RECEIVE, i + 1);
+        ranks_sleep_ms(5);
+        CHECK(!pthread_create(&thread, NULL, send_one, &r), "no thread");
+        CHECK(!pthread_cancel(thread), "round %d", i);
+        atomic_store(&r.begun, 1);
+        CHECK(!pthread_join(thread, &result), "round %d", i);
+        CHECK(result == PTHREAD_CANCELED, "round %d", i);
+        CHECK(r.rc == 0 && r.state == PTHREAD_CANCEL_ENABLE, "round %d: %d, state %d", i, r.rc,
+              r.state);
+        RETURNS(0, braid_comm_error(comm));
+    }
+    return 0;
+}
+
 static void process__cancelled_threads_leave_no_lock(void **state)
 {
     static const int kinds[] = {0, 2, 4}; /* tcp, shm, udp */
@@ -136,6 +181,7 @@ static void process__cancelled_threads_leave_no_lock(void **state)
         job.size = 2;
         job.timeout_ms = RANKS_PATIENCE;
         ranks_run(&job, cancelled, NULL);
+        ranks_run(&job, cancelled_senders, NULL);
     }
 }
 

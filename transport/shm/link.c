@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "transport/shm/address.h"
 
 #define MAX_PACKETS 1024 /* read in one go; the rest waits for the next look */
@@ -130,6 +131,8 @@ void br_shm_link_wake_peer(struct br_shm_link *link)
     state = atomic_load_explicit(sleep, memory_order_relaxed);
     if (state != BR_AWAKE && (link->wake_due == BR_ASLEEP || state == BR_STARVED) &&
         atomic_exchange_explicit(sleep, BR_AWAKE, memory_order_relaxed) != BR_AWAKE) {
+        BR_DISABLE_CANCELLATION; /* small messages leave with it enabled (base/process.h, note 5) */
+
         link->base.device->counters.system_calls++;
         /* full: then it is readable, which wakes too */
         (void)br_shm_packet_send(link->socket, &packet, -1);
