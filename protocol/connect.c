@@ -229,8 +229,9 @@ static void rail_up(struct br_worker *w, struct br_rail *rail)
     br_log_debug("rank %d: rail to rank %d on level %d is up (%s, %s)", w->config.rank, peer->rank,
                  rail->level, rail->device->name, rail->link->peer_name);
     rail->was_up = true;
+    peer->idle_since = w->now;
     peer->heard = peer->heard || rail->handshake.connector;
-    rail->unheard = peer->on_demand && !rail->handshake.connector;
+    rail->quiet = peer->on_demand && !rail->handshake.connector;
     rail->ack_due = peer->on_demand && rail->handshake.connector; /* so that it hears of us */
     rail->timeouts = 0;
     rail->up = rail->incarnation;
@@ -347,10 +348,14 @@ static void connect_accepted(struct br_worker *w, struct br_link *link)
 }
 
 /* With relaying a peer may connect anew that had no rail left to say so. It has closed its end of
- * the old link; here is ours. */
+ * the old link; here is ours. The same where both have agreed to shut their links. */
 static void connect_supersede(struct br_worker *w, struct br_rail *rail, uint32_t incarnation)
 {
-    if (!w->relay || (int32_t)(incarnation - rail->incarnation) <= 0)
+    if ((int32_t)(incarnation - rail->incarnation) <= 0)
+        return;
+    if (rail->peer->idle_agreed)
+        br_idle_shut(w, rail->peer);
+    if (!w->relay)
         return;
     br_rail_lost(w, rail, ECONNRESET, "the other end connects anew");
     if (rail->unfenced)

@@ -114,6 +114,10 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
 {
     if (!pump_rail(rail))
         return false;
+    if (peer->idle_due && !br_idle_post(w, peer, rail))
+        return false;
+    if (peer->idle_agreed)
+        return true; /* the rest goes when the links stay, or on the next ones */
     if (peer->done_tail != peer->done_head && !post_dones(peer, rail))
         return false;
     if (peer->down_due && !post_rails(peer, rail, BR_MESSAGE_RAIL_DOWN, &peer->down_due))
@@ -136,7 +140,7 @@ bool br_control_is_due(const struct br_peer *peer)
             peer->rails[i].relay_due)
             return true;
     return peer->done_tail != peer->done_head || peer->down_due || peer->fenced_due ||
-           peer->waiting_due || peer->renew_due || peer->left_due ||
+           peer->waiting_due || peer->renew_due || peer->left_due || peer->idle_due ||
            (peer->bye_due && !peer->bye_sent);
 }
 

@@ -73,26 +73,57 @@ void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error)
     br_peer_lost(w, rail, ECONNRESET, text);
 }
 
-bool br_demand_unheard(struct br_worker *w, struct br_peer *peer)
+/* Of links that both ends have shut: what they alone needed is given back, and who leaves is heard
+ * by the tree. */
+static void demand_shut(struct br_peer *peer)
 {
-    if (!peer->on_demand || peer->heard || br_peer_is_up(peer))
+    for (int i = 0; i < peer->n_rails; i++) {
+        free(peer->rails[i].retained);
+        peer->rails[i].retained = NULL;
+    }
+    peer->heard = peer->bye_due = false;
+    peer->idle_agreed = peer->idle_asks = false;
+    peer->idle_due = 0;
+}
+
+/* Is anything under way with the peer that the timers have to look at? */
+static bool demand_is_used(const struct br_peer *peer)
+{
+    return br_peer_has_work(peer) || !br_list_empty(&peer->waiting) ||
+           !br_list_empty(&peer->expecting) || !br_list_empty(&peer->moving) ||
+           peer->state == BR_PEER_LEFT || peer->wanted;
+}
+
+bool br_demand_unlinked(struct br_worker *w, struct br_peer *peer)
+{
+    bool shut = peer->idle_agreed;
+
+    if (!peer->on_demand || (peer->heard && !shut) || br_peer_is_up(peer))
         return false;
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
         if (rail->was_up)
             rail->state = BR_RAIL_IDLE;
-        rail->was_up = rail->unfenced = rail->unheard = false;
+        rail->was_up = rail->unfenced = rail->quiet = false;
     }
     peer->down_due = peer->fenced_due = 0;
     peer->bye_sent = peer->wanted = false; /* until the next pump, if there is something to say */
     peer->wanted_since = 0;
     peer->refusals = 0;
+    if (shut)
+        demand_shut(peer);
     if (peer->left_noted || peer->state == BR_PEER_LEFT) {
         peer->bye_sent = true; /* it is gone, and there is nobody to say it to */
         if (peer->state != BR_PEER_LEFT)
             br_peer_has_left(w, peer);
+    } else if (shut && w->tree_broken) {
+        br_peer_want(w, peer);
     }
+    if (!shut || demand_is_used(peer))
+        br_peer_activate(w, peer);
+    else
+        br_list_remove(&peer->known);
     return true;
 }
 
@@ -117,6 +148,7 @@ bool br_demand_left(struct br_worker *w, int rank)
 
 void br_demand_tree_broken(struct br_worker *w)
 {
+    w->tree_broken = true;
     for (int rank = 0; rank < w->config.size; rank++) {
         struct br_peer *peer = &w->peers[rank];
 

@@ -145,7 +145,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
     if (rail->state != BR_RAIL_UP)
         return;
     snprintf(rail->message, sizeof rail->message, "%s", text);
-    rail->failures++;
+    rail->failures += !peer->idle_agreed;
     rail->state = BR_RAIL_FENCING;
     rail->unfenced = true;
     rail->lost = rail->incarnation;
@@ -162,10 +162,9 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         br_link_defer_close(w, rail->link);
     }
     rail->link = NULL;
-    if (br_demand_unheard(w, peer)) {
-        br_peer_activate(w, peer);
+    if (br_demand_unlinked(w, peer))
         return;
-    }
+    br_idle_rail_lost(w, peer);
     if (!br_peer_is_up(peer)) {
         if (!br_relay_may_reach(w, peer)) {
             br_peer_lost(w, rail, error, rail->message);
@@ -174,7 +173,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         br_relay_cut(w, peer, error == ETIMEDOUT ? rail->last_rx : w->now);
     }
     /* else it goes in good order, one rail after the other */
-    if (peer->state != BR_PEER_LEFT && !w->leaving)
+    if (peer->state != BR_PEER_LEFT && !w->leaving && !peer->idle_agreed)
         warn_lost(w, rail);
     peer->bye_sent = false; /* what was said through the lost rail may be lost as well */
     peer->left_told = 0;

@@ -264,11 +264,12 @@ static inline void br_demand_use(struct br_worker *w, struct br_peer *peer)
 void br_peer_want(struct br_worker *w, struct br_peer *peer);
 /* An attempt to make a link has failed with this negative errno: perhaps the peer is lost. */
 void br_demand_failed(struct br_worker *w, struct br_rail *rail, int error);
-/* A rail of the peer is lost. true: it was the last one, all were accepted here, and nothing has
- * ever come on them. For the other end they may have been attempts, which it gave up when it
- * failed; that does not mean that it is dead, and the peer is without a link as before. If the tree
- * has said meanwhile that it has left, that is all that will be heard of it. */
-bool br_demand_unheard(struct br_worker *w, struct br_peer *peer);
+/* A rail of the peer is lost. true: it was the last one, and that does not mean that the peer is
+ * dead: it is without a link as before the first one. Either both ends have agreed to shut their
+ * links (idle.c); or all were accepted here, and nothing has ever come on them: for the other end
+ * they may have been attempts, which it gave up when it failed. If the tree has said meanwhile that
+ * it has left, that is all that will be heard of it. */
+bool br_demand_unlinked(struct br_worker *w, struct br_peer *peer);
 /* The rank, perhaps our own, has left: those who have no link to it will hear of it. false: that
  * was known. */
 bool br_demand_left(struct br_worker *w, int rank);
@@ -278,6 +279,18 @@ void br_demand_tree_broken(struct br_worker *w);
 /* Posts LEFT to a peer of the tree. false: the link is full. */
 bool br_demand_post_left(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
 void br_demand_received_left(struct br_worker *w, const struct br_message *m);
+
+/* ---- idle.c: links on demand that are long unused -------------------------------------------- */
+
+void br_idle_timer(struct br_worker *w, struct br_peer *peer);
+uint64_t br_idle_next_timer(const struct br_worker *w, const struct br_peer *peer);
+/* Posts the IDLE that is due. false: the link is full. */
+bool br_idle_post(struct br_worker *w, struct br_peer *peer, struct br_rail *rail);
+void br_idle_received(struct br_worker *w, struct br_peer *peer, const struct br_body_idle *idle);
+/* A rail of the peer is lost, and perhaps what was said on it; another one is UP. */
+void br_idle_rail_lost(const struct br_worker *w, struct br_peer *peer);
+/* Both ends have agreed, and the other one has shut its links, or is about to: shuts ours. */
+void br_idle_shut(struct br_worker *w, struct br_peer *peer);
 
 /* ---- left.c: a peer that has left in good order, and what still waits for it ----------------- */
 

@@ -25,7 +25,9 @@
 #include "transport/frame.h"
 #include "transport/slot.h"
 
-#define BR_PROTOCOL_VERSION 11u /* changes with anything below; negotiated in the handshake */
+/* Negotiated in the handshake. Changes with anything below, but for messages that a rank may ignore
+ * which does not know them, as it drops unknown types: IDLE. */
+#define BR_PROTOCOL_VERSION 11u
 
 /* Limits. Others that the peers negotiate are in the handshake. */
 #define BR_MAX_RANKS 65536u
@@ -76,6 +78,7 @@ enum br_message_type {
      * know its sender, tag or length (body: struct br_body_waiting, of which `total`) */
     BR_MESSAGE_ANNOUNCE = 19,
     BR_MESSAGE_LEFT = 20, /* ranks that have left, to those who have no link to them (demand.c) */
+    BR_MESSAGE_IDLE = 21, /* shall the links between the two ranks be shut? (idle.c) */
 };
 
 /* Numbered ones stand first, but for ATOMIC and ANNOUNCE, which came late. */
@@ -190,6 +193,18 @@ struct br_body_left {
     uint32_t ranks[6]; /* each plus one; 0: unused */
 };
 
+enum br_idle_kind {
+    BR_IDLE_ASK = 1, /* the larger rank asks */
+    BR_IDLE_OK,      /* the smaller one agrees, and says nothing more until it hears what follows */
+    BR_IDLE_OFF,     /* no; from the larger one: all that it has asked up to this round is off */
+};
+
+struct br_body_idle {
+    uint32_t kind;  /* enum br_idle_kind; unknown ones are ignored */
+    uint32_t round; /* number of the ASK between the two ranks, from 1 (mod 2^32) */
+    uint32_t reserved[4];
+};
+
 struct br_body_renew {
     uint32_t slot; /* as the READY said */
     /* 1: frames may be lost, another READY is wanted; 0: DONE may be lost. The answer is a READY or
@@ -239,6 +254,7 @@ struct br_message {
         struct br_body_rail rail;
         struct br_body_bye bye;
         struct br_body_left left;
+        struct br_body_idle idle;
         struct br_body_abort abort;
         struct br_body_relay_credit relay_back;
         struct br_body_renew renew;

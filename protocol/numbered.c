@@ -45,7 +45,7 @@ static struct br_rail *message_rail(struct br_peer *peer, uint32_t full, bool ne
     for (int i = 0; i < peer->n_rails; i++) {
         struct br_rail *rail = &peer->rails[i];
 
-        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && !rail->unheard &&
+        if (rail->state == BR_RAIL_UP && !(full >> i & 1) && !rail->quiet &&
             br_rail_takes_message(rail, needs_credit) && (!best || br_rail_compare(rail, best) < 0))
             best = rail;
     }
@@ -272,7 +272,7 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     const void *payload;
     uint32_t bytes;
 
-    if (!br_worker_is_near(w, rank) || rail->unheard || length > peer->eager_bytes ||
+    if (!br_worker_is_near(w, rank) || rail->quiet || length > peer->eager_bytes ||
         !br_list_empty(&peer->active) || !br_rail_takes_message(rail, true) ||
         !may_number(peer, br_stream_of(tag)))
         return false;

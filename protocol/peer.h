@@ -100,10 +100,11 @@ struct br_rail {
     uint64_t retry_at, deadline; /* next connect; end of CONNECTING and HANDSHAKE */
     uint64_t backoff;            /* ns */
     uint64_t patience;           /* ns of silence after which it counts as lost */
-    bool was_up;                 /* at least once */
-    /* The link may not be UP at the other end yet: no DATA and no numbered message leaves before
-     * something has come (doc/design/links.md, section 2). On demand, at the accepting end. */
-    bool unheard;
+    bool was_up;                 /* at least once, since its links were shut if they were */
+    /* No DATA and no numbered message leaves. The link may not be UP at the other end yet, and
+     * nothing has come on it (doc/design/links.md, section 2); or it is about to be shut (section
+     * 4). On demand only. */
+    bool quiet;
     char message[120]; /* why it is not up */
 
     /* sending */
@@ -277,6 +278,13 @@ struct br_peer {
     int left_told;         /* how many of w->left it has been told */
     bool left_due;         /* there are more */
     bool left_noted;       /* this rank is in w->left */
+    /* of these, such as are long unused (idle.c) */
+    uint64_t idle_uses;             /* how much had been exchanged at the last look */
+    uint64_t idle_since, idle_look; /* ns; nothing has been exchanged since; the next look */
+    uint32_t idle_round;            /* of the last ASK, which the larger rank sends */
+    enum br_idle_kind idle_due;     /* to be sent; 0: nothing */
+    bool idle_asks;                 /* our ASK has no answer yet */
+    bool idle_agreed;               /* both ends are to shut them: what is lost now is no fault */
 
     /* with relaying */
     int n_alternates;         /* the last ones of rails[] */

@@ -367,6 +367,9 @@ static void receive_control(struct br_worker *w, struct br_rail *rail, const str
     case BR_MESSAGE_LEFT:
         br_demand_received_left(w, m);
         break;
+    case BR_MESSAGE_IDLE:
+        br_idle_received(w, peer, &m->idle);
+        break;
     case BR_MESSAGE_WAITING:
         br_waiting_received(w, rail, m);
         break;
@@ -402,8 +405,8 @@ static void protocol_receive_message(struct br_worker *w, struct br_rail *rail,
 void br_receive_event(struct br_worker *w, struct br_rail *rail, const struct br_event *event)
 {
     rail->last_rx = w->now;
-    if (rail->unheard) {
-        rail->unheard = false;
+    if (rail->quiet && !rail->peer->idle_agreed) {
+        rail->quiet = false;
         rail->peer->heard = true;
     }
     if (event->kind == BR_EVENT_DATA) {

@@ -278,7 +278,7 @@ static struct br_rail *data_rail(struct br_peer *peer, uint32_t full, const stru
         struct br_rail *rail = &peer->rails[i];
         uint32_t frame = left < rail->frame_bytes ? (uint32_t)left : rail->frame_bytes;
 
-        if (rail->state != BR_RAIL_UP || ((full | t->barred) >> i & 1) || rail->unheard ||
+        if (rail->state != BR_RAIL_UP || ((full | t->barred) >> i & 1) || rail->quiet ||
             !br_rail_has_window(rail, frame))
             continue;
         *room = true;

@@ -404,10 +404,11 @@ static void worker_timers(struct br_worker *w, bool drained)
     br_connect_timers(w, missed);
     br_agree_timer(w);
     br_peers_unblock(w);
-    br_list_for_each (node, &w->known) {
+    br_list_for_each_safe (node, &w->known) {
         struct br_peer *peer = br_container_of(node, struct br_peer, known);
 
         br_waiting_timer(w, peer);
+        br_idle_timer(w, peer);
         if (drained)
             br_left_timer(w, peer);
         for (int i = 0; i < peer->n_rails; i++)
@@ -585,8 +586,10 @@ uint64_t br_worker_next_timer(struct br_worker *w)
     next = relay < next ? relay : next;
     br_list_for_each (node, &w->known) {
         const struct br_peer *peer = br_container_of(node, const struct br_peer, known);
-        uint64_t at = br_waiting_next_timer(peer);
+        uint64_t at = br_waiting_next_timer(peer), idle = br_idle_next_timer(w, peer);
 
+        if (idle < at)
+            at = idle;
         if (peer->left_check && peer->left_check < at)
             at = peer->left_check;
         for (int i = 0; i < peer->n_rails; i++) {

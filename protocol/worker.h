@@ -56,6 +56,8 @@ struct br_worker_config {
     int neighbours;
     /* of a mesh: links of devices that do not map are made when first needed (demand.c) */
     bool on_demand;
+    /* ns; such links are shut when nothing has been exchanged for so long; 0: never (idle.c) */
+    uint64_t link_idle;
     bool own_nic_only;    /* as in br_device_config */
     uint64_t thread_spin; /* As in br_device_config. */
     /* br_device_config.gid, in the order in which devices are opened */
@@ -158,6 +160,7 @@ struct br_worker {
     bool several_rails;    /* a peer has more than one, alternate routes not counted */
     int *left;             /* [size]; with config.on_demand: ranks that have left, n_left */
     int n_left;
+    bool tree_broken; /* on demand: this rank has links with all, to close a gap in the tree */
     struct br_table receives;  /* (tag, peer) -> posted receive, or unexpected message (match.c) */
     struct br_table sends;     /* (tag, peer) -> send that waits for READY, or unexpected READY */
     struct br_table confirms;  /* (slot number, peer) -> send that waits for DONE */

@@ -189,6 +189,7 @@ static int init_worker(struct br_context *context)
         .own_nic_only = s->cube.n && s->environment.local_size == 1,
         .max_slots = BR_SLOTS_MAX,
         .on_demand = links_on_demand(context),
+        .link_idle = s->link_idle,
         .max_transfers = 16384,
         .region_find = br_region_find,
         .region_done = br_region_done,

@@ -35,6 +35,7 @@
 #define CABLING_MS    300
 #define LONGEST_SPIN  (1 * BR_MS)
 #define SHARED_SPIN   (200 * BR_US) /* at least, where ranks share cores */
+#define LINK_IDLE     60            /* s */
 
 /* Reads a duration: `given_ms`, or if that is 0 the variable, in units of `unit` ns. */
 static int comm_settings_duration(int given_ms, const char *name, int64_t least, int64_t most,
@@ -186,7 +187,14 @@ static int read_links(struct br_settings *s)
     static const char *const when[] = {
         [BR_LINKS_AUTO] = "auto", [BR_LINKS_START] = "start", [BR_LINKS_DEMAND] = "demand", NULL};
 
-    return br_env_choice("BRAID_LINKS", when, BR_LINKS_AUTO, &s->links);
+    int64_t idle;
+    int rc = br_env_choice("BRAID_LINKS", when, BR_LINKS_AUTO, &s->links);
+
+    if (!rc)
+        rc = br_env_number("BRAID_LINK_IDLE", 0, 86400, LINK_IDLE, &idle);
+    if (!rc)
+        s->link_idle = (uint64_t)idle * BR_SEC;
+    return rc;
 }
 
 static int read_gpus(struct br_settings *s)

@@ -52,6 +52,7 @@ struct br_settings {
     uint32_t cabling_ms; /* how long to look at the wires of a BCube, at most; 0: not at all */
     int rails;           /* 0: one a device */
     int links;           /* enum br_links */
+    uint64_t link_idle;  /* ns; after which a link that was made on demand is shut; 0: never */
     int64_t workers;     /* BRAID_WORKERS (br_settings_threads()) */
     uint64_t slice_bytes, eager_bytes;
     uint64_t chunk_bytes; /* of a fragment, about (engine.h) */

@@ -321,7 +321,7 @@ static void demand__left_while_it_connects(void **state)
     (void)state;
     open_half_up(&c, &send);
     peer = &c.workers[3]->peers[6];
-    assert_true(peer->rails[0].unheard);
+    assert_true(peer->rails[0].quiet);
     br_demand_received_left(c.workers[3], &m);
     assert_int_equal(peer->state, BR_PEER_UP);
     br_rail_lost(c.workers[3], &peer->rails[0], ECONNRESET, "closed");

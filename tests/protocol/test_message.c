@@ -82,6 +82,15 @@ static void message__left_vector(void **state)
     check("left", &h);
 }
 
+static void message__idle_vector(void **state)
+{
+    struct br_message m = {.type = BR_MESSAGE_IDLE, .idle = {.kind = BR_IDLE_OK, .round = 7}};
+    struct br_frame_header h = frame_of(&m);
+
+    (void)state;
+    check("idle", &h);
+}
+
 static void message__waiting_collective_vector(void **state)
 {
     struct br_message m = {
@@ -287,6 +296,7 @@ int main(void)
         cmocka_unit_test(message__ready_vector),
         cmocka_unit_test(message__waiting_vector),
         cmocka_unit_test(message__left_vector),
+        cmocka_unit_test(message__idle_vector),
         cmocka_unit_test(message__waiting_collective_vector),
         cmocka_unit_test(message__rkey_vectors),
         cmocka_unit_test(message__onesided_vectors),

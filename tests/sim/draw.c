@@ -373,6 +373,11 @@ void storm_draw(uint64_t seed, struct storm_plan *plan)
     draw_combining(plan);
     draw_settings(r, plan);
     plan->worker.on_demand = !plan->cube.hosts && storm_mix(seed, 0x11f5) % 3 == 0;
+    if (plan->worker.on_demand && storm_mix(seed, 0x1d1e) % 2) {
+        /* so soon that links are shut and made all the time */
+        plan->worker.link_idle = BR_MS << storm_mix(seed, 0x1d1f) % 4;
+        plan->pause = 5 * plan->worker.link_idle;
+    }
     draw_program(r, plan);
     storm_draw_comms(plan);
     duration = spread(r, 20 * BR_US, 100 * BR_MS);

@@ -21,7 +21,7 @@ local frame_kind = {[1] = "MESSAGE", [2] = "DATA"}
 local message_type = {
     [1] = "HANDSHAKE", [2] = "EAGER", [3] = "READY", [4] = "PUT", [5] = "GET", [6] = "DONE", [7] = "ACK", [8] = "PING",
     [9] = "PONG", [10] = "RAIL_DOWN", [11] = "RAIL_FENCED", [12] = "ABORT", [13] = "BYE", [14] = "RELAY",
-    [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC", [19] = "ANNOUNCE", [20] = "LEFT",
+    [15] = "RELAY_CREDIT", [16] = "WAITING", [17] = "RENEW", [18] = "ATOMIC", [19] = "ANNOUNCE", [20] = "LEFT", [21] = "IDLE",
 }
 local abort_reason = {[0] = "CANCELED", [1] = "LOST", [2] = "DEADLINE", [3] = "DISAGREE"}
 local relay_kind = {[1] = "OPEN", [2] = "FRAME", [3] = "CLOSE", [4] = "UNREACHABLE", [5] = "REQUEST"}
