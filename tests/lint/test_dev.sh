@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# `./dev test --all` that is interrupted, or whose phase fails, leaves nothing running: neither what it waits for nor the build beside it. The commands that it
-# calls are stand-ins, which note their process number and then sleep.
+# `./dev test --all` that is interrupted leaves nothing running: neither what it waits for nor the build beside it, which have the time to clean up. The commands
+# that it calls are stand-ins, which note their process number and then sleep.
 set -euo pipefail
 # shellcheck source=tests/within.sh
 source "$BRAID_SOURCE/tests/within.sh"
@@ -21,8 +21,11 @@ exec sleep 1000
 END
 stand_in ctest << 'END'
 [[ "$*" == *launchers\$* && "$*" != *-LE* ]] || exit 0
+trap 'sleep 0.5; touch "$STANDS/clean"' EXIT
+trap 'exit 143' TERM
 echo $$ > "$STANDS/tests"
-exec sleep 1000
+sleep 1000 &
+wait
 END
 touch "$work/repo/tests/guest/run"
 cp "$BRAID_SOURCE/dev" "$work/repo/dev"
@@ -31,13 +34,14 @@ export STANDS=$work PATH=$work/bin:$PATH
 
 fail() {
     echo "$*"
+    kill -KILL -- "-$dev" || true
     cat "$work/out"
     exit 1
 }
 
 for signal in INT TERM HUP; do
-    rm -f "$work/build" "$work/tests"
-    setsid env --default-signal=INT repo/dev test --all -R '^base' > "$work/out" 2>&1 &
+    rm -f "$work/build" "$work/tests" "$work/clean"
+    setsid env --default-signal=INT,TERM,HUP repo/dev test --all -R '^base' > "$work/out" 2>&1 &
     dev=$!
     within 60 test -s "$work/build" || fail "SIG$signal: no build"
     within 60 test -s "$work/tests" || fail "SIG$signal: no tests"
@@ -52,4 +56,5 @@ for signal in INT TERM HUP; do
     for what in build tests; do
         within 60 has_ended "$(< "$work/$what")" || fail "SIG$signal: the $what go on"
     done
+    [[ -e $work/clean ]] || fail "SIG$signal: the tests have not cleaned up"
 done
