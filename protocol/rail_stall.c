@@ -4,8 +4,8 @@
 
 /* Times are counted and not events: a worker that spins finds a full rail a million times a second,
  * and one that sleeps once. A cause lasts from the pump that found it to the next pump that finds
- * another one. A peer with something to send is pumped in every step of the worker, so the times
- * are exact to one step. */
+ * another one. A peer with something to send is pumped in every step of the worker, but while it is
+ * blocked, and what ends the wait unblocks it; so the times are exact to one step. */
 void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now)
 {
     if (rail->stall == stall)

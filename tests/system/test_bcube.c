@@ -18,8 +18,6 @@
 #include "tests/system/ranks.h"
 
 #define RAILS_MOST 64
-/* nobody is lost who stands still for a moment: a rail that can be gone around has a quarter of
- * it */
 
 /* Those that are no alternate routes over others. */
 static int direct_rails(struct braid_comm *comm, struct braid_rail_stats *rails)

@@ -176,8 +176,6 @@ static void messages__small_ones_of_a_host(void **state)
               small_ones, NULL);
 }
 
-/* And not by missing the deadline; a rank may stand still for a moment. */
-
 static int other_size(struct braid_comm *comm, void *context)
 {
     static uint8_t data[100000];

@@ -173,8 +173,6 @@ static void operations__deadline(void **state)
 
 /* ---- disagreement ---------------------------------------------------------------------------- */
 
-/* And not by missing the deadline; a rank may stand still for a moment. */
-
 /* The last three: rank 2 has other numbers of elements, on the other side of what small collectives
  * in shared memory take. */
 enum {

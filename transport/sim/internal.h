@@ -36,7 +36,7 @@ struct br_sim_key {
     uint64_t at;
     uint64_t order_place; /* the number of the insertion, above the place of the step in `steps` */
 };
-#define BR_SIM_PLACE_BITS 24
+#define BR_SIM_PLACE_BITS 28
 
 /* Each entry has four below it, which are one cache line: a simulation of many hosts has more steps
  * on the heap than a cache holds, and what a pop costs is the lines that it looks at. */
