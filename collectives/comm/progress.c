@@ -399,33 +399,12 @@ static void wait_for_lock_owner(struct br_context *context, const struct goal *g
     atomic_fetch_sub(&context->waiters, 1);
 }
 
-/* A caller has had nothing to do for `idle` ns. */
-static bool must_yield(const struct br_context *context, uint64_t idle)
-{
-    return context->settings.oversubscribed || idle > YIELD_AFTER;
-}
-
-/* The same: sleeps at once instead of yielding where other programs would keep the core, unless the
- * user has said how long to spin. */
-static bool must_sleep(struct br_context *context, uint64_t idle)
-{
-    return idle > context->settings.spin ||
-           (context->settings.spin_default && must_yield(context, idle) &&
-            br_contention_sleeps(&context->settings.contention));
-}
-
 /* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may
- * be free. Returns the time behind it: what others did meanwhile is no time of the next pass. */
-static uint64_t progress_make_room(struct br_context *context, uint64_t now)
+ * be free. */
+static void progress_make_room(struct br_context *context, uint64_t now)
 {
-    uint64_t back;
-
-    if (br_cpu_affinity_take(&context->settings.cpu_affinity, now))
-        return br_clock_now();
-    sched_yield();
-    back = br_clock_now();
-    br_contention_yielded(&context->settings.contention, back - now);
-    return back;
+    if (!br_cpu_affinity_take(&context->settings.cpu_affinity, now))
+        sched_yield();
 }
 
 /* Under the lock: makes passes until the goal is reached or `until` has come, at least once, as who
@@ -448,13 +427,14 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
             progress_account(context, now - began, passes, worked < passes ? worked : passes);
             if (worked || reached) {
                 idle_since = now;
-            } else if (must_sleep(context, now - idle_since)) {
+            } else if (now - idle_since > context->settings.spin) {
                 context->sleeping_callers++;
                 br_progress_sleep(context, until);
                 context->sleeping_callers--;
                 idle_since = now = br_clock_now();
-            } else if (must_yield(context, now - idle_since)) {
-                now = progress_make_room(context, now);
+            } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
+                progress_make_room(context, now);
+                now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
             }
             began = now;
             passes = worked = 0;

@@ -169,7 +169,7 @@ struct braid_config {
     int peer_timeout_ms;
     int spin_us; /* how long a waiter spins before it yields or sleeps (BRAID_SPIN_US); default:
                     1,000 when there is a core for each rank of the host, else 50 for each rank of
-                    a core, but 200 to 1,000, and not at all beside programs that keep the core */
+                    a core, but 200 to 1,000 */
     /* a priority waits no longer than this for a turn, of one frame (BRAID_STARVATION_MS); default
      * 100 */
     int starvation_ms;
