@@ -39,7 +39,6 @@ bool br_rail_may_take(const struct br_rail *rail, uint64_t left, uint32_t length
 void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 /* Should a frame of this length ask for an ACK? */
 bool br_rail_asks(const struct br_rail *rail, uint32_t length);
-/* A frame has been posted, whose flight has begun. */
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
 /* A frame was posted, or SENT came for it. flight: rail and length are set. */
 void br_flight_begins(struct br_flight *flight);

@@ -244,8 +244,8 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
         return false;
     }
     rail->tx_frames++;
-    br_flight_begins(flight);
     br_rail_posted(rail, length, asks, w->now);
+    br_flight_begins(flight);
     t->flights++;
     t->slice_rails[offset / t->slice_bytes] |= (uint8_t)(1u << rail->index);
     return true;

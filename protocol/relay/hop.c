@@ -180,14 +180,14 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
     if (rail->device->ops->post(rail->link, &frame, 1) != 1)
         return false;
     rail->tx_messages++;
-    relayed->flight.rail = rail;
-    relayed->flight.length = relayed->length;
-    br_flight_begins(&relayed->flight);
     if (relayed->length)
         br_rail_posted(rail, relayed->length, asks, w->now);
     take_credit(&rail->relay->out, relayed->header.at);
     br_queue_served(&relayed->queued, w->now);
     br_queue_remove(&relayed->queued);
+    relayed->flight.rail = rail;
+    relayed->flight.length = relayed->length;
+    br_flight_begins(&relayed->flight);
     return true;
 }
 

@@ -301,19 +301,6 @@ static void blocked__not_beyond_the_bound_of_starvation(void **state)
     assert_true(x->w->blocked_until == x->now + x->w->config.starvation);
 }
 
-/* Else its rate and its window would be those of a rail that is left aside. */
-static void full__a_rail_with_half_a_window_in_front_of_the_wire(void **state)
-{
-    struct br_transfer bulk = send_of(1, 8 << 20);
-    struct wired *x = *state;
-    struct br_rail *rail = &x->w->peers[1].rails[0];
-
-    assert_int_equal(br_transfer_send(x->w, &bulk), 0);
-    ready(x, 0, 1, 8 << 20, 0x10001);
-    assert_int_equal(rail->queued_bytes, rail->window / 2);
-    assert_true(rail->full && rail->limited);
-}
-
 /* 10 to 1: what is left of the first transfer is not for the slow rail, but frames of the second
  * one are. */
 static void frames__a_slow_rail_takes_a_later_one(void **state)
@@ -557,7 +544,6 @@ int main(void)
         WIRED_TEST(ready__more_than_the_peer_has_slots, .rails = 2, .up = true),
         WIRED_TEST(ready__holds_no_buffer, .rails = 1, .up = true),
         WIRED_TEST(frames__the_urgent_overtakes, .rails = 1, .up = true),
-        WIRED_TEST(full__a_rail_with_half_a_window_in_front_of_the_wire, .rails = 1, .up = true),
         WIRED_TEST(frames__a_slow_rail_takes_a_later_one, .rails = 2, .up = true),
         WIRED_TEST(blocked__until_something_happens, .rails = 1, .up = true),
         WIRED_TEST(blocked__not_for_a_full_link, .rails = 1, .up = true),
