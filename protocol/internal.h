@@ -40,9 +40,6 @@ void br_rail_forget_rate(struct br_rail *rail, uint64_t now);
 /* Should a frame of this length ask for an ACK? */
 bool br_rail_asks(const struct br_rail *rail, uint32_t length);
 void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t now);
-/* A frame was posted, or SENT came for it. flight: rail and length are set. */
-void br_flight_begins(struct br_flight *flight);
-void br_flight_ends(struct br_flight *flight);
 /* bytes: of this link that have arrived, in all. */
 void br_rail_acknowledged(struct br_rail *rail, uint64_t bytes, uint64_t now);
 /* The back end says what the least round trip is (ns). */

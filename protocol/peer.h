@@ -110,9 +110,6 @@ struct br_rail {
     /* sending */
     uint64_t tx_bytes;    /* DATA payload posted on this link */
     uint64_t acked_bytes; /* of these known to have arrived */
-    /* of `flights`: what the back end has not said SENT of. On a byte stream it stands in front of
-     * the wire (section 2) */
-    uint64_t queued_bytes;
     /* ns; when that was heard, or when the last frame left before which no ACK was awaited */
     uint64_t acked_at;
     /* bytes that the next ACK may come behind, as the last one said (section 2) */

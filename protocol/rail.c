@@ -73,7 +73,7 @@ static void set_window(struct br_rail *rail)
 void br_rail_reset(struct br_rail *rail, uint64_t now)
 {
     rail->tx_bytes = rail->acked_bytes = rail->ack_asked_bytes = rail->rx_bytes =
-        rail->ack_rx_bytes = rail->queued_bytes = 0;
+        rail->ack_rx_bytes = 0;
     rail->acked_at = now;
     rail->peer_ack_backlog = 0;
     rail->probe_head = rail->probe_tail = 0;
@@ -127,17 +127,6 @@ static uint64_t outside_window(const struct br_rail *rail)
     return delay ? ahead * 2 * rail->min_rtt / delay : 0;
 }
 
-/* Has this end enough in front of the wire? ACKs come behind it, and behind what the peer has
- * there: with half a window each, the first ACK of a window is here before its last byte has left
- * (section 2). */
-static bool queue_is_full(const struct br_rail *rail, uint32_t length)
-{
-    uint32_t most = rail->window / (rail->shared ? 4 : 2);
-
-    return !rail->device->caps.sent_means_arrived && rail->queued_bytes &&
-           rail->queued_bytes + length > most;
-}
-
 /* Is anything in flight whose arrival will be told? On a byte stream nobody tells of the frames
  * behind the last one that asked for an ACK. */
 static bool awaits_ack(const struct br_rail *rail)
@@ -155,8 +144,6 @@ bool br_rail_has_window(const struct br_rail *rail, uint32_t length)
      * more frame may leave: it asks. */
     if (rail->device->caps.maps || !awaits_ack(rail))
         return true;
-    if (queue_is_full(rail, length))
-        return false;
     return !rail->solo && (in_flight + length <= rail->window ||
                            in_flight + length <= rail->window + outside_window(rail));
 }
@@ -303,19 +290,6 @@ void br_rail_posted(struct br_rail *rail, uint32_t length, bool asks, uint64_t n
         rail->ack_asked_bytes = rail->tx_bytes;
     if (asks || (rail->device->caps.sent_means_arrived && !rail->device->caps.maps))
         remember_probe(rail, length, now);
-}
-
-void br_flight_begins(struct br_flight *flight)
-{
-    br_list_init(&flight->node);
-    br_list_push_back(&flight->rail->flights, &flight->node);
-    flight->rail->queued_bytes += flight->length;
-}
-
-void br_flight_ends(struct br_flight *flight)
-{
-    br_list_remove(&flight->node);
-    flight->rail->queued_bytes -= flight->length;
 }
 
 /* Once in a period the least round trip is measured anew, by a frame that has the rail to itself.
@@ -482,4 +456,54 @@ void br_rail_check_credits(struct br_rail *rail)
 
     if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
         rail->ack_due = true;
+}
+
+/* ---- what rails wait for, and how long: counters for the user (braid/stats.h) ---------------- */
+
+/* Times are counted and not events: a worker that spins finds a full rail a million times a second,
+ * and one that sleeps once. A cause lasts from the pump that found it to the next pump that finds
+ * another one. A peer with something to send is pumped in every step of the worker, but while it is
+ * blocked, and what ends the wait unblocks it; so the times are exact to one step. */
+void br_stall_set(struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    if (rail->stall == stall)
+        return;
+    if (rail->stall != BR_STALL_NONE && now > rail->stalled_since)
+        rail->stalled[rail->stall] += now - rail->stalled_since;
+    rail->stall = stall;
+    rail->stalled_since = now;
+}
+
+uint64_t br_stall_time(const struct br_rail *rail, enum br_stall stall, uint64_t now)
+{
+    bool lasts = rail->stall == stall && now > rail->stalled_since;
+
+    return rail->stalled[stall] + (lasts ? now - rail->stalled_since : 0);
+}
+
+static enum br_stall stall_cause(const struct br_rail *rail, bool full, bool data, bool messages)
+{
+    if (rail->state != BR_RAIL_UP)
+        return BR_STALL_NONE;
+    if (full)
+        return BR_STALL_FULL;
+    if (data && !br_rail_has_window(rail, rail->frame_bytes))
+        return BR_STALL_WINDOW;
+    return messages ? BR_STALL_CREDIT : BR_STALL_NONE;
+}
+
+void br_stall_note(const struct br_worker *w, struct br_peer *peer, uint32_t full, uint32_t stuck)
+{
+    bool data = stuck & (1u << BR_QUEUE_DATA | 1u << BR_QUEUE_RELAY),
+         messages = stuck & (1u << BR_QUEUE_MESSAGES | 1u << BR_QUEUE_EAGER);
+
+    peer->stalled = false;
+    for (int i = 0; i < peer->n_rails; i++) {
+        struct br_rail *rail = &peer->rails[i];
+        bool idle = rail->alternate && br_peer_direct(peer); /* it is not to be used now */
+
+        br_stall_set(rail, idle ? BR_STALL_NONE : stall_cause(rail, full >> i & 1, data, messages),
+                     w->now);
+        peer->stalled = peer->stalled || rail->stall != BR_STALL_NONE;
+    }
 }

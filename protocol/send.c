@@ -133,7 +133,7 @@ void br_send_sent(struct br_worker *w, const struct br_event *event)
     t = flight->transfer;
     if (flight->rail->device->caps.sent_means_arrived)
         br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
-    br_flight_ends(flight);
+    br_list_remove(&flight->node);
     if (!t) {
         br_relay_sent(w, flight);
         return;
@@ -245,7 +245,8 @@ static bool send_frame(struct br_worker *w, struct br_rail *rail, struct br_tran
     }
     rail->tx_frames++;
     br_rail_posted(rail, length, asks, w->now);
-    br_flight_begins(flight);
+    br_list_init(&flight->node);
+    br_list_push_back(&rail->flights, &flight->node);
     t->flights++;
     t->slice_rails[offset / t->slice_bytes] |= (uint8_t)(1u << rail->index);
     return true;

@@ -187,7 +187,8 @@ bool br_relay_send(struct br_worker *w, struct br_peer *peer, struct br_queued *
     br_queue_remove(&relayed->queued);
     relayed->flight.rail = rail;
     relayed->flight.length = relayed->length;
-    br_flight_begins(&relayed->flight);
+    br_list_init(&relayed->flight.node);
+    br_list_push_back(&rail->flights, &relayed->flight.node);
     return true;
 }
 

@@ -130,33 +130,6 @@ static void window__bounds_what_is_in_flight(void **state)
     assert_int_equal(br_rail_in_flight(&b.rails[0]), FIRST);
 }
 
-/* Half a window in front of the wire, a quarter where priorities share it; and always one frame. */
-static void window__bounds_what_is_queued(void **state)
-{
-    struct bench b;
-    struct br_rail *rail = &b.rails[0];
-    struct br_flight flight = {.rail = rail, .length = FIRST / 4},
-                     large = {.rail = rail, .length = FIRST};
-
-    (void)state;
-    bench_set_up(&b, 1);
-    br_rail_posted(rail, FIRST / 4, true, 1);
-    br_flight_begins(&flight);
-    assert_int_equal(rail->queued_bytes, FIRST / 4);
-    assert_true(br_rail_has_window(rail, FIRST / 4));
-    assert_false(br_rail_has_window(rail, FIRST / 4 + 1));
-    rail->shared = true;
-    assert_false(br_rail_has_window(rail, 1));
-    br_flight_ends(&flight);
-    assert_int_equal(rail->queued_bytes, 0);
-    assert_true(br_rail_has_window(rail, FIRST * 3 / 4));
-    rail->shared = false;
-    b.device.caps.sent_means_arrived = true; /* nobody's ACKs wait behind it */
-    br_flight_begins(&large);
-    assert_true(br_rail_has_window(rail, FIRST * 3 / 4));
-    br_flight_ends(&large);
-}
-
 /* The last ACK makes the window smaller than what did not ask: one frame more must leave, or the
  * rail stands still. */
 static void window__shrinks_below_what_did_not_ask(void **state)
@@ -296,7 +269,6 @@ int main(void)
         cmocka_unit_test(window__shrinks_with_the_rate),
         cmocka_unit_test(window__does_not_believe_in_a_bucket),
         cmocka_unit_test(window__bounds_what_is_in_flight),
-        cmocka_unit_test(window__bounds_what_is_queued),
         cmocka_unit_test(window__shrinks_below_what_did_not_ask),
         cmocka_unit_test(window__is_not_for_descriptors),
         cmocka_unit_test(frame__never_exceeds_the_back_end),

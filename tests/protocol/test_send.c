@@ -334,7 +334,6 @@ static void starved__goes_first_and_hides_nobody(void **state)
     struct wired *x = *state;
     struct wire_frame *first, *second;
 
-    x->wires[0].device.caps.sent_means_arrived = true; /* no frame waits for SENT of another */
     bulk.priority = 1;
     urgent.priority = 2;
     x->wires[0].room = 0;

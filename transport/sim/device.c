@@ -259,17 +259,6 @@ static int sim_device_share(struct br_link *base, const struct br_region *own, u
     return -ENOENT;
 }
 
-/* A kernel knows the round trip of a byte stream; NICs with reliable links do not tell. */
-static struct br_link_facts sim_device_link_query(struct br_link *base)
-{
-    const struct br_sim_link *link = br_container_of(base, struct br_sim_link, base);
-    struct br_sim_port *const *port = link->connection->port;
-
-    if (base->device->caps.sent_means_arrived)
-        return (struct br_link_facts){0};
-    return (struct br_link_facts){.min_rtt = 2 * (port[0]->latency + port[1]->latency)};
-}
-
 const struct br_transport_ops br_sim_ops = {
     .name = "sim",
     .device_open = sim_device_device_open,
@@ -280,7 +269,6 @@ const struct br_transport_ops br_sim_ops = {
     .share = sim_device_share,
     .link_connect = br_sim_link_connect,
     .link_close = br_sim_link_close,
-    .link_query = sim_device_link_query,
     .post = sim_device_post,
     .poll = sim_device_poll_,
     .release = br_sim_release,
