@@ -31,12 +31,6 @@
 /* Bytes that are copied in one turn of the lock: 10 to 50 us. */
 #define ACCESS_TURN (256u << 10)
 
-bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access)
-{
-    return (access->bytes || access->notify) &&
-           access->key->check == comm->context->worker->config.check;
-}
-
 /* Under the lock. */
 static void *access_reach(const struct br_context *context, const struct braid_key *key,
                           uint32_t region, uint64_t offset, uint64_t bytes)
@@ -135,6 +129,9 @@ enum br_access_left br_access_carry_out(struct braid_comm *comm, const struct br
 {
     bool moves = access->kind == BR_OPERATION_PUT || access->kind == BR_OPERATION_GET;
 
+    if (!(access->bytes || access->notify) ||
+        access->key->check != comm->context->worker->config.check)
+        return BR_ACCESS_ALL;
     if (moves ? !access_copy(comm, access, handle) : !access_atomic(comm, access, handle))
         return BR_ACCESS_ALL;
     if (access->notify && (!access->notify->region || !access_signal(comm, access, handle)))

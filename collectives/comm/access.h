@@ -3,8 +3,6 @@
 #ifndef BR_COLLECTIVES_COMM_ACCESS_H
 #define BR_COLLECTIVES_COMM_ACCESS_H
 
-#include <stdbool.h>
-
 struct braid_comm;
 struct braid_op;
 struct br_api_point;
@@ -16,11 +14,8 @@ enum br_access_left {
     BR_ACCESS_ENDED, /* nothing: it counts as an operation that has ended */
 };
 
-/* Does a one-sided access of host memory qualify, but for where its region lies? Its arguments have
- * been checked. */
-bool br_access_is_for_us(const struct braid_comm *comm, const struct br_api_point *access);
-
-/* Carries it out now if this process maps the region. handle: NULL, or where a handle of it is
+/* Carries a one-sided access of host memory out now if this process maps the region. Its arguments
+ * have been checked. handle: NULL, or where a handle of it is
  * stored when it has ended, or NULL if there is no place for one (br_handle_in_pool()). Any thread;
  * waits for nothing but the lock between the parts of a large one, and has no cancellation point
  * (base/process.h, note 5). */

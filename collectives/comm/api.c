@@ -561,9 +561,9 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
     return 0;
 }
 
-/* May a call end before it becomes an operation? Else: a
- * `done` is called by who drives, calls of a group go together, a timeline shows operations, and
- * memory of a GPU is the engine's. */
+/* May a call end before it becomes an operation? Not if it has a `done`, which is called by who
+ * drives, nor in a group, whose calls go together, nor with a timeline, which shows operations, nor
+ * with memory of a GPU, which is the engine's. */
 static bool api_may_be_at_once(const struct br_context *context, const struct br_api_point *p,
                                const struct braid_options *options)
 {
@@ -589,8 +589,7 @@ static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
     if (!api_may_be_at_once(comm->context, p, options))
         return false;
     if (p->key) {
-        enum br_access_left access =
-            br_access_is_for_us(comm, p) ? br_access_carry_out(comm, p, handle) : BR_ACCESS_ALL;
+        enum br_access_left access = br_access_carry_out(comm, p, handle);
 
         left->only_value = access == BR_ACCESS_VALUE;
         if (access != BR_ACCESS_ENDED)
@@ -603,11 +602,12 @@ static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
         if (message != BR_MESSAGE_ENDED)
             return false;
     }
-    if (handle && !*handle)
-        *handle = br_handle_in_pool(comm, p, options);
-    if (handle && !*handle && !p->key)
-        br_message_lost(comm);
-    *rc = handle && !*handle ? -ENOMEM : 0;
+    *rc = 0;
+    if (handle && !*handle && !(*handle = br_handle_in_pool(comm, p, options))) {
+        *rc = -ENOMEM;
+        if (!p->key)
+            br_message_lost(comm);
+    }
     if (atomic_load_explicit(&comm->context->ends_fd, memory_order_relaxed) >= 0)
         br_completion_show_one(comm->context);
     return true;

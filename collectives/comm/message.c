@@ -17,7 +17,7 @@
  *    due, the pass is made at once: the sender may wait for its credits.
  * 4. Deadlines, priorities and the timeline are for what takes time. With a timeline messages go to
  *    the engine; a priority orders what waits, and where memory is mapped nothing shares a rail
- * with it (doc/design/rails.md, section 7).
+ *    with it (doc/design/rails.md, section 7).
  * 5. A receive that waits takes its number first, so that no other thread's receive, which a pass
  *    may begin meanwhile, gets its message. It keeps the lock, so its place is not needed after the
  *    call, whatever comes. If the message has not come, an operation goes on with that number: that

@@ -38,6 +38,7 @@ void br_progress_leave(struct br_context *context, size_t bytes, bool due);
  * true; or for `most` ns, 0: once, without a pass; until another thread wants the lock; or until
  * there is something else to do that needs an operation to wait for. */
 bool br_progress_await(struct br_context *context, int rank, uint64_t most, const bool *came);
+
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
  * whoever drives takes it out of the submission ring. */
 void br_progress_submit(struct br_operation *op);
