@@ -158,7 +158,7 @@ void br_rail_lost(struct br_worker *w, struct br_rail *rail, int error, const ch
         br_relay_rail_lost(w, rail);
     br_stall_set(rail, BR_STALL_NONE, w->now);
     if (rail->link) {
-        rail->resent_packets += rail->device->ops->link_query(rail->link).resent_packets;
+        rail->resent_packets += rail->link->facts.resent_packets;
         br_link_defer_close(w, rail->link);
     }
     rail->link = NULL;

@@ -61,12 +61,6 @@ static int no_share(struct br_link *link, const struct br_region *own, uint32_t 
     return -EOPNOTSUPP;
 }
 
-static struct br_link_facts no_link_query(struct br_link *link)
-{
-    (void)link;
-    return (struct br_link_facts){0};
-}
-
 static int no_arm(struct br_device *device)
 {
     (void)device;
@@ -87,7 +81,6 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(gpu_check);
     DEFAULT(rkey);
     DEFAULT(share);
-    DEFAULT(link_query);
     DEFAULT(arm);
 #undef DEFAULT
 }

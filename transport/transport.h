@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "transport/frame.h"
 #include "transport/slot.h"
@@ -226,6 +227,15 @@ struct br_device {
     struct br_log_limit peer_lines;
 };
 
+/* What a back end knows of the path of a link; 0 is what it does not know. */
+struct br_link_facts {
+    uint64_t resent_packets; /* So far, by the back end or by the kernel. */
+    /* The least round trip in ns of a packet that has waited in no queue of this process. */
+    uint64_t min_rtt;
+};
+/* How old the facts may be, ns. */
+#define BR_LINK_FACTS_AGE (100 * BR_MS)
+
 /* A link between two devices; the first member of every back end's own struct. */
 struct br_link {
     struct br_device *device;
@@ -238,15 +248,11 @@ struct br_link {
     /* Set by the protocol around a post() behind which it has nothing more to post: a back end that
      * gathers frames for its next poll() sends the frame now, if it can. */
     bool alone;
+    /* Set by poll(): when it reports ACCEPTED, CONNECTED or CLOSED, and between that whenever they
+     * are older than BR_LINK_FACTS_AGE. */
+    struct br_link_facts facts;
     char message[160];  /* Why the link has failed; set before CLOSED is reported. */
     char peer_name[64]; /* The peer's address as text, for the log. */
-};
-
-/* What a back end knows of the path of a link; 0 is what it does not know. */
-struct br_link_facts {
-    uint64_t resent_packets; /* So far, by the back end or by the kernel. */
-    /* The least round trip in ns of a packet that has waited in no queue of this process. */
-    uint64_t min_rtt;
 };
 
 /* What a back end is like, for the choice of a back end and its devices. */
@@ -353,9 +359,6 @@ struct br_transport_ops {
      * peer first. Mappings that came over the link stay readable until release().
      */
     void (*link_close)(struct br_link *link);
-
-    /* Returns what is known of the path of a link. Not on the data path: may make a system call. */
-    struct br_link_facts (*link_query)(struct br_link *link);
 
     /*
      * Takes frames[0..n) for sending, in this order. Returns how many it has taken, 0 when there is

@@ -143,7 +143,7 @@ static void describe_rail(const struct br_worker *w, const struct br_rail *rail,
         .min_rtt_ns = rail->min_rtt,
     };
     if (rail->link)
-        out->resent_packets += rail->device->ops->link_query(rail->link).resent_packets;
+        out->resent_packets += rail->link->facts.resent_packets;
     snprintf(out->device, sizeof out->device, "%s:%.40s", rail->device->ops->name,
              rail->device->name);
 }

@@ -424,17 +424,10 @@ int br_relay_poll(struct br_worker *w)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static struct br_link_facts link_query(struct br_link *link)
-{
-    (void)link;
-    return (struct br_link_facts){0};
-}
-
 static const struct br_transport_ops relay_ops = {
     .name = "relay",
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_query = link_query,
     .post = relay_link_post,
     .poll = relay_link_poll_,
     .release = relay_link_release,

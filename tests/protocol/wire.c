@@ -256,6 +256,8 @@ static int poll(struct br_device *device, uint64_t now, struct br_event *events,
     int n = 0;
 
     (void)now;
+    br_list_for_each (node, &wire->links)
+        br_container_of(node, struct wire_link, node)->link.facts.min_rtt = wire->min_rtt;
     while (n < max && n < WIRE_BATCH && trusted && !br_list_empty(&wire->events)) {
         struct event *event = br_container_of(br_list_pop_front(&wire->events), struct event, node);
 
@@ -330,18 +332,12 @@ static int rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR
     return 0;
 }
 
-static struct br_link_facts link_query(struct br_link *link)
-{
-    return (struct br_link_facts){.min_rtt = ((struct wire *)link->device)->min_rtt};
-}
-
 const struct br_transport_ops wire_ops = {
     .name = "wire",
     .device_open = device_open,
     .device_close = device_close,
     .link_connect = link_connect,
     .link_close = link_close,
-    .link_query = link_query,
     .post = post,
     .poll = poll,
     .release = release,

@@ -53,7 +53,7 @@ struct wire {
     bool lost_maps;   /* what was mapped is gone when it is given back */
     int keys, made;   /* remote keys that it has not given back; in all */
     bool refuses;     /* makes no remote keys */
-    uint64_t min_rtt; /* ns, what link_query() says */
+    uint64_t min_rtt; /* ns, br_link_facts.min_rtt of all links */
 };
 
 extern const struct br_transport_ops wire_ops;

@@ -160,6 +160,7 @@ void br_dgram_device_drain(struct br_dgram_device *device)
         if (!member->unsettled)
             continue;
         member->unsettled = false;
+        member->base.facts.resent_packets = br_dgram_link_resent(member->dgram);
         if (member->timer <= device->now)
             member->eventful = true; /* waiting may have had an end */
         member->timer =

@@ -177,13 +177,11 @@ struct br_dgram_member *br_dgram_device_take(struct br_dgram_device *device, con
 struct br_dgram_member *br_dgram_device_quoted(struct br_dgram_device *device, const void *quote,
                                                uint32_t bytes);
 
-/* member.c. link_connect(), link_close(), post(), link_query() and release() of
- * br_transport_ops. */
+/* member.c. link_connect(), link_close(), post() and release() of br_transport_ops. */
 int br_dgram_member_connect(struct br_device *device, const struct br_address *address,
                             struct br_link **out);
 void br_dgram_member_close(struct br_link *link);
 int br_dgram_member_post(struct br_link *link, const struct br_frame *frames, int n);
-struct br_link_facts br_dgram_member_query(struct br_link *link);
 int br_dgram_member_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Makes member->dgram of a link that is to connect, once io->resolve() has returned 1. The link
  * fails when that is not possible. */

@@ -411,6 +411,11 @@ uint64_t br_dgram_link_timer(const struct br_dgram_link *link)
     return timer;
 }
 
+uint64_t br_dgram_link_resent(const struct br_dgram_link *link)
+{
+    return link->stats.resent_packets;
+}
+
 void br_dgram_link_stats(const struct br_dgram_link *link, struct br_dgram_stats *out)
 {
     *out = link->stats;

@@ -153,6 +153,8 @@ void br_dgram_link_expire(struct br_dgram_link *link, uint64_t now);
  * a time in ns, which may be past, or BR_DGRAM_NEVER. */
 uint64_t br_dgram_link_timer(const struct br_dgram_link *link);
 
+/* Returns br_dgram_stats.resent_packets. */
+uint64_t br_dgram_link_resent(const struct br_dgram_link *link);
 /* Writes what has happened on the link so far to *out. */
 void br_dgram_link_stats(const struct br_dgram_link *link, struct br_dgram_stats *out);
 

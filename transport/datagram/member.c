@@ -181,16 +181,6 @@ int br_dgram_member_post(struct br_link *base, const struct br_frame *frames, in
     return taken;
 }
 
-struct br_link_facts br_dgram_member_query(struct br_link *base)
-{
-    const struct br_dgram_member *member = (const struct br_dgram_member *)base;
-    struct br_dgram_stats stats = {0};
-
-    if (member->dgram)
-        br_dgram_link_stats(member->dgram, &stats);
-    return (struct br_link_facts){.resent_packets = stats.resent_packets};
-}
-
 int br_dgram_member_release(struct br_device *device, struct br_link *base, void *buffer)
 {
     struct br_dgram_member *member = (struct br_dgram_member *)base;

@@ -302,7 +302,6 @@ const struct br_transport_ops br_dpdk_ops = {
     .device_close = dpdk_device_device_close,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
-    .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_dpdk_poll,
     .release = br_dgram_member_release,

@@ -156,7 +156,6 @@ const struct br_transport_ops br_tcp_ops = {
     .device_close = tcp_device_device_close,
     .link_connect = br_tcp_link_connect,
     .link_close = br_tcp_link_close,
-    .link_query = br_tcp_link_query,
     .post = br_tcp_link_post,
     .poll = br_tcp_poll,
     .arm = br_tcp_arm,

@@ -61,6 +61,20 @@ static void tcp_link_unwatch(struct br_tcp_link *link)
         epoll_ctl(tcp_link_device_of(link)->epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
 }
 
+void br_tcp_link_ask(struct br_tcp_link *link)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+
+    link->base.device->counters.system_calls++;
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
+        return;
+    if (info.tcpi_min_rtt == UINT32_MAX)
+        info.tcpi_min_rtt = 0; /* no packet has been measured yet */
+    link->base.facts = (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
+                                              .min_rtt = info.tcpi_min_rtt * BR_US};
+}
+
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
 {
     struct br_tcp_device *device = tcp_link_device_of(link);
@@ -72,6 +86,7 @@ void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why)
     br_error(-error, "device %s, %s %s %s: %s", device->base.name, local,
              link->accepted ? "<-" : "->", link->base.peer_name, why);
     snprintf(link->base.message, sizeof link->base.message, "%.159s", br_error_message());
+    br_tcp_link_ask(link);
     tcp_link_unwatch(link);
     link->reported = false;
     link->state = BR_TCP_FAILED;
@@ -138,6 +153,7 @@ struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again
         br_tcp_link_close(&link->base);
         return NULL;
     }
+    br_tcp_link_ask(link);
     return link;
 }
 
@@ -184,21 +200,6 @@ int br_tcp_link_post(struct br_link *base, const struct br_frame *frames, int n)
         br_tcp_send_link(link);
     base->device->unsent = base->device->unsent || link->tx.sent != link->tx.posted;
     return taken;
-}
-
-struct br_link_facts br_tcp_link_query(struct br_link *base)
-{
-    const struct br_tcp_link *link = (const struct br_tcp_link *)base;
-    struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
-
-    base->device->counters.system_calls++;
-    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes))
-        return (struct br_link_facts){0};
-    if (info.tcpi_min_rtt == UINT32_MAX)
-        info.tcpi_min_rtt = 0; /* no packet has been measured yet */
-    return (struct br_link_facts){.resent_packets = info.tcpi_total_retrans,
-                                  .min_rtt = info.tcpi_min_rtt * BR_US};
 }
 
 int br_tcp_link_release(struct br_device *device, struct br_link *base, void *buffer)

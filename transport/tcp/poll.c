@@ -149,6 +149,7 @@ static void finish_connect(struct br_tcp_link *link)
     }
     link->state = BR_TCP_UP;
     link->readable = link->writable = true;
+    br_tcp_link_ask(link);
 }
 
 static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, uint32_t events)
@@ -165,6 +166,14 @@ static void note_ready(struct br_tcp_device *device, struct br_tcp_link *link, u
         link->readable = true;
     if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
         link->writable = true;
+}
+
+static void ask_for_facts(struct br_tcp_device *device, uint64_t now)
+{
+    device->facts_due = now + BR_LINK_FACTS_AGE / 2;
+    for (int i = 0; i < device->n_open; i++)
+        if (device->open[i]->state == BR_TCP_UP)
+            br_tcp_link_ask(device->open[i]);
 }
 
 /* Asks epoll who has become ready. */
@@ -393,13 +402,14 @@ int br_tcp_poll(struct br_device *base, uint64_t now, struct br_event *events, i
     bool all;
     int room;
 
-    (void)now;
     base->unsent = false;
     device->n_polls++;
     device->checked = false;
     send_pending(device);
     if (must_check_sockets(device)) {
         tcp_poll_check_sockets(device);
+        if (now >= device->facts_due)
+            ask_for_facts(device, now);
         send_pending(device);
     }
     tcp_poll_accept_links(device, &report);

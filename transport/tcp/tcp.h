@@ -56,6 +56,7 @@ struct br_tcp_device {
     bool check_sockets; /* The next poll calls epoll. */
     bool checked;       /* The last poll has called it. */
     uint32_t n_polls;
+    uint64_t facts_due; /* When the kernel is asked for the facts of all links again, ns. */
     struct br_stream_config stream;
     struct br_pool links;      /* Of struct br_tcp_link. */
     struct br_pool aheads;     /* Of BR_TCP_AHEAD bytes; as many as links. */
@@ -76,12 +77,12 @@ int br_tcp_link_connect(struct br_device *device, const struct br_address *addre
                         struct br_link **out);
 void br_tcp_link_close(struct br_link *link);
 int br_tcp_link_post(struct br_link *link, const struct br_frame *frames, int n);
-/* Counts TCP segments. */
-struct br_link_facts br_tcp_link_query(struct br_link *link);
 int br_tcp_link_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Accepts one connection that waits. Returns its link, or NULL when none waits or it was refused;
  * *again says whether there may be more. */
 struct br_tcp_link *br_tcp_link_accept(struct br_tcp_device *device, bool *again);
+/* Sets br_link.facts to what the kernel knows: resent packets are TCP segments. */
+void br_tcp_link_ask(struct br_tcp_link *link);
 /* Fails a link, which a later poll reports as CLOSED. error: a negative errno. why: the reason,
  * copied. */
 void br_tcp_link_fail(struct br_tcp_link *link, int error, const char *why);

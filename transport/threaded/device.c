@@ -139,7 +139,6 @@ static void make_tables(void)
         threaded[i].device_close = threaded_close;
         threaded[i].link_connect = br_threaded_connect;
         threaded[i].link_close = br_threaded_close;
-        threaded[i].link_query = br_threaded_query;
         threaded[i].post = br_threaded_post;
         threaded[i].poll = br_threaded_poll;
         threaded[i].arm = br_threaded_arm;

@@ -5,8 +5,8 @@
  * is the device's.
  *
  * 1. The thread alone polls the inner device, under `lock`. The worker takes that lock only for
- *    what is rare: to connect, close, query and authenticate a link. Frames, released buffers and
- *    events cross in rings with one producer and one consumer each.
+ *    what is rare: to connect, close and authenticate a link, and to copy what is known of its
+ * path. Frames, released buffers and events cross in rings with one producer and one consumer each.
  * 2. What the worker posts and releases lies in rings of the link, so that one link that takes
  *    nothing does not stop the others.
  * 3. The fence: link_close() takes the lock, so no poll runs, closes the inner link, and strikes
@@ -104,6 +104,7 @@ struct br_threaded_device {
     /* The worker's links whose authentication the inner links do not know of yet. */
     struct br_threaded_link **pending; /* [n_pending] */
     uint32_t n_pending;
+    uint64_t facts_due; /* when poll() copies the facts of the inner links again, ns */
     bool armed;
     uint8_t inlines[BR_THREADED_POLL][BR_FRAME_INLINE]; /* br_event.inline_ of DATA */
 
@@ -128,7 +129,6 @@ static inline struct br_threaded_device *br_threaded_device_of(const struct br_l
 int br_threaded_connect(struct br_device *device, const struct br_address *address,
                         struct br_link **out);
 void br_threaded_close(struct br_link *link);
-struct br_link_facts br_threaded_query(struct br_link *link);
 int br_threaded_post(struct br_link *link, const struct br_frame *frames, int n);
 int br_threaded_release(struct br_device *device, struct br_link *link, void *buffer);
 /* Makes the link around `inner`. Under the lock. Never NULL when the inner device has max_links. */

@@ -76,18 +76,6 @@ void br_threaded_close(struct br_link *base)
     br_threaded_unlock(device);
 }
 
-struct br_link_facts br_threaded_query(struct br_link *base)
-{
-    struct br_threaded_link *link = (struct br_threaded_link *)base;
-    struct br_threaded_device *device = br_threaded_device_of(base);
-    struct br_link_facts facts;
-
-    br_threaded_lock(device);
-    facts = device->inner->ops->link_query(link->inner);
-    br_threaded_unlock(device);
-    return facts;
-}
-
 int br_threaded_post(struct br_link *base, const struct br_frame *frames, int n)
 {
     struct br_threaded_link *link = (struct br_threaded_link *)base;

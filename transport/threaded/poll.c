@@ -71,6 +71,16 @@ static void poll_count(struct br_threaded_device *device)
     device->bad_frames = bad;
 }
 
+/* Copies what the back end knows of the paths of all links. */
+static void poll_facts(struct br_threaded_device *device, uint64_t now)
+{
+    device->facts_due = now + BR_LINK_FACTS_AGE / 2;
+    br_threaded_lock(device);
+    for (uint32_t i = 0; i < device->n_open; i++)
+        device->open[i]->base.facts = device->open[i]->inner->facts;
+    br_threaded_unlock(device);
+}
+
 /* One event for the caller, who gets what it points at. */
 static void poll_take(struct br_threaded_device *device, const struct br_threaded_event *from,
                       uint8_t inline_[BR_FRAME_INLINE], struct br_event *event)
@@ -100,6 +110,7 @@ int br_threaded_poll(struct br_device *base, uint64_t now, struct br_event *even
     uint32_t head = atomic_load_explicit(&device->head, memory_order_relaxed);
     uint32_t tail;
     uint64_t heard, wakes;
+    bool news = false; /* of a link as a whole */
     int n = 0;
 
     if (device->armed) {
@@ -116,6 +127,7 @@ int br_threaded_poll(struct br_device *base, uint64_t now, struct br_event *even
         if (!from->event.link)
             continue;
         poll_take(device, from, device->inlines[n], &events[n]);
+        news = news || from->event.kind <= BR_EVENT_CLOSED;
         n++;
     }
     if (head != atomic_load_explicit(&device->head, memory_order_relaxed)) {
@@ -123,6 +135,8 @@ int br_threaded_poll(struct br_device *base, uint64_t now, struct br_event *even
         br_threaded_wake(device, BR_THREADED_BLOCKED);
     }
     poll_count(device);
+    if (news || now >= device->facts_due)
+        poll_facts(device, now);
     base->behind = head != tail || now > heard + BEHIND;
     if (now > heard + BEHIND)
         br_threaded_wake(device, BR_THREADED_IDLE);

@@ -233,7 +233,6 @@ const struct br_transport_ops br_udp_ops = {
     .device_close = udp_device_device_close,
     .link_connect = br_dgram_member_connect,
     .link_close = br_dgram_member_close,
-    .link_query = br_dgram_member_query,
     .post = br_dgram_member_post,
     .poll = br_udp_poll,
     .arm = br_udp_arm,

@@ -143,7 +143,7 @@ static void poll__leaves_payload_alone_once_it_is_sent(void **state)
     cable_write(&ends[0], &ends[1], 1024);
     assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);
     cable_fill(0, true);
-    for (int turn = 0; !br_dpdk_ops.link_query(ends[0].link).resent_packets; turn++) {
+    for (int turn = 0; !ends[0].link->facts.resent_packets; turn++) {
         assert_in_range(turn, 0, 1000);
         now += BR_MS;
         assert_int_equal(poll_end(0, BR_EVENT_SENT), 0);

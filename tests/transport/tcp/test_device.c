@@ -66,13 +66,28 @@ static void link_connect__all_links_in_use(void **state)
 }
 
 /* Loopback answers a SYN within microseconds, and no case waits for a second. */
-static void link_query__round_trip_from_the_handshake_on(void **state)
+static void facts__round_trip_from_the_handshake_on(void **state)
 {
     struct br_link *link = ends_connect();
 
     (void)state;
-    assert_in_range(ends_ops->link_query(link).min_rtt, 1, BR_SEC);
-    assert_in_range(ends_ops->link_query(ends_b.links[0]).min_rtt, 1, BR_SEC);
+    assert_in_range(link->facts.min_rtt, 1, BR_SEC);
+    assert_in_range(ends_b.links[0]->facts.min_rtt, 1, BR_SEC);
+}
+
+static void facts__are_brought_up_to_date(void **state)
+{
+    struct br_link *link = ends_connect();
+    struct br_event event;
+    uint64_t now = br_clock_now();
+
+    (void)state;
+    for (int i = 0; i < 16; i++) /* with one link some polls ask for nothing */
+        ends_ops->poll(ends_a.device, now, &event, 1);
+    link->facts.min_rtt = 0;
+    for (int i = 0; i < 16; i++)
+        ends_ops->poll(ends_a.device, now + BR_LINK_FACTS_AGE, &event, 1);
+    assert_in_range(link->facts.min_rtt, 1, BR_SEC);
 }
 
 static void device_open__names(void **state)
@@ -167,7 +182,8 @@ int main(void)
         TEST(link_connect__to_a_closed_port_names_both_ends),
         TEST(link_connect__bad_addresses),
         TEST(link_connect__all_links_in_use),
-        TEST(link_query__round_trip_from_the_handshake_on),
+        TEST(facts__round_trip_from_the_handshake_on),
+        TEST(facts__are_brought_up_to_date),
         TEST(device_open__names),
         TEST(device_open__ipv6),
         TEST(device_open__patience),

@@ -103,12 +103,16 @@ static void arm__wakes_for_a_link(void **state)
     assert_true(fd >= 0);
     assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0), 0);
     assert_int_equal(device->ops->link_connect(device, &device->address, &link), 0);
-    while (n < 2) { /* CONNECTED, ACCEPTED */
+    while (n < 2) { /* CONNECTED, ACCEPTED, both with what the back end knows */
         fd = device->ops->arm(device);
         if (fd >= 0)
             assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 60000), 1);
-        n += device->ops->poll(device, br_clock_now(), events, 4);
+        for (int i = device->ops->poll(device, br_clock_now(), events, 4); i-- > 0; n++)
+            assert_true(events[i].link->facts.min_rtt);
     }
+    link->facts.min_rtt = 0;
+    device->ops->poll(device, br_clock_now() + BR_LINK_FACTS_AGE, events, 4);
+    assert_true(link->facts.min_rtt);
     assert_int_equal(n, 2);
 }
 
