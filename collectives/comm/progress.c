@@ -46,6 +46,10 @@
 #define ACCESS_PART 4096u
 /* Passes of a waiting caller without a look at the clock, which costs as much as half a pass. */
 #define PASSES 8
+/* Yields while shared memory is looked at, over all operations, between two passes: most operations
+ * end after a yield or two, and a core that has a rank too many holds up all ranks until a pass
+ * moves one of them (section 5). */
+#define YIELDS 256
 /* Looks for what a caller waits for without an operation, between two passes. */
 #define AWAIT_LOOKS 16
 
@@ -564,7 +568,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
 
         if (yield)
             sched_yield();
-        if (++looks % (yield ? LOOK / 16 : LOOK))
+        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && ++context->yields % YIELDS == 0))
             continue;
         now = br_clock_now();
         if (!started) {
@@ -615,7 +619,7 @@ static void progress_loop_shm(struct braid_comm *comm, struct br_operation *op,
 bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
 {
     struct br_context *context = comm->context;
-    bool taken = false;
+    bool taken = false, last;
 
     if (!comm->shm || !br_shm_executor_takes(comm->shm, op) ||
         pthread_mutex_trylock(&context->lock))
@@ -641,6 +645,10 @@ bool br_progress_shm(struct braid_comm *comm, struct br_operation *op, struct br
             comm->operations++;
     }
     br_progress_unlock(context);
+    /* in a loop of small collectives the lock is free too shortly for those who wait for it */
+    last = atomic_load(&context->last_waits);
+    if (last || atomic_load(&context->lock_waiters))
+        br_progress_let_in(context, last);
     if (taken && going_on && going_on->op) /* the progress thread has not heard of it */
         br_progress_wake(context);
     return taken;
