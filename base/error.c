@@ -5,7 +5,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char words[BR_ERROR_BYTES];
+#include "base/thread.h"
+
+/* Of the thread's last error. */
+static struct br_thread_block messages = {.bytes = BR_ERROR_BYTES};
+
+static void error_keep(const char *text)
+{
+    char *words = br_thread_block(&messages);
+
+    if (words)
+        memcpy(words, text, BR_ERROR_BYTES);
+}
 
 int(br_error)(int err, const char *format, ...)
 {
@@ -15,7 +26,7 @@ int(br_error)(int err, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    memcpy(words, text, sizeof words);
+    error_keep(text);
     return -err;
 }
 
@@ -29,12 +40,14 @@ int br_error_prefix(int rc, const char *format, ...)
     n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof text)
-        snprintf(text + n, sizeof text - (size_t)n, "%s", words);
-    memcpy(words, text, sizeof words);
+        snprintf(text + n, sizeof text - (size_t)n, "%s", br_error_message());
+    error_keep(text);
     return rc;
 }
 
 const char *br_error_message(void)
 {
-    return words;
+    const char *words = br_thread_block(&messages);
+
+    return words ? words : "no memory for the message of an error";
 }

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/process.h"
+#include "base/thread.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/handles.h"
@@ -23,7 +24,7 @@
 #include "collectives/engine/operation.h"
 
 #define AT_ONCE 64u /* operations of one lock turn */
-#define FEW     64u /* calls of a group for which no memory is allocated */
+#define FEW     64u /* calls of a group in memory that the thread keeps */
 
 _Thread_local __attribute__((tls_model("initial-exec"))) int br_call_group_depth;
 
@@ -32,14 +33,18 @@ struct br_recorded {
     bool waits; /* the end of the group waits for it */
 };
 
-/* few, if no outer group has them, or from malloc() until the end of the group. */
-static _Thread_local struct br_recorded few[FEW], *calls;
+static struct br_thread_block few = {.bytes = FEW * sizeof(struct br_recorded)};
+
+/* The thread's few, if no outer group has them, or from malloc() until the end of the group. */
+static _Thread_local struct br_recorded *calls;
 static _Thread_local bool few_are_taken;
 static _Thread_local uint32_t n_calls, room;
 
 static void call_group_free(void)
 {
-    if (calls == few)
+    if (!calls)
+        return;
+    if (calls == br_thread_block(&few))
         few_are_taken = false;
     else
         free(calls);
@@ -49,14 +54,15 @@ static void call_group_free(void)
 static int call_group_grow(void)
 {
     uint32_t more = room ? 2 * room : FEW;
-    struct br_recorded *grown = room || few_are_taken ? malloc(more * sizeof *grown) : few;
+    const bool is_few = !room && !few_are_taken;
+    struct br_recorded *grown = is_few ? br_thread_block(&few) : malloc(more * sizeof *grown);
 
     if (!grown)
         return br_error(ENOMEM, "no memory for a group of %u calls", more);
     if (n_calls)
         memcpy(grown, calls, n_calls * sizeof *grown);
     call_group_free();
-    few_are_taken = few_are_taken || grown == few;
+    few_are_taken = few_are_taken || is_few;
     calls = grown;
     room = more;
     return 0;

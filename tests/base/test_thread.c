@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <string.h>
 
 #include "base/thread.h"
 
@@ -38,10 +39,41 @@ static void thread_start__blocks_all_signals_there_and_none_here(void **state)
     }
 }
 
+static struct br_thread_block block = {.bytes = 100};
+
+static void *ask(void *seen)
+{
+    unsigned char *mine = br_thread_block(&block);
+
+    for (size_t i = 0; i < 100; i++)
+        assert_int_equal(mine[i], 0);
+    memset(mine, 7, 100);
+    assert_ptr_equal(br_thread_block(&block), mine);
+    *(void **)seen = mine;
+    return NULL;
+}
+
+static void thread_block__is_the_threads_own_and_zeroed(void **state)
+{
+    void *mine, *others[2];
+    pthread_t threads[2];
+
+    (void)state;
+    ask(&mine);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(br_thread_start(&threads[i], ask, &others[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_ptr_not_equal(others[i], mine);
+    }
+    assert_int_equal(((unsigned char *)br_thread_block(&block))[99], 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thread_start__blocks_all_signals_there_and_none_here),
+        cmocka_unit_test(thread_block__is_the_threads_own_and_zeroed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,6 +47,13 @@ for module in "$BRAID_BUILD"/braid_*.so; do
     [[ ! -f $module ]] || hardened "$module"
 done
 
+# Static TLS (base/thread.h): 512 bytes of it are there for all libraries that a program loads while it runs.
+tls=$(readelf -lW "$BRAID_BUILD/libbraid.so" | awk '$1 == "TLS" { print $6 }')
+if [[ $((tls)) -gt 128 ]]; then
+    echo "libbraid.so has $((tls)) bytes of thread-local variables: Python may be unable to load it (br_thread_block() has memory for each thread)"
+    rc=1
+fi
+
 # Objects, and not what they are linked to: a linker keeps the note only where the C library's start files have it too.
 if [[ $(uname -m) == x86_64 ]]; then
     notes=$(readelf -nW "$BRAID_BUILD/libbraid.a")
