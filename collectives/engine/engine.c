@@ -485,6 +485,14 @@ bool br_engine_is_due(const struct br_engine *engine)
            !br_list_empty(&engine->copying);
 }
 
+bool br_engine_follows_access(const struct br_engine *engine)
+{
+    const struct br_list *last = engine->messages.prev;
+
+    return last != &engine->messages &&
+           br_container_of(last, const struct br_operation, node)->kind >= BR_OPERATION_PUT;
+}
+
 int br_engine_progress(struct br_engine *engine, uint64_t now)
 {
     struct br_worker *w = engine->worker;

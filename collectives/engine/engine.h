@@ -131,6 +131,10 @@ int br_engine_progress(struct br_engine *engine, uint64_t now);
 /* Is there anything to do that waits neither for an event of a device nor for a time? */
 bool br_engine_is_due(const struct br_engine *engine);
 
+/* Of the messages and accesses to other ranks that are under way: was a put, get or atomic the last
+ * one to be submitted? */
+bool br_engine_follows_access(const struct br_engine *engine);
+
 /* The next topology epoch of a group, group->epoch + 1, is known: the same on all its ranks, though
  * not at the same time. Operations that have waited for it begin. trees: borrowed until the group
  * is destroyed. */

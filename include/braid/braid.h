@@ -644,6 +644,11 @@ int braid_key(struct braid_comm *comm, const void *memory, struct braid_key *key
  * serves it; its program does nothing. Up to the eager limit it takes one trip there and back, more
  * bytes take two. -EACCES: the region is gone or too short.
  *
+ * Small ones with `op` or `done` that follow others in quick succession leave together, and so do
+ * those of braid_get(): at once when a call waits, looks or flushes, or something else is called,
+ * else with an access 20 us later, or within some 2 ms by the progress thread. A put that notifies
+ * or signals leaves at once, with all before it.
+ *
  * Memory of braid_alloc() of a rank that shares this host's memory (backend shm or auto): from the
  * second access to a region on the calling thread copies the bytes by itself, and has done so when
  * the call returns, also with `op` (doc/context.md, "One-sided accesses on one host"), whose handle

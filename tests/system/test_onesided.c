@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -354,6 +355,48 @@ static void onesided__accesses_make_passes(void **state)
     ranks_run(&two, makes_passes, NULL);
 }
 
+static void count_end(void *context, int result)
+{
+    atomic_fetch_add((_Atomic int *)context, result ? 1000000 : 1);
+}
+
+/* Small puts that wait for others to leave with them leave also when their rank calls nothing more.
+ */
+static int bursts(struct braid_comm *comm, void *context)
+{
+    enum { BURST = 100, BURSTS = 20 };
+    uint64_t *memory = braid_alloc(comm, BURST * sizeof *memory), values[BURST], got[BURST];
+    _Atomic int ended = 0;
+    struct braid_options options = {
+        .struct_size = sizeof options, .done = count_end, .context = &ended};
+    struct braid_key key;
+
+    (void)context;
+    RETURNS(0, braid_key(comm, memory, &key));
+    RETURNS(0, braid_broadcast(comm, &key, &key, sizeof key, BRAID_UINT8, 1, NULL, NULL));
+    for (int burst = 1; !braid_rank(comm) && burst <= BURSTS; burst++) {
+        for (int i = 0; i < BURST; i++) {
+            values[i] = (uint64_t)(burst * BURST + i);
+            RETURNS(0, braid_put(comm, &values[i], sizeof *values, &key, (uint64_t)i * 8, &options,
+                                 NULL));
+        }
+        while (atomic_load(&ended) < burst * BURST)
+            ranks_sleep_ms(1);
+        CHECK(atomic_load(&ended) == burst * BURST, "a put has failed");
+        RETURNS(0, braid_get(comm, got, sizeof got, &key, 0, NULL, NULL));
+        CHECK(!memcmp(got, values, sizeof got), "burst %d", burst);
+    }
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void onesided__bursts_leave_by_themselves(void **state)
+{
+    struct ranks two = {.size = 2, .backend = "tcp", .devices = "lo", .timeout_ms = RANKS_PATIENCE};
+
+    (void)state;
+    ranks_run(&two, bursts, NULL);
+}
+
 /* A rank that does nothing but put notices that its target has died. */
 static int dies(struct braid_comm *comm, void *context)
 {
@@ -394,6 +437,7 @@ int main(void)
         cmocka_unit_test(onesided__memory_is_freed),
         cmocka_unit_test(onesided__handles_end_with_their_communicator),
         cmocka_unit_test(onesided__accesses_make_passes),
+        cmocka_unit_test(onesided__bursts_leave_by_themselves),
         cmocka_unit_test(onesided__target_dies),
     };
 

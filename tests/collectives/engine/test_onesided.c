@@ -262,6 +262,38 @@ static void put__region_is_in_reach_from_then_on(void **state)
     }
 }
 
+/* What is asked before an access may wait for others that leave with it. */
+static void follows_access__until_it_has_ended(void **state)
+{
+    static uint8_t from[8], into[8];
+    struct br_operation recv = {
+        .kind = BR_OPERATION_RECV, .peer = 1, .recv = into, .count = sizeof into};
+    struct br_operation send = {.kind = BR_OPERATION_SEND, .send = from, .count = sizeof from};
+    struct br_operation puts[2];
+    struct br_engine *engine;
+    struct job job;
+    uint8_t *there;
+
+    (void)state;
+    job_create(&job, &three);
+    there = job_expose(&job, 1, 100);
+    engine = job.ranks[0].engine;
+    assert_false(br_engine_follows_access(engine));
+    puts[0] = puts[1] = job_put(1, from, sizeof from, 0);
+    job_submit(&job, 0, &puts[0]);
+    assert_true(br_engine_follows_access(engine));
+    job_submit(&job, 0, &recv);
+    assert_false(br_engine_follows_access(engine));
+    job_submit(&job, 0, &puts[1]);
+    assert_true(br_engine_follows_access(engine));
+    job_run(&job, 2);
+    assert_false(br_engine_follows_access(engine));
+    job_submit(&job, 1, &send);
+    job_run(&job, 4);
+    job_destroy(&job);
+    free(there);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +303,7 @@ int main(void)
         cmocka_unit_test(put__region_is_in_reach_from_then_on),
         cmocka_unit_test(put__number_refused_while_data_is_confirmed),
         cmocka_unit_test(put__notifies_once_when_rails_are_lost),
+        cmocka_unit_test(follows_access__until_it_has_ended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
