@@ -141,8 +141,8 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
 /* Sends one message of the queue in which `t` is the most urgent. false: it has to wait. */
 bool br_numbered_send(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                       struct br_pump *pump);
-/* Sends a small point-to-point message that is in no queue at once, if nothing else waits to leave
- * to the peer: then it is the most urgent one. false: it has to be queued. */
+/* Sends a small message of a collective or point to point, which is in no queue, at once, if nothing
+ * else waits to leave to the peer: then it is the most urgent one. false: it has to be queued. */
 bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
 /* Are there messages of lost rails that go again? */
 static inline bool br_numbered_again(const struct br_peer *peer)

@@ -504,7 +504,7 @@ int br_engine_progress(struct br_engine *engine, uint64_t now)
     n += arrived = br_worker_poll(w, now);
     if (!w->failed && (arrived || br_worker_is_due(w))) {
         n += engine_serve(engine, now, &posted);
-        if (posted)
+        if (posted || w->flush_due)
             n += br_worker_poll(w, now);
     }
     if (!w->failed && now >= engine->next_deadline)

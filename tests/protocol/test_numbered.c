@@ -166,21 +166,25 @@ static void number__waits_for_what_goes_again(void **state)
     assert_int_equal(wire_take(x->links[1], BR_MESSAGE_EAGER)->message.sequence, BR_SEEN);
 }
 
-/* Without a pump. If the device sends it at its next poll, the worker says that one is due. */
+/* Without a pump, of a collective and point to point. If the device sends it at its next poll, the
+ * worker says that one is due. */
 static void at_once__nothing_else_waits(void **state)
 {
-    struct br_transfer t = {
-        .tag = br_tag_p2p(0, 0, 1), .peer = 1, .memory = memory, .length = 8, .order = 1};
+    const uint64_t tags[] = {br_tag_collective(0, 0, 0, 0), br_tag_p2p(0, 0, 1)};
     struct wired *x = *state;
 
-    x->links[0]->link.device->unsent = true;
-    assert_int_equal(br_transfer_send(x->w, &t), 0);
-    assert_int_equal(t.state, BR_TRANSFER_ENDED);
-    assert_int_equal(next_tag(x, 0), t.tag);
-    assert_ptr_equal(br_worker_done(x->w), &t);
-    assert_true(br_worker_is_due(x->w));
-    br_worker_poll(x->w, x->w->now);
-    assert_false(br_worker_is_due(x->w));
+    for (int i = 0; i < 2; i++) {
+        struct br_transfer t = {.tag = tags[i], .peer = 1, .memory = memory, .length = 8};
+
+        x->links[0]->link.device->unsent = true;
+        assert_int_equal(br_transfer_send(x->w, &t), 0);
+        assert_int_equal(t.state, BR_TRANSFER_ENDED);
+        assert_int_equal(next_tag(x, 0), t.tag);
+        assert_ptr_equal(br_worker_done(x->w), &t);
+        assert_true(br_worker_is_due(x->w));
+        br_worker_poll(x->w, x->w->now);
+        assert_false(br_worker_is_due(x->w));
+    }
 }
 
 /* What waits to leave already goes first. */

@@ -87,8 +87,10 @@ static void messages__most_urgent_first(void **state)
     struct wired *x = *state;
 
     high.priority = 3;
+    x->wires[0].room = 0;
     assert_int_equal(br_transfer_send(x->w, &low), 0);
     assert_int_equal(br_transfer_send(x->w, &high), 0);
+    x->wires[0].room = -1;
     wired_turn(x, 0);
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.tag, 2);
     assert_int_equal(wire_take(x->links[0], BR_MESSAGE_EAGER)->message.tag, 1);
