@@ -40,13 +40,11 @@ static bool api_reads(const struct braid_comm *comm, const struct br_api_even *c
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-int br_api_check_options(const char *name, const struct braid_options **options,
-                         struct braid_options *copy)
+int br_api_read_options(const char *name, const struct braid_options **options,
+                        struct braid_options *copy)
 {
     int rc;
 
-    if (!*options)
-        return 0;
     if (!br_sized_fits(*options, sizeof *copy, sizeof *copy)) {
         rc = br_sized_read(name, "braid_options", *options, sizeof *copy, sizeof *copy, copy);
         if (rc)
@@ -210,9 +208,11 @@ static int api_submit(struct br_operation *op, struct braid_op **out)
     return 0;
 }
 
-static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
-                     const struct call_bytes *bytes, const struct braid_options *options,
-                     struct br_operation *op)
+/* Fills in an operation and finds out which GPUs its memory lies on. 0, or a negative errno with a
+ * message. */
+static int api_fill(const struct braid_comm *comm, const char *name, const struct br_api_even *c,
+                    const struct call_bytes *bytes, const struct braid_options *options,
+                    struct br_operation *op)
 {
     br_api_apply_options(comm, options, op);
     op->kind = BR_OPERATION_COLLECTIVE;
@@ -227,6 +227,7 @@ static void api_fill(const struct braid_comm *comm, const struct br_api_even *c,
     op->recv = c->recv;
     op->send_bytes = bytes->send;
     op->recv_bytes = bytes->recv;
+    return br_comm_probe_memory(name, op);
 }
 
 /* A call on the short way that may have to go on without its caller. */
@@ -246,15 +247,16 @@ static struct br_operation *api_go_on(struct br_going_on *going_on)
     struct br_operation *op = br_comm_get_operation(short_call->comm);
 
     if (op) {
-        api_fill(short_call->comm, short_call->call, short_call->bytes, short_call->options, op);
+        (void)api_fill(short_call->comm, "", short_call->call, short_call->bytes,
+                       short_call->options, op); /* it has found no GPU before */
         /* before anybody else sees it: `done` may be called by another thread at once */
         *short_call->out = br_operation_handle(op);
     }
     return op;
 }
 
-/* The short way for small collectives of one host; the operation lives on the stack, but in the
- * pool when *out is its handle. */
+/* The short way for small collectives of one host whose caller waits for a while; the operation is
+ * in the pool when *out is its handle. */
 static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
                          const struct call_bytes *bytes, const struct braid_options *options,
                          struct braid_op **out, int *rc)
@@ -262,16 +264,28 @@ static bool api_call_shm(struct braid_comm *comm, const struct br_api_even *c,
     struct api_short_call short_call = {{.make = api_go_on}, comm, c, bytes, options, out};
     struct br_operation op;
 
-    memset(&op, 0, offsetof(struct br_operation, message)); /* what follows is the engine's */
-    op.comm = comm;
-    op.group = comm->group;
-    api_fill(comm, c, bytes, options, &op);
-    *rc = br_comm_probe_memory("", &op);
-    if (*rc || br_operation_is_staged(&op) ||
-        !br_progress_shm(comm, &op, out ? &short_call.going_on : NULL))
+    br_operation_init(&op, comm, comm->group);
+    *rc = api_fill(comm, "", c, bytes, options, &op);
+    if (*rc || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, &short_call.going_on))
         return false;
-    *rc = op.status ? br_error(-op.status, "%s", op.message) : 0;
+    *rc = br_operation_result(&op);
     return true;
+}
+
+/* Nobody else hears of the operation: it needs no place in the pool. */
+static int api_call_blocking(struct braid_comm *comm, const char *name, const struct br_api_even *c,
+                             const struct call_bytes *bytes, const struct braid_options *options)
+{
+    struct br_operation op;
+    int rc;
+
+    br_operation_init(&op, comm, comm->group);
+    rc = api_fill(comm, name, c, bytes, options, &op);
+    if (rc)
+        return rc;
+    if (!comm->shm || br_operation_is_staged(&op) || !br_progress_shm(comm, &op, NULL))
+        br_progress_run(&op, 0, UINT64_MAX);
+    return br_operation_result(&op);
 }
 
 static int api_make(struct braid_comm *comm, const char *name, const struct br_api_even *c,
@@ -283,8 +297,7 @@ static int api_make(struct braid_comm *comm, const char *name, const struct br_a
 
     if (!op)
         return -ENOMEM;
-    api_fill(comm, c, bytes, options, op);
-    rc = br_comm_probe_memory(name, op);
+    rc = api_fill(comm, name, c, bytes, options, op);
     if (rc)
         br_comm_put_operation(op);
     *out = op;
@@ -323,7 +336,7 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
 {
     BR_DISABLE_CANCELLATION;
     struct braid_options copy;
-    bool blocks, waits;
+    bool recorded = br_call_group_is_open();
     struct call_bytes bytes;
     struct br_operation *op;
     int rc = check_call(comm, name, c, &bytes);
@@ -336,13 +349,14 @@ static int api_call(struct braid_comm *comm, const char *name, const struct br_a
         rc = br_error(EINVAL, "%s: nowhere to store the operation", name);
     if (rc)
         return rc;
-    blocks = br_api_blocks(options, out);
-    if (blocks)
+    if (br_api_blocks(options, out)) {
         rc = br_completion_may_block(name);
-    waits = blocks || (out && !persistent && options && options->wait_ms);
-    if (rc || (waits && comm->shm && !br_call_group_is_open() &&
-               api_call_shm(comm, c, &bytes, options, out, &rc)))
+        if (rc || !recorded)
+            return rc ? rc : api_call_blocking(comm, name, c, &bytes, options);
+    } else if (out && !persistent && !recorded && options && options->wait_ms && comm->shm &&
+               api_call_shm(comm, c, &bytes, options, out, &rc)) {
         return rc;
+    }
     rc = api_make(comm, name, c, &bytes, options, &op);
     return rc ? rc : br_api_begin(op, persistent, out);
 }

@@ -13,8 +13,13 @@
 
 /* Checks the options of a call, NULL for the defaults, and puts *copy in place of *options where
  * the caller's struct has another size than ours. 0, or -EINVAL with a message. */
-int br_api_check_options(const char *name, const struct braid_options **options,
-                         struct braid_options *copy);
+int br_api_read_options(const char *name, const struct braid_options **options,
+                        struct braid_options *copy);
+static inline int br_api_check_options(const char *name, const struct braid_options **options,
+                                       struct braid_options *copy)
+{
+    return *options ? br_api_read_options(name, options, copy) : 0;
+}
 /* The same for what a collective says besides its buffers. */
 int br_api_check_values(const struct braid_comm *comm, const char *name,
                         enum br_collective collective, enum braid_type type,

@@ -51,9 +51,7 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
     pthread_mutex_lock(&context->pool_lock);
     op = br_growing_pool_get(&context->operations, &place);
     if (op) {
-        memset(op, 0, offsetof(struct br_operation, message));
-        op->comm = comm;
-        op->group = comm->group;
+        br_operation_init(op, comm, comm->group);
         op->place = place;
     }
     used = context->operations.n_used;
@@ -112,10 +110,8 @@ void br_comm_put_operation(struct br_operation *op)
 
 int br_comm_finish_operation(struct br_operation *op)
 {
-    int status = op->status;
+    int status = br_operation_result(op);
 
-    if (status)
-        br_error(-status, "%s", op->message);
     if (op->persistent)
         atomic_store(&op->state, BR_OPERATION_IDLE);
     else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The life of an operation between call and engine. Operations come from a pool that has a chunk of
- * them from braid_init() on. A call allocates memory only when all that there are are outstanding:
+ * The life of an operation between call and engine. One of which only its call will ever hear, as
+ * that blocks, lives on the stack of the call. The others come from a pool that has a chunk of them
+ * from braid_init() on. A call allocates memory only when all that there are are outstanding:
  * another chunk, once. What is outstanding is bounded by memory and by BR_MAX_OPERATIONS; how much
  * of it is under way, by backlog.h.
  */
@@ -40,8 +41,8 @@ void br_comm_put_operation(struct br_operation *op);
 /* Returns all operations of the communicator, none of which may be under way. */
 void br_comm_put_operations(struct braid_comm *comm);
 
-/* The status of an ended operation, with its message as this thread's error. Returns the operation
- * to the pool unless it is persistent. Any thread, but only one for an operation. */
+/* The result of an ended operation (br_operation_result()). Returns the operation to the pool
+ * unless it is persistent. Any thread, but only one for an operation. */
 int br_comm_finish_operation(struct br_operation *op);
 
 /* Allocates what a persistent operation needs, once before its first start. Takes the lock. Errors

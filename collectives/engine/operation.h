@@ -14,9 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <braid/braid.h>
 
+#include "base/error.h"
 #include "base/list.h"
 #include "base/trace.h"
 #include "collectives/schedule/schedule.h"
@@ -203,6 +205,22 @@ struct br_operation {
         struct br_operation_parts parts;
     };
 };
+
+/* Makes a zeroed operation of a communicator and its group. */
+static inline void br_operation_init(struct br_operation *op, struct braid_comm *comm,
+                                     struct br_group *group)
+{
+    memset(op, 0, offsetof(struct br_operation, message));
+    op->comm = comm;
+    op->group = group;
+    atomic_store_explicit(&op->handle, 0, memory_order_relaxed);
+}
+
+/* The status of an ended operation, with its message as this thread's error. */
+static inline int br_operation_result(const struct br_operation *op)
+{
+    return op->status ? br_error(-op->status, "%s", op->message) : 0;
+}
 
 /* Does memory of the operation lie on a GPU? Nothing that is for GPUs alone is asked of others. */
 static inline bool br_operation_is_staged(const struct br_operation *op)
