@@ -5,21 +5,6 @@
 
 #include <string.h>
 
-int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload,
-                    uint32_t length)
-{
-    struct br_frame frame = {
-        .kind = BR_FRAME_MESSAGE,
-        .payload = payload,
-        .length = length,
-        .inline_ = (const uint8_t *)message,
-    };
-    int rc = rail->device->ops->post(rail->link, &frame, 1);
-
-    rail->tx_messages += rc == 1;
-    return rc;
-}
-
 static bool post_plain(struct br_rail *rail, enum br_message_type type)
 {
     struct br_message message = {.type = (uint8_t)type};

@@ -70,7 +70,12 @@ void br_rail_shared_answer(struct br_rail *rail, const struct br_probe *probe, u
 
 /* Does the rail take one more numbered message? needs_credit: one that may come before its receive
  * (doc/design/rails.md, section 4). */
-bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit);
+static inline bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit)
+{
+    if (rail->sent - rail->peer_arrived >= BR_UNRELEASED)
+        return false; /* the copy that would be overwritten may still be needed */
+    return rail->sent - rail->peer_released < (needs_credit ? BR_CREDITS : BR_UNRELEASED);
+}
 /* While so many of a peer's messages wait here, on each of its links, it may lack credits. */
 #define BR_CROWDED (BR_CREDITS / 2)
 /* Numbered messages of the peer that wait here in the buffers of the link. */
@@ -78,11 +83,23 @@ static inline uint32_t br_rail_held(const struct br_rail *rail)
 {
     return rail->arrived - rail->released;
 }
-/* A numbered message of the peer was released: ACK will say so. */
-void br_rail_message_released(struct br_rail *rail, uint64_t now);
 /* A quarter of the credits that the peer may have, beside the messages that wait here, is announced
  * at once, the rest after a while: called when either number has grown. */
-void br_rail_check_credits(struct br_rail *rail);
+static inline void br_rail_check_credits(struct br_rail *rail)
+{
+    uint32_t unannounced = rail->released - rail->announced;
+
+    if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
+        rail->ack_due = true;
+}
+/* A numbered message of the peer was released: ACK will say so. */
+static inline void br_rail_message_released(struct br_rail *rail, uint64_t now)
+{
+    rail->released++;
+    if (!rail->unannounced_since)
+        rail->unannounced_since = now;
+    br_rail_check_credits(rail);
+}
 
 /* Allocates memory for the copies of the rail's messages, once. -ENOMEM with a message. */
 int br_rail_prepare(const struct br_worker *w, struct br_rail *rail);
@@ -118,6 +135,7 @@ void br_peers_unblock(struct br_worker *w);
  * accepted. */
 void br_send_ready(struct br_worker *w, struct br_transfer *t, const struct br_message *ready,
                    const uint8_t *keys);
+/* The SENT of a DATA frame. */
 void br_send_sent(struct br_worker *w, const struct br_event *event);
 /* DONE has come for a slot of the peer. */
 void br_send_confirmed(struct br_worker *w, struct br_peer *peer, uint32_t slot);
@@ -141,8 +159,9 @@ void br_send_message_due(struct br_worker *w, struct br_peer *peer, struct br_tr
 /* Sends one message of the queue in which `t` is the most urgent. false: it has to wait. */
 bool br_numbered_send(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,
                       struct br_pump *pump);
-/* Sends a small message of a collective or point to point, which is in no queue, at once, if nothing
- * else waits to leave to the peer: then it is the most urgent one. false: it has to be queued. */
+/* Sends a small message of a collective or point to point, which is in no queue, at once, if
+ * nothing else waits to leave to the peer: then it is the most urgent one. false: it has to be
+ * queued. */
 bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_transfer *t);
 /* Are there messages of lost rails that go again? */
 static inline bool br_numbered_again(const struct br_peer *peer)
@@ -162,8 +181,20 @@ bool br_control_pump(struct br_worker *w, struct br_peer *peer, struct br_rail *
 bool br_peer_has_work(const struct br_peer *peer);
 /* Posts a message with its payload, which must stay until SENT. Returns what post() of the back end
  * returns: 1, 0 (full) or a negative errno. */
-int br_control_post(struct br_rail *rail, const struct br_message *message, const void *payload,
-                    uint32_t length);
+static inline int br_control_post(struct br_rail *rail, const struct br_message *message,
+                                  const void *payload, uint32_t length)
+{
+    struct br_frame frame = {
+        .kind = BR_FRAME_MESSAGE,
+        .payload = payload,
+        .length = length,
+        .inline_ = (const uint8_t *)message,
+    };
+    int rc = rail->device->ops->post(rail->link, &frame, 1);
+
+    rail->tx_messages += rc == 1;
+    return rc;
+}
 
 /* ---- match.c --------------------------------------------------------------------------------- */
 
@@ -242,7 +273,13 @@ void br_receive_expected(struct br_worker *w, struct br_transfer *t);
 /* Tells the sender that it needs to keep nothing of this transfer for a retry. */
 void br_receive_confirm(struct br_worker *w, struct br_peer *peer, uint32_t slot);
 /* The transfer has ended with this status: br_worker_done() returns it. */
-void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status);
+static inline void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
+{
+    t->status = status;
+    t->state = BR_TRANSFER_ENDED;
+    br_list_remove(&t->node);
+    br_list_push_back(&w->done, &t->node);
+}
 
 /* ---- demand.c: links on demand; none are without config.on_demand ---------------------------- */
 

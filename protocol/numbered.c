@@ -209,20 +209,25 @@ bool br_worker_all_arrived(struct br_worker *w, int rank)
     return false;
 }
 
-/* May the stream's next number be used (doc/design/rails.md, section 5)? */
-static bool may_number(struct br_peer *peer, int which)
+/* The stream has come to the end of its numbers: have more become free? Else asks for what has
+ * arrived. */
+static bool find_numbers(struct br_peer *peer, int which)
 {
     struct br_stream *stream = &peer->streams[which];
     struct br_rail *on;
 
-    if (stream->sequence != stream->end)
-        return true;
     stream->end = first_open(peer, which, &on) + BR_SEEN;
     if (stream->sequence != stream->end)
         return true;
     if (on)
         ask_what_arrived(on);
     return false;
+}
+
+/* May the stream's next number be used (doc/design/rails.md, section 5)? */
+static inline bool may_number(struct br_peer *peer, int which)
+{
+    return peer->streams[which].sequence != peer->streams[which].end || find_numbers(peer, which);
 }
 
 bool br_numbered_send(struct br_worker *w, struct br_peer *peer, struct br_transfer *t,

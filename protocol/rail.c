@@ -435,29 +435,6 @@ void br_rail_ack_received(struct br_rail *rail, const struct br_body_ack *ack, u
     br_rail_acknowledged(rail, ack->bytes, now);
 }
 
-bool br_rail_takes_message(const struct br_rail *rail, bool needs_credit)
-{
-    if (rail->sent - rail->peer_arrived >= BR_UNRELEASED)
-        return false; /* the copy that would be overwritten may still be needed */
-    return rail->sent - rail->peer_released < (needs_credit ? BR_CREDITS : BR_UNRELEASED);
-}
-
-void br_rail_message_released(struct br_rail *rail, uint64_t now)
-{
-    rail->released++;
-    if (!rail->unannounced_since)
-        rail->unannounced_since = now;
-    br_rail_check_credits(rail);
-}
-
-void br_rail_check_credits(struct br_rail *rail)
-{
-    uint32_t unannounced = rail->released - rail->announced;
-
-    if (unannounced && 4 * unannounced + br_rail_held(rail) >= BR_CREDITS)
-        rail->ack_due = true;
-}
-
 /* ---- what rails wait for, and how long: counters for the user (braid/stats.h) ---------------- */
 
 /* Times are counted and not events: a worker that spins finds a full rail a million times a second,

@@ -12,14 +12,6 @@
 
 #include "base/error.h"
 
-void br_transfer_end(struct br_worker *w, struct br_transfer *t, int status)
-{
-    t->status = status;
-    t->state = BR_TRANSFER_ENDED;
-    br_list_remove(&t->node);
-    br_list_push_back(&w->done, &t->node);
-}
-
 /* The last slot is for a receive whose other end is there: doc/design/rails.md, section 4. */
 static bool may_have_slot(const struct br_worker *w, const struct br_transfer *t)
 {

@@ -126,11 +126,8 @@ void br_send_check_end(struct br_worker *w, struct br_transfer *t)
 void br_send_sent(struct br_worker *w, const struct br_event *event)
 {
     struct br_flight *flight = (struct br_flight *)(uintptr_t)event->cookie;
-    struct br_transfer *t;
+    struct br_transfer *t = flight->transfer;
 
-    if (!flight)
-        return; /* a message; its copy is kept until ACK */
-    t = flight->transfer;
     if (flight->rail->device->caps.sent_means_arrived)
         br_rail_acknowledged(flight->rail, flight->rail->acked_bytes + flight->length, w->now);
     br_list_remove(&flight->node);

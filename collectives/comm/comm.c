@@ -67,7 +67,7 @@ const char *braid_last_error(void)
     return br_error_message();
 }
 
-int br_comm_check(const struct braid_comm *comm, const char *name)
+int br_comm_refuse(const struct braid_comm *comm, const char *name)
 {
     if (!comm)
         return br_error(EINVAL, "%s: no communicator", name);
@@ -79,9 +79,7 @@ int br_comm_check(const struct braid_comm *comm, const char *name)
             "%s: this process is a fork of rank %d, whose communicator only that process can use; "
             "braid_init() makes one of its own here",
             name, comm->context->rank);
-    if (br_user_reduction_runs)
-        return br_error(EDEADLK, "%s: the function of a reduction must not call braid", name);
-    return 0;
+    return br_error(EDEADLK, "%s: the function of a reduction must not call braid", name);
 }
 
 uint32_t br_comm_slots(const struct braid_comm *comm)

@@ -11,11 +11,13 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/process.h"
+#include "collectives/comm/context.h"
 #include "collectives/engine/backlog.h"
 #include "collectives/engine/executor.h"
+#include "collectives/engine/user_reduction.h"
 #include "collectives/tuning/calibration.h"
 
-struct br_context;
 struct br_group;
 struct br_shm_executor;
 
@@ -38,10 +40,19 @@ struct braid_comm {
     struct br_list node;             /* of those that have been finalized (comm.c) */
 };
 
+/* What is wrong with a communicator that br_comm_check() refuses. */
+int br_comm_refuse(const struct braid_comm *comm, const char *name);
+
 /* Checks the communicator of a call. name: the call, for the message. Any thread. Returns 0;
  * -EINVAL: there is none, or it has been finalized; -EPERM: this process is a fork of the one that
- * called braid_init(). With a message. */
-int br_comm_check(const struct braid_comm *comm, const char *name);
+ * called braid_init(); -EDEADLK: within the function of a reduction. With a message. */
+static inline int br_comm_check(const struct braid_comm *comm, const char *name)
+{
+    bool usable =
+        comm && comm->group && comm->context->forks == br_process_forks && !br_user_reduction_runs;
+
+    return usable ? 0 : br_comm_refuse(comm, name);
+}
 
 /* The time in ns, for the folders above, which read no clock themselves. */
 uint64_t br_comm_now(const struct braid_comm *comm);

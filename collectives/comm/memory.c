@@ -578,7 +578,9 @@ void br_comm_use_memory(struct braid_comm *comm, struct br_operation *op)
 
 void br_comm_unuse_memory(struct braid_comm *comm, struct br_operation *op)
 {
-    br_memory_unuse(comm->context, op->send_region);
-    br_memory_unuse(comm->context, op->recv_region);
+    if (op->send_region)
+        br_memory_unuse(comm->context, op->send_region);
+    if (op->recv_region)
+        br_memory_unuse(comm->context, op->recv_region);
     op->send_region = op->recv_region = NULL;
 }

@@ -4,32 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/engine/blocks.h"
-#include "collectives/engine/group.h"
 #include "collectives/schedule/type.h"
-
-#define USER_REDUCTION 0x80u /* and the lower bits of its number */
-
-static uint8_t reduction_of(const struct br_operation *op)
-{
-    return (uint8_t)(op->reduction < BRAID_REDUCTION_USER
-                         ? (uint32_t)op->reduction
-                         : USER_REDUCTION | (op->reduction % USER_REDUCTION));
-}
-
-struct br_call br_call_of(const struct br_operation *op, enum br_call_by by)
-{
-    bool uneven = br_blocks_uneven(op);
-
-    return (struct br_call){
-        .root = br_collective_rooted(op->collective) ? (uint32_t)op->root : 0,
-        .collective = (uint8_t)(op->collective | (uneven ? BR_CALL_UNEVEN : 0)),
-        .type = (uint8_t)op->type,
-        .reduction = br_collective_reduces(op->collective) ? reduction_of(op) : 0,
-        .by = (uint8_t)by,
-        .count = uneven ? br_blocks_total(op, (uint32_t)op->group->size) : op->count,
-    };
-}
 
 /* Numbers of another rank may be outside of their enums: names are "?" then. */
 static void call_describe(const struct br_call *call, bool path, char *text, size_t bytes)
@@ -49,7 +24,7 @@ static void call_describe(const struct br_call *call, bool path, char *text, siz
         snprintf(count, sizeof count, "%llu ", (unsigned long long)call->count);
     if (known && br_collective_rooted(collective))
         snprintf(root, sizeof root, ", root %u", call->root);
-    if (known && br_collective_reduces(collective) && call->reduction >= USER_REDUCTION)
+    if (known && br_collective_reduces(collective) && call->reduction >= BR_CALL_USER_REDUCTION)
         snprintf(reduction, sizeof reduction, " (the program's own)");
     else if (known && br_collective_reduces(collective))
         snprintf(reduction, sizeof reduction, " (%s)",

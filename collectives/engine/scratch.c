@@ -169,7 +169,7 @@ static size_t staged_bytes(const struct br_operation *op, size_t elements)
 }
 
 /* The free run whose scratch fits best; where none is large enough, the one with the least. NULL:
- * there is none. Mostly it is the first one, which the operation before had. */
+ * there is none. */
 static struct br_fragment *best_fitting_fragment(struct br_engine *engine, size_t scratch,
                                                  bool unreserved)
 {
@@ -197,7 +197,9 @@ int br_fragment_get(struct br_engine *engine, const struct br_operation *op,
     size_t elements = br_fragment_elements(op, op->fragments.next);
     size_t used = schedule_bytes(op, elements), scratch = used + staged_bytes(op, elements);
 
-    *fragment = best_fitting_fragment(engine, scratch, false);
+    *fragment = br_container_of(engine->free_fragments.next, struct br_fragment, node);
+    if ((*fragment)->scratch_bytes != scratch_rounded(scratch)) /* mostly the last one's fits */
+        *fragment = best_fitting_fragment(engine, scratch, false);
     br_list_remove(&(*fragment)->node);
     (*fragment)->elements = elements;
     (*fragment)->scratch_used = used;
