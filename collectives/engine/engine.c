@@ -496,16 +496,19 @@ bool br_engine_follows_access(const struct br_engine *engine)
 int br_engine_progress(struct br_engine *engine, uint64_t now)
 {
     struct br_worker *w = engine->worker;
-    int posted, arrived, n;
+    bool due = br_engine_is_due(engine);
+    int n = 0;
 
     if (w->failed)
         return engine_fail(engine, now);
-    n = br_engine_is_due(engine) ? engine_serve(engine, now, &posted) : 0;
-    n += arrived = br_worker_poll(w, now);
-    if (!w->failed && (arrived || br_worker_is_due(w))) {
-        n += engine_serve(engine, now, &posted);
-        if (posted || w->flush_due)
-            n += br_worker_poll(w, now);
+    for (int turn = 0; turn < 2 && (due || !turn) && !w->failed; turn++) {
+        int posted = 0, arrived = 0;
+
+        if (due)
+            n += engine_serve(engine, now, &posted);
+        if (!turn || posted || w->flush_due)
+            n += arrived = br_worker_poll(w, now);
+        due = arrived || br_worker_is_due(w);
     }
     if (!w->failed && now >= engine->next_deadline)
         br_deadline_check(engine, now);
