@@ -447,8 +447,6 @@ void br_onesided_request(struct br_worker *w, struct br_peer *peer,
                          const struct br_message *message, const uint8_t *payload, uint32_t length);
 /* The worker has failed and its links are closed: gives all regions back. */
 void br_onesided_forget(struct br_worker *w);
-/* A transfer has ended that was made here for a request (its owner is w->services). */
-void br_onesided_ended(struct br_worker *w, struct br_transfer *t);
 
 /* ---- small things ---------------------------------------------------------------------------- */
 

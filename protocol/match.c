@@ -439,6 +439,20 @@ static bool match_deliver_awaited(struct br_worker *w, int rank, const struct br
     return true;
 }
 
+/* What stands in the table for a message, or NULL. A transfer is taken out, but for its
+ * announcement. */
+static void *match_take(struct br_table *table, const struct br_message *m, int rank)
+{
+    void *value;
+
+    if (m->type == BR_MESSAGE_ANNOUNCE)
+        return br_table_find(table, m->tag, (uint32_t)rank);
+    value = br_table_remove(table, m->tag, (uint32_t)rank);
+    if (match_untagged(value)) /* a message that came before: there is room, as it was there */
+        (void)br_table_insert(table, m->tag, (uint32_t)rank, value);
+    return value;
+}
+
 static void match(struct br_worker *w, struct br_rail *rail, const struct br_event *event,
                   const struct br_message *m)
 {
@@ -451,7 +465,7 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         match_release(w, rail, event->link, event->buffer);
         return;
     }
-    t = value = br_table_find(table, m->tag, (uint32_t)rail->peer->rank);
+    t = value = match_take(table, m, rail->peer->rank);
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
         !match_is_awaited(w, rail->peer->rank, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
@@ -471,7 +485,6 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
         match_release(w, rail, event->link, event->buffer);
         return;
     }
-    br_table_remove(table, m->tag, (uint32_t)rail->peer->rank);
     if (br_agree_transfer(w, t, m)) {
         if (ready)
             br_send_ready(w, t, m, event->payload);

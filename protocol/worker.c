@@ -500,20 +500,6 @@ int br_worker_pump(struct br_worker *w, uint64_t now)
     return n;
 }
 
-struct br_transfer *br_worker_done(struct br_worker *w)
-{
-    struct br_list *node;
-
-    while ((node = br_list_pop_front(&w->done))) {
-        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
-
-        if (t->owner != &w->services)
-            return t;
-        br_onesided_ended(w, t);
-    }
-    return NULL;
-}
-
 /* ---- leaving --------------------------------------------------------------------------------- */
 
 void br_worker_leave(struct br_worker *w)

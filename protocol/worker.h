@@ -329,15 +329,34 @@ bool br_worker_is_near(const struct br_worker *worker, int rank);
 /* Both return how much was done; 0: nothing. now: the time, ns. They never block. */
 int br_worker_poll(struct br_worker *worker, uint64_t now);
 int br_worker_pump(struct br_worker *worker, uint64_t now);
+/* A transfer has ended that was made here for a request of a peer (its owner is w->services). */
+void br_onesided_ended(struct br_worker *w, struct br_transfer *t);
 /* The next ended transfer, which is the caller's again, or NULL. */
-struct br_transfer *br_worker_done(struct br_worker *worker);
+static inline struct br_transfer *br_worker_done(struct br_worker *worker)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&worker->done))) {
+        struct br_transfer *t = br_container_of(node, struct br_transfer, node);
+
+        if (t->owner != &worker->services)
+            return t;
+        br_onesided_ended(worker, t);
+    }
+    return NULL;
+}
+
+/* Is there something to pump? */
+static inline bool br_worker_has_waiting(const struct br_worker *worker)
+{
+    return !br_list_empty(&worker->active) || !br_list_empty(&worker->blocked);
+}
 
 /* Is there something to pump or to flush, or a transfer that has ended? After a poll without an
  * event a timer may have made it so. */
 static inline bool br_worker_is_due(const struct br_worker *worker)
 {
-    return !br_list_empty(&worker->active) || !br_list_empty(&worker->blocked) ||
-           !br_list_empty(&worker->done) || worker->flush_due;
+    return br_worker_has_waiting(worker) || !br_list_empty(&worker->done) || worker->flush_due;
 }
 
 /* Ends the worker with an error (> 0) and a text for error messages. Its next polls tell all peers

@@ -50,13 +50,21 @@ struct br_frame_header {
 };
 static_assert(sizeof(struct br_frame_header) == 64, "frame header is 64 bytes on the wire");
 
-struct br_frame;
-
-/* All of it, as `frame` is to travel. */
-void br_frame_header_fill(struct br_frame_header *header, const struct br_frame *frame);
+/* What is wrong with a header that br_frame_check() refuses. limit: of its length. */
+int br_frame_refuse(const struct br_frame_header *header, uint32_t limit);
 
 /* 0, or -EPROTO with a message: bad magic, unknown version or kind, length over `max_message` or
  * `max_frame`. */
-int br_frame_check(const struct br_frame_header *header, uint32_t max_message, uint32_t max_frame);
+static inline int br_frame_check(const struct br_frame_header *header, uint32_t max_message,
+                                 uint32_t max_frame)
+{
+    uint32_t limit = header->kind == BR_FRAME_MESSAGE ? max_message : max_frame;
+
+    if (header->magic == BR_FRAME_MAGIC && header->version == BR_FRAME_VERSION &&
+        (header->kind == BR_FRAME_MESSAGE || header->kind == BR_FRAME_DATA) &&
+        header->length <= limit)
+        return 0;
+    return br_frame_refuse(header, limit);
+}
 
 #endif

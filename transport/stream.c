@@ -114,11 +114,6 @@ int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated
     return 1;
 }
 
-void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
-{
-    br_pool_put(&rx->messages, buffer);
-}
-
 static struct br_stream_entry *transport_stream_entry(struct br_stream_tx *tx, uint32_t i)
 {
     return &tx->queue[i % BR_STREAM_QUEUE];

@@ -77,7 +77,10 @@ int br_stream_rx_got(struct br_stream_rx *rx, uint32_t bytes, bool authenticated
                      struct br_event *event);
 
 /* Gives back the buffer of a MESSAGE event. */
-void br_stream_rx_release(struct br_stream_rx *rx, void *buffer);
+static inline void br_stream_rx_release(struct br_stream_rx *rx, void *buffer)
+{
+    br_pool_put(&rx->messages, buffer);
+}
 
 /* Adds a frame to the queue: its header is copied, its payload stays the caller's until the frame
  * is reported. Returns false when the queue is full. */

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -123,6 +124,22 @@ struct br_frame {
     /* DATA: a larger number is more urgent. A hint for back ends that have queues of their own. */
     int32_t priority;
 };
+
+/* Fills in all of a header, as the frame is to travel. */
+static inline void br_frame_header_fill(struct br_frame_header *header,
+                                        const struct br_frame *frame)
+{
+    header->magic = BR_FRAME_MAGIC;
+    header->version = BR_FRAME_VERSION;
+    header->kind = (uint8_t)frame->kind;
+    header->length = frame->length;
+    header->slot = frame->slot;
+    header->offset = frame->offset;
+    if (frame->inline_)
+        memcpy(header->inline_, frame->inline_, BR_FRAME_INLINE);
+    else
+        memset(header->inline_, 0, BR_FRAME_INLINE);
+}
 
 enum br_event_kind {
     /* A peer has made `link`, which can be used from now on. It belongs to the caller, which closes

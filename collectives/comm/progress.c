@@ -158,7 +158,7 @@ struct goal {
     uint64_t seen;
 };
 
-static bool is_reached(struct br_context *context, const struct goal *goal)
+static inline bool is_reached(struct br_context *context, const struct goal *goal)
 {
     if (!goal->op)
         return atomic_load(&context->events) != goal->seen;

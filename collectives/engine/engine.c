@@ -469,12 +469,13 @@ static int engine_step(struct br_engine *engine, uint64_t now)
     return n;
 }
 
-/* Everything that is known is done, and posted. *posted: how much that was. */
+/* Everything that is known is done, and posted. *posted: how much the pump has posted. */
 static int engine_serve(struct br_engine *engine, uint64_t now, int *posted)
 {
     int n = engine_step(engine, now);
 
-    *posted = br_worker_pump(engine->worker, now);
+    if (br_worker_has_waiting(engine->worker))
+        *posted = br_worker_pump(engine->worker, now);
     return n + *posted;
 }
 
