@@ -68,9 +68,10 @@ static bool one_seed(uint64_t seed, bool twice, struct storm_result *result)
 static void storm__seeds_that_have_failed(void **state)
 {
     static const uint64_t seeds[] = {
-        4681, /* a rank of a cube that leaves is reached again by one that still puts there */
-        5035, /* a rank dies beside one that leaves and alone has a link to it */
-        5357, /* a rank that has left is lost while another one still gets from it */
+        4681,   /* a rank of a cube that leaves is reached again by one that still puts there */
+        5035,   /* a rank dies beside one that leaves and alone has a link to it */
+        5357,   /* a rank that has left is lost while another one still gets from it */
+        901023, /* a rank stands still before its operation has begun: nobody else is to blame */
     };
     struct storm_result result;
 
