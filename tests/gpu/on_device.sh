@@ -133,6 +133,22 @@ nic_reduces() {
     BRAID_BACKEND=verbs BRAID_DEVICES=$nic BRAID_GPU_REDUCE=gpu ranks 2 direct
 }
 
+# CUDA tensors in PyTorch: tests/torch/test_cuda.py as ctest runs it, with an allocator of torch's.
+torch_cuda() {
+    local said rc=0
+    said=$(PYTORCH_CUDA_ALLOC_CONF=$1 timeout 300 ctest --test-dir "$BRAID_BUILD" -R '^torch/cuda$' -V 2>&1) || rc=$?
+    if grep -q 'No tests were found' <<< "$said"; then
+        echo "there is no test torch/cuda in $BRAID_BUILD"
+        return 77
+    fi
+    sed -n 's/^[0-9]*: //p' <<< "$said"
+    if grep -qE 'Skipped|torch sees no GPU' <<< "$said"; then
+        sed -n 's/^[0-9]*: //p' <<< "$said" | tail -n 1
+        return 77
+    fi
+    return "$rc"
+}
+
 part "kernels give the CPU's results" "$bench" --check
 part "kernels under compute-sanitizer" sanitized @ "$bench" --check
 part "all-reduce by 2 processes under compute-sanitizer" sanitized_ranks
@@ -149,6 +165,9 @@ part "each NIC reaches each GPU" nics_reach
 part "a NIC sends and receives memory of a GPU" nic_moves send_bw
 part "a NIC puts to memory of a GPU" nic_moves write_bw
 part "a NIC carries all-reduces of memory of a GPU" nic_reduces
+part "CUDA tensors in PyTorch" torch_cuda ''
+part "CUDA tensors in expandable segments" torch_cuda expandable_segments:True
+part "CUDA tensors of cudaMallocAsync()" torch_cuda backend:cudaMallocAsync
 BRAID_BACKEND=tcp part "staging at 90 % of its slower part, over tcp" ranks 2 rate
 echo "$passed passed, $failed failed"
 if [[ $failed -gt 0 ]]; then
