@@ -83,6 +83,9 @@ void Operation::begin()
         return;
     }
     stream_ = stream;
+    /* Its end may come, and be told by another thread, while it is being submitted. finish(), which
+     * drops what follows and what is kept, waits for this: both are used until the last line. */
+    const std::lock_guard<std::mutex> submitting(lock_);
     for (const std::vector<at::Tensor> *list : {&call_.inputs, &call_.kept})
         for (const at::Tensor &tensor : *list)
             keep_until(tensor, stream);

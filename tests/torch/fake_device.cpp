@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * torch.device("cuda") over the fake CUDA driver (tests/fake_cuda/fake_cuda.h), for test_gpu.py: what c10d asks of a device, and tensors in its memory.
- * torch.ops.load_library() loads it; it takes the place of torch's own guard of CUDA devices, if there is one. Operators of torch do not run on these
- * tensors: there is nothing but the driver's copies.
+ * torch.ops.load_library() loads it; it takes the place of torch's own guard of CUDA devices, if there is one. Of torch's operators those run on these
+ * tensors that make, view and copy them: what collectives of lists, and of tensors with gaps, do in the stream.
  *
  * The current stream of every thread is one that FAKE_CUDA=thread runs beside the program. A gate is a word that this stream waits for, as for a kernel
  * that takes its time: what is put into the stream behind later() has not happened before open().
  */
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 extern "C" {
 #define _Static_assert static_assert /* the driver's headers are C */
@@ -36,6 +40,7 @@ CUctx_st *context;
 CUstream_st *stream;
 std::atomic<uint32_t> gate;
 uint32_t turn;
+std::chrono::milliseconds launch; /* how long torch's copy_() keeps the host */
 
 /* The context is current in each thread that gets here, as with torch's own. */
 void enter()
@@ -118,17 +123,25 @@ br_cuda_pointer address(const at::Tensor &tensor)
     return reinterpret_cast<uintptr_t>(tensor.data_ptr());
 }
 
-/* A tensor on the device that has the bytes of one in host memory. */
-at::Tensor make(const at::Tensor &values)
+at::Tensor allocate(at::IntArrayRef sizes, at::ScalarType type)
 {
+    const size_t bytes = c10::multiply_integers(sizes) * c10::elementSize(type);
     br_cuda_pointer memory;
 
     enter();
-    MUST(cuMemAlloc_v2(&memory, std::max<size_t>(values.nbytes(), 1)));
-    memcpy(fake_cuda_bytes(memory), values.data_ptr(), values.nbytes());
-    return at::from_blob(reinterpret_cast<void *>(memory), values.sizes(), [](void *from) {
+    MUST(cuMemAlloc_v2(&memory, std::max<size_t>(bytes, 1)));
+    return at::from_blob(reinterpret_cast<void *>(memory), sizes, [](void *from) {
         cuMemFree_v2(reinterpret_cast<uintptr_t>(from));
-    }, values.options().device(gpu), gpu);
+    }, at::TensorOptions(gpu).dtype(type), gpu);
+}
+
+/* A tensor on the device that has the bytes of one in host memory. */
+at::Tensor make(const at::Tensor &values)
+{
+    const at::Tensor made = allocate(values.sizes(), values.scalar_type());
+
+    memcpy(fake_cuda_bytes(address(made)), values.data_ptr(), values.nbytes());
+    return made;
 }
 
 /* The bytes that a tensor has on the device by now, in host memory. Waits for nothing. */
@@ -166,12 +179,65 @@ void synchronize()
     MUST(cuStreamSynchronize(stream));
 }
 
+/* The number of the current stream, as CUDA's own interfaces have it. */
+int64_t handle()
+{
+    enter();
+    return reinterpret_cast<int64_t>(stream);
+}
+
+/* From now on a copy_() keeps the host for so long before it is in the stream, as a launch may. */
+void slow(int64_t milliseconds)
+{
+    launch = std::chrono::milliseconds(milliseconds);
+}
+
+/* ---- operators of torch ---- */
+
+at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
+                 std::optional<at::MemoryFormat>)
+{
+    return allocate(sizes, type.value_or(at::kFloat));
+}
+
+void copy_elements(const at::Tensor &to, const at::Tensor &from, int64_t dimension, int64_t to_offset, int64_t from_offset)
+{
+    if (dimension == to.dim()) {
+        MUST(cuMemcpyAsync(address(to) + to_offset * to.element_size(), address(from) + from_offset * to.element_size(), to.element_size(), stream));
+        return;
+    }
+    for (int64_t i = 0; i < to.size(dimension); i++)
+        copy_elements(to, from, dimension + 1, to_offset + i * to.stride(dimension), from_offset + i * from.stride(dimension));
+}
+
+at::Tensor &copy_(at::Tensor &to, const at::Tensor &from, bool)
+{
+    TORCH_CHECK(to.is_cuda() && from.is_cuda() && to.sizes() == from.sizes() && to.dtype() == from.dtype(), "fake CUDA: not such a copy");
+    enter();
+    std::this_thread::sleep_for(launch);
+    if (to.is_contiguous() && from.is_contiguous())
+        copy(to, from);
+    else
+        copy_elements(to, from, 0, 0, 0);
+    return to;
+}
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library)
+{
+    library.impl("empty.memory_format", empty);
+    library.impl("as_strided", at::native::as_strided_tensorimpl);
+    library.impl("view", at::native::view);
+    library.impl("copy_", copy_);
+}
+
 TORCH_LIBRARY(fake_device, library)
 {
     library.def("make", make);
     library.def("peek", peek);
     library.def("later", later);
     library.def("copy", copy);
+    library.def("handle", handle);
+    library.def("slow", slow);
     library.def("open", open);
     library.def("synchronize", synchronize);
 }

@@ -87,6 +87,58 @@ def test_all_to_all_single__uneven():
     assert seen.tolist() == ([0, 10, 11] if dist.get_rank() == 0 else [1, 2, 3, 12, 13, 14, 15])
 
 
+@pytest.mark.parametrize("milliseconds", [0, 20])
+@pytest.mark.parametrize("uneven", [0, 2])
+def test_lists(milliseconds, uneven):
+    """Of tensors that lie apart, with copies behind the operation in the stream; also where the operation has ended while these are being submitted."""
+    rank = dist.get_rank()
+    n, sizes = 3 + uneven * rank, [3, 3 + uneven]  # elements of this rank's tensor, and of each rank's
+
+    def make(rank, sizes):
+        return [gpu.make(torch.arange(size) + 100 * rank + 10 * peer) for peer, size in enumerate(sizes)]
+
+    def values(sender, receiver, size):
+        return (torch.arange(size) + 100 * sender + 10 * receiver).tolist()
+
+    def check(ys, expected):
+        gpu.synchronize()
+        assert [gpu.peek(y).tolist() for y in ys] == expected
+
+    gpu.slow(milliseconds)
+    try:
+        y = make(7, sizes)
+        dist.all_gather(y, make(rank, [n])[0])
+        check(y, [values(peer, 0, sizes[peer]) for peer in range(2)])
+        y = make(7, [n])
+        dist.reduce_scatter(y[0], make(rank, sizes))
+        check(y, [[2 * i + 100 + 20 * rank for i in range(n)]])
+        y = make(7, [n, n])
+        dist.all_to_all(y, make(rank, sizes))
+        check(y, [values(peer, rank, n) for peer in range(2)])
+        y = make(7, sizes) if rank == 1 else None
+        dist.gather(make(rank, [n])[0], y, dst=1)
+        check(y or [], [values(peer, 0, sizes[peer]) for peer in range(2)] if rank == 1 else [])
+        y = make(7, [n])
+        dist.scatter(y[0], make(rank, sizes) if rank == 0 else None, src=0)
+        check(y, [values(0, rank, n)])
+    finally:
+        gpu.slow(0)
+
+
+@pytest.mark.parametrize("milliseconds", [0, 20])
+def test_all_reduce__with_gaps(milliseconds):
+    whole = gpu.make(torch.arange(24).view(4, 6) + dist.get_rank())
+    gpu.slow(milliseconds)
+    try:
+        dist.all_reduce(whole[:, ::2])
+    finally:
+        gpu.slow(0)
+    gpu.synchronize()
+    before = torch.arange(24).view(4, 6) + dist.get_rank()
+    before[:, ::2] = 2 * torch.arange(24).view(4, 6)[:, ::2] + 1
+    assert torch.equal(gpu.peek(whole), before)
+
+
 def test_the_end_is_known_without_the_stream():
     """is_completed() and the future of an asynchronous call end when the stream has passed it, and not before."""
     x = gpu.make(torch.ones(3))
