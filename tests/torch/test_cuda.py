@@ -406,7 +406,7 @@ def test_capture__beside_an_operation():
 
 
 def test_comm():
-    """The Python package's calls on CUDA tensors, by __cuda_array_interface__ and, where that has no such type, DLPack."""
+    """The Python package's calls on CUDA tensors, which wait for the current stream."""
     import braid.torch
 
     comm, rank = braid.torch.comm(), dist.get_rank()

@@ -4,6 +4,7 @@
 """Tensors of CUDA devices, on the fake driver (fake_device.cpp): each collective is submitted in the current stream, behind a kernel that has not begun; the
 program goes on at once, and a kernel behind it in the stream sees the result."""
 import os
+import threading
 
 import pytest
 import torch
@@ -148,6 +149,61 @@ def test_the_end_is_known_without_the_stream():
     gpu.synchronize()
     assert gpu.peek(x).tolist() == [2, 2, 2]
     work.get_future().wait()
+
+
+class Of:
+    """The tensor's memory by __cuda_array_interface__, of a producer whose stream is the current one."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, "version": 3, "stream": gpu.handle()}
+
+
+class CurrentStream:
+    cuda_stream = property(lambda self: gpu.handle())
+
+    def synchronize(self):
+        gpu.synchronize()
+
+
+@pytest.mark.parametrize("how", ["plain", "interface", "out", "sendrecv", "persistent", "stream"])
+def test_comm(how, monkeypatch):
+    """braid's own calls wait for the stream in which the memory may still be written, but for those in a stream."""
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: CurrentStream())
+    import braid.torch
+
+    comm, rank = braid.torch.comm(), dist.get_rank()
+    for dtype in torch.float32, torch.bfloat16:
+        written, x = gpu.make(torch.full((50,), rank + 1, dtype=dtype)), gpu.make(torch.full((50,), OLD, dtype=dtype))
+        y, expected = x, 3
+        if how == "persistent":
+            operation = comm.allreduce(x, persistent=True)
+        gpu.later(x, written)
+        opener = threading.Timer(0.2, gpu.open)
+        opener.start()
+        if how == "plain":
+            comm.allreduce(x)
+        elif how == "interface" and dtype == torch.float32:
+            comm.allreduce(Of(x))
+        elif how == "interface":
+            comm.allreduce(Of(x.view(torch.int16)), type="bfloat16")
+        elif how == "out":
+            y = gpu.make(torch.full((50,), OLD, dtype=dtype))
+            comm.allreduce(x, y, wait=False).wait()
+        elif how == "sendrecv":
+            y, expected = gpu.make(torch.full((50,), OLD, dtype=dtype)), 2 - rank
+            sent = comm.send(x, 1 - rank, wait=False)
+            comm.recv(y, 1 - rank)
+            sent.wait()
+        elif how == "persistent":
+            operation.start().wait()
+            operation.free()
+        else:
+            comm.allreduce(x, stream=torch.cuda.current_stream(x.device))
+            assert opener.is_alive(), "the call has waited for the stream"
+            gpu.synchronize()
+        assert torch.all(gpu.peek(y) == expected)
+        opener.join()
 
 
 def test_send_and_recv():

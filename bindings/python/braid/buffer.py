@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What may be given as a buffer, and how its address, length and type are found without copying it.
 
-In this order: numpy arrays; `__cuda_array_interface__` (version 3); DLPack (`__dlpack__`), which torch, cupy and jax have; the buffer protocol
-(PEP 3118): bytearray, array.array, memoryview, mmap. Elements must lie one behind the other in C's order. What is received into must be writable.
+In this order: numpy arrays; CUDA tensors of torch; `__cuda_array_interface__` (version 3); DLPack (`__dlpack__`), which torch, cupy and jax have; the
+buffer protocol (PEP 3118): bytearray, array.array, memoryview, mmap. Elements must lie one behind the other in C's order. What is received into must be
+writable.
+
+Kernels that have been launched on GPU memory may still run when a call is made. So the host waits for the stream that the array's producer uses, except
+in calls with stream=, which run behind what is in that stream:
+
+    torch                       the current stream of the tensor's device
+    __cuda_array_interface__    its "stream"; None or absent: the producer says that there is nothing to wait for
+    DLPack                      the legacy default stream, once the producer has put it behind its own
 """
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import sys
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from braid._braid import ffi, lib
 from braid.errors import Error
@@ -105,15 +114,32 @@ ndarray = numpy.ndarray if _trusted else type("NoArray", (), {})
 array_address = lib.array_address
 
 
-def span(x: Any, written: bool, type_name: Optional[str] = None) -> Span:
-    """Where the elements of x are. written: the call writes them. type_name: what they are, whatever x says, for types that Python has not."""
+class OnGpu:
+    """What keeps a buffer of a GPU, and how the stream is waited for in which it may be written or read."""
+
+    __slots__ = ("_held", "wait")
+
+    def __init__(self, held: Any, wait: Callable[[], None]) -> None:
+        self._held, self.wait = held, wait
+
+
+def waits_of(keep: Any) -> Tuple[Callable[[], None], ...]:
+    """Of the fourth of a Span, or a tuple of these: what is to be waited for before the buffers are used again."""
+    if isinstance(keep, tuple):
+        return tuple(wait for each in keep for wait in waits_of(each))
+    return (keep.wait,) if isinstance(keep, OnGpu) else ()
+
+
+def span(x: Any, written: bool, type_name: Optional[str] = None, options: Optional[Dict[str, Any]] = None) -> Span:
+    """Where the elements of x are. written: the call writes them. type_name: what they are, whatever x says, for types that Python has not.
+    options: of the call, which may name a stream."""
     if type_name is not None:
-        return _retyped(_find(x, written, True), type_name)
+        return _retyped(_find(x, written, True, options), type_name)
     if type(x) is ndarray:
         address = array_address(id(x), written)
         if address:
             return (address, x.size, DTYPES[x.dtype], x)
-    return _find(x, written, False)
+    return _find(x, written, False, options)
 
 
 def _retyped(found: Span, type_name: str) -> Span:
@@ -125,16 +151,20 @@ def _retyped(found: Span, type_name: str) -> Span:
     return address, count * size // SIZES[wanted], wanted, keep
 
 
-def _find(x: Any, written: bool, raw: bool) -> Span:
+def _find(x: Any, written: bool, raw: bool, options: Optional[Dict[str, Any]] = None) -> Span:
     """span() by way of what x offers. raw: the type does not matter, and where braid has it not, `type` is -(bytes of an element)."""
     if numpy is not None and isinstance(x, numpy.ndarray):
         return _of_array(x, written, raw)
     if isinstance(x, (str, bytes)) and written:
         raise TypeError(f"a {type(x).__name__} cannot be written; give a bytearray or an array")
+    streamed = options is not None and options.get("stream") is not None
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor) and x.is_cuda:
+        return _of_torch(torch, x, raw, streamed)
     if hasattr(x, "__cuda_array_interface__"):
-        return _of_cuda(x, written, raw)
+        return _of_cuda(x, written, raw, streamed)
     if hasattr(x, "__dlpack__"):
-        return _of_dlpack(x, written, raw)
+        return _of_dlpack(x, raw, streamed)
     try:
         view = memoryview(x)
     except TypeError:
@@ -164,7 +194,26 @@ def _of_array(x: Any, written: bool, raw: bool) -> Span:
     return (x.__array_interface__["data"][0], x.size, kind, x)
 
 
-def _of_cuda(x: Any, written: bool, raw: bool) -> Span:
+def _of_torch(torch: Any, x: Any, raw: bool, streamed: bool) -> Span:
+    """torch's __cuda_array_interface__ names no stream and has not all types; its __dlpack__ wants the tensor's device to be the current one."""
+
+    def wait() -> None:
+        torch.cuda.current_stream(x.device).synchronize()
+
+    if x.requires_grad or x.is_conj() or x.is_neg():
+        raise ValueError("the tensor requires a gradient, or is a view that computes its values; give x.detach(), x.resolve_conj() or x.resolve_neg()")
+    if x.layout != torch.strided or not x.is_contiguous():
+        raise ValueError("the tensor is not contiguous in C's order; x.contiguous() makes a copy that is: braid copies nothing behind your back")
+    name = str(x.dtype).rpartition(".")[2]
+    name = _ALIASES.get(name, name)
+    if name not in TYPES and not raw:
+        raise TypeError(f"braid has no elements of type {x.dtype}; it has {', '.join(TYPES)}. type= says what bytes stand for")
+    if not streamed:
+        wait()
+    return (x.data_ptr(), x.numel(), TYPES[name] if name in TYPES else -x.element_size(), OnGpu(x, wait))
+
+
+def _of_cuda(x: Any, written: bool, raw: bool, streamed: bool) -> Span:
     """https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html"""
     interface = x.__cuda_array_interface__
     address, readonly = interface["data"]
@@ -182,26 +231,43 @@ def _of_cuda(x: Any, written: bool, raw: bool) -> Span:
     _check_strides(shape, strides, bits // 8)
     if written and readonly:
         raise ValueError("the array is read-only, and the call writes it")
+    if not streamed:
+        _wait_as_told(interface)
+    return (address or 0, _product(shape), TYPES[name] if name in TYPES else -(bits // 8), OnGpu(x, lambda: _wait_as_told(x.__cuda_array_interface__)))
+
+
+def _wait_as_told(interface: Dict[str, Any]) -> None:
     if interface.get("stream") is not None:
         synchronize(interface["stream"])
-    return (address or 0, _product(shape), TYPES[name] if name in TYPES else -(bits // 8), x)
 
 
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool", 10: "float8_e4m3", 12: "float8_e5m2"}
 _DLPACK_HANDLE = 3
 _DLPACK_HOST, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
+_DLPACK_LEGACY, _DLPACK_UNORDERED = 1, -1  # streams: the legacy default one; none, the producer orders nothing
 
 
-def _of_dlpack(x: Any, written: bool, raw: bool) -> Span:
-    """https://dmlc.github.io/dlpack/latest/python_spec.html. The capsule is held instead of consumed: its own destructor gives the tensor back."""
+def _of_dlpack(x: Any, raw: bool, streamed: bool) -> Span:
+    """https://dmlc.github.io/dlpack/latest/python_spec.html"""
     device = int(x.__dlpack_device__()[0])
     if device not in (_DLPACK_HOST, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED):
         raise ValueError(f"memory of DLPack's device type {device} is not the host's or an NVIDIA GPU's")
-    if device == _DLPACK_CUDA:
-        capsule = x.__dlpack__(stream=1)  # the legacy default stream goes behind what the producer has under way
-        synchronize(1)
-    else:
-        capsule = x.__dlpack__()
+    if device != _DLPACK_CUDA:
+        address, count, kind, capsule = _of_capsule(x.__dlpack__(), raw)
+        return (address, count, kind, (capsule, x))
+
+    def wait() -> None:
+        x.__dlpack__(stream=_DLPACK_LEGACY)  # this stream goes behind what the producer has under way
+        synchronize(_DLPACK_LEGACY)
+
+    address, count, kind, capsule = _of_capsule(x.__dlpack__(stream=_DLPACK_UNORDERED if streamed else _DLPACK_LEGACY), raw)
+    if not streamed:
+        synchronize(_DLPACK_LEGACY)
+    return (address, count, kind, OnGpu((capsule, x), wait))
+
+
+def _of_capsule(capsule: Any, raw: bool) -> Span:
+    """The tensor of a capsule, which is held instead of consumed: its own destructor gives the tensor back."""
     address = ctypes.pythonapi.PyCapsule_GetPointer
     address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = ffi.cast("struct dl_tensor *", address(capsule, b"dltensor"))
@@ -216,7 +282,7 @@ def _of_dlpack(x: Any, written: bool, raw: bool) -> Span:
     size = kind.bits * kind.lanes // 8
     _check_strides(shape, None if tensor.strides == ffi.NULL else [tensor.strides[i] * size for i in range(tensor.ndim)], size)
     start = int(ffi.cast("uintptr_t", tensor.data)) + tensor.byte_offset
-    return (start, _product(shape), TYPES[name] if name in TYPES else -size, (capsule, x))
+    return (start, _product(shape), TYPES[name] if name in TYPES else -size, capsule)
 
 
 def _product(shape: Any) -> int:
@@ -249,7 +315,7 @@ def stream_handle(stream: Any) -> int:
 def synchronize(stream: int) -> None:
     """Waits until a CUDA stream has come to its end; 1 and 2 are the driver's handles of the legacy and the per-thread default stream."""
     try:
-        cuda = ctypes.CDLL("libcuda.so.1")
+        cuda = ctypes.CDLL(os.environ.get("BRAID_CUDA_LIBRARY") or "libcuda.so.1")
     except OSError as error:
         raise Error(19, f"the array lies on a GPU, but the driver cannot be loaded: {error}") from None
     rc = cuda.cuStreamSynchronize(ctypes.c_void_p(stream))

@@ -35,7 +35,7 @@ class CollectiveOptions(Options, total=False):
     type: str  #: of the elements, for types that Python has not: "bfloat16" of an array of uint16
     wait: bool  #: False: returns an Operation at once
     persistent: bool  #: True: prepares an Operation that start() begins, as often as wanted
-    stream: Any  #: a CUDA stream, in whose order it runs; returns at once. The buffers must live until the stream has passed
+    stream: Any  #: a CUDA stream, in whose order it runs; returns at once. The buffers must live until the stream has passed. Without: the call waits for the streams of its buffers (buffer.py)
 
 
 _settings: Dict[Any, Any] = {}  # structs of options, as programs use few different ones
@@ -97,10 +97,10 @@ class Collectives:
     def allreduce(self, x: Any, out: Any = None, op: str = "sum", *, wait: bool = True, type: Optional[str] = None,
                   **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out[i] = reduction over all ranks of x[i]; without out in place. op: "sum", "prod", "min", "max", "avg" and the others of types.h."""
-        address, count, kind, keep = span(x, out is None, type)
+        address, count, kind, keep = span(x, out is None, type, options)
         result = address
         if out is not None:
-            result, *_ = found = span(out, True, type)
+            result, *_ = found = span(out, True, type, options)
             agree(found, count, kind, "out")
             keep = keep, found[3]
         if wait and not options:
@@ -116,17 +116,17 @@ class Collectives:
     def reduce_scatter(self, x: Any, out: Any = None, op: str = "sum", *, type: Optional[str] = None,
                        **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """x: a block for each rank; out: this rank's block of the reduction. Without out it is left in x, at this rank's block."""
-        whole = span(x, out is None, type)
+        whole = span(x, out is None, type, options)
         count, block = self._block(whole, "x")
-        found = span(out, True, type) if out is not None else (block, count, whole[2], None)
+        found = span(out, True, type, options) if out is not None else (block, count, whole[2], None)
         agree(found, count, whole[2], "out")
         return self._run(_REDUCE_SCATTER, (whole[0], found[0], count, whole[2], REDUCTIONS[op]), (whole[3], found[3]), **options)
 
     def allgather(self, x: Any, out: Any = None, *, type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out: the blocks x of all ranks, in their order. Without out x is that, with this rank's block in its place."""
-        whole = span(x if out is None else out, True, type)
+        whole = span(x if out is None else out, True, type, options)
         count, block = self._block(whole, "out")
-        found = span(x, False, type) if out is not None else (block, count, whole[2], None)
+        found = span(x, False, type, options) if out is not None else (block, count, whole[2], None)
         agree(found, count, whole[2], "x")
         return self._run(_ALLGATHER, (found[0], whole[0], count, whole[2]), (whole[3], found[3]), **options)
 
@@ -134,10 +134,10 @@ class Collectives:
                   **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out, or without it x, becomes the x of root. x may be None where out is given and this rank is not root."""
         is_root = self.rank == root
-        target = span(x if out is None else out, not (out is None and is_root), type)
+        target = span(x if out is None else out, not (out is None and is_root), type, options)
         source = target
         if out is not None and is_root:
-            source = span(x, False, type)
+            source = span(x, False, type, options)
             agree(source, target[1], target[2], "x")
         return self._run(_BROADCAST, (source[0], target[0], target[1], target[2], root), (source[3], target[3]), **options)
 
@@ -145,18 +145,18 @@ class Collectives:
                **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out on root, without it x there, becomes the reduction of all x; on other ranks out is not looked at."""
         is_root = self.rank == root
-        address, count, kind, keep = span(x, is_root and out is None, type)
+        address, count, kind, keep = span(x, is_root and out is None, type, options)
         result: Any = (address if is_root else 0, count, kind, None)
         if is_root and out is not None:
-            result = span(out, True, type)
+            result = span(out, True, type, options)
             agree(result, count, kind, "out")
         return self._run(_REDUCE, (address, result[0], count, kind, REDUCTIONS[op], root), (keep, result[3]), **options)
 
     def alltoall(self, x: Any, out: Any = None, *, type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """x: block r for rank r; out, or without it x: block r from rank r."""
-        source = span(x, out is None, type)
+        source = span(x, out is None, type, options)
         count, _ = self._block(source, "x")
-        target = source if out is None else span(out, True, type)
+        target = source if out is None else span(out, True, type, options)
         agree(target, source[1], source[2], "out")
         return self._run(_ALLTOALL, (source[0], target[0], count, source[2]), (source[3], target[3]), **options)
 
@@ -164,11 +164,11 @@ class Collectives:
                **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out on root: the blocks x of all ranks. Without out x is that on root, with root's block in its place. Elsewhere out is not looked at."""
         if self.rank != root:
-            address, count, kind, keep = span(x, False, type)
+            address, count, kind, keep = span(x, False, type, options)
             return self._run(_GATHER, (address, 0, count, kind, root), keep, **options)
-        whole = span(x if out is None else out, True, type)
+        whole = span(x if out is None else out, True, type, options)
         count, block = self._block(whole, "out")
-        found = span(x, False, type) if out is not None else (block, count, whole[2], None)
+        found = span(x, False, type, options) if out is not None else (block, count, whole[2], None)
         agree(found, count, whole[2], "x")
         return self._run(_GATHER, (found[0], whole[0], count, whole[2], root), (whole[3], found[3]), **options)
 
@@ -176,11 +176,11 @@ class Collectives:
                 **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """x on root: block r for rank r; out: this rank's block. Without out root's stays where it is in x, and elsewhere x is what is written."""
         if self.rank != root:
-            address, count, kind, keep = span(x if out is None else out, True, type)
+            address, count, kind, keep = span(x if out is None else out, True, type, options)
             return self._run(_SCATTER, (0, address, count, kind, root), keep, **options)
-        whole = span(x, False, type)
+        whole = span(x, False, type, options)
         count, block = self._block(whole, "x")
-        found = span(out, True, type) if out is not None else (block, count, whole[2], None)
+        found = span(out, True, type, options) if out is not None else (block, count, whole[2], None)
         agree(found, count, whole[2], "out")
         return self._run(_SCATTER, (whole[0], found[0], count, whole[2], root), (whole[3], found[3]), **options)
 
@@ -195,8 +195,8 @@ class Collectives:
         return self._prefix(_EXSCAN, x, out, op, type, options)
 
     def _prefix(self, form: Form, x: Any, out: Any, op: str, type: Optional[str], options: Any) -> Optional[Operation]:
-        address, count, kind, keep = span(x, out is None, type)
-        found = (address, count, kind, None) if out is None else span(out, True, type)
+        address, count, kind, keep = span(x, out is None, type, options)
+        found = (address, count, kind, None) if out is None else span(out, True, type, options)
         agree(found, count, kind, "out")
         return self._run(form, (address, found[0], count, kind, REDUCTIONS[op]), (keep, found[3]), **options)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Iterable, Optional
 
 from braid._braid import ffi, lib
 from braid.awaiting import future_of
+from braid.buffer import waits_of
 from braid.errors import Error, check, fail, last_error
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class Operation:
     ask with test(). A persistent one is begun by start(), each time, and given back by free() or with the communicator.
     """
 
-    __slots__ = ("_comm", "_handle", "_completion", "_keep", "_value", "_persistent", "_runs", "_error")
+    __slots__ = ("_comm", "_handle", "_completion", "_keep", "_value", "_persistent", "_runs", "_error", "_waits")
 
     def __init__(self, comm: "Comm", begun: Any, keep: Any, value: Optional[Callable[[], Any]] = None, persistent: bool = False) -> None:
         self._comm, self._handle, self._keep, self._value = comm, begun.op, keep, value
         self._completion = begun.completion if begun.completion != ffi.NULL else None
         self._persistent, self._runs = persistent, not persistent
         self._error: Optional[BaseException] = None
+        self._waits = waits_of(keep) if persistent else ()  # before each start
         comm._held.add(self)
 
     def wait(self, timeout: Optional[float] = None) -> Any:
@@ -107,12 +109,15 @@ class Operation:
         if self._completion is not None:
             lib.op_forget(self._completion)
         self._handle = self._completion = self._keep = None
+        self._waits = ()
         self._comm._held.discard(self)
 
     def start(self) -> "Operation":
-        """Begins a persistent operation, which must not be running; returns it."""
+        """Begins a persistent operation, which must not be running; returns it. Waits before, as calls do, for the streams of buffers on GPUs."""
         if not self._persistent or self._handle is None:
             raise ValueError("only an operation made with persistent=True, before its free(), can be started")
+        for wait in self._waits:
+            wait()
         before = self._runs
         if not before:
             lib.op_begins(self._completion)

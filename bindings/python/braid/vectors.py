@@ -28,8 +28,8 @@ class Vectors:
                   send_displacements: Optional[Sequence[int]] = None, recv_displacements: Optional[Sequence[int]] = None, type: Optional[str] = None,
                   **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """Block r of x goes to rank r, block r of out comes from rank r. Without out, and with the counts of x, x is both."""
-        source = span(x, out is None, type)
-        target = source if out is None else span(out, True, type)
+        source = span(x, out is None, type, options)
+        target = source if out is None else span(out, True, type, options)
         if out is None:
             recv_counts, recv_displacements = send_counts, send_displacements
         elif recv_counts is None:
@@ -41,18 +41,18 @@ class Vectors:
     def allgatherv(self, x: Any, counts: Sequence[int], out: Any = None, *, displacements: Optional[Sequence[int]] = None, type: Optional[str] = None,
                    **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out: block r, of counts[r] elements, is the x of rank r. Without out x is that, with this rank's block in its place."""
-        whole = span(x if out is None else out, True, type)
+        whole = span(x if out is None else out, True, type, options)
         blocks = self._blocks_of(whole, counts, displacements, "out")
-        found = self._own(whole, counts, displacements) if out is None else span(x, False, type)
+        found = self._own(whole, counts, displacements) if out is None else span(x, False, type, options)
         agree(found, counts[self.rank], whole[2], "x")
         return self._run(_ALLGATHERV, (found[0], found[1], whole[0], *blocks, whole[2]), (found[3], whole[3]), **options)
 
     def reduce_scatterv(self, x: Any, counts: Sequence[int], out: Any = None, op: str = "sum", *, displacements: Optional[Sequence[int]] = None,
                         type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out: block `rank`, of counts[rank] elements, of the reduction of all x. Without out it is left in x, in its place."""
-        whole = span(x, out is None, type)
+        whole = span(x, out is None, type, options)
         blocks = self._blocks_of(whole, counts, displacements, "x")
-        found = self._own(whole, counts, displacements) if out is None else span(out, True, type)
+        found = self._own(whole, counts, displacements) if out is None else span(out, True, type, options)
         agree(found, counts[self.rank], whole[2], "out")
         return self._run(_REDUCE_SCATTERV, (whole[0], *blocks, found[0], whole[2], REDUCTIONS[op]), (found[3], whole[3]), **options)
 
@@ -60,11 +60,11 @@ class Vectors:
                 type: Optional[str] = None, **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """out on root: block r, of counts[r] elements, is the x of rank r; elsewhere counts and out are not looked at. Without out x is that on root."""
         if self.rank != root:
-            address, count, kind, keep = span(x, False, type)
+            address, count, kind, keep = span(x, False, type, options)
             return self._run(_GATHERV, (address, count, 0, NULL, NULL, kind, root), keep, **options)
-        whole = span(x if out is None else out, True, type)
+        whole = span(x if out is None else out, True, type, options)
         blocks = self._blocks_of(whole, counts, displacements, "out")
-        found = self._own(whole, counts, displacements) if out is None else span(x, False, type)
+        found = self._own(whole, counts, displacements) if out is None else span(x, False, type, options)
         agree(found, found[1], whole[2], "x")
         return self._run(_GATHERV, (found[0], found[1], whole[0], *blocks, whole[2], root), (found[3], whole[3]), **options)
 
@@ -73,11 +73,11 @@ class Vectors:
                  **options: "Unpack[CollectiveOptions]") -> Optional[Operation]:
         """x on root: block r, of counts[r] elements, is the out of rank r. Without out root's stays in x, and elsewhere x is what is written."""
         if self.rank != root:
-            address, count, kind, keep = span(x if out is None else out, True, type)
+            address, count, kind, keep = span(x if out is None else out, True, type, options)
             return self._run(_SCATTERV, (0, NULL, NULL, address, count, kind, root), keep, **options)
-        whole = span(x, False, type)
+        whole = span(x, False, type, options)
         blocks = self._blocks_of(whole, counts, displacements, "x")
-        found = self._own(whole, counts, displacements) if out is None else span(out, True, type)
+        found = self._own(whole, counts, displacements) if out is None else span(out, True, type, options)
         agree(found, found[1], whole[2], "out")
         return self._run(_SCATTERV, (whole[0], *blocks, found[0], found[1], whole[2], root), (found[3], whole[3]), **options)
 
