@@ -18,6 +18,7 @@
 #include "base/process.h"
 #include "base/ring.h"
 #include "base/thread.h"
+#include "base/time_slice.h"
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
@@ -29,9 +30,8 @@
 #include "protocol/worker.h"
 
 #define NAP (2 * BR_MS) /* of the progress thread while callers drive */
-/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner:
- * in Linux 6.18 who yields gives up the rest of its slice for good, and beside a busy program each
- * yield costs milliseconds. */
+/* of waiting, with a core for each rank: perhaps the one we wait for needs this core. Not sooner,
+ * as beside a busy program a yield may cost milliseconds (section 5). */
 #define YIELD_AFTER (200 * BR_US)
 /* After so long a wait for shared memory the core is given away, for BACK_OFF_NS at a time. */
 #define BACK_OFF_AFTER (10 * BR_MS)
@@ -52,7 +52,8 @@
 /* Yields while shared memory is looked at, over all operations, between two passes: most operations
  * end after a yield or two, and a core that has a rank too many holds up all ranks until a pass
  * moves one of them (section 5). */
-#define YIELDS 256
+#define YIELDS       256
+#define TIMED_YIELDS 4 /* of these between two looks at the clock, which costs a tenth of one */
 /* Looks for what a caller waits for without an operation, between two passes. */
 #define AWAIT_LOOKS 16
 
@@ -201,6 +202,7 @@ static void *progress_thread_main(void *argument)
             idle_since = now;
         else if (now - idle_since > context->settings.spin)
             br_progress_sleep(context, UINT64_MAX);
+        br_time_slice_set(context->settings.contention.contended);
         br_progress_unlock(context);
         if (context->settings.oversubscribed || (idle_since && now - idle_since > YIELD_AFTER))
             sched_yield();
@@ -416,12 +418,28 @@ static void wait_for_lock_owner(struct br_context *context, const struct goal *g
     atomic_fetch_sub(&context->waiters, 1);
 }
 
-/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may
- * be free. */
-static void progress_make_room(struct br_context *context, uint64_t now)
+/* Under the lock: yields have taken from `began` to `now`. */
+static void progress_yielded(struct br_context *context, uint64_t began, uint64_t now)
 {
-    if (!br_cpu_affinity_take(&context->settings.cpu_affinity, now))
-        sched_yield();
+    struct br_contention *contention = &context->settings.contention;
+
+    if (br_contention_yielded(contention, began, now))
+        br_contention_judge(contention, now, br_clock_process());
+    br_time_slice_set(contention->contended);
+}
+
+/* Under the lock, by a caller that has nothing to do: another rank may need this core, and ours may
+ * be free. Returns the time behind it: what others did meanwhile is no time of the next pass. */
+static uint64_t progress_make_room(struct br_context *context, uint64_t now)
+{
+    uint64_t back;
+
+    if (br_cpu_affinity_take(&context->settings.cpu_affinity, now))
+        return br_clock_now();
+    sched_yield();
+    back = br_clock_now();
+    progress_yielded(context, now, back);
+    return back;
 }
 
 /* Under the lock: makes passes until the goal is reached or `until` has come, at least once, as who
@@ -448,10 +466,11 @@ static bool progress_loop(struct br_context *context, const struct goal *goal, u
                 context->sleeping_callers++;
                 br_progress_sleep(context, until);
                 context->sleeping_callers--;
-                idle_since = now = br_clock_now();
+                idle_since = br_clock_now();
+                br_contention_slept(&context->settings.contention, now, idle_since);
+                now = idle_since;
             } else if (context->settings.oversubscribed || now - idle_since > YIELD_AFTER) {
-                progress_make_room(context, now);
-                now = br_clock_now(); /* what others did meanwhile is no time of the next pass */
+                now = progress_make_room(context, now);
             }
             began = now;
             passes = worked = 0;
@@ -565,6 +584,19 @@ static bool progress_goes_on(struct braid_comm *comm, struct br_operation *op,
     return true;
 }
 
+/* Under the lock, by a caller that looks at a shared segment. */
+static void yield_in_round(struct br_context *context)
+{
+    uint64_t now;
+
+    sched_yield();
+    if (++context->yields % TIMED_YIELDS)
+        return;
+    now = br_clock_now();
+    progress_yielded(context, context->yielded, now);
+    context->yielded = now;
+}
+
 /* Asks the shared segment until op is complete, or goes on in the pool; now and then everything
  * else is served, and deadlines are looked at. */
 static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br_going_on *going_on)
@@ -580,8 +612,8 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
         uint64_t now;
 
         if (yield)
-            sched_yield();
-        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && ++context->yields % YIELDS == 0))
+            yield_in_round(context);
+        if (++looks % (yield ? LOOK / 16 : LOOK) && !(yield && context->yields % YIELDS == 0))
             continue;
         now = br_clock_now();
         if (!started) {

@@ -9,6 +9,7 @@
 #include "base/cpu_affinity.h"
 #include "base/trace.h"
 #include "bcube/address.h"
+#include "collectives/comm/contention.h"
 #include "protocol/bootstrap/environment.h"
 #include "protocol/bootstrap/secret.h"
 #include "protocol/worker.h"
@@ -68,6 +69,7 @@ struct br_settings {
     bool oversubscribed;   /* more ranks than cores on this host: yield instead of spinning */
     /* of threads that wait in a call, where ranks share cores; under the context's lock */
     struct br_cpu_affinity cpu_affinity;
+    struct br_contention contention;
     int pin_cpu;          /* -1: not pinned */
     uint64_t cache_bytes; /* that the registration cache may pin; 0: there is none */
     int gpu_reduce;       /* enum br_gpu_reduce */
@@ -81,7 +83,7 @@ struct br_settings {
 int br_settings_read(const struct braid_config *config, struct br_settings *settings);
 
 /* Sets what depends on the ranks of this host (environment.local_size and local_rank): spin,
- * one_machine, cores, own_cores, oversubscribed, cpu_affinity, cache_bytes.
+ * one_machine, cores, own_cores, oversubscribed, cpu_affinity, contention, cache_bytes.
  * br_settings_read() has done so by what the launcher says; again when the store has said more. */
 void br_settings_apply_local(struct br_settings *settings);
 
