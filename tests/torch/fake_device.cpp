@@ -16,7 +16,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
+#include <vector>
 
 extern "C" {
 #define _Static_assert static_assert /* the driver's headers are C */
@@ -123,6 +125,17 @@ br_cuda_pointer address(const at::Tensor &tensor)
     return reinterpret_cast<uintptr_t>(tensor.data_ptr());
 }
 
+/* Memory of tensors that are gone. The stream may still use it, as torch's allocator allows: it is freed in synchronize(). */
+std::mutex dropped_lock;
+std::vector<br_cuda_pointer> dropped;
+
+void drop(void *memory)
+{
+    const std::lock_guard<std::mutex> guard(dropped_lock);
+
+    dropped.push_back(reinterpret_cast<uintptr_t>(memory));
+}
+
 at::Tensor allocate(at::IntArrayRef sizes, at::ScalarType type)
 {
     const size_t bytes = c10::multiply_integers(sizes) * c10::elementSize(type);
@@ -130,9 +143,7 @@ at::Tensor allocate(at::IntArrayRef sizes, at::ScalarType type)
 
     enter();
     MUST(cuMemAlloc_v2(&memory, std::max<size_t>(bytes, 1)));
-    return at::from_blob(reinterpret_cast<void *>(memory), sizes, [](void *from) {
-        cuMemFree_v2(reinterpret_cast<uintptr_t>(from));
-    }, at::TensorOptions(gpu).dtype(type), gpu);
+    return at::from_blob(reinterpret_cast<void *>(memory), sizes, drop, at::TensorOptions(gpu).dtype(type), gpu);
 }
 
 /* A tensor on the device that has the bytes of one in host memory. */
@@ -176,7 +187,15 @@ void open()
 
 void synchronize()
 {
+    std::vector<br_cuda_pointer> unused;
+
+    {
+        const std::lock_guard<std::mutex> guard(dropped_lock);
+        unused.swap(dropped);
+    }
     MUST(cuStreamSynchronize(stream));
+    for (const br_cuda_pointer memory : unused)
+        MUST(cuMemFree_v2(memory));
 }
 
 /* The number of the current stream, as CUDA's own interfaces have it. */

@@ -179,7 +179,7 @@ def test_comm(how, monkeypatch):
         if how == "persistent":
             operation = comm.allreduce(x, persistent=True)
         gpu.later(x, written)
-        opener = threading.Timer(0.2, gpu.open)
+        opener = threading.Timer(60 if how == "stream" else 0.2, gpu.open)
         opener.start()
         if how == "plain":
             comm.allreduce(x)
@@ -201,6 +201,8 @@ def test_comm(how, monkeypatch):
         else:
             comm.allreduce(x, stream=torch.cuda.current_stream(x.device))
             assert opener.is_alive(), "the call has waited for the stream"
+            opener.cancel()
+            gpu.open()
             gpu.synchronize()
         assert torch.all(gpu.peek(y) == expected)
         opener.join()
