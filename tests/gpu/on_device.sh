@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What can be shown on a real GPU only: `./dev test --gpu` runs it. One line for each part: passed, failed, or could not run and why.
-# Exit 1 when a part failed; 77 when none could run.
+# What can be shown on a real GPU only: `./dev test --gpu [-R REGEX]` runs it. One line for each part: passed, failed, or could not run and why.
+# BRAID_GPU_PARTS: a regular expression; parts without it in their names are left out. Exit 1 when a part failed; 77 when none could run.
 set -uo pipefail
 bench=$BRAID_BUILD/bench/gpu_reduce
 passed=0
@@ -11,6 +11,7 @@ failed=0
 part() {
     local name=$1 output rc
     shift
+    [[ $name =~ ${BRAID_GPU_PARTS:-} ]] || return 0
     output=$("$@" 2>&1)
     rc=$?
     if [[ $rc -eq 77 ]]; then
@@ -59,6 +60,11 @@ ranks() {
     local n=$1
     shift
     timeout 300 "$BRAID_BUILD/braid" run -n "$n" --no-prefix -- "$BRAID_BUILD/bench/gpu_allreduce" "$@"
+}
+
+# matrix ROW: each collective, type, reduction, way to call, memory of GPUs and of hosts mixed, by jobs of the row's sizes.
+matrix() {
+    BRAID_CUDA_LIBRARY=libcuda.so.1 timeout 300 "$BRAID_BUILD/tests/test_system_matrix" "$1"
 }
 
 # Four processes that believe to be on two hosts: the GPUs of each first, then TCP.
@@ -158,6 +164,12 @@ for n in 2 4; do
     BRAID_GPU_REDUCE=gpu part "$n processes, values combined by the kernels" ranks "$n" check
 done
 part "4 processes of two hosts all-reduce memory of GPUs" two_hosts
+for reduce in cpu auto; do
+    for backend in shm tcp auto udp; do
+        BRAID_GPU_REDUCE=$reduce part "every collective, over $backend, values combined by: $reduce" matrix "gpu-$backend"
+    done
+done
+part "no call that braid makes beside operations in streams waits for them" "$BRAID_BUILD/bench/gpu_blocking"
 for backend in shm tcp; do
     BRAID_BACKEND=$backend part "order in a stream, over $backend" ranks 2 stream
 done

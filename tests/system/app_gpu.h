@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The program's own use of CUDA in a rank, on the fake driver: of GPU 0, whose context is current
- * in the thread that comes first. Where the driver refuses, the rank ends and says so. */
+/* The program's own use of CUDA in a rank: of GPU 0, whose context is current in the thread that
+ * comes first. It is the fake driver's, unless the test was started with another
+ * BRAID_CUDA_LIBRARY. Where the driver refuses, the rank ends and says so. */
 #ifndef BR_TESTS_SYSTEM_APP_GPU_H
 #define BR_TESTS_SYSTEM_APP_GPU_H
 
@@ -10,6 +11,7 @@
 
 #include "gpu/driver.h"
 
+bool own_gpu_is_real(void);
 const struct br_cuda *own_gpu(void); /* for other calls of the driver */
 void *own_gpu_alloc(size_t bytes);
 void own_gpu_free(void *memory);
@@ -21,8 +23,11 @@ void own_gpu_unreserve(void *at, size_t bytes);
 void own_gpu_map(void *at, size_t bytes, bool exportable);
 void own_gpu_unmap(void *at, size_t bytes);
 
-/* Where the CPU sees memory of whatever kind. */
+/* Where the CPU sees memory of whatever kind. Of a real GPU it is a copy: written: what stands
+ * there goes to the GPU, with the whole allocation; read: it comes from there. */
 void *own_gpu_view(const void *memory);
+void own_gpu_written(const void *memory);
+void own_gpu_read(const void *memory);
 
 /* Bytes by which each place and each message, put or get is told from others. wrong: the first
  * place that has not these; `bytes`: all have. */

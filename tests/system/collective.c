@@ -181,7 +181,11 @@ int collective_check(struct braid_comm *comm, const struct collective_call *call
     int rc;
 
     case_fill(c, braid_rank(comm), &seen);
+    own_gpu_written(given.send);
+    own_gpu_written(given.recv);
     rc = collective_run(comm, call, &given);
+    own_gpu_read(given.send);
+    own_gpu_read(given.recv);
     if (rc)
         snprintf(text, sizeof text, "%d was returned (%.60s)", rc, braid_last_error());
     else if (case_check(c, braid_size(comm), braid_rank(comm), &seen, right, text, sizeof text))
