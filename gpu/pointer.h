@@ -13,6 +13,12 @@
  * 3. Managed memory, and memory of another process's GPU that is mapped here, count as what the
  *    driver says: managed as host memory, since the CPU may touch it; the other as memory of the
  *    GPU.
+ * 4. cudaMemcpy() from memory that is not pinned may return when the bytes stand in memory of the
+ *    driver's, from which the GPU still copies them (the manual's "API synchronization behavior").
+ *    Streams of ours wait for no work of the default stream: an all-reduce that came next read
+ * stale bytes on an H100, each time. So an allocation gets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS when it
+ * is first seen, as Open MPI and UCX do; then such copies wait. For those of before the default
+ *    stream is waited for, once an allocation.
  */
 #ifndef BR_GPU_POINTER_H
 #define BR_GPU_POINTER_H
@@ -37,6 +43,13 @@ int br_gpu_check(void);
 /* Returns the GPU that memory lies on, as its ordinal + 1; 0: host memory, pinned and managed
  * memory included, NULL, or no address at all. From any thread; never blocks. */
 int br_gpu_of(const void *memory);
+
+/* Memory of a GPU, before it is read or written: copies into its allocation that the program was
+ * told to have ended have ended, and later ones end before it is told (note 4). Costs one call of
+ * the driver; the first time of an allocation it waits for the default stream, for at most a
+ * second. No operation of this process may stand in a stream then. Does nothing for allocations
+ * without that attribute: of memory pools and cuMemCreate(). From any thread. */
+void br_gpu_settle(const void *memory);
 
 /* Returns whether kernels that run in this context can read the memory. They cannot read memory
  * that was allocated in another context, which copies can; memory that belongs to none (memory

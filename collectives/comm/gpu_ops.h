@@ -44,8 +44,9 @@ struct br_gpu_ops {
 
     /* ---- calls, by any thread, not under the lock */
     int (*gpu_of)(const void *memory);
-    /* Before the first use of a GPU. May block then. Nothing for host memory. */
-    int (*use)(struct br_context *context, int gpu);
+    /* Before memory on this GPU is used. May block the first time of a GPU, or of an allocation.
+     * Nothing for host memory. */
+    int (*use)(struct br_context *context, int gpu, const void *memory);
     /* Do kernels of ours reach this memory of the GPU? */
     bool (*reaches)(const struct br_context *context, int gpu, const void *memory);
     /* Copies now; one of both is memory of the GPU. Blocks. */

@@ -315,7 +315,7 @@ int braid_register(struct braid_comm *comm, void *memory, size_t bytes,
     if (gpu && ops->gpu_of((const char *)memory + bytes - 1) != gpu)
         return br_error(EINVAL, "braid_register: %zu bytes from %p on do not all lie on GPU %d",
                         bytes, memory, gpu - 1);
-    rc = ops->use(comm->context, gpu);
+    rc = ops->use(comm->context, gpu, memory);
     if (rc)
         return br_error_prefix(rc, "braid_register: ");
     rc = comm_memory_add(comm->context, memory, bytes, gpu, -1, false, &new);
@@ -530,7 +530,7 @@ int br_comm_copy(struct braid_comm *comm, void *to, const void *from, size_t byt
         memcpy(to, from, bytes);
         return 0;
     }
-    rc = ops->use(comm->context, gpu);
+    rc = ops->use(comm->context, gpu, to_gpu ? to : from);
     return rc ? rc : ops->copy(comm->context, gpu, to, from, bytes);
 }
 
@@ -554,9 +554,9 @@ int br_comm_probe_memory(const char *name, struct br_operation *op)
     if (op->kind == BR_OPERATION_ADD || op->kind == BR_OPERATION_SWAP)
         return br_error(EINVAL, "%s: the value from before goes into host memory, not into a GPU's",
                         name);
-    rc = ops->use(context, op->send_gpu);
+    rc = ops->use(context, op->send_gpu, op->send);
     if (!rc)
-        rc = ops->use(context, op->recv_gpu);
+        rc = ops->use(context, op->recv_gpu, op->recv);
     if (rc)
         return br_error_prefix(rc, "%s: ", name);
     op->foreign =

@@ -174,19 +174,25 @@ static int open_now(struct br_context *context, int gpu)
 
 /* Meanwhile no thread puts an operation into a stream, nor begins to with this GPU: kernels are
  * loaded, which may wait for all that stands in streams (stream_op.h, note 7). */
-static int gpu_use(struct br_context *context, int gpu)
+static int gpu_use(struct br_context *context, int gpu, const void *memory)
 {
     /* others br_copier_open() refuses */
     uint64_t bit = gpu > 0 && gpu <= 64 ? 1ull << (gpu - 1) : 0;
-    int rc;
+    int rc = 0;
 
-    if (!gpu || atomic_load_explicit(&context->opened_gpus, memory_order_acquire) & bit)
+    if (!gpu)
         return 0;
-    pthread_mutex_lock(&context->stream_lock);
-    rc = open_now(context, gpu);
-    if (!rc)
-        atomic_fetch_or(&context->opened_gpus, bit);
-    pthread_mutex_unlock(&context->stream_lock);
+    if (!(atomic_load_explicit(&context->opened_gpus, memory_order_acquire) & bit)) {
+        pthread_mutex_lock(&context->stream_lock);
+        rc = open_now(context, gpu);
+        if (!rc)
+            atomic_fetch_or(&context->opened_gpus, bit);
+        pthread_mutex_unlock(&context->stream_lock);
+    }
+    /* the default stream may wait for an operation in it, whose end takes a later call: next time
+     */
+    if (!rc && br_stream_ops_idle(context->stream_ops))
+        br_gpu_settle(memory);
     return rc;
 }
 

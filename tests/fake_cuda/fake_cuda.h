@@ -28,6 +28,9 @@
  * 7. With control->peer_memory device memory can be touched by the CPU, and therefore pinned by a
  *    NIC that knows it by ibv_reg_mr() alone, as where nvidia_peermem is loaded. A test that wants
  *    note 1 all the same calls fake_cuda_hide() when it has been pinned.
+ * 8. cuMemcpy of up to 64 KiB from memory that is not pinned, to an allocation without SYNC_MEMOPS,
+ *    returns before the bytes are there, as the real one may: they are when the default stream is
+ *    queried or synchronised, at the next cuMemcpy, or when memory is freed.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */
@@ -62,6 +65,7 @@ struct fake_cuda_control {
     unsigned load_ms; /* that cuModuleLoadData takes */
     /* events and streams say NOT_READY so many times more after their work is done */
     unsigned late;
+    bool held;     /* and as long as fake_cuda_hold() says */
     char fail[64]; /* the symbol that fails; "": none */
     br_cuda_result fail_result;
     unsigned fail_after; /* its calls that succeed before */
@@ -82,6 +86,9 @@ struct fake_cuda_counters fake_cuda_counters(void);
 void fake_cuda_reset(void);
 /* Allocations, opened handles, streams, events and modules that nobody has freed. */
 unsigned fake_cuda_left(void);
+
+/* From now on, whatever runs: events and streams say NOT_READY, or not any more. */
+void fake_cuda_hold(bool held);
 
 /* All device memory that there is cannot be touched by the CPU from now on, with
  * control->peer_memory either: what was pinned stays so (note 7). */

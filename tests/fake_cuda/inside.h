@@ -46,7 +46,8 @@ struct fake_memory {
     size_t mapped;    /* bytes of each mapping */
     int fd;           /* memfd behind it; -1: none */
     int device;
-    bool foreign; /* fake_cuda_make_foreign() */
+    bool foreign;             /* fake_cuda_make_foreign() */
+    unsigned int synchronous; /* SYNC_MEMOPS */
     /* by cuMemCreate(), a span of a RESERVED one: cuIpcGetMemHandle() refuses it */
     bool created;
     unsigned handle; /* of that */
@@ -71,6 +72,8 @@ void fake_add(struct fake_memory *memory);
 void fake_remove(struct fake_memory *memory);
 bool fake_is_foreign(br_cuda_pointer address);
 void fake_copy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes);
+/* Not under fake_lock. */
+void fake_finish_late_copy(void);
 
 /* Runs what can run on all streams; true: something did. Not under fake_lock. */
 bool fake_pump(void);

@@ -172,6 +172,7 @@ br_cuda_result fake_cuda_managed(br_cuda_pointer *out, size_t bytes)
 br_cuda_result cuMemFree_v2(br_cuda_pointer memory)
 {
     ENTER(cuMemFree_v2, CONTEXT);
+    fake_finish_late_copy();
     while (fake_pump()) /* freeing waits for the device */
         ;
     return release((const void *)(uintptr_t)memory, DEVICE, MANAGED);
@@ -278,6 +279,9 @@ static br_cuda_result attribute_of(const struct fake_memory *memory, unsigned in
     case BR_CUDA_POINTER_KIND:
         *(unsigned *)out = host ? BR_CUDA_KIND_HOST : BR_CUDA_KIND_DEVICE;
         return BR_CUDA_SUCCESS;
+    case BR_CUDA_POINTER_SYNC_MEMOPS:
+        *(unsigned *)out = memory->synchronous;
+        return BR_CUDA_SUCCESS;
     case BR_CUDA_POINTER_BUFFER:
         *(unsigned long long *)out = memory->id;
         return BR_CUDA_SUCCESS;
@@ -341,16 +345,18 @@ br_cuda_result cuPointerGetAttributes(unsigned int n, unsigned int *attributes, 
 br_cuda_result cuPointerSetAttribute(const void *value, unsigned int attribute,
                                      br_cuda_pointer pointer)
 {
-    const struct fake_memory *memory;
+    struct fake_memory *memory;
     bool takes;
 
     ENTER(cuPointerSetAttribute, CONTEXT);
     pthread_mutex_lock(&fake_lock);
     memory = fake_find(pointer);
-    takes = memory && memory->kind == DEVICE && !memory->created;
+    takes = memory && memory->kind == DEVICE && !memory->created && value &&
+            attribute == BR_CUDA_POINTER_SYNC_MEMOPS;
+    if (takes)
+        memory->synchronous = *(const unsigned int *)value;
     pthread_mutex_unlock(&fake_lock);
-    return value && attribute == BR_CUDA_POINTER_SYNC_MEMOPS && takes ? BR_CUDA_SUCCESS
-                                                                      : BR_CUDA_INVALID_VALUE;
+    return takes ? BR_CUDA_SUCCESS : BR_CUDA_INVALID_VALUE;
 }
 
 unsigned fake_cuda_left(void)
@@ -421,9 +427,53 @@ void fake_copy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes)
     memmove(target, source, bytes);
 }
 
+/* A copy that has returned and not happened (fake_cuda.h, note 8). Under late_lock. */
+static struct {
+    br_cuda_pointer to;
+    size_t bytes;
+    char staged[64 << 10];
+} late;
+static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void finish_late_copy(void)
+{
+    if (late.bytes)
+        fake_copy(late.to, (uintptr_t)late.staged, late.bytes);
+    late.bytes = 0;
+}
+
+void fake_finish_late_copy(void)
+{
+    pthread_mutex_lock(&late_lock);
+    finish_late_copy();
+    pthread_mutex_unlock(&late_lock);
+}
+
+static bool may_be_late(br_cuda_pointer to, br_cuda_pointer from, size_t bytes)
+{
+    const struct fake_memory *memory;
+    bool may;
+
+    pthread_mutex_lock(&fake_lock);
+    memory = fake_find(to);
+    may = bytes <= sizeof late.staged && memory && memory->kind == DEVICE && !memory->synchronous &&
+          !fake_find(from);
+    pthread_mutex_unlock(&fake_lock);
+    return may;
+}
+
 br_cuda_result cuMemcpy(br_cuda_pointer to, br_cuda_pointer from, size_t bytes)
 {
     ENTER(cuMemcpy, CONTEXT);
-    fake_copy(to, from, bytes);
+    pthread_mutex_lock(&late_lock);
+    finish_late_copy();
+    if (may_be_late(to, from, bytes)) {
+        late.to = to;
+        late.bytes = bytes;
+        memcpy(late.staged, (const void *)(uintptr_t)from, bytes);
+    } else {
+        fake_copy(to, from, bytes);
+    }
+    pthread_mutex_unlock(&late_lock);
     return BR_CUDA_SUCCESS;
 }

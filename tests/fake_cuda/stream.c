@@ -194,6 +194,8 @@ static br_cuda_result submit(struct CUstream_st *on, const struct fake_work *wor
 
     if (!copy)
         return BR_CUDA_OUT_OF_MEMORY;
+    if (is_default(on))
+        fake_finish_late_copy();
     *copy = *work;
     for (int i = 0; i < FAKE_ARGUMENTS; i++) /* the arguments of a launch are in the copy, too */
         copy->pointers[i] = copy->arguments + copy->offsets[i];
@@ -316,6 +318,8 @@ static void wait_for(struct CUstream_st *stream)
 br_cuda_result cuStreamSynchronize(struct CUstream_st *stream)
 {
     ENTER(cuStreamSynchronize, DRIVER);
+    if (is_default(stream))
+        fake_finish_late_copy();
     if (stream_of(stream)->capture)
         return BR_CUDA_CAPTURE_UNSUPPORTED;
     wait_for(stream_of(stream));
@@ -347,10 +351,17 @@ static br_cuda_result ready(unsigned *late)
     br_cuda_result result;
 
     pthread_mutex_lock(&fake_lock);
-    result = *late ? BR_CUDA_NOT_READY : BR_CUDA_SUCCESS;
+    result = *late || fake_cuda()->held ? BR_CUDA_NOT_READY : BR_CUDA_SUCCESS;
     *late -= *late > 0;
     pthread_mutex_unlock(&fake_lock);
     return result;
+}
+
+void fake_cuda_hold(bool held)
+{
+    pthread_mutex_lock(&fake_lock);
+    fake_cuda()->held = held;
+    pthread_mutex_unlock(&fake_lock);
 }
 
 br_cuda_result cuStreamQuery(struct CUstream_st *on)
@@ -358,6 +369,8 @@ br_cuda_result cuStreamQuery(struct CUstream_st *on)
     struct CUstream_st *stream = stream_of(on);
 
     ENTER(cuStreamQuery, DRIVER);
+    if (is_default(on))
+        fake_finish_late_copy();
     if (stream->capture)
         return BR_CUDA_CAPTURE_UNSUPPORTED;
     pump_all();

@@ -73,6 +73,48 @@ static void gpu_is_in__the_context_of_the_allocation(void **state)
     br_cuda_leave(cuda);
 }
 
+static char byte_of(br_cuda_pointer memory)
+{
+    return *(char *)fake_cuda_bytes(memory);
+}
+
+static void gpu_settle__copies_before_it_and_after(void **state)
+{
+    const struct br_cuda *cuda = enter(0);
+    char values[2][100];
+    br_cuda_pointer memory;
+
+    (void)state;
+    memset(values[0], 1, 100);
+    memset(values[1], 2, 100);
+    assert_int_equal(cuda->memory_alloc(&memory, 100), 0);
+    assert_int_equal(cuda->copy(memory, (uintptr_t)values[0], 100), 0);
+    assert_int_not_equal(byte_of(memory), 1); /* as the real one: told too early */
+    br_gpu_settle((void *)(uintptr_t)(memory + 50));
+    assert_int_equal(byte_of(memory), 1);
+    assert_int_equal(cuda->copy(memory, (uintptr_t)values[1], 100), 0);
+    assert_int_equal(byte_of(memory), 2);
+    cuda->memory_free(memory);
+    br_cuda_leave(cuda);
+}
+
+/* Memory of cuMemCreate() has no such attribute; a host's address is nobody's. */
+static void gpu_settle__of_other_memory_does_nothing(void **state)
+{
+    const struct br_cuda *cuda = enter(0);
+    br_cuda_pointer at;
+
+    (void)state;
+    assert_int_equal(cuda->vmm_reserve(&at, FAKE_CUDA_GRAIN, 0, 0, 0), 0);
+    assert_int_equal(fake_cuda_create(at, FAKE_CUDA_GRAIN, true), 0);
+    br_gpu_settle((void *)(uintptr_t)at);
+    br_gpu_settle(&at);
+    br_gpu_settle(NULL);
+    assert_int_equal(cuda->vmm_unmap(at, FAKE_CUDA_GRAIN), 0);
+    assert_int_equal(cuda->vmm_unreserve(at, FAKE_CUDA_GRAIN), 0);
+    br_cuda_leave(cuda);
+}
+
 static void gpu_of__before_the_program_has_used_cuda(void **state)
 {
     int here = 0;
@@ -109,6 +151,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(gpu_of__says_which, fresh),
+        cmocka_unit_test_setup(gpu_settle__copies_before_it_and_after, fresh),
+        cmocka_unit_test_setup(gpu_settle__of_other_memory_does_nothing, fresh),
         cmocka_unit_test_setup(gpu_is_in__the_context_of_the_allocation, fresh),
         cmocka_unit_test_setup(gpu_of__before_the_program_has_used_cuda, fresh),
         cmocka_unit_test_setup(gpu_of__without_a_driver, fresh),

@@ -336,13 +336,14 @@ static int unmapped(struct braid_comm *comm, void *context)
     fill(data, COUNT, rank, 5);
     RETURNS(0, braid_barrier(comm, NULL, NULL));
     if (rank == 2)
-        fake_cuda()->late = 100000; /* its kernel: the others wait for it, and read then */
+        fake_cuda_hold(true); /* its kernel: the others wait for it, and read then */
     RETURNS(0, braid_allreduce(comm, data, data, COUNT, BRAID_INT32, BRAID_SUM, NULL, &slow));
     ranks_sleep_ms(20);
     own_gpu_unmap((char *)data + 2 * GRAIN, GRAIN);
     for (int turn = 0; turn < 20; turn++) /* the others are told */
         RETURNS(0, braid_allreduce(other, rank == 2 ? host : kept, rank == 2 ? host : kept, 2000,
                                    BRAID_INT32, BRAID_SUM, NULL, NULL));
+    fake_cuda_hold(false);
     RETURNS(0, braid_allreduce(other, kept, kept, 2000, BRAID_INT32, BRAID_SUM, NULL, &last));
     RETURNS(0, braid_wait(slow, -1));
     RETURNS(0, braid_wait(last, -1));
