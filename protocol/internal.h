@@ -294,6 +294,16 @@ static inline void br_demand_use(struct br_worker *w, struct br_peer *peer)
     if (peer->on_demand && br_list_empty(&peer->known))
         br_list_push_back(&w->known, &peer->known);
 }
+/* The peer's rail where it has one only, and that is UP; NULL else, and when the worker has failed.
+ */
+static inline struct br_rail *br_peer_only_rail(const struct br_worker *w,
+                                                const struct br_peer *peer)
+{
+    return !w->failed && peer->n_rails == 1 && peer->state == BR_PEER_UP &&
+                   peer->rails->state == BR_RAIL_UP
+               ? peer->rails
+               : NULL;
+}
 /* There is something to say to the peer: its links are made. */
 void br_peer_want(struct br_worker *w, struct br_peer *peer);
 /* An attempt to make a link has failed with this negative errno: perhaps the peer is lost. */

@@ -273,19 +273,23 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
 {
     struct br_peer *peer = &w->peers[rank];
     struct br_stream *stream = &peer->streams[br_stream_of(tag)];
-    struct br_rail *rail = peer->rails;
+    struct br_rail *rail = br_peer_only_rail(w, peer);
     struct br_message m;
     const void *payload;
     uint32_t bytes;
+    bool left;
 
-    if (!br_worker_is_near(w, rank) || rail->quiet || length > peer->eager_bytes ||
-        !br_list_empty(&peer->active) || !br_rail_takes_message(rail, true) ||
-        !may_number(peer, br_stream_of(tag)))
+    if (!rail || rail->quiet || length > peer->eager_bytes || !br_list_empty(&peer->active) ||
+        !br_rail_takes_message(rail, true) || !may_number(peer, br_stream_of(tag)))
         return false;
     m = (struct br_message){
         .check = check, .sequence = stream->sequence, .tag = tag, .bytes = length};
     payload = fill_eager(&m, memory, length, &bytes);
-    if (!post_retained(rail, &m, NULL, payload, bytes))
+    rail->link->alone = true;
+    left = post_retained(rail, &m, NULL, payload, bytes);
+    rail->link->alone = false;
+    w->flush_due = w->flush_due || rail->device->unsent;
+    if (!left)
         return false;
     stream->sequence++;
     w->counters.copied_bytes += length;

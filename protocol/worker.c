@@ -440,10 +440,9 @@ static int worker_poll_device(struct br_worker *w, struct br_device *device, int
 
 bool br_worker_is_near(const struct br_worker *w, int rank)
 {
-    const struct br_peer *peer = &w->peers[rank];
+    const struct br_rail *rail = br_peer_only_rail(w, &w->peers[rank]);
 
-    return !w->failed && peer->n_rails == 1 && peer->state == BR_PEER_UP &&
-           peer->rails->state == BR_RAIL_UP && peer->rails->device->caps.maps;
+    return rail && rail->device->caps.maps;
 }
 
 void br_worker_look(struct br_worker *w, int rank, uint64_t now)

@@ -299,9 +299,10 @@ bool br_worker_all_arrived(struct br_worker *worker, int rank);
  * is no memory. */
 int br_worker_set_aside(struct br_worker *worker, int rank);
 
-/* A small point-to-point message to a rank whose memory is mapped leaves at once, without a
- * transfer, if nothing else waits to leave to it. false: it has not, and has to be sent as a
- * transfer. Devices that are armed stay so. */
+/* A small point-to-point message to a rank with one rail leaves at once, without a transfer, if
+ * nothing else waits to leave to it. false: it has not, and has to be sent as a transfer. Devices
+ * that are armed stay so; a pass is due (br_worker_is_due()) if the device must be polled for it to
+ * leave. */
 bool br_worker_send_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
                             const void *memory, uint32_t length);
 /* Such a message from the rank that is here already is received, without a transfer, if its length

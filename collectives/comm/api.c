@@ -581,7 +581,8 @@ static int api_check_p2p(struct braid_comm *comm, const char *name, const struct
 static bool api_may_be_at_once(const struct br_context *context, const struct br_api_point *p,
                                const struct braid_options *options)
 {
-    return context->shares_host && !(options && options->done) && !br_call_group_is_open() &&
+    return (context->shares_host || p->kind == BR_OPERATION_SEND) && !(options && options->done) &&
+           !br_call_group_is_open() &&
            !atomic_load_explicit(&context->trace, memory_order_relaxed) &&
            !(context->gpus && context->gpu->gpu_of(p->send ? p->send : p->recv));
 }

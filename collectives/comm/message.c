@@ -4,7 +4,8 @@
  * one that is here is copied out, by the calling thread. There is no operation, no transfer and no
  * pass of the progress loop. A receive whose message is not here looks for it, and one that blocks
  * does so for a while (br_progress_await()): where two ranks talk to each other it comes soon. It
- * goes from the inbox to its place.
+ * goes from the inbox to its place. A small message over a network that one rail leads to is handed
+ * to its device in the call as well; there, no receive is shortened.
  *
  * 1. Nothing is overtaken. One that is sent takes the next number of its tag, as any other does,
  *    and leaves only if nothing else waits to leave to that rank: then it would be the next one.
@@ -41,8 +42,10 @@
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
 
-/* A message is counted as an access of so many bytes: the clock is looked at every 16 of them. */
+/* A message is counted as an access of so many bytes: the clock is looked at every 16 of them, but
+ * with each one over a network, which takes long. */
 #define MESSAGE_WEIGHT (12u << 10)
+#define NETWORK_WEIGHT (256u << 10)
 /* For so long a receive waits without an operation, unless it is to spin for less. */
 #define MESSAGE_AWAIT (50 * BR_US)
 
@@ -66,6 +69,13 @@ static void message_ended(struct braid_comm *comm, struct braid_op **handle)
                               atomic_load_explicit(&context->caller_waits, memory_order_relaxed) +
                                   1,
                               memory_order_relaxed);
+}
+
+static size_t message_weight(const struct braid_comm *comm, const struct br_api_point *message)
+{
+    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, message->peer))
+               ? MESSAGE_WEIGHT
+               : NETWORK_WEIGHT;
 }
 
 /* Under the lock: looks for the message of a receive, and waits for it if the call blocks. */
@@ -119,7 +129,7 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
     /* also for what a pass has ended, or another thread has submitted, while this one waited */
     due = br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
           !br_ring_idle(&context->submissions);
-    br_progress_leave(context, ended ? MESSAGE_WEIGHT : 0, ended && due);
+    br_progress_leave(context, ended ? message_weight(comm, message) : 0, ended && due);
     return left;
 }
 

@@ -95,13 +95,13 @@ static void send__overtakes_nothing(void **state)
     wired_destroy(&x);
 }
 
-/* Only to where memory is mapped, and not when the worker has failed. */
+/* Only to where one rail leads, and not when the worker has failed. */
 static void send__not_to_everybody(void **state)
 {
     struct wired x;
 
     (void)state;
-    wired_create(&x, 0, 1, NULL);
+    wired_create(&x, 0, 2, NULL);
     assert_false(br_worker_is_near(x.w, 1));
     assert_false(send_at_once(&x, 0, 8));
     wired_destroy(&x);
@@ -111,6 +111,24 @@ static void send__not_to_everybody(void **state)
     br_worker_fail(x.w, EIO, "the test says so");
     assert_false(send_at_once(&x, 0, 8));
     wired_destroy(&x);
+}
+
+/* Where a poll has to follow for the message to leave, a pass is due. */
+static void send__over_a_network(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    for (int unsent = 0; unsent < 2; unsent++) {
+        wired_create(&x, 0, 1, NULL);
+        x.links[0]->link.device->unsent = unsent;
+        assert_false(br_worker_is_near(x.w, 1));
+        assert_true(send_at_once(&x, 0, 8));
+        assert_non_null(wire_take(x.links[0], BR_MESSAGE_EAGER));
+        assert_false(x.links[0]->link.alone);
+        assert_int_equal(br_worker_is_due(x.w), unsent);
+        wired_destroy(&x);
+    }
 }
 
 static void receive__what_is_here(void **state)
@@ -212,9 +230,10 @@ static void look__another_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(send__leaves_as_any_other),   cmocka_unit_test(send__overtakes_nothing),
-        cmocka_unit_test(send__not_to_everybody),      cmocka_unit_test(receive__what_is_here),
-        cmocka_unit_test(look__finds_what_is_awaited), cmocka_unit_test(look__another_message),
+        cmocka_unit_test(send__leaves_as_any_other), cmocka_unit_test(send__overtakes_nothing),
+        cmocka_unit_test(send__not_to_everybody),    cmocka_unit_test(send__over_a_network),
+        cmocka_unit_test(receive__what_is_here),     cmocka_unit_test(look__finds_what_is_awaited),
+        cmocka_unit_test(look__another_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
