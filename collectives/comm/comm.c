@@ -125,6 +125,7 @@ static int init_locks(struct br_context *context)
     pthread_mutex_init(&context->pool_lock, NULL);
     pthread_mutex_init(&context->trace_opening, NULL);
     pthread_mutex_init(&context->ended_lock, NULL);
+    sem_init(&context->unpark, 0, 0);
     pthread_cond_init(&context->ended, &monotonic);
     pthread_condattr_destroy(&monotonic);
     return 0;
@@ -134,6 +135,7 @@ static void destroy_locks(struct br_context *context)
 {
     pthread_cond_destroy(&context->ended);
     pthread_mutex_destroy(&context->ended_lock);
+    sem_destroy(&context->unpark);
     pthread_mutex_destroy(&context->trace_opening);
     pthread_mutex_destroy(&context->pool_lock);
     pthread_mutex_destroy(&context->lock);

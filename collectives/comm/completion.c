@@ -100,7 +100,7 @@ bool br_completion_tell(struct br_context *context, bool caller)
         return false;
     context->telling = true;
     if (caller) /* the progress thread drives meanwhile */
-        atomic_fetch_sub(&context->callers, 1);
+        br_progress_caller_leaves(context);
     while (node != last && (node = br_list_pop_front(&context->untold))) {
         struct br_operation *op = br_container_of(node, struct br_operation, node);
         struct braid_comm *comm = op->comm;

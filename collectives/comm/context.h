@@ -8,6 +8,7 @@
 #define BR_COLLECTIVES_COMM_CONTEXT_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -151,7 +152,9 @@ struct br_context {
     _Atomic bool stop;
     /* waits that callers drove: how the progress thread sees that somebody does */
     _Atomic uint64_t caller_waits;
-    _Atomic int callers;          /* threads inside a blocking call */
+    _Atomic int callers; /* threads inside a blocking call */
+    _Atomic bool parked; /* the progress thread waits for `unpark`, until they have left */
+    sem_t unpark;
     _Atomic int lock_waiters;     /* threads that wait for the lock: who drives lets them in */
     _Atomic bool last_waits;      /* the progress thread does: who drives does not */
     _Atomic int sleeping_threads; /* threads asleep in the devices' descriptors */

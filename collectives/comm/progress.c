@@ -169,12 +169,34 @@ static inline bool is_reached(struct br_context *context, const struct goal *goa
 
 /* ---- the progress thread --------------------------------------------------------------------- */
 
-/* Callers drive: look again after a nap. */
-static void progress_back_off(void)
+static void progress_nap(void)
 {
     struct timespec t = {0, NAP};
 
     nanosleep(&t, NULL);
+}
+
+/* Until no caller drives any more. */
+static void progress_park(struct br_context *context)
+{
+    atomic_store(&context->parked, true);
+    if ((!atomic_load(&context->callers) || atomic_load(&context->stop)) &&
+        atomic_exchange(&context->parked, false))
+        return;
+    while (sem_wait(&context->unpark) && errno == EINTR)
+        ;
+}
+
+static void progress_unpark(struct br_context *context)
+{
+    if (atomic_load(&context->parked) && atomic_exchange(&context->parked, false))
+        sem_post(&context->unpark);
+}
+
+void br_progress_caller_leaves(struct br_context *context)
+{
+    if (atomic_fetch_sub(&context->callers, 1) == 1)
+        progress_unpark(context);
 }
 
 static void *progress_thread_main(void *argument)
@@ -183,12 +205,16 @@ static void *progress_thread_main(void *argument)
     uint64_t seen = 0, idle_since = 0;
 
     while (!atomic_load(&context->stop)) {
-        uint64_t now;
+        uint64_t now, waits = atomic_load(&context->caller_waits);
         bool worked;
 
-        if (atomic_load(&context->callers) > 0 || atomic_load(&context->caller_waits) != seen) {
-            seen = atomic_load(&context->caller_waits);
-            progress_back_off();
+        if (waits != seen) {
+            seen = waits;
+            progress_nap();
+            continue;
+        }
+        if (atomic_load(&context->callers) > 0) {
+            progress_park(context);
             continue;
         }
         br_progress_lock_last(context);
@@ -252,6 +278,7 @@ void br_progress_stop(struct br_context *context)
 
     if (context->has_progress_thread) {
         atomic_store(&context->stop, true);
+        progress_unpark(context);
         if (write(context->wake_fd, &one, sizeof one) < 0)
             br_log_debug("rank %d: the wake-up counter is full", context->rank);
         pthread_join(context->progress_thread, NULL);
@@ -503,7 +530,7 @@ static bool progress_wait_for(struct br_context *context, const struct goal *goa
         if (until != UINT64_MAX && br_clock_now() >= until)
             break;
     }
-    atomic_fetch_sub(&context->callers, 1);
+    br_progress_caller_leaves(context);
     return is_reached(context, goal);
 }
 
@@ -527,7 +554,7 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
             atomic_fetch_add(&context->caller_waits, 1);
             br_progress_unlock(context);
         }
-        atomic_fetch_sub(&context->callers, 1);
+        br_progress_caller_leaves(context);
     }
     if (most == UINT64_MAX)
         return progress_wait_for(context, &goal, UINT64_MAX); /* its deadline ends it */
@@ -640,7 +667,7 @@ static int check_shm(struct braid_comm *comm, struct br_operation *op, struct br
     }
     if (started) {
         br_comm_unuse_memory(comm, op);
-        atomic_fetch_sub(&context->callers, 1);
+        br_progress_caller_leaves(context);
         atomic_fetch_sub(&comm->outstanding, 1);
     }
     return rc;

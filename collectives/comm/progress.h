@@ -20,6 +20,10 @@ int br_progress_start(struct br_context *context);
 /* Ends the thread and waits for it. */
 void br_progress_stop(struct br_context *context);
 
+/* A thread that counts in context->callers does so no longer: the progress thread hears of the
+ * last one. */
+void br_progress_caller_leaves(struct br_context *context);
+
 /* One pass of the progress loop. Under the lock. Returns how much was done. */
 int br_progress_once(struct br_context *context, uint64_t now);
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -111,11 +112,63 @@ static void driving__two_sleepers(void **state)
     unsetenv("BRAID_SPIN_US");
 }
 
+/* Switches of this process's other threads that have gone to sleep. */
+static long sleeps_of_others(void)
+{
+    struct rusage all, own;
+
+    getrusage(RUSAGE_SELF, &all);
+    getrusage(RUSAGE_THREAD, &own);
+    return all.ru_nvcsw - own.ru_nvcsw;
+}
+
+/* While a call waits, the progress thread sleeps; when it has returned, that serves peers again. */
+static int thread_sleeps(struct braid_comm *comm, void *context)
+{
+    enum { WAIT_MS = 500, MOST = 50, A_SECOND = 50, CALLED = 0, COMPUTES, SERVED };
+    uint64_t *window = braid_alloc(comm, sizeof *window), value = 1;
+    struct braid_key key, keys[2];
+
+    (void)context;
+    RETURNS(0, braid_key(comm, window, &key));
+    RETURNS(0, braid_allgather(comm, &key, keys, sizeof key, BRAID_UINT8, NULL, NULL));
+    if (braid_rank(comm)) {
+        ranks_await(CALLED, 1);
+        ranks_sleep_ms(WAIT_MS);
+        RETURNS(0, braid_send(comm, &value, sizeof value, 0, NULL, NULL));
+        ranks_await(COMPUTES, 1);
+        RETURNS(0, braid_put(comm, &value, sizeof value, &keys[0], 0, NULL, NULL));
+        ranks_tell(SERVED);
+    } else {
+        long before = sleeps_of_others(), sleeps;
+        double start = ranks_now_ms(), ms;
+
+        ranks_tell(CALLED);
+        RETURNS(0, braid_recv(comm, &value, sizeof value, 1, NULL, NULL));
+        sleeps = sleeps_of_others() - before;
+        ms = ranks_now_ms() - start;
+        /* the thread of a sanitizer does so ten times a second */
+        CHECK((double)sleeps <= MOST + A_SECOND * ms / 1e3,
+              "other threads have slept %ld times in %.0f ms", sleeps, ms);
+        ranks_tell(COMPUTES);
+        ranks_await(SERVED, 1);
+    }
+    return braid_barrier(comm, NULL, NULL);
+}
+
+static void driving__thread_sleeps_while_a_call_waits(void **state)
+{
+    (void)state;
+    ranks_run(&(struct ranks){.size = 2, .backend = "tcp", .timeout_ms = RANKS_PATIENCE},
+              thread_sleeps, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(driving__only_looks),
         cmocka_unit_test(driving__two_sleepers),
+        cmocka_unit_test(driving__thread_sleeps_while_a_call_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
