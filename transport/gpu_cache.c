@@ -28,6 +28,7 @@ struct br_gpu_cache {
     int next;             /* place of the entry to be looked at next (note 1) */
     uint32_t next_id;
     bool logged;
+    uint32_t by_module; /* devices that have not taken a dma-buf, a bit each; that is said once */
 };
 
 int br_gpu_cache_open(struct br_device *const *devices, int n, struct br_gpu_cache **out)
@@ -133,17 +134,31 @@ static struct entry *free_entry(struct br_gpu_cache *cache)
 
 /* ---- registering ----------------------------------------------------------------------------- */
 
+static void note_module(struct br_gpu_cache *cache, const struct entry *entry, int i)
+{
+    if (!entry->gpu.no_dmabuf || cache->by_module >> i & 1)
+        return;
+    cache->by_module |= 1u << i;
+    br_downgrade(dmabuf);
+    br_log_warn("%s: GPU memory goes through the peer-memory module: %s", cache->devices[i]->name,
+                entry->gpu.no_dmabuf);
+}
+
 /* With all or with none. */
 static int register_with(struct br_gpu_cache *cache, struct entry *entry, uint32_t devices)
 {
     for (int i = 0; i < cache->n_devices; i++) {
         struct br_device *device = cache->devices[i];
-        int rc = devices >> i & 1 ? device->ops->region_register(device, &entry->region) : 0;
+        int rc;
 
+        if (!(devices >> i & 1))
+            continue;
+        rc = device->ops->region_register(device, &entry->region);
         if (rc) {
             gpu_cache_release(cache, entry, devices, i);
             return br_error_prefix(rc, "device %s: ", device->name);
         }
+        note_module(cache, entry, i);
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions of GPUs' memory, for devices whose capabilities say gpu: what was registered for one
- * operation is kept for the next one, as cache.h does it with host memory. An entry is a whole
+ * Regions of GPUs' memory, for devices that reach it (gpudirect_check.h): what was registered for
+ * one operation is kept for the next one, as cache.h does it with host memory. An entry is a whole
  * allocation. Calls are made under the worker's lock. All memory is allocated at open.
  *
  * The numbered notes are in doc/design/registration.md.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "gpu/direct.h"
 #include "gpu/driver.h"
+#include "transport/self_copy.h"
 
 #define BYTES 65536u /* a power of two: more than one packet of a NIC, and whole pages */
 
@@ -109,10 +110,10 @@ static int gpu_check_move(const struct br_gpudirect_check *check,
 
     if (rc)
         return rc;
-    rc = ops->gpu_check(config, &region, 0, BYTES, BYTES);
+    rc = br_self_copy(ops, config, &region, 0, BYTES, BYTES);
     if (gpu.dmabuf >= 0)
         close(gpu.dmabuf);
-    return rc;
+    return rc ? rc : gpu.no_dmabuf != NULL;
 }
 
 int br_gpudirect_check_run(struct br_gpudirect_check *check, const struct br_transport_ops *ops,

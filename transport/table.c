@@ -41,13 +41,6 @@ static void no_region_release(struct br_device *device, struct br_region *region
     (void)device, (void)region;
 }
 
-static int no_gpu_check(const struct br_device_config *config, struct br_region *region,
-                        size_t from, size_t to, size_t bytes)
-{
-    (void)config, (void)region, (void)from, (void)to, (void)bytes;
-    return br_error(EOPNOTSUPP, "this back end takes no memory of GPUs");
-}
-
 static int no_rkey(struct br_device *device, struct br_slot *slot, uint8_t token[BR_RKEY_BYTES])
 {
     (void)device, (void)slot, (void)token;
@@ -78,7 +71,6 @@ static void transport_table_complete(struct br_transport_ops *ops)
     DEFAULT(device_open);
     DEFAULT(region_register);
     DEFAULT(region_release);
-    DEFAULT(gpu_check);
     DEFAULT(rkey);
     DEFAULT(share);
     DEFAULT(arm);

@@ -52,11 +52,10 @@ struct br_caps {
     bool maps;
     /* The device applies a slot's reducer itself (doc/design/back_ends.md, note 9). */
     bool reduces;
-    /* The device takes regions of memory of those GPUs that gpu_check() succeeds with (note 11). */
-    bool gpu;
     /* The NIC reads and writes memory by itself. DATA frames to this device need a remote key (note
      * 8), and region_register() pins memory, which takes long, so registrations are worth keeping
-     * (cache.h). Implies sent_means_arrived and excludes maps. */
+     * (cache.h). It may take memory of GPUs, too (note 11). Implies sent_means_arrived and excludes
+     * maps. */
     bool needs_rkey;
 };
 
@@ -191,9 +190,9 @@ struct br_region {
     size_t bytes;
     /* The memfd behind memory of braid_alloc(), whose offset 0 is base; -1 for other memory. */
     int segment_fd;
-    uint32_t id;                     /* Unique in this process and never used again. */
-    void *keys[BR_SLOT_DEVICES];     /* What each back end keeps of it, by br_device.index. */
-    const struct br_region_gpu *gpu; /* NULL for host memory. Belongs to the owner of the region. */
+    uint32_t id;                 /* Unique in this process and never used again. */
+    void *keys[BR_SLOT_DEVICES]; /* What each back end keeps of it, by br_device.index. */
+    struct br_region_gpu *gpu;   /* NULL for host memory. Belongs to the owner of the region. */
 };
 
 /* Memory of a GPU: the region's base is its address on the GPU, which the CPU cannot read. The
@@ -202,6 +201,9 @@ struct br_region_gpu {
     int dmabuf; /* The descriptor of the dma-buf with the memory; -1 when the driver gives none. */
     uint64_t dmabuf_offset; /* Bytes from the start of the dma-buf to the region's base. */
     uint32_t devices;       /* Which devices have keys: a bit each, by br_device.index. */
+    /* Set by region_register(): NULL, or why the device knows the memory by its address, through a
+     * peer-memory module of the kernel, and not by the dma-buf; a constant text. */
+    const char *no_dmabuf;
 };
 
 /* A region of a peer, where this process reads and writes it by itself. */
@@ -280,6 +282,8 @@ struct br_transport_traits {
     bool rdma;
     /* A device belongs to one process, and the kernel has no interface for it. */
     bool owns_device;
+    /* It makes its packets itself, and counts them (br_device_counters.tx_packets). */
+    bool packets;
 };
 
 /* The functions of a back end. Unless said otherwise they do not block and are called under the
@@ -302,27 +306,12 @@ struct br_transport_ops {
     void (*device_close)(struct br_device *device);
 
     /* Registers a region with this device and keeps its keys in region->keys. Returns 0 or a
-     * negative errno with a message; that of -ENOMEM names the limit of locked memory. Not on the
-     * data path. */
+     * negative errno with a message; that of -ENOMEM names the limit of locked memory;
+     * -EOPNOTSUPP: the device takes no memory of GPUs. Not on the data path. */
     int (*region_register)(struct br_device *device, struct br_region *region);
     /* Undoes region_register(). Before this call, the remote keys of all slots whose memory lies in
      * the region are released and no frame from it is under way, or all links are closed. */
     void (*region_release)(struct br_device *device, struct br_region *region);
-
-    /*
-     * For back ends with caps.gpu: makes the device copy memory of a GPU, as it would to a peer.
-     *
-     * config: how to open the device. The call opens resources of its own, so that this need not be
-     * the config of a device that is open.
-     * region: the memory; it has no keys before and after the call.
-     * from, to, bytes: bytes [from, from + bytes) of the region are copied to offset `to`.
-     *
-     * Returns 0 when the device has copied and knows the memory by its dma-buf, 1 when it knows it
-     * by the peer-memory module, or a negative errno with a message when the device cannot do it.
-     * Blocks for up to two seconds. May be called from any thread, without a lock.
-     */
-    int (*gpu_check)(const struct br_device_config *config, struct br_region *region, size_t from,
-                     size_t to, size_t bytes);
 
     /*
      * For devices with caps.needs_rkey: makes or ends the remote key of a slot, by which the

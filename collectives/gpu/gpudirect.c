@@ -25,7 +25,7 @@
 #define GPUS 64
 
 struct br_gpudirect {
-    uint32_t capable_devices; /* devices whose back ends take memory of GPUs, a bit each */
+    uint32_t capable_devices; /* devices that may take memory of GPUs, a bit each */
     struct br_gpu_cache *cache;
     bool warned_relayed; /* something went by other hosts: that is said once */
     struct br_gpudirect_gpu {
@@ -45,7 +45,7 @@ int br_gpudirect_create(struct br_context *context)
     int rc;
 
     for (int i = 0; i < w->n_devices; i++)
-        able |= (uint32_t)w->devices[i]->caps.gpu << i;
+        able |= (uint32_t)w->devices[i]->caps.needs_rkey << i;
     if (!able || !context->settings.gpu_direct || !br_gpu_found())
         return 0;
     gpudirect = calloc(1, sizeof *gpudirect);

@@ -244,7 +244,7 @@ static int verbs_unauthenticated(struct contract *contract, const struct br_addr
 
 static int gpu_alloc(struct br_region *region, size_t bytes)
 {
-    static const struct br_region_gpu by_address = {.dmabuf = -1};
+    static struct br_region_gpu by_address = {.dmabuf = -1};
 
     region->base = fake_allocate(bytes);
     region->gpu = &by_address;

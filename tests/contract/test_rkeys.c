@@ -2,6 +2,7 @@
 /* Place tokens (note 8 of transport.h); on back ends that need them. */
 #include "contract.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,31 @@ static void caps__fit_together(void **state)
     caps = &contract->sides[1].device->caps;
     assert_true(caps->sent_means_arrived);
     assert_false(caps->maps);
+}
+
+/* Such a device takes memory of GPUs (here by its address), or refuses it in words. */
+static void region_register__memory_of_a_gpu(void **state)
+{
+    static uint8_t memory[4096];
+    struct br_region_gpu gpu = {.dmabuf = -1};
+    struct br_region region = {
+        .base = memory, .bytes = sizeof memory, .segment_fd = -1, .gpu = &gpu};
+    struct contract *contract = *state;
+    struct br_device *device;
+    int rc;
+
+    if (!open_two(contract))
+        return;
+    device = contract->sides[1].device;
+    rc = device->ops->region_register(device, &region);
+    if (rc) {
+        assert_int_equal(rc, -EOPNOTSUPP);
+        assert_non_null(strstr(br_error_message(), "GPU"));
+    } else {
+        assert_non_null(gpu.no_dmabuf);
+        device->ops->region_release(device, &region);
+    }
+    assert_null(region.keys[device->index]);
 }
 
 static uint32_t number_of(struct contract *contract, const struct br_slot *slot)
@@ -208,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CONTRACT_CASE(caps__fit_together),
+        CONTRACT_CASE(region_register__memory_of_a_gpu),
         CONTRACT_CASE(rkey__for_every_slot_at_once),
         CONTRACT_CASE(rkey__of_each_use),
         CONTRACT_CASE(rkey__outlives_the_link),

@@ -5,6 +5,8 @@
 #  - A file of a folder includes, of our own headers, those of its folder and of the folders before it in `order`.
 #  - Our own includes are quoted and start at the root, so "x.h" without a folder is wrong.
 #  - Of a back end (transport/NAME/), folders above transport/ include only the headers in `offered`.
+#  - In C, no folder above transport/ has a back end's name in a string of its own: traits and capabilities say what it has to know
+#    ("shm" is an algorithm's name, too, and "sim" a command's).
 #  - What a user includes (include/braid) and examples/ know nothing but <braid/...>.
 set -euo pipefail
 root=${1:-.}
@@ -59,5 +61,12 @@ function bad(words) {
     } else if (target ~ /^transport\/.*\// && file[1] != "transport" && !(target in known)) {
         bad("above transport/ nobody knows this header of a back end")
     }
+}
+{
+    split(FILENAME, file, "/")
+    code = $0
+    sub(/\/\*.*/, "", code)
+    if (rank[file[1]] > rank["transport"] && code ~ /"(tcp|udp|dpdk|verbs)"/)
+        bad("above transport/ nobody knows the name of a back end")
 }
 END { exit failed }' || exit 1

@@ -24,5 +24,8 @@ injected transport/sim/a.c '#include "transport/transport.h"' 0
 injected protocol/a.c '#include <braid/braid.h>' 0
 injected base/a.c '#include <stdio.h>' 0
 injected base/a.c '/* see "tools/info.h" */' 0
+injected collectives/comm/a.c '    if (!strcmp(name, "verbs"))' 1
+injected tools/perf/a.h '    const char *backend; /* "tcp" */' 0
+injected transport/a.c '    static const char *const names[] = {"tcp", "udp"};' 0
 
 bash "$check" "$BRAID_SOURCE"

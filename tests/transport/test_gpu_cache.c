@@ -23,6 +23,7 @@ static struct device {
     int fails, times; /* with this errno, so many times */
     int dmabuf;       /* of the last one */
     uint64_t offset;
+    const char *no_dmabuf; /* as region_register() says */
 } devices[DEVICES];
 static const struct br_cuda *cuda;
 static struct br_gpu_cache *cache;
@@ -34,6 +35,7 @@ static int region_register(struct br_device *base, struct br_region *region)
     if (device->times && device->times--)
         return br_error(device->fails, "no");
     device->registered++;
+    region->gpu->no_dmabuf = device->no_dmabuf;
     device->dmabuf = region->gpu->dmabuf;
     device->offset = region->gpu->dmabuf_offset;
     assert_true(region->gpu->dmabuf < 0 || fcntl(region->gpu->dmabuf, F_GETFD) >= 0);
@@ -220,6 +222,25 @@ static void get__registers_nothing_unless_it_may(void **state)
     fake_release(memory);
 }
 
+/* Said and counted once a device. */
+static void get__by_the_peer_memory_module(void **state)
+{
+    uint64_t before = atomic_load(&br_downgrades.downgrade_dmabuf);
+
+    (void)state;
+    devices[0].no_dmabuf = devices[2].no_dmabuf = "the driver is old";
+    for (int i = 0; i < 2; i++) {
+        uint8_t *memory = fake_allocate(100000);
+        struct br_region *region = br_gpu_cache_get(cache, memory, 1, 7, true);
+
+        assert_non_null(region);
+        assert_int_equal(atomic_load(&br_downgrades.downgrade_dmabuf) - before, 2);
+        br_gpu_cache_put(cache, region);
+        fake_release(memory);
+    }
+    assert_int_equal(devices[0].registered, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -231,6 +252,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(get__remembers_what_was_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(get__registers_nothing_unless_it_may, setup, teardown),
+        cmocka_unit_test_setup_teardown(get__by_the_peer_memory_module, setup, teardown),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

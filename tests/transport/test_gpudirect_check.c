@@ -10,41 +10,19 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "mirror.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/fake_cuda/fresh.h"
 
-static struct {
-    int returns;
-    bool moves;
-    size_t spoils; /* this byte, from 1 */
-    int dmabuf;
-} nic;
 static struct br_copier *copier;
 static struct br_gpudirect_check *check;
 
-static int move(const struct br_device_config *config, struct br_region *region, size_t from,
-                size_t to, size_t bytes)
-{
-    uint8_t *memory = fake_cuda_bytes((uintptr_t)region->base);
-
-    assert_string_equal(config->name, "nic0");
-    assert_true(from + bytes <= to && to + bytes <= region->bytes);
-    nic.dmabuf = region->gpu->dmabuf;
-    if (nic.moves)
-        memcpy(memory + to, memory + from, bytes);
-    if (nic.spoils)
-        memory[to + nic.spoils - 1] ^= 1;
-    return nic.returns < 0 ? br_error(-nic.returns, "no way") : nic.returns;
-}
-
-static const struct br_transport_ops ops = {.gpu_check = move};
 static const struct br_device_config config = {.name = "nic0"};
 
 static int setup(void **state)
 {
     (void)state;
-    memset(&nic, 0, sizeof nic);
-    nic.moves = true;
+    mirror_reset();
     fake_fresh_gpu();
     assert_int_equal(br_copier_create(&copier), 0);
     assert_int_equal(br_copier_open(copier, 1), 1);
@@ -64,22 +42,22 @@ static int teardown(void **state)
 static void run__says_which_way(void **state)
 {
     (void)state;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
-    assert_true(nic.dmabuf >= 0);
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    assert_true(mirror.dmabuf >= 0);
     assert_int_equal(br_copier_counters(copier).to_gpu_bytes, 0); /* no payload */
     assert_int_equal(br_copier_counters(copier).to_host_bytes, 0);
-    nic.returns = 1;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 1);
+    mirror.no_dmabuf = "the driver is old";
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 1);
     fake_cuda()->no_dmabuf = true;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 1);
-    assert_int_equal(nic.dmabuf, -1);
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 1);
+    assert_int_equal(mirror.dmabuf, -1);
 }
 
 static void run__in_the_words_of_the_back_end(void **state)
 {
     (void)state;
-    nic.returns = -EFAULT;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EFAULT);
+    mirror.refuses = EFAULT;
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EFAULT);
     assert_string_equal(br_error_message(), "no way");
 }
 
@@ -88,22 +66,22 @@ static void run__in_the_words_of_the_back_end(void **state)
 static void run__looks_at_every_byte(void **state)
 {
     (void)state;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
-    nic.moves = false;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EIO);
-    nic.moves = true;
-    nic.spoils = 65536;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), -EIO);
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
+    mirror.moves = false;
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EIO);
+    mirror.moves = true;
+    mirror.spoils = 65536;
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), -EIO);
     assert_non_null(strstr(br_error_message(), "byte 65535"));
-    nic.spoils = 0;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+    mirror.spoils = 0;
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
 }
 
 static void run__flushes_where_it_must(void **state)
 {
     (void)state;
     fake_cuda()->unordered = true;
-    assert_int_equal(br_gpudirect_check_run(check, &ops, &config), 0);
+    assert_int_equal(br_gpudirect_check_run(check, &mirror_ops, &config), 0);
     assert_int_equal(fake_cuda_counters().flushes, 1);
 }
 

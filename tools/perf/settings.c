@@ -129,7 +129,7 @@ static int perf_settings_check_backend(const struct br_perf_settings *s)
     const char *backend = s->backend ? s->backend : getenv("BRAID_BACKEND");
     bool absent = backend && br_transport_known(backend) && !br_transport_get(backend);
     bool verbs = absent || br_transport_traits(backend).rdma; /* an absent one is refused later */
-    bool packets = backend && (!strcmp(backend, "udp") || !strcmp(backend, "dpdk"));
+    bool packets = br_transport_traits(backend).packets;
     int rc;
 
     if ((rc = perf_settings_only(s->packet_cost, packets, "--packet_cost",

@@ -296,7 +296,7 @@ static int dpdk_device_device_open(const struct br_device_config *config, struct
 
 const struct br_transport_ops br_dpdk_ops = {
     .name = "dpdk",
-    .traits = {.owns_device = true},
+    .traits = {.owns_device = true, .packets = true},
     .probe = dpdk_device_probe,
     .device_open = dpdk_device_device_open,
     .device_close = dpdk_device_device_close,

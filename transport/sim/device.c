@@ -203,6 +203,8 @@ static int sim_device_poll_(struct br_device *base, uint64_t now, struct br_even
 /* Not empty, so that a leak of a registration shows. */
 static int sim_device_region_register(struct br_device *base, struct br_region *region)
 {
+    if (region->gpu)
+        return br_error(EOPNOTSUPP, "device %s: takes no memory of GPUs", base->name);
     region->keys[base->index] = region->base;
     return 0;
 }

@@ -228,6 +228,7 @@ static int udp_device_device_open(const struct br_device_config *config, struct 
 
 const struct br_transport_ops br_udp_ops = {
     .name = "udp",
+    .traits = {.packets = true},
     .probe = udp_device_probe,
     .device_open = udp_device_device_open,
     .device_close = udp_device_device_close,

@@ -367,8 +367,7 @@ static int verbs_device_device_open(const struct br_device_config *config, struc
     device->base.caps = (struct br_caps){.max_frame = BR_FRAME_MAX_PAYLOAD,
                                          .max_message = config->message_bytes,
                                          .sent_means_arrived = true,
-                                         .needs_rkey = true,
-                                         .gpu = true};
+                                         .needs_rkey = true};
     snprintf(device->base.name, sizeof device->base.name, "%s",
              config->name ? config->name : "(any)");
     device->listen_fd = device->epoll_fd = -1;
@@ -408,7 +407,6 @@ const struct br_transport_ops br_verbs_ops = {
     .device_close = verbs_device_device_close,
     .region_register = verbs_device_region_register,
     .region_release = verbs_device_region_release,
-    .gpu_check = br_verbs_gpu_check,
     .rkey = br_verbs_rkey,
     .link_connect = br_verbs_link_connect,
     .link_close = br_verbs_link_close,

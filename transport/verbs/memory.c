@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/downgrade.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -129,6 +128,7 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
     int rc;
 
     *out = NULL;
+    region->gpu->no_dmabuf = NULL;
     rc = import_dmabuf(registrar, region, out);
     if (rc || *out)
         return rc;
@@ -139,11 +139,7 @@ static int pin_gpu(struct br_verbs_registrar *registrar, const struct br_region 
                         "answers for its "
                         "address (%s): modprobe nvidia_peermem",
                         registrar->name, why, strerror(-rc));
-    if (!registrar->peer_memory && !registrar->quiet) {
-        br_downgrade(dmabuf);
-        br_log_warn("%s: GPU memory goes through the peer-memory module: %s", registrar->name, why);
-    }
-    registrar->peer_memory = true;
+    region->gpu->no_dmabuf = why;
     return 0;
 }
 

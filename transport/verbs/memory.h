@@ -30,8 +30,6 @@ struct br_verbs_registrar {
     int (*dereg_mr)(struct ibv_mr *mr);
     const char *name; /* The name of the device, for messages. */
     struct br_device_counters *counters;
-    bool quiet; /* The use of the peer-memory module is neither logged nor counted (note 3). */
-    bool peer_memory; /* Memory of a GPU was registered by the peer-memory module. */
 };
 
 /* Who may use memory. */

@@ -201,9 +201,9 @@ struct br_verbs_device {
 
 /*
  * All functions are called under the worker's lock, and none blocks, except
- * br_verbs_receive_init(), br_verbs_listen(), br_verbs_gpu_check() and br_verbs_choose_gids(),
- * which make system calls that may. Those that return an int return 0, or a negative errno with a
- * message, unless said otherwise.
+ * br_verbs_receive_init(), br_verbs_listen() and br_verbs_choose_gids(), which make system calls
+ * that may. Those that return an int return 0, or a negative errno with a message, unless said
+ * otherwise.
  */
 
 /* Returns the device of a link. */
@@ -307,10 +307,6 @@ void br_verbs_link_give_up(struct br_verbs_link *link, int error, const char *wh
 /* Allows the peers that have authenticated themselves since the last call to write, and tells them
  * so. */
 void br_verbs_open_links(struct br_verbs_device *device);
-
-/* gpu_check.c. gpu_check() of br_transport_ops. */
-int br_verbs_gpu_check(const struct br_device_config *config, struct br_region *region, size_t from,
-                       size_t to, size_t bytes);
 
 /* connect.c. Starts to listen. */
 int br_verbs_listen(struct br_verbs_device *device);

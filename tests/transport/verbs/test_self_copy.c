@@ -52,14 +52,14 @@ static int run(void)
     return br_gpudirect_check_run(check, &br_verbs_ops, &config);
 }
 
-static void gpu_check__by_dmabuf(void **state)
+static void self_copy__by_dmabuf(void **state)
 {
     (void)state;
     assert_int_equal(run(), 0);
     assert_int_equal(fake_calls("reg_dmabuf_mr"), 1);
 }
 
-static void gpu_check__by_peer_memory(void **state)
+static void self_copy__by_peer_memory(void **state)
 {
     (void)state;
     fake_fail_always("reg_dmabuf_mr", EOPNOTSUPP);
@@ -68,11 +68,12 @@ static void gpu_check__by_peer_memory(void **state)
     assert_int_equal(run(), 1);
 }
 
-static void gpu_check__neither(void **state)
+static void self_copy__neither(void **state)
 {
     (void)state;
     fake_cuda()->no_dmabuf = true;
-    fake_fail("reg_mr", 1, EFAULT);
+    assert_int_equal(run(), 1);
+    fake_fail("reg_mr", fake_calls("reg_mr"), EFAULT); /* the last one, as buffers came first */
     assert_int_equal(run(), -EFAULT);
     assert_non_null(strstr(br_error_message(), "nvidia_peermem"));
 }
@@ -81,12 +82,12 @@ static void gpu_check__neither(void **state)
 static void *misdirect(uint64_t address)
 {
     static uint8_t elsewhere[1 << 17];
+    void *bytes = fake_cuda_bytes(address);
 
-    (void)address;
-    return elsewhere;
+    return bytes == (void *)(uintptr_t)address ? bytes : elsewhere; /* host memory is reached */
 }
 
-static void gpu_check__bytes_are_misdirected(void **state)
+static void self_copy__bytes_are_misdirected(void **state)
 {
     (void)state;
     fake_memory = misdirect;
@@ -94,11 +95,11 @@ static void gpu_check__bytes_are_misdirected(void **state)
     assert_non_null(strstr(br_error_message(), "IOMMU"));
 }
 
-static void gpu_check__each_call_fails(void **state)
+static void self_copy__each_call_fails(void **state)
 {
-    static const char *const calls[] = {"get_device_list", "open_device", "query_port",
-                                        "alloc_pd",        "create_cq",   "create_qp",
-                                        "modify_qp",       "post_send",   "poll_cq"};
+    static const char *const calls[] = {
+        "get_device_list", "open_device", "query_port", "alloc_pd",      "create_cq", "create_srq",
+        "create_qp",       "modify_qp",   "post_send",  "post_srq_recv", "reg_mr",    "poll_cq"};
 
     (void)state;
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
@@ -113,7 +114,7 @@ static void gpu_check__each_call_fails(void **state)
     assert_int_equal(run(), 0);
 }
 
-static void gpu_check__no_such_device(void **state)
+static void self_copy__no_such_device(void **state)
 {
     const struct br_device_config other = {.name = "mlx9_0"};
 
@@ -125,12 +126,12 @@ static void gpu_check__no_such_device(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_setup_teardown(gpu_check__by_dmabuf, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpu_check__by_peer_memory, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpu_check__neither, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpu_check__bytes_are_misdirected, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpu_check__each_call_fails, setup, teardown),
-        cmocka_unit_test_setup_teardown(gpu_check__no_such_device, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__by_dmabuf, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__by_peer_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__neither, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__bytes_are_misdirected, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__each_call_fails, setup, teardown),
+        cmocka_unit_test_setup_teardown(self_copy__no_such_device, setup, teardown),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);
