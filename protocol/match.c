@@ -203,16 +203,16 @@ int br_match_large(struct br_worker *w, struct br_transfer *t)
     return match_expect(w, &w->receives, t, &early);
 }
 
-bool br_worker_receive_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_t check,
-                               void *memory, uint32_t length)
+bool br_worker_receive_at_once(struct br_worker *w, const struct br_awaited *awaited)
 {
-    struct br_unexpected *early = w->failed ? NULL : match_early(w, tag, rank);
+    struct br_unexpected *early =
+        w->failed || !w->unexpected.n_used ? NULL : match_early(w, awaited->tag, awaited->rank);
 
-    if (!early || early->message.type != BR_MESSAGE_EAGER || early->message.bytes != length ||
-        early->message.check != check)
+    if (!early || early->message.type != BR_MESSAGE_EAGER ||
+        early->message.bytes != awaited->length || early->message.check != awaited->check)
         return false;
-    br_table_remove(&w->receives, tag, (uint32_t)rank);
-    match_copy(w, memory, &early->message, early->payload);
+    br_table_remove(&w->receives, awaited->tag, (uint32_t)awaited->rank);
+    match_copy(w, awaited->memory, &early->message, early->payload);
     match_forget(w, early);
     return true;
 }
@@ -418,24 +418,45 @@ static int first_time(struct br_stream *stream, uint32_t sequence)
     return 1;
 }
 
-/* The message that a caller waits for, with the lock (br_worker_look()). */
-static bool match_is_awaited(const struct br_worker *w, int rank, uint64_t tag)
+bool br_worker_await(struct br_worker *w, struct br_awaited *awaited)
 {
-    return w->awaited && w->awaited->tag == tag && w->awaited->rank == rank;
+    if (!br_worker_is_near(w, awaited->rank) ||
+        !br_transfer_is_eager(w, awaited->rank, awaited->length) ||
+        (w->unexpected.n_used && (match_early(w, awaited->tag, awaited->rank) ||
+                                  br_rail_held(w->peers[awaited->rank].rails) >= BR_CROWDED)))
+        return false;
+    awaited->came = false;
+    br_list_push_back(&w->peers[awaited->rank].awaited, &awaited->node);
+    return true;
 }
 
-/* false: it is not the one, or not as it should be; then its transfer will say so. */
-static bool match_deliver_awaited(struct br_worker *w, int rank, const struct br_message *m,
-                                  const uint8_t *payload)
+/* They come in the order in which they are awaited, but for those of other tags. NULL: it is none
+ * of these. */
+static struct br_awaited *match_awaited(const struct br_peer *peer, uint64_t tag)
 {
-    struct br_awaited *awaited = w->awaited;
+    br_list_for_each (node, &peer->awaited) {
+        struct br_awaited *awaited = br_container_of(node, struct br_awaited, node);
 
-    if (!match_is_awaited(w, rank, m->tag) || m->type != BR_MESSAGE_EAGER ||
-        m->bytes != awaited->length || m->check != awaited->check)
+        if (awaited->tag == tag)
+            return awaited;
+    }
+    return NULL;
+}
+
+/* false: it is none of these, or not as it should be; then its transfer will say so. */
+static bool match_deliver_awaited(struct br_worker *w, const struct br_peer *peer,
+                                  const struct br_message *m, const uint8_t *payload)
+{
+    struct br_awaited *awaited = match_awaited(peer, m->tag);
+
+    if (!awaited || m->type != BR_MESSAGE_EAGER || m->bytes != awaited->length ||
+        m->check != awaited->check)
         return false;
     match_copy(w, awaited->memory, m, payload);
     awaited->came = true;
-    w->awaited = NULL;
+    br_list_remove(&awaited->node);
+    if (awaited->ended)
+        br_list_push_back(awaited->ended, &awaited->node);
     return true;
 }
 
@@ -461,13 +482,14 @@ static void match(struct br_worker *w, struct br_rail *rail, const struct br_eve
     struct br_transfer *t;
     void *value;
 
-    if (w->awaited && match_deliver_awaited(w, rail->peer->rank, m, event->payload)) {
+    if (!br_list_empty(&rail->peer->awaited) &&
+        match_deliver_awaited(w, rail->peer, m, event->payload)) {
         match_release(w, rail, event->link, event->buffer);
         return;
     }
     t = value = match_take(table, m, rail->peer->rank);
     if (!value && m->type == BR_MESSAGE_ANNOUNCE && w->p2p.is_taken &&
-        !match_is_awaited(w, rail->peer->rank, m->tag) &&
+        !match_awaited(rail->peer, m->tag) &&
         w->p2p.is_taken(w->p2p.context, rail->peer->rank, m->tag)) {
         /* its receive was posted before it came, and may have ended */
         match_release(w, rail, event->link, event->buffer);

@@ -296,6 +296,14 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     return true;
 }
 
+bool br_worker_lacks_credit(const struct br_worker *w, int rank)
+{
+    const struct br_peer *peer = &w->peers[rank];
+
+    return br_worker_is_near(w, rank) && br_list_empty(&peer->active) &&
+           !br_rail_takes_message(peer->rails, true);
+}
+
 void br_numbered_resend(struct br_worker *w, struct br_peer *peer, struct br_pump *pump)
 {
     for (int k = 0; k < BR_STREAMS; k++)

@@ -241,6 +241,7 @@ struct br_peer {
     /* transfers that wait for their other end, by waits_since (waiting.c) */
     struct br_list waiting;
     struct br_list expecting; /* small receives that only ask for credits, in the same order */
+    struct br_list awaited;   /* struct br_awaited: its messages that go to their place at once */
     bool waiting_due;         /* WAITING is due for the first of them, or for `call` */
     /* a WAITING with our arguments of a collective that is due; type 0: none is */
     struct br_message call;

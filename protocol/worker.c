@@ -224,6 +224,7 @@ static void init_peer(struct br_worker *w, struct br_peer *peer, int rank)
     br_list_init(&peer->moving);
     br_list_init(&peer->waiting);
     br_list_init(&peer->expecting);
+    br_list_init(&peer->awaited);
     for (int k = 0; k < BR_STREAMS; k++)
         br_list_init(&peer->streams[k].resend);
     br_list_init(&peer->active);
@@ -445,11 +446,11 @@ bool br_worker_is_near(const struct br_worker *w, int rank)
     return rail && rail->device->caps.maps;
 }
 
-void br_worker_look(struct br_worker *w, int rank, uint64_t now)
+void br_worker_look(struct br_worker *w, const struct br_awaited *awaited, uint64_t now)
 {
     w->now = now;
-    for (int i = 0; i < EVENTS && w->awaited && br_worker_is_near(w, rank); i++)
-        if (!worker_poll_device(w, w->peers[rank].rails->device, 1))
+    for (int i = 0; i < EVENTS && !awaited->came && br_worker_is_near(w, awaited->rank); i++)
+        if (!worker_poll_device(w, w->peers[awaited->rank].rails->device, 1))
             break;
 }
 

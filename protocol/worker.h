@@ -188,8 +188,7 @@ struct br_worker {
      * ten cache lines. */
     struct br_list blocked;
     uint64_t blocked_until;
-    bool blocked_shared;        /* their rails are (br_peer.shared) */
-    struct br_awaited *awaited; /* NULL: no caller waits in that way */
+    bool blocked_shared; /* their rails are (br_peer.shared) */
     /* frames were posted outside a pump, and their device sends them at its next poll */
     bool flush_due;
     struct br_unauthenticated *unauthenticated;   /* [n_unauthenticated] places */
@@ -305,25 +304,32 @@ int br_worker_set_aside(struct br_worker *worker, int rank);
  * leave. */
 bool br_worker_send_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
                             const void *memory, uint32_t length);
-/* Such a message from the rank that is here already is received, without a transfer, if its length
- * and digest are those. false: it has not been. */
-bool br_worker_receive_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
-                               void *memory, uint32_t length);
+/* Was it only for a credit that the last one has not left? */
+bool br_worker_lacks_credit(const struct br_worker *worker, int rank);
 
-/* A small point-to-point message of a rank that a caller waits for who holds the lock all the time:
- * it goes from the receive buffer to its place, without a transfer. */
+/* A small point-to-point message of a rank whose memory is mapped that goes from the receive buffer
+ * to its place without a transfer. */
 struct br_awaited {
+    struct br_list node; /* in the peer's list; when it has come, in `ended` */
     uint64_t tag;
     int rank;
     uint32_t length;
     uint16_t check;
-    void *memory;
     bool came;
+    void *memory;
+    struct br_list *ended; /* where it is put when it has come; NULL: in no list */
 };
-/* Looks at that rank's device only, for the worker's `awaited`. One message after the other is
- * taken in until that one has come, so that those behind it find their receives. now: the time, ns.
- * Never blocks. */
-void br_worker_look(struct br_worker *worker, int rank, uint64_t now);
+/* One that is here already is received if its length and digest are those. false: it has not been.
+ */
+bool br_worker_receive_at_once(struct br_worker *worker, const struct br_awaited *awaited);
+/* From now on until it has come or is taken out of its list. One that comes with another length or
+ * digest is kept as any other, for the transfer that its owner makes of it. Returns false if the
+ * rank is not near, if such a message is large, if one with this tag is here already, or if the
+ * rank may lack a credit, which a transfer would ask for. */
+bool br_worker_await(struct br_worker *worker, struct br_awaited *awaited);
+/* Looks at the device of its rank only. One message after the other is taken in until that one has
+ * come, so that those behind it find their receives. now: the time, ns. Never blocks. */
+void br_worker_look(struct br_worker *worker, const struct br_awaited *awaited, uint64_t now);
 /* Does this rank map memory of ours, over a link that is up? */
 bool br_worker_is_near(const struct br_worker *worker, int rank);
 

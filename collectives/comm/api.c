@@ -594,7 +594,8 @@ struct api_left {
     uint64_t number;
 };
 
-/* What ends within its call needs no operation. true: it has, with *rc. */
+/* What ends within its call needs no operation, nor do receives that are posted (posted.h). true:
+ * there is none, with *rc. */
 static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
                         const struct braid_options *options, struct braid_op **out,
                         struct api_left *left, int *rc)
@@ -614,6 +615,9 @@ static bool api_at_once(struct braid_comm *comm, const struct br_api_point *p,
             br_message_carry_out(comm, p, options, handle, &left->number);
 
         left->awaited = message == BR_MESSAGE_AWAITED;
+        *rc = 0;
+        if (message == BR_MESSAGE_POSTED)
+            return true;
         if (message != BR_MESSAGE_ENDED)
             return false;
     }

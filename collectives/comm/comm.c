@@ -25,6 +25,7 @@
 #include "collectives/comm/meeting.h"
 #include "collectives/comm/memory.h"
 #include "collectives/comm/operation_pool.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/reductions.h"
 #include "collectives/engine/user_reduction.h"
@@ -143,17 +144,23 @@ static void destroy_locks(struct br_context *context)
 
 static int init_operations(struct br_context *context)
 {
+    int rc;
+
     context->ends_fd = -1;
     br_list_init(&context->untold);
     br_list_init(&context->backlogs);
     br_backlog_init(&context->accesses);
-    return br_comm_create_operations(context);
+    rc = br_posted_create(context);
+    if (!rc && (rc = br_comm_create_operations(context)))
+        br_posted_destroy(context);
+    return rc;
 }
 
 static void destroy_operations(struct br_context *context)
 {
     if (context->ends_fd >= 0)
         close(context->ends_fd);
+    br_posted_destroy(context);
     br_ring_destroy(&context->submissions);
     br_operation_arrays_free(context);
     br_growing_pool_destroy(&context->operations);
@@ -588,6 +595,7 @@ static void wait_for_all(struct br_context *context)
     bool waited;
 
     do {
+        br_posted_settle(context);
         waited = false;
         for (int i = 0; i < (int)BR_MAX_GROUPS; i++) {
             const struct braid_comm *comm = context->comms[i];

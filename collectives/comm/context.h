@@ -18,6 +18,7 @@
 #include "base/ring.h"
 #include "base/table.h"
 #include "collectives/comm/memory.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/settings.h"
 #include "collectives/engine/backlog.h"
 #include "collectives/engine/executor.h"
@@ -45,12 +46,14 @@ struct br_stream_ops;
 struct br_trace;
 struct br_worker;
 
-#define BR_ENDED_HANDLES 1024u
+#define BR_HANDLE_PLACES 1024u
 
-/* The handle of an operation that has ended within its call (handles.c, note 3). */
-struct br_ended_handle {
-    _Atomic uint64_t handle;         /* 0: the place is free; else it has comm */
-    struct braid_comm *_Atomic comm; /* the operation's */
+/* Where a handle stands of a call that needs no operation (handles.c, note 3). */
+struct br_handle_place {
+    _Atomic uint64_t handle; /* 0: the place is free */
+    /* The communicator of a call that has ended; with a bit of handles.c that of a receive that
+     * waits (posted.c), or the operation that such a one has become. */
+    _Atomic uintptr_t of;
 };
 
 /* What braid_init() builds. */
@@ -121,9 +124,8 @@ struct br_context {
      * for what it is, until the number is used again. */
     struct braid_comm *comms[BR_MAX_GROUPS];
     uint64_t group_numbers[BR_MAX_GROUPS / 64]; /* taken, a bit each */
-    uint64_t
-        ended_serial; /* the next one for a handle of an operation that ended within its call */
-    uint32_t ended_serials_left; /* taken for this context; 0: it takes more (handles.c) */
+    uint64_t place_serial;                      /* the next one for a handle in handle_places */
+    uint32_t place_serials_left; /* taken for this context; 0: it takes more (handles.c) */
     /* to a split that is under way (doc/design/split.md, 2) */
     bool shows_numbers;
     /* lowest number of a communicator that is being split */
@@ -145,7 +147,8 @@ struct br_context {
     struct br_ring submissions; /* struct br_operation */
     pthread_mutex_t pool_lock;
     struct br_growing_pool operations;
-    struct br_ended_handle ended_handles[BR_ENDED_HANDLES];
+    struct br_handle_place handle_places[BR_HANDLE_PLACES];
+    struct br_posted_receives posted; /* under the lock */
 
     pthread_t progress_thread;
     bool has_progress_thread;

@@ -12,11 +12,15 @@
  *    and the second braid_wait() of a program would then be for an operation that it knows nothing
  *    of.
  * 3. An operation that has ended within its call (access.c) takes no place in the pool. Its handle
- *    stands in `ended_handles` of the context, where its serial number puts it, until its result is
+ *    stands in `handle_places` of the context, where its serial number puts it, until its result is
  *    taken or its communicator finalized. Where another one still stands, it is one of the pool as
  *    all others. Only who has the context's lock makes such handles, from serial numbers that the
  *    context takes many at a time, and any thread takes one out by an exchange: so the two together
  *    cost a small access one atomic instruction.
+ * 4. So does the handle of a receive that waits without an operation (posted.c). If it becomes one,
+ *    the handle stays where it is, and its place says which one. Who frees the place only clears
+ *    the handle; the rest is written when the place is used again, as a handle that is not there
+ *    any more must not look like one that has ended.
  */
 #include "collectives/comm/handles.h"
 
@@ -31,6 +35,7 @@
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
@@ -39,7 +44,11 @@
 #define OPERATION_BITS  22 /* what is left are serial numbers */
 
 /* of those of note 3; a place of the pool as well, whose handles have other serial numbers */
-#define ENDED_PLACE ((1u << OPERATION_BITS) - 1)
+#define OTHER_PLACE ((1u << OPERATION_BITS) - 1)
+
+/* In br_handle_place.of. */
+#define PLACE_POSTED    1u
+#define PLACE_OPERATION 2u
 
 _Static_assert(1 << OPERATION_BITS == BR_MAX_OPERATIONS, "a place for each operation");
 _Static_assert(sizeof(uintptr_t) == sizeof(uint64_t), "a handle has 64 bits");
@@ -92,27 +101,65 @@ struct braid_op *br_operation_handle(struct br_operation *op)
     return (struct braid_op *)(uintptr_t)handle;
 }
 
-struct br_operation *br_operation_of(struct braid_op *handle)
+/* Where a handle stands if it is one of note 3; NULL: it is not, or not any more. */
+static inline struct br_handle_place *place_of(uint64_t handle)
 {
-    uint64_t number = (uintptr_t)handle;
-    struct br_context *context = br_handle_context(number);
-    struct br_operation *op;
+    uint64_t number = handle >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1);
+    struct br_context *context = number == OTHER_PLACE ? br_handle_context(handle) : NULL;
+    uint64_t serial = handle >> (OPERATION_BITS + BR_CONTEXT_BITS);
+    struct br_handle_place *place =
+        context ? &context->handle_places[serial % BR_HANDLE_PLACES] : NULL;
 
-    if (!context)
-        return NULL;
-    op = br_growing_pool_at(&context->operations,
-                            number >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
-    return op && atomic_load(&op->handle) == number ? op : NULL;
+    return place && atomic_load_explicit(&place->handle, memory_order_acquire) == handle ? place
+                                                                                         : NULL;
 }
 
-/* Where a handle stands if it is one of note 3; NULL: it is not. */
-static struct br_ended_handle *ended_handle(uint64_t handle)
+static uintptr_t place_content(const struct br_handle_place *place)
 {
-    uint64_t place = handle >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1);
-    struct br_context *context = place == ENDED_PLACE ? br_handle_context(handle) : NULL;
-    uint64_t serial = handle >> (OPERATION_BITS + BR_CONTEXT_BITS);
+    return atomic_load_explicit(&place->of, memory_order_acquire);
+}
 
-    return context ? &context->ended_handles[serial % BR_ENDED_HANDLES] : NULL;
+/* Does it stand for a call that has ended without an operation? */
+static bool place_has_ended(const struct br_handle_place *place)
+{
+    return !(place_content(place) & (PLACE_POSTED | PLACE_OPERATION));
+}
+
+enum handle_kind {
+    HANDLE_VOID,
+    HANDLE_ENDED,  /* a call that has ended, without an operation (note 3) */
+    HANDLE_POSTED, /* a receive that waits (note 4) */
+    HANDLE_OPERATION,
+};
+
+/* *op: the operation of HANDLE_OPERATION, else NULL. */
+static enum handle_kind handle_look(struct braid_op *handle, struct br_operation **op)
+{
+    uint64_t number = (uintptr_t)handle;
+    const struct br_handle_place *place = place_of(number);
+    struct br_context *context = place ? NULL : br_handle_context(number);
+    uintptr_t of = place ? place_content(place) : 0;
+
+    *op = NULL;
+    if (place && !(of & PLACE_OPERATION))
+        return of & PLACE_POSTED ? HANDLE_POSTED : HANDLE_ENDED;
+    if (place)
+        *op = (struct br_operation *)(of & ~(uintptr_t)PLACE_OPERATION);
+    else if (context)
+        *op = br_growing_pool_at(&context->operations,
+                                 number >> BR_CONTEXT_BITS & ((1u << OPERATION_BITS) - 1));
+    if (*op && atomic_load(&(*op)->handle) == number)
+        return HANDLE_OPERATION;
+    *op = NULL;
+    return HANDLE_VOID;
+}
+
+struct br_operation *br_operation_of(struct braid_op *handle)
+{
+    struct br_operation *op;
+
+    handle_look(handle, &op);
+    return op;
 }
 
 struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
@@ -130,24 +177,77 @@ struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_
     return br_operation_handle(op);
 }
 
-struct braid_op *br_handle_of_ended(struct braid_comm *comm)
+static struct br_handle_place *next_place(struct br_context *context)
+{
+    if (!context->place_serials_left) {
+        context->place_serial = atomic_fetch_add(&serials, BR_HANDLE_PLACES) + 1;
+        context->place_serials_left = BR_HANDLE_PLACES;
+    }
+    return &context->handle_places[context->place_serial % BR_HANDLE_PLACES];
+}
+
+static bool place_is_free(const struct br_handle_place *place)
+{
+    return !atomic_load_explicit(&place->handle, memory_order_relaxed);
+}
+
+bool br_handle_place_is_free(struct br_context *context)
+{
+    bool free_ = place_is_free(next_place(context));
+
+    if (!free_) { /* the next call tries the next one */
+        context->place_serial++;
+        context->place_serials_left--;
+    }
+    return free_;
+}
+
+static inline struct braid_op *handle_make(struct braid_comm *comm, uintptr_t posted,
+                                           struct br_handle_place **place)
 {
     struct br_context *context = comm->context;
-    struct br_ended_handle *ended;
     uint64_t handle;
 
-    if (!context->ended_serials_left) {
-        context->ended_serial = atomic_fetch_add(&serials, BR_ENDED_HANDLES) + 1;
-        context->ended_serials_left = BR_ENDED_HANDLES;
-    }
-    ended = &context->ended_handles[context->ended_serial % BR_ENDED_HANDLES];
-    handle = handle_number(context, context->ended_serial++, ENDED_PLACE);
-    context->ended_serials_left--;
-    if (atomic_load_explicit(&ended->handle, memory_order_relaxed))
+    *place = next_place(context);
+    handle = handle_number(context, context->place_serial++, OTHER_PLACE);
+    context->place_serials_left--;
+    if (!place_is_free(*place))
         return NULL;
-    atomic_store_explicit(&ended->comm, comm, memory_order_relaxed);
-    atomic_store_explicit(&ended->handle, handle, memory_order_release);
+    atomic_store_explicit(&(*place)->of, (uintptr_t)comm | posted, memory_order_relaxed);
+    atomic_store_explicit(&(*place)->handle, handle, memory_order_release);
     return (struct braid_op *)(uintptr_t)handle;
+}
+
+struct braid_op *br_handle_of_ended(struct braid_comm *comm)
+{
+    struct br_handle_place *place;
+
+    return handle_make(comm, 0, &place);
+}
+
+struct br_handle_place *br_handle_of_posted(struct braid_comm *comm, struct braid_op **handle)
+{
+    struct br_handle_place *place;
+
+    *handle = handle_make(comm, PLACE_POSTED, &place);
+    return place;
+}
+
+void br_handle_ended(struct br_handle_place *place, const struct braid_comm *comm)
+{
+    atomic_store_explicit(&place->of, (uintptr_t)comm, memory_order_release);
+}
+
+void br_handle_goes_on(struct br_handle_place *place, struct br_operation *op)
+{
+    op->handle_place = place;
+    atomic_store(&op->handle, atomic_load_explicit(&place->handle, memory_order_relaxed));
+    atomic_store_explicit(&place->of, (uintptr_t)op | PLACE_OPERATION, memory_order_release);
+}
+
+void br_handle_place_put(struct br_handle_place *place)
+{
+    atomic_store_explicit(&place->handle, 0, memory_order_release);
 }
 
 /* Others may make and take handles of other communicators meanwhile. */
@@ -155,22 +255,16 @@ int br_handles_void_ended(struct br_context *context, const struct braid_comm *c
 {
     int n = 0;
 
-    for (uint32_t i = 0; i < BR_ENDED_HANDLES; i++) {
-        struct br_ended_handle *ended = &context->ended_handles[i];
-        uint64_t handle = atomic_load(&ended->handle);
+    for (uint32_t i = 0; i < BR_HANDLE_PLACES; i++) {
+        struct br_handle_place *place = &context->handle_places[i];
+        uint64_t handle = atomic_load(&place->handle);
 
-        if (handle && (!comm || atomic_load(&ended->comm) == comm) &&
-            atomic_compare_exchange_strong(&ended->handle, &handle, 0))
+        if (handle && place_has_ended(place) &&
+            (!comm || place_content(place) == (uintptr_t)comm) &&
+            atomic_compare_exchange_strong(&place->handle, &handle, 0))
             n++;
     }
     return n;
-}
-
-static bool is_ended_handle(uint64_t handle)
-{
-    const struct br_ended_handle *ended = ended_handle(handle);
-
-    return ended && atomic_load_explicit(&ended->handle, memory_order_acquire) == handle;
 }
 
 static int not_one(const char *name)
@@ -182,24 +276,27 @@ static int not_one(const char *name)
                     name);
 }
 
-/* Sets *op, NULL for an ended one of note 3. Returns 0, or a negative errno with a message. */
-static int handles_find(struct braid_op *handle, const char *name, struct br_operation **op)
+/* What a handle stands for now. Returns 0, or a negative errno with a message. */
+static int handles_find(struct braid_op *handle, const char *name, enum handle_kind *kind,
+                        struct br_operation **op)
 {
-    *op = handle ? br_operation_of(handle) : NULL;
     if (!handle)
         return br_error(EINVAL, "%s: no operation", name);
-    return *op || is_ended_handle((uintptr_t)handle)
-               ? br_comm_check(br_handle_context((uintptr_t)handle)->world, name)
-               : not_one(name);
+    *kind = handle_look(handle, op);
+    return *kind == HANDLE_VOID ? not_one(name)
+                                : br_comm_check(br_handle_context((uintptr_t)handle)->world, name);
 }
 
-/* As handles_finish(), of one of note 3. */
+/* As handles_finish(), of one of note 3 that has ended. */
 static int handles_finish_ended(struct braid_op *handle, const char *name)
 {
     uint64_t number = (uintptr_t)handle;
-    struct br_ended_handle *ended = ended_handle(number);
+    struct br_handle_place *place = place_of(number);
 
-    return ended && atomic_compare_exchange_strong(&ended->handle, &number, 0) ? 0 : not_one(name);
+    return place && place_has_ended(place) &&
+                   atomic_compare_exchange_strong(&place->handle, &number, 0)
+               ? 0
+               : not_one(name);
 }
 
 /* Takes the result of one of note 3, by calls that need to do no more: there is no cancellation
@@ -207,12 +304,13 @@ static int handles_finish_ended(struct braid_op *handle, const char *name)
 static bool handles_take_ended(struct braid_op *handle, const char *name, int *rc)
 {
     uint64_t number = (uintptr_t)handle;
+    struct br_handle_place *place = place_of(number);
 
-    if (!is_ended_handle(number))
+    if (!place || !place_has_ended(place))
         return false;
     *rc = br_comm_check(br_handle_context(number)->world, name);
-    if (!*rc)
-        *rc = handles_finish_ended(handle, name);
+    if (!*rc && !atomic_compare_exchange_strong(&place->handle, &number, 0))
+        *rc = not_one(name);
     return true;
 }
 
@@ -225,9 +323,10 @@ static bool has_ended(const struct br_operation *op)
 
 bool br_operation_has_ended(struct braid_op *handle)
 {
-    const struct br_operation *op = br_operation_of(handle);
+    struct br_operation *op;
+    enum handle_kind kind = handle_look(handle, &op);
 
-    return !op || has_ended(op);
+    return kind == HANDLE_OPERATION ? has_ended(op) : kind != HANDLE_POSTED;
 }
 
 /* Of several threads one takes the operation, whose handle is then void unless it is persistent. */
@@ -243,13 +342,14 @@ static int handles_finish(struct br_operation *op, struct braid_op *handle, cons
 int br_handle_look(struct braid_op *handle, const char *name, struct br_context **context,
                    enum br_handle_state *state)
 {
+    enum handle_kind kind;
     struct br_operation *op;
-    int rc = handles_find(handle, name, &op);
+    int rc = handles_find(handle, name, &kind, &op);
 
     if (rc)
         return rc;
     *context = br_handle_context((uintptr_t)handle);
-    *state = BR_HANDLE_ENDED;
+    *state = kind == HANDLE_ENDED ? BR_HANDLE_ENDED : BR_HANDLE_RUNS;
     if (!op)
         return 0;
     if (atomic_load(&op->state) == BR_OPERATION_IDLE && !op->persistent)
@@ -262,9 +362,7 @@ int br_handle_look(struct braid_op *handle, const char *name, struct br_context 
 
 bool br_handle_wait(struct braid_op *handle, struct br_context *context, uint64_t most)
 {
-    struct br_operation *op = br_operation_of(handle);
-
-    return !op || br_progress_wait(context, op, (uintptr_t)handle, most);
+    return br_operation_has_ended(handle) || br_progress_wait(context, handle, most);
 }
 
 int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
@@ -275,27 +373,28 @@ int br_handle_take(struct braid_op *handle, const char *name, bool *persistent)
     return op ? handles_finish(op, handle, name) : handles_finish_ended(handle, name);
 }
 
-static int wait_for_operation(struct braid_op *handle, int timeout_ms)
+/* Apart, so that what has ended pays for none of its registers. */
+__attribute__((noinline)) static int wait_for_operation(struct braid_op *handle, int timeout_ms)
 {
     BR_DISABLE_CANCELLATION;
+    enum handle_kind kind;
     struct br_operation *op;
-    int rc = handles_find(handle, "braid_wait", &op);
+    bool stays;
+    int rc = handles_find(handle, "braid_wait", &kind, &op);
 
     if (rc)
         return rc;
-    if (!op)
-        return handles_finish_ended(handle, "braid_wait");
-    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+    if (op && atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_wait: the operation has not been started");
-    if (!has_ended(op)) {
+    if (!br_operation_has_ended(handle)) {
         rc = br_completion_may_block("braid_wait");
         if (rc)
             return rc;
-        if (!br_progress_wait(br_handle_context((uintptr_t)handle), op, (uintptr_t)handle,
+        if (!br_progress_wait(br_handle_context((uintptr_t)handle), handle,
                               timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * BR_MS))
             return br_error(ETIMEDOUT, "still running after %d ms", timeout_ms);
     }
-    return handles_finish(op, handle, "braid_wait");
+    return br_handle_take(handle, "braid_wait", &stays);
 }
 
 int braid_wait(struct braid_op *handle, int timeout_ms)
@@ -309,29 +408,29 @@ int braid_wait(struct braid_op *handle, int timeout_ms)
 int braid_test(struct braid_op *handle, int *done)
 {
     BR_DISABLE_CANCELLATION;
+    enum handle_kind kind;
     struct br_operation *op;
-    int rc = handles_find(handle, "braid_test", &op);
+    bool stays;
+    int rc = handles_find(handle, "braid_test", &kind, &op);
 
     if (rc)
         return rc;
     if (!done)
         return br_error(EINVAL, "braid_test: done is NULL");
-    if (!op) {
-        *done = 1;
-        return handles_finish_ended(handle, "braid_test");
-    }
-    if (atomic_load(&op->state) == BR_OPERATION_IDLE)
+    if (op && atomic_load(&op->state) == BR_OPERATION_IDLE)
         return br_error(EINVAL, "braid_test: the operation has not been started");
-    br_progress_try_once(op->comm->context);
-    *done = has_ended(op);
-    return *done ? handles_finish(op, handle, "braid_test") : 0;
+    if (kind != HANDLE_ENDED)
+        br_progress_try_once(br_handle_context((uintptr_t)handle));
+    *done = br_operation_has_ended(handle);
+    return *done ? br_handle_take(handle, "braid_test", &stays) : 0;
 }
 
 int braid_start(struct braid_op *handle)
 {
     BR_DISABLE_CANCELLATION;
+    enum handle_kind kind;
     struct br_operation *op;
-    int rc = handles_find(handle, "braid_start", &op);
+    int rc = handles_find(handle, "braid_start", &kind, &op);
 
     if (rc)
         return rc;
@@ -348,15 +447,20 @@ int braid_op_free(struct braid_op *handle)
     BR_DISABLE_CANCELLATION;
     uint64_t number = (uintptr_t)handle;
     struct br_context *context;
+    enum handle_kind kind;
     struct br_operation *op;
     int state;
-    int rc = handle ? handles_find(handle, "braid_op_free", &op) : 0;
+    int rc = handle ? handles_find(handle, "braid_op_free", &kind, &op) : 0;
 
     if (rc || !handle)
         return rc;
+    context = br_handle_context(number);
+    if (kind == HANDLE_POSTED) {
+        br_posted_settle(context);
+        op = br_operation_of(handle);
+    }
     if (!op)
         return handles_finish_ended(handle, "braid_op_free");
-    context = op->comm->context;
     br_progress_lock(context);
     if (!atomic_compare_exchange_strong(&op->handle, &number, 0)) {
         br_progress_unlock(context);

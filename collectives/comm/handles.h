@@ -15,6 +15,7 @@ struct braid_op;
 struct braid_options;
 struct br_api_point;
 struct br_context;
+struct br_handle_place;
 struct br_operation;
 
 /* Enters the context into the list of the process's jobs and sets its index. Returns 0, or -ENFILE
@@ -34,18 +35,28 @@ struct braid_op *br_operation_handle(struct br_operation *op);
 
 /* Under the context's lock: a handle of a call of the communicator that has ended well before it
  * became an operation. NULL: its place is taken by one that has not been waited for,
- * BR_ENDED_HANDLES before it or a multiple of that. */
+ * BR_HANDLE_PLACES before it or a multiple of that. */
 struct braid_op *br_handle_of_ended(struct braid_comm *comm);
 /* Then its handle: it becomes an operation that has ended. Takes the lock. NULL: -ENOMEM with a
  * message. */
 struct braid_op *br_handle_in_pool(struct braid_comm *comm, const struct br_api_point *point,
                                    const struct braid_options *options);
 
+/* Under the context's lock: *handle is one of a receive that waits without an operation, and stands
+ * at the place that is returned. Only if that is free, as br_handle_place_is_free() has said. */
+bool br_handle_place_is_free(struct br_context *context);
+struct br_handle_place *br_handle_of_posted(struct braid_comm *comm, struct braid_op **handle);
+/* Such a receive has ended, or has become an operation, which has the handle from now on. */
+void br_handle_ended(struct br_handle_place *place, const struct braid_comm *comm);
+void br_handle_goes_on(struct br_handle_place *place, struct br_operation *op);
+/* The operation that had the handle is gone. Any thread. */
+void br_handle_place_put(struct br_handle_place *place);
+
 /* Makes the handles of br_handle_of_ended() void that no operation of the pool has: of a
  * communicator whose calls have all returned; NULL: of the context. Returns how many there were. */
 int br_handles_void_ended(struct br_context *context, const struct braid_comm *comm);
 
-/* The operation that a handle stands for; NULL: it is void, or br_handle_of_ended() made it. */
+/* The operation that a handle stands for; NULL: it is void, or of a call without an operation. */
 struct br_operation *br_operation_of(struct braid_op *handle);
 
 /* Has the operation ended? Also true of a handle that is void. Does not drive progress. */

@@ -19,6 +19,7 @@
 #include "collectives/comm/context.h"
 #include "collectives/comm/gpu_ops.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/operation.h"
@@ -88,6 +89,7 @@ void br_region_done(void *opaque, struct br_region *region)
  * region then. Returns how many still use it. */
 static int memory_lock_when_unused(struct braid_region *region)
 {
+    br_posted_settle(region->context);
     if (!atomic_load(&region->uses))
         br_progress_wait_zero(region->context, &region->served, LINGER);
     br_progress_lock(region->context);

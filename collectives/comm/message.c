@@ -2,10 +2,11 @@
 /*
  * Messages within the call. A small message to a rank of this host is written into its inbox, and
  * one that is here is copied out, by the calling thread. There is no operation, no transfer and no
- * pass of the progress loop. A receive whose message is not here looks for it, and one that blocks
- * does so for a while (br_progress_await()): where two ranks talk to each other it comes soon. It
- * goes from the inbox to its place. A small message over a network that one rail leads to is handed
- * to its device in the call as well; there, no receive is shortened.
+ * pass of the progress loop. A receive whose message is not here is posted without an operation
+ * (posted.c); one that blocks looks for it for a while (br_progress_await()): where two ranks talk
+ * to each other it comes soon. It goes from the inbox to its place. A small message over a network
+ * that one rail leads to is handed to its device in the call as well; there, no receive is
+ * shortened.
  *
  * 1. Nothing is overtaken. One that is sent takes the next number of its tag, as any other does,
  *    and leaves only if nothing else waits to leave to that rank: then it would be the next one.
@@ -38,6 +39,7 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
@@ -46,7 +48,7 @@
  * with each one over a network, which takes long. */
 #define MESSAGE_WEIGHT (12u << 10)
 #define NETWORK_WEIGHT (256u << 10)
-/* For so long a receive waits without an operation, unless it is to spin for less. */
+/* For so long a receive that blocks waits without an operation, unless it is to spin for less. */
 #define MESSAGE_AWAIT (50 * BR_US)
 
 /* Sends and receives that know all of their message. */
@@ -78,28 +80,85 @@ static size_t message_weight(const struct braid_comm *comm, const struct br_api_
                : NETWORK_WEIGHT;
 }
 
-/* Under the lock: looks for the message of a receive, and waits for it if the call blocks. */
-static enum br_message_left message_await(struct braid_comm *comm,
-                                          const struct br_api_point *message, uint32_t tag,
-                                          bool blocks, uint64_t *number)
+/* Under the lock: a pass may find that a credit has come. Apart, as it may be cancelled. */
+__attribute__((noinline)) static bool message_has_credit(struct braid_comm *comm, int peer)
 {
     BR_DISABLE_CANCELLATION;
     struct br_context *context = comm->context;
-    struct br_awaited awaited;
-    uint64_t most = blocks ? MESSAGE_AWAIT : 0;
 
-    if (most > context->settings.spin)
-        most = context->settings.spin;
-    if (context->settings.oversubscribed || atomic_load(&context->probes) ||
-        !br_engine_await(context->engine, comm->group, message->peer, tag, message->recv,
-                         message->bytes, &awaited, number))
-        return BR_MESSAGE_ALL;
-    if (!br_progress_await(context, awaited.rank, most, &awaited.came) && !most) {
-        br_engine_unawait(context->engine, comm->group, message->peer, tag);
+    if (!br_engine_lacks_credit(context->engine, comm->group, peer))
+        return false;
+    br_progress_disarm(context);
+    br_progress_once(context, br_comm_now(comm));
+    return br_ring_idle(&context->submissions);
+}
+
+/* Under the lock. */
+static bool message_send(struct braid_comm *comm, const struct br_api_point *message, uint32_t tag)
+{
+    for (bool again = false;; again = true) {
+        if (br_engine_send_at_once(comm->context->engine, comm->group, message->peer, tag,
+                                   message->send, message->bytes))
+            return true;
+        if (again || !message_has_credit(comm, message->peer))
+            return false;
+    }
+}
+
+/* Under the lock. Apart, as it may be cancelled. */
+__attribute__((noinline)) static enum br_message_left
+message_await(struct braid_comm *comm, struct br_awaited *awaited, uint64_t most)
+{
+    BR_DISABLE_CANCELLATION;
+
+    br_progress_await(comm->context, awaited, most);
+    return br_engine_awaited(comm->group, awaited) ? BR_MESSAGE_ENDED : BR_MESSAGE_AWAITED;
+}
+
+/* Under the lock: of a call that blocks. */
+static enum br_message_left message_receive(struct braid_comm *comm,
+                                            const struct br_api_point *message, uint32_t tag,
+                                            uint64_t *number)
+{
+    const struct br_context *context = comm->context;
+    struct br_awaited awaited = {.ended = NULL};
+    uint64_t most = context->settings.spin < MESSAGE_AWAIT ? context->settings.spin : MESSAGE_AWAIT;
+    bool waits = most && !context->settings.oversubscribed && !atomic_load(&context->probes);
+
+    switch (br_engine_receive(context->engine, comm->group, message->peer, tag, message->recv,
+                              message->bytes, waits, &awaited, number)) {
+    case BR_RECEIVED:
+        return BR_MESSAGE_ENDED;
+    case BR_RECEIVED_LATER:
+        return message_await(comm, &awaited, most);
+    default:
         return BR_MESSAGE_ALL;
     }
-    return br_engine_awaited(context->engine, comm->group, &awaited) ? BR_MESSAGE_ENDED
-                                                                     : BR_MESSAGE_AWAITED;
+}
+
+/* Under the lock: of a call with a handle. */
+static enum br_message_left message_post(struct braid_comm *comm,
+                                         const struct br_api_point *message,
+                                         const struct braid_options *options,
+                                         struct braid_op **handle)
+{
+    switch (br_posted_receive(comm, message, options, handle)) {
+    case BR_RECEIVED:
+        return BR_MESSAGE_ENDED;
+    case BR_RECEIVED_LATER:
+        return BR_MESSAGE_POSTED;
+    default:
+        return BR_MESSAGE_ALL;
+    }
+}
+
+/* The progress thread serves posted receives while the program computes. Apart, as it may be
+ * cancelled. */
+__attribute__((noinline)) static void message_wake(struct br_context *context)
+{
+    BR_DISABLE_CANCELLATION;
+
+    br_progress_wake(context);
 }
 
 enum br_message_left br_message_carry_out(struct braid_comm *comm,
@@ -108,8 +167,6 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
                                           struct braid_op **handle, uint64_t *number)
 {
     struct br_context *context = comm->context;
-    bool send = message->kind == BR_OPERATION_SEND;
-    void *memory = send ? (void *)(uintptr_t)message->send : message->recv;
     uint32_t tag = options ? options->tag : 0;
     enum br_message_left left = BR_MESSAGE_ALL;
     bool ended, due;
@@ -117,19 +174,23 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
     if (!message_is_plain(message) || !br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
     if (br_ring_idle(&context->submissions)) {
-        if (br_engine_message_at_once(context->engine, comm->group, send, message->peer, tag,
-                                      memory, message->bytes))
-            left = BR_MESSAGE_ENDED;
-        else if (!send)
-            left = message_await(comm, message, tag, !handle, number);
+        if (message->kind == BR_OPERATION_SEND)
+            left = message_send(comm, message, tag) ? BR_MESSAGE_ENDED : BR_MESSAGE_ALL;
+        else if (handle)
+            left = message_post(comm, message, options, handle);
+        else
+            left = message_receive(comm, message, tag, number);
     }
     ended = left == BR_MESSAGE_ENDED;
     if (ended)
         message_ended(comm, handle);
     /* also for what a pass has ended, or another thread has submitted, while this one waited */
-    due = br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
-          !br_ring_idle(&context->submissions);
-    br_progress_leave(context, ended ? message_weight(comm, message) : 0, ended && due);
+    due = ended ? br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
+                      !br_ring_idle(&context->submissions)
+                : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
+    br_progress_leave(context, ended ? message_weight(comm, message) : 0, due);
+    if (left == BR_MESSAGE_POSTED && atomic_load_explicit(&context->may_wake, memory_order_relaxed))
+        message_wake(context);
     return left;
 }
 

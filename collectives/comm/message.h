@@ -14,13 +14,15 @@ struct br_api_point;
 enum br_message_left {
     BR_MESSAGE_ALL,     /* nothing has happened */
     BR_MESSAGE_AWAITED, /* a receive has taken *number, but its message has not come yet */
+    BR_MESSAGE_POSTED,  /* nothing: a receive waits, and has its handle */
     BR_MESSAGE_ENDED,   /* nothing: it counts as an operation that has ended */
 };
 
 /* Sends or receives a message of host memory at once if that is possible. Its arguments and options
- * have been checked. handle: where a handle of it is stored when it has ended, or NULL if there is
- * no place for one (br_handle_in_pool()). Without `handle` the call blocks, and a receive waits for
- * up to 50 us, under the lock. Any thread; no cancellation point (base/process.h, note 5). */
+ * have been checked. handle: where a handle of it is stored when it waits or has ended, or NULL if
+ * there is no place for one that has (br_handle_in_pool()). Without `handle` the call blocks, and a
+ * receive waits for up to 50 us, under the lock. Any thread; no cancellation point (base/process.h,
+ * note 5). */
 enum br_message_left br_message_carry_out(struct braid_comm *comm,
                                           const struct br_api_point *message,
                                           const struct braid_options *options,

@@ -41,6 +41,13 @@ int br_comm_create_operations(struct br_context *context)
     return rc ? rc : br_ring_init(&context->submissions, BR_SUBMISSIONS);
 }
 
+/* Under pool_lock. */
+static void operation_init(struct br_operation *op, struct braid_comm *comm, uint32_t place)
+{
+    br_operation_init(op, comm, comm ? comm->group : NULL);
+    op->place = place;
+}
+
 struct br_operation *br_comm_get_operation(struct braid_comm *comm)
 {
     struct br_context *context = comm->context;
@@ -50,16 +57,34 @@ struct br_operation *br_comm_get_operation(struct braid_comm *comm)
 
     pthread_mutex_lock(&context->pool_lock);
     op = br_growing_pool_get(&context->operations, &place);
-    if (op) {
-        br_operation_init(op, comm, comm->group);
-        op->place = place;
-    }
+    if (op)
+        operation_init(op, comm, place);
     used = context->operations.n_used;
     pthread_mutex_unlock(&context->pool_lock);
     if (!op)
         br_error(ENOMEM, "rank %d: %llu operations are outstanding, and there is no room for more",
                  context->rank, (unsigned long long)used);
     return op;
+}
+
+struct br_operation *br_comm_reserve_operation(struct br_context *context)
+{
+    struct br_operation *op;
+    uint32_t place;
+
+    pthread_mutex_lock(&context->pool_lock);
+    op = br_growing_pool_get(&context->operations, &place);
+    if (op)
+        operation_init(op, NULL, place);
+    pthread_mutex_unlock(&context->pool_lock);
+    return op;
+}
+
+void br_comm_use_reserved(struct br_operation *op, struct braid_comm *comm)
+{
+    pthread_mutex_lock(&comm->context->pool_lock);
+    operation_init(op, comm, op->place);
+    pthread_mutex_unlock(&comm->context->pool_lock);
 }
 
 int br_operation_arrays(struct br_operation *op, size_t n, size_t **arrays)
@@ -92,6 +117,8 @@ void br_operation_arrays_free(struct br_context *context)
 static void operation_put(struct br_context *context, struct br_operation *op)
 {
     atomic_store(&op->handle, 0);
+    if (op->handle_place)
+        br_handle_place_put(op->handle_place);
     atomic_store(&op->state, BR_OPERATION_IDLE);
     op->comm = NULL;
     if (op->place >= BR_OPERATIONS_CHUNK)

@@ -28,6 +28,11 @@ int br_comm_create_operations(struct br_context *context);
  * is no memory for another: -ENOMEM, with a message. */
 struct br_operation *br_comm_get_operation(struct braid_comm *comm);
 
+/* The same in two parts. The first takes one for a call that may come to need it; NULL: there is no
+ * memory, without a message. The second makes it the communicator's. */
+struct br_operation *br_comm_reserve_operation(struct br_context *context);
+void br_comm_use_reserved(struct br_operation *op, struct braid_comm *comm);
+
 /* Room for n numbers in an operation, until it is put back; such room is kept for the next
  * operation in this place, so that memory is allocated for the first few only. Returns 0, or
  * -ENOMEM with a message. */

@@ -22,7 +22,9 @@
 #include "collectives/comm/comm.h"
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/handles.h"
 #include "collectives/comm/operation_pool.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
 #include "collectives/engine/operation.h"
@@ -69,6 +71,16 @@ static void wake_waiters(struct br_context *context)
     pthread_mutex_unlock(&context->ended_lock);
 }
 
+/* Something has ended: those who wait look. */
+static void progress_ended(struct br_context *context)
+{
+    atomic_fetch_add(&context->events, 1);
+    context->ends_due = context->ends_fd >= 0;
+    if (context->sleeping_callers)
+        br_progress_wake(context);
+    wake_waiters(context);
+}
+
 void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
 {
     struct br_context *context = comm->context;
@@ -78,11 +90,7 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op)
         br_comm_release_operation(op);
     else if (op)
         atomic_store(&op->state, BR_OPERATION_ENDED); /* from here on op is the caller's */
-    atomic_fetch_add(&context->events, 1);
-    context->ends_due = context->ends_fd >= 0;
-    if (context->sleeping_callers)
-        br_progress_wake(context);
-    wake_waiters(context);
+    progress_ended(context);
 }
 
 static int accept_submissions(struct br_context *context, uint64_t now)
@@ -136,12 +144,16 @@ int br_progress_once(struct br_context *context, uint64_t now)
 
     context->now = context->passed = now;
     context->progress.calls++;
+    if (!br_list_empty(&context->posted.waiting))
+        br_posted_pass(context, now);
     br_list_for_each_safe (node, &context->executors) {
         struct br_executor *executor = br_container_of(node, struct br_executor, node);
 
         n += executor->ops->step(executor, now);
         end_operations(executor);
     }
+    if (!br_list_empty(&context->posted.came) && br_posted_end(context))
+        progress_ended(context);
     if (!br_list_empty(&context->backlogs))
         n += br_comm_begin_waiting(context, now);
     if (atomic_load_explicit(&context->probes, memory_order_relaxed))
@@ -154,13 +166,17 @@ int br_progress_once(struct br_context *context, uint64_t now)
 /* ---- what is waited for ---------------------------------------------------------------------- */
 
 struct goal {
-    struct br_operation *op; /* its end; NULL: any event after `seen` */
-    uint64_t handle;         /* that it had: with another one somebody else has taken its result */
+    struct br_operation *op; /* its end; NULL: that of `handle` */
+    /* that it had: with another one somebody else has taken its result. 0 without an operation: any
+     * event after `seen` */
+    uint64_t handle;
     uint64_t seen;
 };
 
 static inline bool is_reached(struct br_context *context, const struct goal *goal)
 {
+    if (!goal->op && goal->handle)
+        return br_operation_has_ended((struct braid_op *)(uintptr_t)goal->handle);
     if (!goal->op)
         return atomic_load(&context->events) != goal->seen;
     return atomic_load_explicit(&goal->op->state, memory_order_acquire) == BR_OPERATION_ENDED ||
@@ -370,22 +386,26 @@ void br_progress_leave(struct br_context *context, size_t bytes, bool due)
         br_progress_let_in(context, false);
 }
 
-bool br_progress_await(struct br_context *context, int rank, uint64_t most, const bool *came)
+bool br_progress_await(struct br_context *context, const struct br_awaited *awaited, uint64_t most)
 {
-    uint64_t began = most ? br_clock_now() : context->worker->now, now = began;
+    uint64_t began = br_clock_now(), now = began;
 
     br_progress_disarm(context);
     for (uint32_t looks = 1;; looks++) {
-        br_worker_look(context->worker, rank, now);
-        if (*came || !most)
-            return *came;
+        br_worker_look(context->worker, awaited, now);
+        if (!br_list_empty(&context->posted.came) && br_posted_end(context))
+            progress_ended(context);
+        if (context->ends_due)
+            br_completion_show(context);
+        if (awaited->came)
+            return true;
         if (looks % AWAIT_LOOKS && !br_engine_is_due(context->engine))
             continue;
         now = br_clock_now();
         br_progress_once(context, now);
-        if (*came || context->worker->failed || now - began >= most ||
+        if (awaited->came || context->worker->failed || now - began >= most ||
             atomic_load(&context->lock_waiters) || !br_list_empty(&context->untold))
-            return *came;
+            return awaited->came;
     }
 }
 
@@ -565,10 +585,11 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most)
     return false;
 }
 
-bool br_progress_wait(struct br_context *context, struct br_operation *op, uint64_t handle,
-                      uint64_t most)
+bool br_progress_wait(struct br_context *context, struct braid_op *handle, uint64_t most)
 {
-    return progress_wait_for(context, &(struct goal){.op = op, .handle = handle}, most);
+    const struct goal goal = {.op = br_operation_of(handle), .handle = (uintptr_t)handle};
+
+    return progress_wait_for(context, &goal, most);
 }
 
 uint64_t br_progress_event_count(const struct br_context *context)

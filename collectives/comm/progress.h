@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 struct braid_comm;
+struct braid_op;
+struct br_awaited;
 struct br_context;
 struct br_operation;
 
@@ -38,10 +40,10 @@ void br_progress_let_go(struct braid_comm *comm, struct br_operation *op);
  * last one was long ago, or if one is `due`. Who else wants the lock has it before this returns. */
 void br_progress_leave(struct br_context *context, size_t bytes, bool due);
 
-/* Under the lock: looks for what comes from a rank (br_worker_look()) until *came, which makes this
- * true; or for `most` ns, 0: once, without a pass; until another thread wants the lock; or until
- * there is something else to do that needs an operation to wait for. */
-bool br_progress_await(struct br_context *context, int rank, uint64_t most, const bool *came);
+/* Under the lock: looks for what a rank sends (br_worker_look()) until it has come, which makes
+ * this true; or for `most` ns; until another thread wants the lock; or until there is something
+ * else to do that needs an operation to wait for. */
+bool br_progress_await(struct br_context *context, const struct br_awaited *awaited, uint64_t most);
 
 /* Submits an operation and returns. When the lock is free its first frames leave at once, else
  * whoever drives takes it out of the submission ring. */
@@ -56,8 +58,7 @@ bool br_progress_run(struct br_operation *op, uint64_t handle, uint64_t most);
 
 /* Drives until the operation of this handle has ended or has another handle, because another thread
  * has taken its result (returns true), or `most` ns have passed (UINT64_MAX: there is no limit). */
-bool br_progress_wait(struct br_context *context, struct br_operation *op, uint64_t handle,
-                      uint64_t most);
+bool br_progress_wait(struct br_context *context, struct braid_op *handle, uint64_t most);
 
 /* Drives until *count is zero, for `most` ns at most (UINT64_MAX: there is no limit). */
 void br_progress_wait_zero(struct br_context *context, const _Atomic int *count, uint64_t most);

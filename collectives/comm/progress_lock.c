@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "base/ring.h"
 #include "collectives/comm/context.h"
+#include "collectives/comm/posted.h"
 #include "protocol/worker.h"
 
 #define TRYLOCK_TRIES 100 /* who wants the lock for a moment has left it by then */
@@ -162,10 +163,13 @@ static void stop_sleeping(struct br_context *context, bool woken)
 void br_progress_sleep(struct br_context *context, uint64_t until)
 {
     struct pollfd fds[BR_MAX_DEVICES + 1];
-    uint64_t now = br_clock_now(), next = next_timer(context, now, until);
+    uint64_t now = br_clock_now(), next;
     bool polled, woken = false;
     int n;
 
+    if (!br_list_empty(&context->posted.waiting)) /* nobody makes passes that look after them */
+        br_posted_go_on(context, now);
+    next = next_timer(context, now, until);
     atomic_fetch_add(&context->sleeping_threads, 1);
     atomic_store(&context->may_wake, true);
     n = progress_lock_arm(context, fds, &polled);

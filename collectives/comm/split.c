@@ -19,6 +19,7 @@
 #include "collectives/comm/completion.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/operation_pool.h"
+#include "collectives/comm/posted.h"
 #include "collectives/comm/progress.h"
 #include "collectives/comm/progress_lock.h"
 #include "collectives/engine/engine.h"
@@ -296,7 +297,8 @@ int br_comm_leave(struct braid_comm *comm)
     int64_t unreceived;
     int rc, lost;
 
-    br_progress_wait_zero(comm->context, &comm->outstanding, UINT64_MAX);
+    br_posted_settle(context);
+    br_progress_wait_zero(context, &comm->outstanding, UINT64_MAX);
     lost = br_comm_take_results(comm, "braid_finalize");
     snprintf(text, sizeof text, "%s", br_error_message());
     split_drain(comm);

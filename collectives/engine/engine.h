@@ -70,25 +70,30 @@ struct br_group *br_engine_all(struct br_engine *engine);
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
 /*
- * A small message to or from another rank of a group that maps memory of ours is sent, or received
- * if it is here, at once: there is no operation. memory: of the host. Returns false when that is
- * not possible now, and nothing has happened. The first message of a peer, tag and direction never
- * goes so, nor one while something else waits that it must not overtake (doc/design/receives.md).
+ * A small message to another rank of a group that maps memory of ours leaves at once: there is no
+ * operation. memory: of the host. Returns false when that is not possible now, and nothing has
+ * happened. The first message of a peer, tag and direction never goes so, nor one while something
+ * else waits that it must not overtake (doc/design/receives.md).
  */
-bool br_engine_message_at_once(struct br_engine *engine, struct br_group *group, bool send,
-                               int peer, uint32_t tag, void *memory, size_t bytes);
+bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, int peer,
+                            uint32_t tag, const void *memory, size_t bytes);
 
-/* The same for a receive whose message is not here: takes its number, and the worker puts it in its
- * place when it comes. The caller keeps the lock, looks (br_worker_look()), and calls
- * br_engine_awaited(), which returns whether it has come. If not, *number is what a receive of it
- * goes on with (br_operation.awaited). */
-bool br_engine_await(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
-                     void *memory, size_t bytes, struct br_awaited *awaited, uint64_t *number);
-bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
-                       const struct br_awaited *awaited);
-/* Instead, if it has not come and no pass has been made since br_engine_await(): gives the number
- * back. */
-void br_engine_unawait(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag);
+/* Does nothing wait to leave to such a rank, but credits for the next message? */
+bool br_engine_lacks_credit(const struct br_engine *engine, const struct br_group *group, int peer);
+
+enum br_received {
+    BR_RECEIVED_NOT, /* nothing has happened: it has to be an operation */
+    BR_RECEIVED,
+    BR_RECEIVED_LATER,
+};
+/* The same for a receive. If its message is not here and it `waits`, it takes the number, and the
+ * worker puts the message in its place when it comes: BR_RECEIVED_LATER. awaited: the caller's, who
+ * has set `ended`, until it calls br_engine_awaited(), which returns whether the message has come.
+ * If not, *number is what a receive of it goes on with (br_operation.awaited). */
+enum br_received br_engine_receive(struct br_engine *engine, struct br_group *group, int peer,
+                                   uint32_t tag, void *memory, size_t bytes, bool waits,
+                                   struct br_awaited *awaited, uint64_t *number);
+bool br_engine_awaited(struct br_group *group, struct br_awaited *awaited);
 
 /*
  * The message that a receive of these, behind all that wait, would get now, in a group (NULL: all

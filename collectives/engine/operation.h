@@ -65,6 +65,7 @@ struct br_user_reduction {
 
 struct br_backlog;
 struct br_group;
+struct br_handle_place;
 struct br_stream_op;
 struct br_plan;
 struct br_algorithm_config;
@@ -156,6 +157,9 @@ struct br_operation {
     /* whose place it takes (backlog.h); NULL: it waits in none */
     struct br_backlog *backlog;
     uint32_t place; /* in the communicator's pool (comm/operation_pool.h) */
+    /* where its handle stands if it has had that before it was an operation (comm/posted.c); NULL:
+     * the handle names `place` */
+    struct br_handle_place *handle_place;
     /* nobody waits for it or will: braid_op_free() was called while it ran, or it never had a
      * handle. Under the context's lock */
     bool released;

@@ -239,62 +239,56 @@ static struct br_tag_sequence *counter_at_once(const struct br_engine *engine,
     return br_tag_sequences_find(&group->tag_sequences, peer, send, tag);
 }
 
-bool br_engine_message_at_once(struct br_engine *engine, struct br_group *group, bool send,
-                               int peer, uint32_t tag, void *memory, size_t bytes)
+bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, int peer,
+                            uint32_t tag, const void *memory, size_t bytes)
 {
-    struct br_tag_sequence *counter = counter_at_once(engine, group, send, peer, tag, bytes);
-    int rank = br_group_in_job(group, peer);
-    uint64_t in_tag;
-    uint16_t check;
+    struct br_tag_sequence *counter = counter_at_once(engine, group, true, peer, tag, bytes);
 
-    if (!counter)
-        return false;
-    in_tag = br_tag_p2p(group->number, counter->next, tag);
-    check = p2p_digest(bytes);
-    if (!(send
-              ? br_worker_send_at_once(engine->worker, rank, in_tag, check, memory, (uint32_t)bytes)
-              : br_worker_receive_at_once(engine->worker, rank, in_tag, check, memory,
-                                          (uint32_t)bytes)))
+    if (!counter || !br_worker_send_at_once(engine->worker, br_group_in_job(group, peer),
+                                            br_tag_p2p(group->number, counter->next, tag),
+                                            p2p_digest(bytes), memory, (uint32_t)bytes))
         return false;
     engine->groups[group->number] = group;
-    group->unreceived += send ? 1 : -1;
+    group->unreceived++;
     counter->next++;
     return true;
 }
 
-bool br_engine_await(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag,
-                     void *memory, size_t bytes, struct br_awaited *awaited, uint64_t *number)
+bool br_engine_lacks_credit(const struct br_engine *engine, const struct br_group *group, int peer)
 {
-    struct br_tag_sequence *counter = counter_at_once(engine, group, false, peer, tag, bytes);
-    int rank = br_group_in_job(group, peer);
-
-    if (!counter || !br_worker_is_near(engine->worker, rank) ||
-        !br_transfer_is_eager(engine->worker, rank, (uint32_t)bytes))
-        return false;
-    *number = counter->next++;
-    *awaited = (struct br_awaited){.tag = br_tag_p2p(group->number, *number, tag),
-                                   .rank = rank,
-                                   .length = (uint32_t)bytes,
-                                   .check = p2p_digest(bytes),
-                                   .memory = memory};
-    engine->groups[group->number] = group;
-    engine->worker->awaited = awaited;
-    return true;
+    return br_worker_lacks_credit(engine->worker, br_group_in_job(group, peer));
 }
 
-bool br_engine_awaited(struct br_engine *engine, struct br_group *group,
-                       const struct br_awaited *awaited)
+enum br_received br_engine_receive(struct br_engine *engine, struct br_group *group, int peer,
+                                   uint32_t tag, void *memory, size_t bytes, bool waits,
+                                   struct br_awaited *awaited, uint64_t *number)
 {
-    engine->worker->awaited = NULL;
+    struct br_tag_sequence *counter = counter_at_once(engine, group, false, peer, tag, bytes);
+    bool here;
+
+    if (!counter)
+        return BR_RECEIVED_NOT;
+    awaited->tag = br_tag_p2p(group->number, counter->next, tag);
+    awaited->rank = br_group_in_job(group, peer);
+    awaited->length = (uint32_t)bytes;
+    awaited->check = p2p_digest(bytes);
+    awaited->memory = memory;
+    here = br_worker_receive_at_once(engine->worker, awaited);
+    if (!here && !(waits && br_worker_await(engine->worker, awaited)))
+        return BR_RECEIVED_NOT;
+    *number = counter->next++;
+    engine->groups[group->number] = group;
+    if (here)
+        group->unreceived--;
+    return here ? BR_RECEIVED : BR_RECEIVED_LATER;
+}
+
+bool br_engine_awaited(struct br_group *group, struct br_awaited *awaited)
+{
+    br_list_remove(&awaited->node);
     if (awaited->came)
         group->unreceived--;
     return awaited->came;
-}
-
-void br_engine_unawait(struct br_engine *engine, struct br_group *group, int peer, uint32_t tag)
-{
-    engine->worker->awaited = NULL;
-    br_tag_sequences_find(&group->tag_sequences, peer, false, tag)->next--;
 }
 
 /* ---- what the worker has finished ------------------------------------------------------------ */

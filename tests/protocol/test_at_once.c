@@ -131,35 +131,68 @@ static void send__over_a_network(void **state)
     }
 }
 
-static void receive__what_is_here(void **state)
-{
-    uint64_t tag = br_tag_p2p(0, 0, 7);
-    struct wired x;
-
-    (void)state;
-    near_create(&x);
-    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
-    peer_says(&x, 0, tag, 100);
-    wired_turn(&x, 0);
-    assert_int_equal(x.wires[0].buffers, 1);
-    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 99));  /* its transfer says so */
-    assert_false(br_worker_receive_at_once(x.w, 1, tag, 4, to, 100)); /* another digest */
-    assert_true(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
-    assert_memory_equal(to, data, 100);
-    assert_int_equal(x.wires[0].buffers, 0);
-    assert_int_equal(x.w->unexpected.n_used, 0);
-    assert_true(br_list_empty(&x.w->arrivals));
-    assert_false(br_worker_receive_at_once(x.w, 1, tag, 5, to, 100));
-    wired_destroy(&x);
-}
-
-static struct br_awaited await(struct wired *x, uint64_t number, uint32_t length)
+static struct br_awaited await(const struct wired *x, uint64_t number, uint32_t length)
 {
     return (struct br_awaited){.tag = br_tag_p2p(0, number, 7),
                                .rank = x->peer,
                                .length = length,
                                .check = 5,
                                .memory = to};
+}
+
+static void receive__what_is_here(void **state)
+{
+    struct br_awaited one, longer, other;
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    one = await(&x, 0, 100);
+    longer = await(&x, 0, 101);
+    other = await(&x, 0, 100);
+    other.check = 4;
+    assert_false(br_worker_receive_at_once(x.w, &one));
+    peer_says(&x, 0, one.tag, 100);
+    wired_turn(&x, 0);
+    assert_int_equal(x.wires[0].buffers, 1);
+    assert_false(br_worker_receive_at_once(x.w, &longer)); /* its transfer says so */
+    assert_false(br_worker_receive_at_once(x.w, &other));
+    assert_false(br_worker_await(x.w, &one)); /* it will not come again */
+    assert_true(br_worker_receive_at_once(x.w, &one));
+    assert_memory_equal(to, data, 100);
+    assert_int_equal(x.wires[0].buffers, 0);
+    assert_int_equal(x.w->unexpected.n_used, 0);
+    assert_true(br_list_empty(&x.w->arrivals));
+    assert_false(br_worker_receive_at_once(x.w, &one));
+    wired_destroy(&x);
+}
+
+/* Neither a large message, nor what does not come from memory that is mapped, nor what may wait for
+ * a credit at its sender. */
+static void await__not_everything(void **state)
+{
+    struct br_awaited awaited;
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    awaited = await(&x, 0, x.w->config.eager_bytes + 1);
+    assert_false(br_worker_await(x.w, &awaited));
+    wired_destroy(&x);
+    wired_create(&x, 0, 1, NULL);
+    awaited = await(&x, 0, 8);
+    assert_false(br_worker_await(x.w, &awaited));
+    wired_destroy(&x);
+    near_create(&x);
+    for (uint32_t i = 0; i < BR_CROWDED; i++) {
+        awaited = await(&x, 1000 + i, 8);
+        assert_true(br_worker_await(x.w, &awaited));
+        br_list_remove(&awaited.node);
+        peer_says(&x, i, br_tag_p2p(0, i, 7), 8);
+        wired_turn(&x, 0);
+    }
+    assert_false(br_worker_await(x.w, &awaited));
+    wired_destroy(&x);
 }
 
 /* From the receive buffer to its place. One that comes before it waits for its receive, and one
@@ -175,23 +208,57 @@ static void look__finds_what_is_awaited(void **state)
         uint32_t length = i ? 1000 : 8;
 
         awaited = await(&x, 3 * i + 1, length);
-        x.w->awaited = &awaited;
-        br_worker_look(x.w, 1, x.now);
+        assert_true(br_worker_await(x.w, &awaited));
+        br_worker_look(x.w, &awaited, x.now);
         assert_false(awaited.came);
         peer_says(&x, 3 * i, br_tag_p2p(0, 3 * i, 7), 8);
-        br_worker_look(x.w, 1, x.now);
+        br_worker_look(x.w, &awaited, x.now);
         assert_false(awaited.came);
         peer_says(&x, 3 * i + 1, awaited.tag, length);
         peer_says(&x, 3 * i + 2, br_tag_p2p(0, 3 * i + 2, 7), 8);
-        br_worker_look(x.w, 1, x.now);
+        br_worker_look(x.w, &awaited, x.now);
         assert_true(awaited.came);
-        assert_null(x.w->awaited);
+        assert_true(br_list_empty(&x.w->peers[1].awaited));
         assert_memory_equal(to, data, length);
         assert_int_equal(x.w->unexpected.n_used, 2 * i + 1);
         wired_turn(&x, 0);
         assert_int_equal(x.w->unexpected.n_used, 2 * i + 2);
         assert_int_equal(x.wires[0].buffers, 2 * i + 2);
     }
+    wired_destroy(&x);
+}
+
+/* Several at a time, which come in another order, as they are of other tags. */
+static void await__several(void **state)
+{
+    static const uint32_t order[] = {2, 0, 1};
+    struct br_list ended;
+    struct br_awaited several[4];
+    struct wired x;
+
+    (void)state;
+    near_create(&x);
+    br_list_init(&ended);
+    for (uint32_t i = 0; i < 4; i++) {
+        several[i] = await(&x, i, 8 + i);
+        several[i].ended = &ended;
+        several[i].memory = to + 100 * i;
+        assert_true(br_worker_await(x.w, &several[i]));
+    }
+    br_list_remove(&several[3].node); /* its owner makes a transfer of it */
+    for (uint32_t i = 0; i < 3; i++)
+        peer_says(&x, i, several[order[i]].tag, several[order[i]].length);
+    peer_says(&x, 3, several[3].tag, several[3].length);
+    wired_turn(&x, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(several[i].came);
+        assert_memory_equal(several[i].memory, data, several[i].length);
+        assert_ptr_equal(br_list_pop_front(&ended), &several[order[i]].node);
+    }
+    assert_true(br_list_empty(&ended));
+    assert_false(several[3].came);
+    assert_int_equal(x.w->unexpected.n_used, 1);
+    assert_int_equal(x.wires[0].buffers, 1);
     wired_destroy(&x);
 }
 
@@ -210,15 +277,15 @@ static void look__another_message(void **state)
     for (int announced = 0; announced < 2; announced++) {
         near_create(&x);
         awaited = await(&x, 0, 8);
-        x.w->awaited = &awaited;
+        assert_true(br_worker_await(x.w, &awaited));
         if (announced)
             wire_message(x.links[0], &large, NULL, 0);
         else
             peer_says(&x, 0, awaited.tag, 9);
-        br_worker_look(x.w, 1, x.now);
+        br_worker_look(x.w, &awaited, x.now);
         assert_false(awaited.came);
         assert_int_equal(x.w->unexpected.n_used, 1);
-        x.w->awaited = NULL;
+        br_list_remove(&awaited.node);
         t = (struct br_transfer){
             .tag = awaited.tag, .peer = 1, .memory = to, .length = 8, .check = 5};
         assert_int_equal(br_transfer_receive(x.w, &t), 0);
@@ -230,9 +297,14 @@ static void look__another_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(send__leaves_as_any_other), cmocka_unit_test(send__overtakes_nothing),
-        cmocka_unit_test(send__not_to_everybody),    cmocka_unit_test(send__over_a_network),
-        cmocka_unit_test(receive__what_is_here),     cmocka_unit_test(look__finds_what_is_awaited),
+        cmocka_unit_test(send__leaves_as_any_other),
+        cmocka_unit_test(send__overtakes_nothing),
+        cmocka_unit_test(send__not_to_everybody),
+        cmocka_unit_test(send__over_a_network),
+        cmocka_unit_test(receive__what_is_here),
+        cmocka_unit_test(await__not_everything),
+        cmocka_unit_test(await__several),
+        cmocka_unit_test(look__finds_what_is_awaited),
         cmocka_unit_test(look__another_message),
     };
 

@@ -16,8 +16,11 @@
 #include <cmocka.h>
 
 #include "collectives/comm/api.h"
+#include "collectives/comm/comm.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/handles.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/engine/operation.h"
 #include "tests/collectives/comm/single_rank.h"
 #include "tests/says.h"
 
@@ -71,7 +74,7 @@ static struct braid_op *handle_of_get(struct braid_comm *of)
 /* Handles of operations that have ended in their calls, more than have a place of their own. */
 static void operation__has_ended_in_its_call(void **state)
 {
-    static struct braid_op *ops[BR_ENDED_HANDLES + 500];
+    static struct braid_op *ops[BR_HANDLE_PLACES + 500];
     enum { N = sizeof ops / sizeof *ops };
     struct braid_op *running = start(NULL);
     size_t index;
@@ -98,6 +101,53 @@ static void operation__has_ended_in_its_call(void **state)
         SAYS(-EINVAL, GONE, braid_test(ops[i], &done));
     }
     assert_int_equal(braid_wait(running, -1), 0);
+}
+
+/* Of a receive that has no operation at first. */
+static void operation__is_posted_and_goes_on(void **state)
+{
+    struct br_context *context = comm->context;
+    struct br_handle_place *place;
+    struct br_operation *op;
+    struct braid_op *handle;
+    int done = 1;
+
+    (void)state;
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        assert_true(br_handle_place_is_free(context));
+        place = br_handle_of_posted(comm, &handle);
+        assert_null(br_operation_of(handle));
+        assert_false(br_operation_has_ended(handle));
+        assert_int_equal(braid_test(handle, &done), 0);
+        assert_int_equal(done, 0);
+        SAYS(-ETIMEDOUT, "running", braid_wait(handle, 0));
+        assert_int_equal(br_handles_void_ended(context, NULL), 0);
+        if (goes_on) {
+            op = br_comm_reserve_operation(context);
+            assert_non_null(op);
+            br_comm_use_reserved(op, comm);
+            atomic_store(&op->state, BR_OPERATION_SUBMITTED);
+            br_handle_goes_on(place, op);
+            assert_ptr_equal(br_operation_of(handle), op);
+            assert_int_equal(braid_test(handle, &done), 0);
+            assert_int_equal(done, 0);
+            assert_int_equal(br_handles_void_ended(context, NULL), 0);
+            atomic_store(&op->handle, 0); /* as one does that is given up */
+            SAYS(-EINVAL, GONE, braid_wait(handle, 0));
+            assert_true(br_operation_has_ended(handle));
+            atomic_store(&op->handle, (uintptr_t)handle);
+            atomic_store(&op->state, BR_OPERATION_ENDED);
+        } else {
+            br_handle_ended(place, comm);
+        }
+        assert_true(br_operation_has_ended(handle));
+        assert_int_equal(braid_wait(handle, -1), 0);
+        SAYS(-EINVAL, GONE, braid_wait(handle, -1));
+        SAYS(-EINVAL, GONE, braid_op_free(handle));
+        assert_null(br_operation_of(handle));
+    }
+    for (uint32_t i = 0; i < BR_HANDLE_PLACES; i++) /* all places are free */
+        assert_int_equal(braid_wait(br_handle_of_ended(comm), 0), 0);
 }
 
 /* What braid_finalize() logs. */
@@ -143,7 +193,7 @@ static void finalize__names_ended_accesses_that_nobody_waited_for(void **state)
 
     (void)state;
     assert_int_equal(braid_comm_split(comm, 0, 0, &part), 0);
-    for (uint32_t i = 0; i < BR_ENDED_HANDLES + 3; i++)
+    for (uint32_t i = 0; i < BR_HANDLE_PLACES + 3; i++)
         assert_non_null(handle_of_get(part));
     finalize_and_read(part, log, sizeof log);
     assert_says(log, "3 operations|get of 8 bytes from rank 0|1024 accesses");
@@ -397,6 +447,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(operation__is_used_once, join, leave),
+        cmocka_unit_test_setup_teardown(operation__is_posted_and_goes_on, join, leave),
         cmocka_unit_test_setup_teardown(operation__has_ended_in_its_call, join, leave),
         cmocka_unit_test_setup_teardown(finalize__of_a_part_voids_handles_of_ended_accesses, join,
                                         leave),

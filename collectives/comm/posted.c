@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Posted receives without an operation. Where ranks of a host exchange many small messages, most
+ * come within microseconds after their receive, and an operation costs ten times what such a
+ * message does.
+ *
+ * 1. A posted receive takes the number of its message and a handle of handles.c, note 3, and stands
+ *    in the peer's list of awaited messages. The message goes from the inbox to its place, and the
+ *    handle shows that it has ended.
+ * 2. Whatever takes time is left to operations. One goes on with the number and the handle as soon
+ *    as a receive has waited for POSTED_FOR, the worker fails, a thread falls asleep, or somebody
+ *    needs to see all that is under way: who frees memory, ends a communicator or gives the handle
+ *    up. So here are no deadlines, no words of errors, no references to regions, and nothing is
+ *    asked of the sender.
+ * 3. That always works, as a record has its operation from its first use on. A program that never
+ *    posts receives has none of these.
+ * 4. What has come with another length is kept by the worker for the operation, which says so.
+ */
+#include "collectives/comm/posted.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <braid/braid.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "collectives/comm/api.h"
+#include "collectives/comm/comm.h"
+#include "collectives/comm/context.h"
+#include "collectives/comm/handles.h"
+#include "collectives/comm/operation_pool.h"
+#include "collectives/comm/progress_lock.h"
+#include "collectives/engine/engine.h"
+
+/* ns since the first pass that has found it. */
+#define POSTED_FOR BR_MS
+
+/* After so many that were posted a pass takes in what has come meanwhile, before its sender lacks
+ * credits. */
+#define POSTED_PASS 16u
+
+struct br_posted {
+    struct br_awaited awaited;
+    struct br_list node; /* in `waiting` */
+    struct braid_comm *comm;
+    struct br_handle_place *place;
+    struct br_operation *op; /* as which it goes on; NULL: none is reserved yet */
+    uint64_t number;         /* of the message, in its peer and tag */
+    uint64_t since;          /* ns: when a pass first found it as the oldest; 0: none has */
+    int peer;                /* rank of the group */
+    uint32_t tag;
+    int32_t priority;
+    struct br_posted *next; /* of those that are unused */
+};
+
+static void posted_put(struct br_posted_receives *receives, struct br_posted *posted)
+{
+    posted->next = receives->unused;
+    receives->unused = posted;
+}
+
+int br_posted_create(struct br_context *context)
+{
+    struct br_posted_receives *receives = &context->posted;
+
+    receives->records = calloc(BR_POSTED, sizeof *receives->records);
+    if (!receives->records)
+        return br_error(ENOMEM, "no memory for posted receives");
+    for (uint32_t i = 0; i < BR_POSTED; i++)
+        posted_put(receives, &receives->records[i]);
+    br_list_init(&receives->waiting);
+    br_list_init(&receives->came);
+    return 0;
+}
+
+void br_posted_destroy(struct br_context *context)
+{
+    free(context->posted.records);
+    context->posted.records = NULL;
+}
+
+/* The next record, with an operation; NULL: there is none, or no place for a handle. */
+static struct br_posted *posted_next(struct br_context *context)
+{
+    struct br_posted *posted = context->posted.unused;
+
+    if (!posted || !br_handle_place_is_free(context))
+        return NULL;
+    if (!posted->op)
+        posted->op = br_comm_reserve_operation(context);
+    return posted->op ? posted : NULL;
+}
+
+enum br_received br_posted_receive(struct braid_comm *comm, const struct br_api_point *message,
+                                   const struct braid_options *options, struct braid_op **handle)
+{
+    struct br_context *context = comm->context;
+    struct br_posted *posted = options && options->timeout_ms ? NULL : posted_next(context);
+    uint32_t tag = options ? options->tag : 0;
+    struct br_awaited here;
+    enum br_received received;
+    uint64_t number;
+
+    received =
+        br_engine_receive(context->engine, comm->group, message->peer, tag, message->recv,
+                          message->bytes, posted, posted ? &posted->awaited : &here, &number);
+    if (!posted || received != BR_RECEIVED_LATER)
+        return received;
+    context->posted.unused = posted->next;
+    context->posted.calls++;
+    posted->awaited.ended = &context->posted.came;
+    posted->comm = comm;
+    posted->number = number;
+    posted->since = 0;
+    posted->peer = message->peer;
+    posted->tag = tag;
+    posted->priority = options ? options->priority : 0;
+    posted->place = br_handle_of_posted(comm, handle);
+    br_list_push_back(&context->posted.waiting, &posted->node);
+    return received;
+}
+
+bool br_posted_is_due(const struct br_context *context)
+{
+    return context->posted.calls % POSTED_PASS == 0;
+}
+
+bool br_posted_end(struct br_context *context)
+{
+    struct br_posted_receives *receives = &context->posted;
+    bool any = !br_list_empty(&receives->came);
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&receives->came))) {
+        struct br_posted *posted = br_container_of(node, struct br_posted, awaited.node);
+
+        br_engine_awaited(posted->comm->group, &posted->awaited);
+        posted->comm->operations++;
+        br_list_remove(&posted->node);
+        br_handle_ended(posted->place, posted->comm);
+        posted_put(receives, posted);
+    }
+    return any;
+}
+
+static void posted_go_on(struct br_context *context, struct br_posted *posted,
+                         struct br_operation *op, uint64_t now)
+{
+    const struct br_api_point message = {.kind = BR_OPERATION_RECV,
+                                         .recv = posted->awaited.memory,
+                                         .bytes = posted->awaited.length,
+                                         .peer = posted->peer};
+    const struct braid_options options = {.tag = posted->tag, .priority = posted->priority};
+
+    br_engine_awaited(posted->comm->group, &posted->awaited);
+    br_comm_use_reserved(op, posted->comm);
+    br_api_fill_point(posted->comm, &message, &options, op);
+    op->awaited = op->claimed = true;
+    op->claim = posted->number;
+    atomic_store_explicit(&op->state, BR_OPERATION_SUBMITTED, memory_order_relaxed);
+    atomic_fetch_add(&posted->comm->outstanding, 1);
+    br_comm_start_operation(op, now);
+    br_handle_goes_on(posted->place, op);
+    posted_put(&context->posted, posted);
+}
+
+void br_posted_go_on(struct br_context *context, uint64_t now)
+{
+    struct br_list *node;
+
+    while ((node = br_list_pop_front(&context->posted.waiting))) {
+        struct br_posted *posted = br_container_of(node, struct br_posted, node);
+        struct br_operation *op = posted->op;
+
+        posted->op = NULL;
+        posted_go_on(context, posted, op, now);
+    }
+}
+
+void br_posted_pass(struct br_context *context, uint64_t now)
+{
+    struct br_posted *first = br_container_of(context->posted.waiting.next, struct br_posted, node);
+
+    if (context->worker->failed || (first->since && now - first->since >= POSTED_FOR))
+        br_posted_go_on(context, now);
+    else if (!first->since)
+        first->since = now;
+}
+
+void br_posted_settle(struct br_context *context)
+{
+    br_progress_lock(context);
+    if (!br_list_empty(&context->posted.waiting))
+        br_posted_go_on(context, br_comm_now(context->world));
+    br_progress_unlock(context);
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Receives of one host that are posted with a handle before their message comes (comm/posted.c). */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/system/ranks.h"
+
+enum { MANY = 300, LONG = 20000, TAGS = 3, THREADS = 3, EACH = 400 };
+
+static void on_one_host(ranks_main *body, void *context, int timeout_ms)
+{
+    ranks_run(&(struct ranks){.size = 2, .backend = "shm", .timeout_ms = timeout_ms}, body,
+              context);
+}
+
+/* The first message of a tag is an operation. */
+static int open_tags(struct braid_comm *comm)
+{
+    for (uint32_t tag = 0; tag < TAGS + THREADS; tag++) {
+        const struct braid_options options = {.tag = tag};
+        char byte = 0;
+
+        RETURNS(0, braid_rank(comm) ? braid_recv(comm, &byte, 1, 0, &options, NULL)
+                                    : braid_send(comm, &byte, 1, 1, &options, NULL));
+    }
+    return 0;
+}
+
+/* All results, in one of four ways. */
+static int take_all(struct braid_op **ops, int way)
+{
+    size_t index;
+    int done;
+
+    for (int i = MANY - 1; way == 0 && i >= 0; i--)
+        RETURNS(0, braid_wait(ops[i], -1));
+    for (int i = 0; way == 1 && i < MANY; i++) {
+        do
+            RETURNS(0, braid_test(ops[i], &done));
+        while (!done);
+        SAYS(-EINVAL, "not there any more", braid_wait(ops[i], 0));
+    }
+    for (int i = 0; way == 2 && i < MANY; i++) {
+        RETURNS(0, braid_wait_any(ops, MANY, &index, -1));
+        CHECK(index < MANY && !ops[index], "entry %zu", index);
+    }
+    if (way == 3)
+        RETURNS(0, braid_wait_all(ops, MANY, -1));
+    return 0;
+}
+
+/* More than are posted without an operation, and some that are too long for that. The messages
+ * come in the same order, tag for tag; `way` % 2: most receives are posted before. */
+static int many(struct braid_comm *comm, void *context)
+{
+    static const size_t sizes[] = {8, 0, 24, 25, 1000, LONG, 1};
+    static uint8_t memory[MANY][LONG + 1];
+    struct braid_op *ops[MANY];
+
+    (void)context;
+    if (open_tags(comm))
+        return 1;
+    for (int way = 0; way < 8; way++) {
+        for (int i = 0; i < MANY; i++) {
+            size_t bytes = sizes[(size_t)i % (sizeof sizes / sizeof *sizes)];
+            const struct braid_options options = {.tag = (uint32_t)(i % TAGS)};
+
+            if (braid_rank(comm)) {
+                memset(memory[i], 0xee, bytes + 1);
+                RETURNS(0, braid_recv(comm, memory[i], bytes, 0, &options, &ops[i]));
+                continue;
+            }
+            if (!i && way % 2)
+                RETURNS(0, braid_recv(comm, NULL, 0, 1, NULL, NULL));
+            memset(memory[i], i + way, bytes);
+            RETURNS(0, braid_send(comm, memory[i], bytes, 1, &options, &ops[i]));
+        }
+        if (braid_rank(comm) && way % 2)
+            RETURNS(0, braid_send(comm, NULL, 0, 0, NULL, NULL));
+        if (take_all(ops, way / 2))
+            return 1;
+        for (int i = 0; braid_rank(comm) && i < MANY; i++) {
+            size_t bytes = sizes[(size_t)i % (sizeof sizes / sizeof *sizes)];
+
+            for (size_t k = 0; k < bytes; k++)
+                CHECK(memory[i][k] == (uint8_t)(i + way), "way %d, message %d", way, i);
+            CHECK(memory[i][bytes] == 0xee, "way %d, behind message %d", way, i);
+        }
+        RETURNS(0, braid_barrier(comm, NULL, NULL));
+    }
+    return 0;
+}
+
+static void posted__many(void **state)
+{
+    (void)state;
+    on_one_host(many, NULL, RANKS_PATIENCE);
+}
+
+struct thread {
+    struct braid_comm *comm;
+    uint32_t tag;
+    const char *words; /* NULL: all is well */
+};
+
+/* Windows of 16 messages of a tag of its own. */
+static void *exchange(void *argument)
+{
+    struct thread *thread = argument;
+    const struct braid_options options = {.tag = thread->tag};
+    struct braid_op *ops[16];
+    int values[16], rank = braid_rank(thread->comm);
+
+    for (int i = 0; i < EACH; i++) {
+        for (int k = 0; k < 16; k++) {
+            values[k] = rank ? -1 : i * 16 + k;
+            if (rank ? braid_recv(thread->comm, &values[k], sizeof *values, 0, &options, &ops[k])
+                     : braid_send(thread->comm, &values[k], sizeof *values, 1, &options, &ops[k]))
+                thread->words = "a call fails";
+        }
+        for (int k = 0; k < 16 && !thread->words; k++)
+            if (braid_wait(ops[k], -1) || values[k] != i * 16 + k)
+                thread->words = "not the message that was sent";
+    }
+    return NULL;
+}
+
+static int by_threads(struct braid_comm *comm, void *context)
+{
+    struct thread threads[THREADS];
+    pthread_t ids[THREADS];
+
+    (void)context;
+    if (open_tags(comm))
+        return 1;
+    for (int i = 0; i < THREADS; i++) {
+        threads[i] = (struct thread){.comm = comm, .tag = (uint32_t)(TAGS + i)};
+        RETURNS(0, pthread_create(&ids[i], NULL, exchange, &threads[i]));
+    }
+    for (int i = 0; i < THREADS; i++)
+        RETURNS(0, pthread_join(ids[i], NULL));
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!threads[i].words, "thread %d: %s", i, threads[i].words);
+    return 0;
+}
+
+static void posted__by_threads(void **state)
+{
+    (void)state;
+    on_one_host(by_threads, NULL, RANKS_PATIENCE);
+}
+
+/* One that is given up takes its message nevertheless; memory stays in use until it has come; and
+ * the end of a communicator waits for it. */
+static int given_up(struct braid_comm *comm, void *context)
+{
+    int *memory = braid_alloc(comm, 3 * sizeof *memory), done = 1, rank = braid_rank(comm);
+    struct braid_comm *part;
+    struct braid_op *ops[3];
+
+    (void)context;
+    CHECK(memory, "no memory");
+    RETURNS(0, braid_comm_split(comm, 0, rank, &part));
+    if (open_tags(comm) || open_tags(part))
+        return 1;
+    for (int i = 0; i < 3; i++)
+        memory[i] = rank ? 0 : i + 1;
+    if (rank) {
+        for (int i = 0; i < 2; i++)
+            RETURNS(0, braid_recv(comm, &memory[i], sizeof *memory, 0, NULL, &ops[i]));
+        RETURNS(0, braid_recv(part, &memory[2], sizeof *memory, 0, NULL, &ops[2]));
+        RETURNS(0, braid_test(ops[0], &done));
+        CHECK(!done, "before it was sent");
+        SAYS(-EINVAL, "persistent", braid_start(ops[0]));
+        RETURNS(0, braid_op_free(ops[0]));
+        SAYS(-EINVAL, "not there any more", braid_wait(ops[0], 0));
+        SAYS(-EBUSY, "braid_free|use", braid_free(comm, memory));
+    }
+    ranks_tell(0);
+    ranks_await(0, 2);
+    for (int i = 0; !rank && i < 3; i++)
+        RETURNS(0, braid_send(i < 2 ? comm : part, &memory[i], sizeof *memory, 1, NULL, NULL));
+    RETURNS(0, braid_finalize(part));
+    RETURNS(0, braid_barrier(comm, NULL, NULL));
+    if (rank) /* behind the first one */
+        RETURNS(0, braid_wait(ops[1], -1));
+    for (int i = 0; i < 3; i++)
+        CHECK(memory[i] == i + 1, "message %d: %d", i, memory[i]);
+    return braid_free(comm, memory);
+}
+
+static void posted__given_up(void **state)
+{
+    (void)state;
+    on_one_host(given_up, NULL, RANKS_PATIENCE);
+}
+
+/* Ends that disagree hear of it, and one without a message when its time is up. */
+static int failing(struct braid_comm *comm, void *context)
+{
+    const size_t *sizes = context;
+    struct braid_op *op;
+    char data[1000] = "";
+    int rc = 0;
+
+    if (open_tags(comm)) /* where a rank stands still, the deadline may pass here */
+        return sizes[0] || !strstr(braid_last_error(), "deadline");
+    if (!braid_rank(comm)) {
+        ranks_await(0, 1);
+        if (sizes[0])
+            rc = braid_send(comm, data, sizes[0], 1, NULL, NULL);
+    } else {
+        RETURNS(0, braid_recv(comm, data, sizes[1], 0, NULL, &op));
+        ranks_tell(0);
+        rc = braid_wait(op, -1);
+        CHECK(rc, "it has ended well");
+    }
+    while (!rc) /* until the other rank's failure is heard of */
+        rc = braid_comm_error(comm);
+    CHECK(strstr(braid_last_error(), sizes[0] ? "disagree" : "deadline"), "got %d", rc);
+    return 0;
+}
+
+static void posted__failing(void **state)
+{
+    static const size_t sizes[][2] = {{9, 8}, {1000, 8}, {0, 8}};
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        on_one_host(failing, (void *)(uintptr_t)sizes[i], i < 2 ? RANKS_PATIENCE : 700);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(posted__many),
+        cmocka_unit_test(posted__by_threads),
+        cmocka_unit_test(posted__given_up),
+        cmocka_unit_test(posted__failing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
