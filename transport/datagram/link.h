@@ -64,7 +64,7 @@ struct br_dgram_packet {
     struct br_region *region; /* The region that the payload lies in, or NULL when it is in none. */
 };
 
-/* What has happened on a link so far. For `braid perf`, the log and tests. */
+/* What has happened on a link so far. All but resent_packets is for tests. */
 struct br_dgram_stats {
     uint64_t tx_packets, rx_packets; /* DATA and PING. */
     uint64_t tx_acks, rx_acks;
