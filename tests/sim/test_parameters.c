@@ -63,7 +63,7 @@ static int settling;    /* iterations that do not count */
 
 /* ---- what training/ calls -------------------------------------------------------------------- */
 
-int __wrap_br_comm_check(const struct braid_comm *comm, const char *name);
+int __wrap_br_comm_refuse(const struct braid_comm *comm, const char *name);
 uint32_t __wrap_br_comm_slots(const struct braid_comm *comm);
 uint32_t __wrap_br_comm_eager_bytes(const struct braid_comm *comm);
 int __wrap_braid_size(const struct braid_comm *comm);
@@ -78,7 +78,7 @@ int __wrap_braid_recv(struct braid_comm *comm, void *memory, size_t bytes, int p
                       const struct braid_options *options, struct braid_op **op);
 bool __wrap_br_operation_has_ended(struct braid_op *op);
 
-int __wrap_br_comm_check(const struct braid_comm *comm, const char *name)
+int __wrap_br_comm_refuse(const struct braid_comm *comm, const char *name)
 {
     (void)comm;
     (void)name;
