@@ -321,9 +321,10 @@ static void set_limits(struct br_shm_executor *shm)
     shm->max_bytes = shm->max_copied_bytes = context->settings.shm_collective_bytes;
     if (context->gpus || !context->settings.shm_collective_default)
         return;
-    shm->max_copied_bytes = context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_COPIED_BYTES;
-    if (context->crowded)
-        shm->max_bytes = BR_SHM_CROWDED_BYTES;
+    shm->max_copied_bytes = BR_SHM_COPIED_BYTES;
+    if (context->crowded || shm->n >= BR_SHM_MANY)
+        shm->max_bytes = shm->max_copied_bytes =
+            context->crowded ? BR_SHM_CROWDED_BYTES : BR_SHM_MANY_BYTES;
 }
 
 /* ---- the executor ---------------------------------------------------------------------------- */

@@ -18,11 +18,14 @@
 #include "collectives/shm/coll.h"
 #include "protocol/message.h"
 
-/* Up to how many bytes that a rank gives, by default and measured: of all-reduces, as beyond it the
- * engine, where each rank reduces a part, is faster; of all others; and of both where ranks share
- * cores, as in a round each of them needs the core once or twice, in a schedule often. */
+/* Up to how many bytes that a rank gives, by default: of all-reduces, as beyond it the engine,
+ * where each rank reduces a part, is faster; of all others; of both with so many ranks that a
+ * schedule has many steps; and of both where ranks share cores, as in a round each of them needs
+ * the core once or twice, in a schedule often (doc/measured_collectives.md). */
 #define BR_SHM_COLLECTIVE_BYTES (4u << 10)
 #define BR_SHM_COPIED_BYTES     (8u << 10)
+#define BR_SHM_MANY             4u
+#define BR_SHM_MANY_BYTES       (32u << 10)
 #define BR_SHM_CROWDED_BYTES    BR_SHM_COLL_BYTES
 
 struct braid_comm;
