@@ -2,19 +2,15 @@
 #include "gpu/pointer.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "gpu/driver.h"
-
-#define SETTLE_NS 1000000000ull
 
 static const struct br_cuda *_Atomic driver; /* NULL: all memory is the host's */
 
@@ -75,15 +71,6 @@ int br_gpu_of(const void *memory)
     return cuda && memory ? ask_driver(cuda, memory) : 0;
 }
 
-/* The legacy default stream, in which cuMemcpy() works. Does not wait while it is captured. */
-static void wait_for_default_stream(const struct br_cuda *cuda)
-{
-    uint64_t until = br_clock_now() + SETTLE_NS;
-
-    while (cuda->stream_query(NULL) == BR_CUDA_NOT_READY && br_clock_now() < until)
-        sched_yield();
-}
-
 void br_gpu_settle(const void *memory)
 {
     const struct br_cuda *cuda = atomic_load_explicit(&driver, memory_order_acquire);
@@ -92,12 +79,11 @@ void br_gpu_settle(const void *memory)
     struct CUctx_st *context = NULL;
     void *out[] = {&synchronous, &context};
 
-    if (!cuda || !cuda->pointer_set || !cuda->stream_query ||
+    if (!cuda || !cuda->pointer_set ||
         cuda->pointer_attributes(2, attributes, out, (uintptr_t)memory) != BR_CUDA_SUCCESS ||
         synchronous || !context || br_cuda_enter(cuda, context))
         return;
-    if (cuda->pointer_set(&on, BR_CUDA_POINTER_SYNC_MEMOPS, (uintptr_t)memory) == BR_CUDA_SUCCESS)
-        wait_for_default_stream(cuda);
+    cuda->pointer_set(&on, BR_CUDA_POINTER_SYNC_MEMOPS, (uintptr_t)memory);
     br_cuda_leave(cuda);
 }
 

@@ -17,8 +17,9 @@
  *    driver's, from which the GPU still copies them (the manual's "API synchronization behavior").
  *    Streams of ours wait for no work of the default stream: an all-reduce that came next read
  * stale bytes on an H100, each time. So an allocation gets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS when it
- * is first seen, as Open MPI and UCX do; then such copies wait. For those of before the default
- *    stream is waited for, once an allocation.
+ * is first seen, as Open MPI and UCX do. The call waits for such copies that are under way, and
+ *    later ones wait by themselves. Rejected: to query the default stream, which breaks the graph
+ *    that another thread captures in a stream that waits for it.
  */
 #ifndef BR_GPU_POINTER_H
 #define BR_GPU_POINTER_H
@@ -45,10 +46,9 @@ int br_gpu_check(void);
 int br_gpu_of(const void *memory);
 
 /* Memory of a GPU, before it is read or written: copies into its allocation that the program was
- * told to have ended have ended, and later ones end before it is told (note 4). Costs one call of
- * the driver; the first time of an allocation it waits for the default stream, for at most a
- * second. No operation of this process may stand in a stream then. Does nothing for allocations
- * without that attribute: of memory pools and cuMemCreate(). From any thread. */
+ * told to have ended have ended, and later ones end before it is told (note 4). One call of the
+ * driver, and the first time of an allocation two more. Does nothing for allocations without that
+ * attribute: of memory pools and cuMemCreate(). From any thread. */
 void br_gpu_settle(const void *memory);
 
 /* Returns whether kernels that run in this context can read the memory. They cannot read memory

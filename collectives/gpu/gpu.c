@@ -189,9 +189,7 @@ static int gpu_use(struct br_context *context, int gpu, const void *memory)
             atomic_fetch_or(&context->opened_gpus, bit);
         pthread_mutex_unlock(&context->stream_lock);
     }
-    /* the default stream may wait for an operation in it, whose end takes a later call: next time
-     */
-    if (!rc && br_stream_ops_idle(context->stream_ops))
+    if (!rc)
         br_gpu_settle(memory);
     return rc;
 }

@@ -30,7 +30,7 @@
  *    note 1 all the same calls fake_cuda_hide() when it has been pinned.
  * 8. cuMemcpy of up to 64 KiB from memory that is not pinned, to an allocation without SYNC_MEMOPS,
  *    returns before the bytes are there, as the real one may: they are when the default stream is
- *    queried or synchronised, at the next cuMemcpy, or when memory is freed.
+ *    used next or cuPointerSetAttribute is called, at the next cuMemcpy, or when memory is freed.
  *
  * All of it is thread-safe, except that control is to be changed while nothing runs.
  */

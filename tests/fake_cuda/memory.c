@@ -349,6 +349,7 @@ br_cuda_result cuPointerSetAttribute(const void *value, unsigned int attribute,
     bool takes;
 
     ENTER(cuPointerSetAttribute, CONTEXT);
+    fake_finish_late_copy();
     pthread_mutex_lock(&fake_lock);
     memory = fake_find(pointer);
     takes = memory && memory->kind == DEVICE && !memory->created && value &&

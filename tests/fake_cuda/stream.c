@@ -369,8 +369,6 @@ br_cuda_result cuStreamQuery(struct CUstream_st *on)
     struct CUstream_st *stream = stream_of(on);
 
     ENTER(cuStreamQuery, DRIVER);
-    if (is_default(on))
-        fake_finish_late_copy();
     if (stream->capture)
         return BR_CUDA_CAPTURE_UNSUPPORTED;
     pump_all();

@@ -4,6 +4,7 @@
 # BRAID_GPU_PARTS: a regular expression; parts without it in their names are left out. Exit 1 when a part failed; 77 when none could run.
 set -uo pipefail
 bench=$BRAID_BUILD/bench/gpu_reduce
+parts=0
 passed=0
 failed=0
 
@@ -12,6 +13,7 @@ part() {
     local name=$1 output rc
     shift
     [[ $name =~ ${BRAID_GPU_PARTS:-} ]] || return 0
+    parts=$((parts + 1))
     output=$("$@" 2>&1)
     rc=$?
     if [[ $rc -eq 77 ]]; then
@@ -148,8 +150,12 @@ torch_cuda() {
         return 77
     fi
     sed -n 's/^[0-9]*: //p' <<< "$said"
-    if grep -qE 'Skipped|torch sees no GPU' <<< "$said"; then
+    if grep -q 'Skipped' <<< "$said"; then
         sed -n 's/^[0-9]*: //p' <<< "$said" | tail -n 1
+        return 77
+    fi
+    if [[ $rc -eq 0 ]] && ! grep -qE '[0-9] passed' <<< "$said"; then
+        echo "torch sees no GPU"
         return 77
     fi
     return "$rc"
@@ -164,12 +170,13 @@ for n in 2 4; do
     BRAID_GPU_REDUCE=gpu part "$n processes, values combined by the kernels" ranks "$n" check
 done
 part "4 processes of two hosts all-reduce memory of GPUs" two_hosts
-for reduce in cpu auto; do
+for reduce in cpu gpu; do
     for backend in shm tcp auto udp; do
         BRAID_GPU_REDUCE=$reduce part "every collective, over $backend, values combined by: $reduce" matrix "gpu-$backend"
     done
 done
 part "no call that braid makes beside operations in streams waits for them" "$BRAID_BUILD/bench/gpu_blocking"
+part "nor for those in the default stream" "$BRAID_BUILD/bench/gpu_blocking" --default-stream
 for backend in shm tcp; do
     BRAID_BACKEND=$backend part "order in a stream, over $backend" ranks 2 stream
 done
@@ -181,6 +188,10 @@ part "CUDA tensors in PyTorch" torch_cuda ''
 part "CUDA tensors in expandable segments" torch_cuda expandable_segments:True
 part "CUDA tensors of cudaMallocAsync()" torch_cuda backend:cudaMallocAsync
 BRAID_BACKEND=tcp part "staging at 90 % of its slower part, over tcp" ranks 2 rate
+if [[ $parts -eq 0 ]]; then
+    echo "no part has '$BRAID_GPU_PARTS' in its name" >&2
+    exit 2
+fi
 echo "$passed passed, $failed failed"
 if [[ $failed -gt 0 ]]; then
     exit 1

@@ -15,6 +15,7 @@ in calls with stream=, which run behind what is in that stream:
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import re
 import sys
@@ -238,12 +239,13 @@ def _of_cuda(x: Any, written: bool, raw: bool, streamed: bool) -> Span:
 
 def _wait_as_told(interface: Dict[str, Any]) -> None:
     if interface.get("stream") is not None:
-        synchronize(interface["stream"])
+        synchronize(interface["stream"], interface["data"][0] or 0)
 
 
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool", 10: "float8_e4m3", 12: "float8_e5m2"}
 _DLPACK_HANDLE = 3
 _DLPACK_HOST, _DLPACK_CUDA, _DLPACK_CUDA_HOST, _DLPACK_CUDA_MANAGED = 1, 2, 3, 13
+_POINTER_CONTEXT = 1  # CU_POINTER_ATTRIBUTE_CONTEXT
 _DLPACK_LEGACY, _DLPACK_UNORDERED = 1, -1  # streams: the legacy default one; none, the producer orders nothing
 
 
@@ -258,11 +260,11 @@ def _of_dlpack(x: Any, raw: bool, streamed: bool) -> Span:
 
     def wait() -> None:
         x.__dlpack__(stream=_DLPACK_LEGACY)  # this stream goes behind what the producer has under way
-        synchronize(_DLPACK_LEGACY)
+        synchronize(_DLPACK_LEGACY, address)
 
     address, count, kind, capsule = _of_capsule(x.__dlpack__(stream=_DLPACK_UNORDERED if streamed else _DLPACK_LEGACY), raw)
     if not streamed:
-        synchronize(_DLPACK_LEGACY)
+        synchronize(_DLPACK_LEGACY, address)
     return (address, count, kind, OnGpu((capsule, x), wait))
 
 
@@ -312,12 +314,25 @@ def stream_handle(stream: Any) -> int:
     return int(stream)
 
 
-def synchronize(stream: int) -> None:
-    """Waits until a CUDA stream has come to its end; 1 and 2 are the driver's handles of the legacy and the per-thread default stream."""
+@functools.lru_cache(maxsize=None)
+def _driver(name: str) -> Any:
     try:
-        cuda = ctypes.CDLL(os.environ.get("BRAID_CUDA_LIBRARY") or "libcuda.so.1")
+        return ctypes.CDLL(name)
     except OSError as error:
         raise Error(19, f"the array lies on a GPU, but the driver cannot be loaded: {error}") from None
+
+
+def synchronize(stream: int, memory: int) -> None:
+    """Waits until a CUDA stream has come to its end. 1 and 2 are the driver's handles of the legacy and the per-thread default stream, here of the context
+    that the memory lies in, where it lies in one."""
+    name = os.environ.get("BRAID_CUDA_LIBRARY")
+    cuda = _driver(name if name and name != "none" else "libcuda.so.1")
+    context = ctypes.c_void_p()
+    cuda.cuPointerGetAttribute(ctypes.byref(context), _POINTER_CONTEXT, ctypes.c_uint64(memory))
+    if context:
+        cuda.cuCtxPushCurrent_v2(context)
     rc = cuda.cuStreamSynchronize(ctypes.c_void_p(stream))
+    if context:
+        cuda.cuCtxPopCurrent_v2(ctypes.byref(context))
     if rc:
         raise Error(5, f"cuStreamSynchronize of stream {stream:#x}: CUDA error {rc}")
