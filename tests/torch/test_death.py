@@ -257,7 +257,8 @@ def test_kill__in_a_backward_pass(kind):
 
     (said, passes, closed), killed = job(2, train, timeout=600, limit=PATIENCE)
     assert killed == -signal.SIGKILL
-    assert "rank 1" in said and "rank 1" in closed and passes in (5, 6, 7), (said, passes, closed)
+    # a pass behind, as servers wait for pushes alone; two ahead, with steps of 2
+    assert "rank 1" in said and "rank 1" in closed and passes in (4, 5, 6, 7), (said, passes, closed)
 
 
 # ---- ranks that disagree, and that are started again ---------------------------------------------
