@@ -411,7 +411,8 @@ static int disagree(struct braid_comm *comm, void *context)
     else
         rc = braid_allreduce(comm, data, data, other->count, BRAID_INT32, other->reduction,
                              &options, NULL);
-    CHECK(rc == -EPROTO, "%s: got %d", other->words, rc);
+    /* Ranks of one host find out at once: the job may have failed before others have called. */
+    CHECK(rc == -EPROTO || rc == -ECANCELED, "%s: got %d", other->words, rc);
     CHECK(ranks_now_ms() - start < RANKS_SOON, "%s: noticed late", other->words);
     CHECK(says_all(braid_last_error(), other->words), "the message does not name all of %s",
           other->words);
