@@ -269,7 +269,7 @@ bool br_numbered_at_once(struct br_worker *w, struct br_peer *peer, struct br_tr
 }
 
 bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_t check,
-                            const void *memory, uint32_t length)
+                            const void *memory, uint32_t length, int32_t priority)
 {
     struct br_peer *peer = &w->peers[rank];
     struct br_stream *stream = &peer->streams[br_stream_of(tag)];
@@ -291,6 +291,8 @@ bool br_worker_send_at_once(struct br_worker *w, int rank, uint64_t tag, uint16_
     w->flush_due = w->flush_due || rail->device->unsent;
     if (!left)
         return false;
+    if (!rail->device->caps.maps) /* else nothing shares a rail with it */
+        br_priority_seen(w, priority);
     stream->sequence++;
     w->counters.copied_bytes += length;
     return true;

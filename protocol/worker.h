@@ -301,10 +301,12 @@ int br_worker_set_aside(struct br_worker *worker, int rank);
 /* A small point-to-point message to a rank with one rail leaves at once, without a transfer, if
  * nothing else waits to leave to it. false: it has not, and has to be sent as a transfer. Devices
  * that are armed stay so; a pass is due (br_worker_is_due()) if the device must be polled for it to
- * leave. */
+ * leave. Where no memory is mapped this may be a cancellation point. priority: as
+ * br_transfer.priority; it is not queued, but those in queues may be of others. */
 bool br_worker_send_at_once(struct br_worker *worker, int rank, uint64_t tag, uint16_t check,
-                            const void *memory, uint32_t length);
-/* Was it only for a credit that the last one has not left? */
+                            const void *memory, uint32_t length, int32_t priority);
+/* Is there nothing in the way of such a message but that the rank, whose memory is mapped, has
+ * given no credit for it? */
 bool br_worker_lacks_credit(const struct br_worker *worker, int rank);
 
 /* A small point-to-point message of a rank whose memory is mapped that goes from the receive buffer

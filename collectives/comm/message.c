@@ -18,8 +18,8 @@
  *    the last one was long ago (br_progress_leave()). If a buffer that is given back makes an ACK
  *    due, the pass is made at once: the sender may wait for its credits.
  * 4. Deadlines, priorities and the timeline are for what takes time. With a timeline messages go to
- *    the engine; a priority orders what waits, and where memory is mapped nothing shares a rail
- *    with it (doc/design/rails.md, section 7).
+ *    the engine; a priority orders what waits, but the rails of a network are shared where messages
+ *    of several priorities leave, also these (doc/design/rails.md, section 7).
  * 5. A receive that waits takes its number first, so that no other thread's receive, which a pass
  *    may begin meanwhile, gets its message. It keeps the lock, so its place is not needed after the
  *    call, whatever comes. If the message has not come, an operation goes on with that number: that
@@ -73,11 +73,9 @@ static void message_ended(struct braid_comm *comm, struct braid_op **handle)
                               memory_order_relaxed);
 }
 
-static size_t message_weight(const struct braid_comm *comm, const struct br_api_point *message)
+static bool message_is_near(const struct braid_comm *comm, const struct br_api_point *message)
 {
-    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, message->peer))
-               ? MESSAGE_WEIGHT
-               : NETWORK_WEIGHT;
+    return br_worker_is_near(comm->context->worker, br_group_in_job(comm->group, message->peer));
 }
 
 /* Under the lock: a pass may find that a credit has come. Apart, as it may be cancelled. */
@@ -93,12 +91,24 @@ __attribute__((noinline)) static bool message_has_credit(struct braid_comm *comm
     return br_ring_idle(&context->submissions);
 }
 
-/* Under the lock. */
-static bool message_send(struct braid_comm *comm, const struct br_api_point *message, uint32_t tag)
+/* Under the lock, over a network. Apart, as a device may send by a system call. */
+__attribute__((noinline)) static bool message_send_far(struct braid_comm *comm,
+                                                       const struct br_api_point *message,
+                                                       uint32_t tag, int32_t priority)
+{
+    BR_DISABLE_CANCELLATION;
+
+    return br_engine_send_at_once(comm->context->engine, comm->group, message->peer, tag,
+                                  message->send, message->bytes, priority);
+}
+
+/* Under the lock, to a rank whose memory is mapped. */
+static bool message_send_near(struct braid_comm *comm, const struct br_api_point *message,
+                              uint32_t tag, int32_t priority)
 {
     for (bool again = false;; again = true) {
         if (br_engine_send_at_once(comm->context->engine, comm->group, message->peer, tag,
-                                   message->send, message->bytes))
+                                   message->send, message->bytes, priority))
             return true;
         if (again || !message_has_credit(comm, message->peer))
             return false;
@@ -168,14 +178,19 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
 {
     struct br_context *context = comm->context;
     uint32_t tag = options ? options->tag : 0;
+    int32_t priority = options ? options->priority : 0;
     enum br_message_left left = BR_MESSAGE_ALL;
-    bool ended, due;
+    bool near = false, ended, due;
 
     if (!message_is_plain(message) || !br_progress_trylock_armed(context))
         return BR_MESSAGE_ALL;
     if (br_ring_idle(&context->submissions)) {
+        near = message_is_near(comm, message);
         if (message->kind == BR_OPERATION_SEND)
-            left = message_send(comm, message, tag) ? BR_MESSAGE_ENDED : BR_MESSAGE_ALL;
+            left = (near ? message_send_near(comm, message, tag, priority)
+                         : message_send_far(comm, message, tag, priority))
+                       ? BR_MESSAGE_ENDED
+                       : BR_MESSAGE_ALL;
         else if (handle)
             left = message_post(comm, message, options, handle);
         else
@@ -188,7 +203,7 @@ enum br_message_left br_message_carry_out(struct braid_comm *comm,
     due = ended ? br_engine_is_due(context->engine) || !br_list_empty(&context->untold) ||
                       !br_ring_idle(&context->submissions)
                 : left == BR_MESSAGE_POSTED && br_posted_is_due(context);
-    br_progress_leave(context, ended ? message_weight(comm, message) : 0, due);
+    br_progress_leave(context, !ended ? 0 : near ? MESSAGE_WEIGHT : NETWORK_WEIGHT, due);
     if (left == BR_MESSAGE_POSTED && atomic_load_explicit(&context->may_wake, memory_order_relaxed))
         message_wake(context);
     return left;

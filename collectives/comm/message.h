@@ -21,8 +21,8 @@ enum br_message_left {
 /* Sends or receives a message of host memory at once if that is possible. Its arguments and options
  * have been checked. handle: where a handle of it is stored when it waits or has ended, or NULL if
  * there is no place for one that has (br_handle_in_pool()). Without `handle` the call blocks, and a
- * receive waits for up to 50 us, under the lock. Any thread; no cancellation point (base/process.h,
- * note 5). */
+ * receive waits for up to 50 us, under the lock. Any thread. No cancellation point: what may come
+ * to one, as a send over a network, disables cancellation (base/process.h, note 5). */
 enum br_message_left br_message_carry_out(struct braid_comm *comm,
                                           const struct br_api_point *message,
                                           const struct braid_options *options,

@@ -70,13 +70,14 @@ struct br_group *br_engine_all(struct br_engine *engine);
 int br_engine_submit(struct br_engine *engine, struct br_operation *operation, uint64_t now);
 
 /*
- * A small message to another rank of a group that maps memory of ours leaves at once: there is no
- * operation. memory: of the host. Returns false when that is not possible now, and nothing has
- * happened. The first message of a peer, tag and direction never goes so, nor one while something
- * else waits that it must not overtake (doc/design/receives.md).
+ * A small message to another rank of a group that maps memory of ours, or to which one rail of a
+ * network leads, leaves at once: there is no operation. memory: of the host. Returns false when
+ * that is not possible now, and nothing has happened. The first message of a peer, tag and
+ * direction never goes so, nor one while something else waits that it must not overtake
+ * (doc/design/receives.md). Over a network this may be a cancellation point.
  */
 bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, int peer,
-                            uint32_t tag, const void *memory, size_t bytes);
+                            uint32_t tag, const void *memory, size_t bytes, int32_t priority);
 
 /* Does nothing wait to leave to such a rank, but credits for the next message? */
 bool br_engine_lacks_credit(const struct br_engine *engine, const struct br_group *group, int peer);

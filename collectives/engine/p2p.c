@@ -240,13 +240,13 @@ static struct br_tag_sequence *counter_at_once(const struct br_engine *engine,
 }
 
 bool br_engine_send_at_once(struct br_engine *engine, struct br_group *group, int peer,
-                            uint32_t tag, const void *memory, size_t bytes)
+                            uint32_t tag, const void *memory, size_t bytes, int32_t priority)
 {
     struct br_tag_sequence *counter = counter_at_once(engine, group, true, peer, tag, bytes);
 
     if (!counter || !br_worker_send_at_once(engine->worker, br_group_in_job(group, peer),
                                             br_tag_p2p(group->number, counter->next, tag),
-                                            p2p_digest(bytes), memory, (uint32_t)bytes))
+                                            p2p_digest(bytes), memory, (uint32_t)bytes, priority))
         return false;
     engine->groups[group->number] = group;
     group->unreceived++;

@@ -38,7 +38,7 @@ static void peer_says(struct wired *x, uint32_t sequence, uint64_t tag, uint32_t
 
 static bool send_at_once(struct wired *x, uint64_t number, uint32_t length)
 {
-    return br_worker_send_at_once(x->w, 1, br_tag_p2p(0, number, 7), 5, data, length);
+    return br_worker_send_at_once(x->w, 1, br_tag_p2p(0, number, 7), 5, data, length, 0);
 }
 
 static void send__leaves_as_any_other(void **state)
@@ -127,6 +127,26 @@ static void send__over_a_network(void **state)
         assert_non_null(wire_take(x.links[0], BR_MESSAGE_EAGER));
         assert_false(x.links[0]->link.alone);
         assert_int_equal(br_worker_is_due(x.w), unsent);
+        wired_destroy(&x);
+    }
+}
+
+/* Two priorities within a while share the rails of a network, as those of transfers do. */
+static void send__shows_its_priority(void **state)
+{
+    struct wired x;
+
+    (void)state;
+    for (int near = 0; near < 2; near++) {
+        if (near)
+            near_create(&x);
+        else
+            wired_create(&x, 0, 1, NULL);
+        wired_turn(&x, 1); /* a time that is not 0 */
+        assert_true(send_at_once(&x, 0, 8));
+        assert_int_equal(x.w->shared_until, 0);
+        assert_true(br_worker_send_at_once(x.w, 1, br_tag_p2p(0, 1, 7), 5, data, 8, 9));
+        assert_int_equal(x.w->shared_until, near ? 0 : x.w->now + BR_SHARED_PERIOD);
         wired_destroy(&x);
     }
 }
@@ -297,15 +317,11 @@ static void look__another_message(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(send__leaves_as_any_other),
-        cmocka_unit_test(send__overtakes_nothing),
-        cmocka_unit_test(send__not_to_everybody),
-        cmocka_unit_test(send__over_a_network),
-        cmocka_unit_test(receive__what_is_here),
-        cmocka_unit_test(await__not_everything),
-        cmocka_unit_test(await__several),
-        cmocka_unit_test(look__finds_what_is_awaited),
-        cmocka_unit_test(look__another_message),
+        cmocka_unit_test(send__leaves_as_any_other),   cmocka_unit_test(send__overtakes_nothing),
+        cmocka_unit_test(send__not_to_everybody),      cmocka_unit_test(send__over_a_network),
+        cmocka_unit_test(send__shows_its_priority),    cmocka_unit_test(receive__what_is_here),
+        cmocka_unit_test(await__not_everything),       cmocka_unit_test(await__several),
+        cmocka_unit_test(look__finds_what_is_awaited), cmocka_unit_test(look__another_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

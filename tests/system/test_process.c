@@ -70,10 +70,11 @@ static void process__no_signal_reaches_a_thread_of_braid(void **state)
 
 /* ---- threads that are cancelled -------------------------------------------------------------- */
 
-enum { CANCELS = 80, SEND = 0, RECEIVE = 1 };
+enum { CANCELS = 80, SEND = 0, RECEIVE = 1, MOST_BYTES = 100 };
 
 struct caller {
     struct braid_comm *comm;
+    size_t bytes; /* of its message */
     _Atomic int begun;
     int rc, state; /* of the call; cancellation behind it */
 };
@@ -128,32 +129,32 @@ static int cancelled(struct braid_comm *comm, void *context)
 static void *send_one(void *argument)
 {
     struct caller *r = argument;
-    uint64_t message = 7;
+    char message[MOST_BYTES] = {7};
 
     while (!atomic_load(&r->begun)) /* no cancellation point */
         ;
-    r->rc = braid_send(r->comm, &message, sizeof message, 1, NULL, NULL);
+    r->rc = braid_send(r->comm, message, r->bytes, 1, NULL, NULL);
     pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &r->state);
     while (pause())
         ;
     return NULL;
 }
 
-/* Rank 0 cancels threads before they send a message, mostly to a rank that sleeps: it waits for
- * longer than it spins. */
+/* Rank 0 cancels threads before they send a message, within its header or behind it, mostly to a
+ * rank that sleeps: it waits for longer than it spins. */
 static int cancelled_senders(struct braid_comm *comm, void *context)
 {
     (void)context;
     for (int i = 0; i < CANCELS / 4; i++) {
-        struct caller r = {.comm = comm, .rc = 1, .state = -1};
-        uint64_t message = 0;
+        struct caller r = {.comm = comm, .bytes = i % 2 ? MOST_BYTES : 8, .rc = 1, .state = -1};
+        char message[MOST_BYTES] = {0};
         pthread_t thread;
         void *result;
 
         if (braid_rank(comm)) {
             ranks_tell(RECEIVE);
-            RETURNS(0, braid_recv(comm, &message, sizeof message, 0, NULL, NULL));
-            CHECK(message == 7, "round %d: %d", i, (int)message);
+            RETURNS(0, braid_recv(comm, message, r.bytes, 0, NULL, NULL));
+            CHECK(message[0] == 7, "round %d: %d", i, message[0]);
             continue;
         }
         ranks_await(RECEIVE, i + 1);
