@@ -595,7 +595,6 @@ static void wait_for_all(struct br_context *context)
     bool waited;
 
     do {
-        br_posted_settle(context);
         waited = false;
         for (int i = 0; i < (int)BR_MAX_GROUPS; i++) {
             const struct braid_comm *comm = context->comms[i];
@@ -605,6 +604,7 @@ static void wait_for_all(struct br_context *context)
             br_progress_wait_zero(context, &comm->outstanding, UINT64_MAX);
             waited = true;
         }
+        waited = br_posted_settle(context, NULL) || waited;
     } while (waited);
 }
 

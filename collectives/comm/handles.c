@@ -456,7 +456,7 @@ int braid_op_free(struct braid_op *handle)
         return rc;
     context = br_handle_context(number);
     if (kind == HANDLE_POSTED) {
-        br_posted_settle(context);
+        br_posted_settle(context, NULL);
         op = br_operation_of(handle);
     }
     if (!op)

@@ -89,10 +89,12 @@ void br_region_done(void *opaque, struct br_region *region)
  * region then. Returns how many still use it. */
 static int memory_lock_when_unused(struct braid_region *region)
 {
-    br_posted_settle(region->context);
+    struct br_context *context = region->context;
+
     if (!atomic_load(&region->uses))
-        br_progress_wait_zero(region->context, &region->served, LINGER);
-    br_progress_lock(region->context);
+        br_progress_wait_zero(context, &region->served, LINGER);
+    br_progress_lock(context);
+    br_posted_go_on(context, br_comm_now(context->world));
     return atomic_load(&region->uses) + atomic_load(&region->served);
 }
 

@@ -188,10 +188,15 @@ void br_posted_pass(struct br_context *context, uint64_t now)
         first->since = now;
 }
 
-void br_posted_settle(struct br_context *context)
+bool br_posted_settle(struct br_context *context, const struct braid_comm *comm)
 {
+    bool any = false;
+
     br_progress_lock(context);
-    if (!br_list_empty(&context->posted.waiting))
+    br_list_for_each (node, &context->posted.waiting)
+        any = any || !comm || br_container_of(node, struct br_posted, node)->comm == comm;
+    if (any)
         br_posted_go_on(context, br_comm_now(context->world));
     br_progress_unlock(context);
+    return any;
 }

@@ -49,7 +49,8 @@ void br_posted_pass(struct br_context *context, uint64_t now);
 
 /* All that wait become operations, with the deadlines and handles of these. */
 void br_posted_go_on(struct br_context *context, uint64_t now);
-/* The same for those who need to see all that is under way. Takes the lock. */
-void br_posted_settle(struct br_context *context);
+/* The same for those who need to see all that is under way in `comm` (NULL: in all). Returns
+ * whether any of its receives waited. Takes the lock. */
+bool br_posted_settle(struct br_context *context, const struct braid_comm *comm);
 
 #endif

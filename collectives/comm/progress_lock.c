@@ -16,6 +16,7 @@
 #include "base/ring.h"
 #include "collectives/comm/context.h"
 #include "collectives/comm/posted.h"
+#include "collectives/engine/engine.h"
 #include "protocol/worker.h"
 
 #define TRYLOCK_TRIES 100 /* who wants the lock for a moment has left it by then */
@@ -167,8 +168,11 @@ void br_progress_sleep(struct br_context *context, uint64_t until)
     bool polled, woken = false;
     int n;
 
-    if (!br_list_empty(&context->posted.waiting)) /* nobody makes passes that look after them */
+    if (!br_list_empty(&context->posted.waiting)) { /* nobody makes passes that look after them */
         br_posted_go_on(context, now);
+        if (br_engine_is_due(context->engine)) /* one asks for its message in the next pass */
+            return;
+    }
     next = next_timer(context, now, until);
     atomic_fetch_add(&context->sleeping_threads, 1);
     atomic_store(&context->may_wake, true);

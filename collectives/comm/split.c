@@ -297,8 +297,9 @@ int br_comm_leave(struct braid_comm *comm)
     int64_t unreceived;
     int rc, lost;
 
-    br_posted_settle(context);
-    br_progress_wait_zero(context, &comm->outstanding, UINT64_MAX);
+    do /* also for what `done` of an operation submits */
+        br_progress_wait_zero(context, &comm->outstanding, UINT64_MAX);
+    while (br_posted_settle(context, comm) || atomic_load(&comm->outstanding));
     lost = br_comm_take_results(comm, "braid_finalize");
     snprintf(text, sizeof text, "%s", br_error_message());
     split_drain(comm);

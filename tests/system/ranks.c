@@ -52,9 +52,14 @@ void ranks_tell(int event)
     atomic_fetch_add(&told[event], 1);
 }
 
+bool ranks_told(int event, int n)
+{
+    return atomic_load(&told[event]) >= n;
+}
+
 void ranks_await(int event, int n)
 {
-    while (atomic_load(&told[event]) < n)
+    while (!ranks_told(event, n))
         ranks_sleep_ms(1);
 }
 

@@ -61,6 +61,7 @@ double ranks_now_ms(void);
  * RANKS_EVENTS - 1. Each job begins anew. */
 #define RANKS_EVENTS 4
 void ranks_tell(int event);
+bool ranks_told(int event, int n); /* have that many already? */
 void ranks_await(int event, int n);
 
 /* In a rank: says what went wrong and where, and returns 1 from the function around. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -215,8 +216,9 @@ static int failing(struct braid_comm *comm, void *context)
     if (open_tags(comm)) /* where a rank stands still, the deadline may pass here */
         return sizes[0] || !strstr(braid_last_error(), "deadline");
     if (!braid_rank(comm)) {
-        ranks_await(0, 1);
-        if (sizes[0])
+        while (!ranks_told(0, 1) && !(rc = braid_comm_error(comm)))
+            ranks_sleep_ms(1);
+        if (sizes[0] && !rc)
             rc = braid_send(comm, data, sizes[0], 1, NULL, NULL);
     } else {
         RETURNS(0, braid_recv(comm, data, sizes[1], 0, NULL, &op));
@@ -239,13 +241,139 @@ static void posted__failing(void **state)
         on_one_host(failing, (void *)(uintptr_t)sizes[i], i < 2 ? RANKS_PATIENCE : 700);
 }
 
+static struct later {
+    struct braid_comm *part;
+    struct braid_op *op;
+    int rc, value;
+} later;
+
+static void post_another(void *context, int result)
+{
+    struct later *l = context;
+
+    l->rc = result ? result : braid_recv(l->part, &l->value, sizeof l->value, 0, NULL, &l->op);
+}
+
+/* The end of a communicator waits for what a `done` has posted meanwhile: here until it fails, as
+ * its message never comes. */
+static int posted_by_done(struct braid_comm *comm, void *context)
+{
+    const struct braid_options options = {.done = post_another, .context = &later};
+    static int value;
+    int rc;
+
+    (void)context;
+    /* where a rank stands still, the deadline may pass before */
+    rc = braid_comm_split(comm, 0, braid_rank(comm), &later.part) || open_tags(later.part);
+    if (!rc && braid_rank(comm)) {
+        rc = braid_recv(later.part, &value, sizeof value, 0, &options, NULL);
+        ranks_tell(0);
+    } else if (!rc) {
+        while (!ranks_told(0, 1) && !(rc = braid_comm_error(comm)))
+            ranks_sleep_ms(1);
+        ranks_sleep_ms(20); /* the other rank is in the next call, most likely */
+        rc = rc ? rc : braid_send(later.part, &value, sizeof value, 1, NULL, NULL);
+    }
+    if (!rc)
+        braid_finalize(later.part);
+    rc = braid_comm_error(comm);
+    CHECK(rc && strstr(braid_last_error(), "deadline"), "got %d, and %d in done", rc, later.rc);
+    return 0;
+}
+
+static void posted__by_done(void **state)
+{
+    (void)state;
+    on_one_host(posted_by_done, NULL, 700);
+}
+
+enum { FREE, HELD, LET_GO, CROWD = 60, ROUNDS = 5 };
+
+static _Atomic int hold;
+
+/* Keeps the progress thread from what it does. */
+static void hold_it(void *context, int result)
+{
+    (void)context, (void)result;
+    atomic_store(&hold, HELD);
+    while (atomic_load(&hold) != LET_GO)
+        ranks_sleep_ms(1);
+    atomic_store(&hold, FREE);
+}
+
+/* Takes the messages of a rank that has sent so many that the one which is awaited lacks a credit.
+ * Returns how long that one took, ms, or a negative number. */
+static double receive_crowd(struct braid_comm *comm, int round)
+{
+    const struct braid_options first = {.done = hold_it}, of_crowd = {.tag = 1}, last = {.tag = 2};
+    struct braid_op *op, *to_self;
+    double began, took;
+    char byte;
+    int rc;
+
+    ranks_sleep_ms(30); /* until all credits have been given back, most likely */
+    rc = braid_recv(comm, &byte, 1, 1, &first, NULL);
+    rc = rc ? rc : braid_send(comm, &byte, 1, 1, NULL, &to_self);
+    while (!rc && atomic_load(&hold) != HELD)
+        ranks_sleep_ms(1);
+    rc = rc ? rc : braid_recv(comm, &byte, 1, 0, &last, &op);
+    ranks_tell(0);
+    ranks_await(1, round + 1);
+    began = ranks_now_ms();
+    rc = rc ? rc : braid_wait(op, -1);
+    took = ranks_now_ms() - began;
+    atomic_store(&hold, LET_GO);
+    for (int i = 0; !rc && i < CROWD; i++)
+        rc = braid_recv(comm, &byte, 1, 0, &of_crowd, NULL);
+    while (atomic_load(&hold) != FREE)
+        ranks_sleep_ms(1);
+    rc = rc ? rc : braid_wait(to_self, -1);
+    return rc ? -1 : took;
+}
+
+/* Who falls asleep with a receive that has to ask for its message asks before that. */
+static int asks_for_it(struct braid_comm *comm, void *context)
+{
+    const struct braid_options of_crowd = {.tag = 1}, last = {.tag = 2};
+    struct braid_op *ops[CROWD + 1];
+    double least = RANKS_PATIENCE;
+    char byte = 0;
+
+    (void)context;
+    if (open_tags(comm))
+        return 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (braid_rank(comm)) {
+            double took = receive_crowd(comm, round);
+
+            CHECK(took >= 0, "round %d", round);
+            least = took < least ? took : least;
+            continue;
+        }
+        ranks_await(0, round + 1);
+        for (int i = 0; i <= CROWD; i++)
+            RETURNS(0, braid_send(comm, &byte, 1, 1, i < CROWD ? &of_crowd : &last, &ops[i]));
+        ranks_tell(1);
+        RETURNS(0, braid_wait_all(ops, CROWD + 1, -1));
+    }
+    CHECK(!braid_rank(comm) || least < 200, "at least %.1f ms: it sleeps first", least);
+    return 0;
+}
+
+static void posted__asks_before_it_sleeps(void **state)
+{
+    (void)state;
+    setenv("BRAID_SPIN_US", "0", 1);
+    on_one_host(asks_for_it, NULL, RANKS_PATIENCE);
+    unsetenv("BRAID_SPIN_US");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(posted__many),
-        cmocka_unit_test(posted__by_threads),
-        cmocka_unit_test(posted__given_up),
-        cmocka_unit_test(posted__failing),
+        cmocka_unit_test(posted__many),     cmocka_unit_test(posted__by_threads),
+        cmocka_unit_test(posted__given_up), cmocka_unit_test(posted__failing),
+        cmocka_unit_test(posted__by_done),  cmocka_unit_test(posted__asks_before_it_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
